@@ -34,7 +34,6 @@ from crawler import kernel_forms
 if TYPE_CHECKING:
     from crawler.api import Crawl, Element, Elements, Hooks, Page, Request, configure, fetch, run, run_async
 
-__version__ = "0.1.0"
 __all__ = [
     "Crawl",
     "Element",
@@ -55,6 +54,10 @@ warnings.filterwarnings("ignore", category=FutureWarning, module=r"crawler\.")
 
 def __getattr__(name: str) -> object:
     """The Python API (`crawler/api`), imported when it is asked for: `import crawler` alone stays light."""
+    if name == "__version__":
+        from crawler.version import __version__
+
+        return __version__
     if name not in __all__:
         raise AttributeError(f"module 'crawler' has no attribute {name!r}")
     from crawler import api

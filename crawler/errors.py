@@ -32,7 +32,19 @@ class UsageError(CrawlerError):
 
 
 class ConfigError(UsageError):
-    """A configuration key is unknown, or its value cannot be used; the message holds its path."""
+    """A configuration key is unknown, or its value cannot be used.
+
+    `key` is its path (`section.key`), which the message holds; "" where no key is to blame.
+    """
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
+
+
+def bad_setting(key: str, what: str) -> ConfigError:
+    """The error of a key whose value cannot be used; `Layers.naming` says where it came from."""
+    return ConfigError(f"configuration: {key}: {what}", key)
 
 
 class DirectoryError(CrawlerError):

@@ -36,6 +36,10 @@ class LinkFlag(IntFlag):
     OWN_WAY = 128  # asked as the user's request says (`Way`), under a fingerprint of its own; never refreshed
     RANKED = 256  # the user has given it a priority
     AGAIN = 512  # a known page in the queue once more (`crawl.timestamping`)
+    SIGNAL = (
+        1024  # word to the owner that this URL is said to have changed; `redirects` is the source's number
+    )
+    NEWS = 2048  # shown by a known page that was asked again, which gets the credit if this becomes a page
 
 
 class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -44,7 +48,8 @@ class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
     `fingerprint` is the 64-bit fingerprint of its duplicate key, `via` that of
     the page it was found on (0 for a seed), `depth` the link hops from a seed
     (redirects and requisites cost none), `redirects` the hops of the chain that ends here: of
-    redirects, or of requisites that need requisites.
+    redirects, or of requisites that need requisites. `flags` are those of `LinkFlag`, and above them
+    the link's class (`orders/classes.py`).
     """
 
     fingerprint: Unsigned64
@@ -96,6 +101,9 @@ class Way(msgspec.Struct, frozen=True, gc=False):
     headers: tuple[str, ...] = ()
 
 
+BUSY_STATUSES = frozenset((429, 503))  # the host asks for a slower crawl: HOST_BUSY, with Retry-After
+
+
 class Outcome(StrEnum):
     """How a fetch ended: every fetch has exactly one. Names are those of the report."""
 
@@ -107,7 +115,7 @@ class Outcome(StrEnum):
     GONE = "gone"  # 404, 410
     CLIENT_ERROR = "client_error"  # other 4xx
     TEMPORARY = "temporary"  # 408, 5xx but 503
-    HOST_BUSY = "host_busy"  # 429, 503
+    HOST_BUSY = "host_busy"  # BUSY_STATUSES
     UNEXPECTED_STATUS = "unexpected_status"  # 206 unasked, 304 unasked, 101
     BAD_STATUS = "bad_status"  # under 100, from 600 up, no number
     HEADER_TOO_LARGE = "header_too_large"
@@ -193,7 +201,8 @@ class Extracted(msgspec.Struct, gc=False):
     the sitemaps that a sitemap index names; `repeats` the links with every
     mention, filled for URL traces only. `dated` are links of a sitemap, feed or
     listing of a directory with the instant of their last change, where the document's dates say anything;
-    `told_by` is which of the three it is, "" for none.
+    `told_by` is which of the three it is, "" for none. `anchors` are the texts of the first anchors
+    of `hrefs`, one each ("" for other links), where somebody asked for them; else [].
     """
 
     base: str
@@ -211,6 +220,7 @@ class Extracted(msgspec.Struct, gc=False):
     repeats: list[str] = []
     dated: list[tuple[str, float]] = []
     told_by: str = ""
+    anchors: list[str] = []
 
 
 class PageState(StrEnum):
@@ -334,13 +344,16 @@ class SplitterCounts(msgspec.Struct, kw_only=True):
     cache_hits: int = 0
     scope_told: int = 0
     scope_heard: int = 0
+    signals_told: int = 0
+    signals_heard: int = 0
 
 
 class HostStatus(msgspec.Struct, kw_only=True):
     """State of a host, the instant from which it may be asked and why not before, and its counts.
 
     `cause` is an outcome, or why it is held or given up; `wait` the seconds until `ready_at`, `next_retry_at` the
-    first instant at which a URL of its queue is tried again, 0 if none is.
+    first instant at which a URL of its queue is tried again, 0 if none is. `best` is the importance of
+    the first URL of its queue (`orders/`), 0 if it is empty.
     """
 
     host: str
@@ -356,6 +369,7 @@ class HostStatus(msgspec.Struct, kw_only=True):
     todo: int
     parked: int
     known: int
+    best: float = 0.0
 
 
 class PeerStatus(msgspec.Struct, omit_defaults=True):

@@ -2,6 +2,7 @@
 
 import ast
 import enum
+import graphlib
 import importlib
 import types
 import typing
@@ -17,15 +18,20 @@ ROOT = Path(__file__).resolve().parent.parent / "crawler"
 
 SHARED = {
     "byte_account",
+    "change_signals",
+    "children",
     "early",
     "records",
     "errors",
+    "printable",
     "config",
     "clock",
     "kernel_build",
     "kernel_forms",
+    "version",
     "urls",
     "storage",
+    "orders",
 }
 STAGES = {"frontier", "robots", "fetcher", "extract", "urlfilter", "splitter", "due", "freshness", "pages"}
 # Stage -> stages it may use, with the reason.
@@ -37,6 +43,7 @@ LAYERS = (
     SHARED,
     STAGES,
     {"crawl", "serve", "__init__"},
+    {"upgrade"},
     {"export", "admin"},
     {"audit"},
     {"process"},
@@ -69,7 +76,8 @@ SHELL = {
     "process/errands.py",
     "process/exchange.py",
     "supervision/supervisor.py",
-    "process/forked.py",
+    "children.py",
+    "export/crew.py",
     "supervision/child.py",
     "supervision/parent.py",
     "process/ending.py",
@@ -80,12 +88,14 @@ SHELL = {
     "lab/changing/server.py",
     "lab/changing/gain.py",
     "fetcher/client.py",
+    "fetcher/fetchers.py",
     "fetcher/connection.py",
     "fetcher/connector.py",
     "fetcher/tunnels.py",
     "fetcher/resolver.py",
     "fetcher/tls_transport.py",
     "extract/worker.py",
+    "extract/parser_process.py",
     "extract/loop_share.py",
     "splitter/peers.py",
     "serve/server.py",
@@ -175,7 +185,7 @@ def _top(relative: str) -> str:
 def _used(path: Path) -> set[str]:
     """The folders and root modules of the crawler that a file imports, without its own."""
     used = {name.split(".")[1] for name in _imports(path) if name.startswith("crawler.")}
-    return used - {_top(_relative(path)), "__version__"}
+    return used - {_top(_relative(path))}
 
 
 def _against() -> set[tuple[str, str]]:
@@ -195,6 +205,30 @@ def test_the_root_has_a_direction() -> None:
     assert _against() == set(AGAINST_LAYERS), "an import against LAYERS, or one that is listed and gone"
 
 
+def _known_at_the_top(path: Path, modules: set[str]) -> Iterator[str]:
+    """The modules of the crawler that a module imports at its top level, also for types only."""
+    found: list[ast.stmt] = list(ast.parse(path.read_text(encoding="utf-8")).body)
+    for node in found:
+        if isinstance(node, ast.If | ast.Try | ast.With):
+            found += ast.iter_child_nodes(node)  # type: ignore[arg-type]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "") in modules:
+            for alias in node.names:
+                below = f"{node.module}.{alias.name}"
+                yield below if below in modules else str(node.module)
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    """No module knows one that knows it, not even for types: each can be read without those above it."""
+    names = {
+        ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in _modules()
+    }
+    known = {name: {*_known_at_the_top(path, {*names})} - {name} for name, path in names.items()}
+    graphlib.TopologicalSorter(known).prepare()  # CycleError names the circle
+
+
 def test_the_lists_are_current() -> None:
     """What this file permits is there, and needs the permission."""
     imports = {_relative(path): {name.split(".")[0] for name in _imports(path)} for path in _modules()}
@@ -209,6 +243,61 @@ def test_the_lists_are_current() -> None:
     for stage, others in EXCEPTIONS.items():
         used = set().union(*(_used(path) for path in _modules() if _top(_relative(path)) == stage))
         assert others <= used, f"{stage} does not use {sorted(others - used)}"
+
+
+# Modules and calls with which a request could leave by another way than the fetcher, which has the address guard,
+# the proxy, the identity, the limits and the one redactor of records.
+CLIENT_MODULES = {
+    "aiohttp",
+    "requests",
+    "httpx",
+    "urllib3",
+    "http",
+    "ftplib",
+    "smtplib",
+    "pycurl",
+    "websockets",
+}
+CLIENT_NAMES = {"urllib.request", "http.client"}
+CLIENT_CALLS = {
+    "ClientSession", "open_connection", "create_connection", "create_datagram_endpoint", "sock_connect", "urlopen",
+    "connect", "connect_ex",
+}  # fmt: skip
+# File -> what it uses of them, and what for. The lab and the benchmarks are not part of a crawl.
+CLIENTS_ALLOWED: dict[str, tuple[set[str], str]] = {
+    "splitter/peers.py": ({"create_connection"}, "links to the other processes of the crawl"),
+    "serve/server.py": (
+        {"open_connection"},
+        "asks the process that owns a page, at `serve.peers`",
+    ),
+    "admin/control.py": ({"connect"}, "a Unix socket in the crawl's directory"),
+    "cli/beside.py": ({"connect"}, "systemd's Unix socket"),
+    "pages/formats/mirror.py": ({"connect"}, "an SQLite file"),
+    "cli/demo_web.py": ({"aiohttp"}, "the web of the demo is a server"),
+    "cli/loopback.py": ({"aiohttp"}, "servers of the demo and the lab"),
+}
+
+
+def _clients(path: Path) -> set[str]:
+    """The modules and calls of a file that could send something somewhere; a call with `sock` is a child of ours."""
+    found = {name for name in _imports(path) if name in CLIENT_NAMES}
+    found |= {top for name in _imports(path) if (top := name.split(".")[0]) in CLIENT_MODULES - {"http"}}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+            if name in CLIENT_CALLS and "sock" not in {each.arg for each in node.keywords}:
+                found.add(name)
+    return found
+
+
+def test_every_request_leaves_through_the_fetcher() -> None:
+    """Seen: the WebSub subscriber had a client of its own, and followed a hub to any address with the secret."""
+    used = {
+        _relative(path): found
+        for path in _modules()
+        if _top(_relative(path)) not in {"fetcher", "lab", "bench"} and (found := _clients(path))
+    }
+    assert used == {file: names for file, (names, _) in CLIENTS_ALLOWED.items()}
 
 
 def test_no_use_of_the_global_random_generator() -> None:

@@ -2,8 +2,8 @@
 
 from html import escape
 
-from crawler import __version__
 from crawler.config import Config
+from crawler.version import __version__
 
 
 def page(config: Config) -> bytes:

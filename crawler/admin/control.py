@@ -86,10 +86,8 @@ class ControlServer:
                 writer.write(await self._answer(line) + b"\n")
                 await writer.drain()
         except ValueError:
-            with contextlib.suppress(OSError):
-                text = f"a request of more than {REQUEST_BYTES_MAX} bytes"
-                writer.write(msgspec.json.encode({"ok": False, "error": text, "code": 2}) + b"\n")
-                await writer.drain()
+            text = f"a request of more than {REQUEST_BYTES_MAX} bytes"
+            writer.write(msgspec.json.encode({"ok": False, "error": text, "code": 2}) + b"\n")
         except OSError:  # the client has gone
             pass
         finally:

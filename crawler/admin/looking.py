@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from crawler.admin import status
 from crawler.admin.history import History, Pulse
 from crawler.admin.source import Source
+from crawler.admin.status import Status, whole
 from crawler.config import AdminConfig
 from crawler.errors import CrawlerError
 
@@ -29,7 +29,7 @@ class Looking:
         self._now = now
         self.history = History(config.history, config.history_interval)
         self._pulse = Pulse()
-        self._parts: list[Any] = []
+        self._status: dict[str, Any] = {}
         self._point: dict[str, float] = {}
         self.looked = asyncio.Event()  # set, and replaced, at each look
         self._wanted = asyncio.Event()  # somebody has begun to watch
@@ -67,10 +67,10 @@ class Looking:
 
     async def look(self) -> None:
         """Look now."""
-        self._parts = await self._ask()
+        self._status = await self.status()
         now = self._now()
         knows_rates = self._pulse.begun
-        self._point = self._pulse.take(status.merge(self._parts), now)
+        self._point = self._pulse.take(self._status, now)
         if knows_rates:
             self.history.add(self._point, now)
         looked, self.looked = self.looked, asyncio.Event()
@@ -78,13 +78,11 @@ class Looking:
 
     async def status(self) -> dict[str, Any]:
         """The status of the whole crawl, of this moment."""
-        return status.merge(await self._ask())
+        return whole([Status.of(part) for part in await self._ask()]).plain()
 
     async def _ask(self) -> list[Any]:
         return await self._source.ask({"command": "status", "hosts": HOSTS_SHOWN})
 
     def event(self) -> bytes:
         """The latest look as JSON."""
-        return msgspec.json.encode(
-            {"now": self._now(), "point": self._point, "status": status.merge(self._parts)}
-        )
+        return msgspec.json.encode({"now": self._now(), "point": self._point, "status": self._status})

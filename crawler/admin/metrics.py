@@ -18,9 +18,10 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from crawler import __version__
 from crawler.admin.history import number_at
+from crawler.admin.status import Status, whole
 from crawler.admin.vitals import cumulative
+from crawler.version import __version__
 
 StatusTree = Mapping[str, Any]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -116,6 +117,7 @@ def families(parts: Iterable[StatusTree]) -> Iterator[Metric]:
     yield from _mapping(parts, "hosts", "state", ("frontier",), "Hosts by state.", "hosts_")
     yield from _of_processes(parts)
     yield from _histograms(parts)
+    yield from _of_the_crawl(whole([Status.of(part) for part in parts]))
 
 
 def _node(status: StatusTree, path: tuple[str, ...]) -> Any:
@@ -161,6 +163,23 @@ def _histograms(parts: list[StatusTree]) -> Iterator[Metric]:
                 family.add_metric([part["name"]], buckets=list(cumulative(plain)), sum_value=plain["sum"])
         if family.samples:
             yield family
+
+
+def _of_the_crawl(status: Status) -> Iterator[Metric]:
+    """Which processes run, and what is left; of a crawl that grows nobody knows how much and how long."""
+    running = _family("process_up", "Whether the process runs: 1 or 0.", ["process"])
+    for member in status.members:
+        running.add_metric([member.name], member.state == "running")
+    if running.samples:
+        yield running
+    view = status.outlook
+    for name, value, text in (
+        ("new_urls_per_page", view.brings, "New URLs that a page brings; the crawl grows from 0.95 on."),
+        ("left_urls", view.left, "URLs that will still be asked, those to be found among them."),
+        ("left_seconds", view.seconds, "Time for them at the present speed."),
+    ):
+        if value is not None:
+            yield GaugeMetricFamily(f"crawler_{name}", text, value=value)
 
 
 class _Given(Collector):

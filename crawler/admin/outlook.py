@@ -41,3 +41,22 @@ def outlook(todo: int, pending: int, recent: Mapping[str, float]) -> Outlook:
         return Outlook(urls, brings)
     left = urls / (1.0 - brings)
     return Outlook(urls, brings, left, left * recent["span"] / done)
+
+
+def in_words(view: Outlook) -> str:
+    """Say what is left of a crawl, alike at every entrance; "" while nothing is known."""
+    if view.brings is None:
+        return ""
+    if view.left is None or view.seconds is None:
+        return (
+            f"about {view.urls:,.0f} URLs wait and the crawl grows: a page brings {view.brings:.1f} new ones"
+        )
+    return f"about {view.left:,.0f} URLs, {duration(view.seconds)} at this rate; a page brings {view.brings:.2f} new ones"
+
+
+def duration(seconds: float) -> str:
+    """A length of time in the unit that suits it."""
+    for unit, length in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s"

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from crawler import __version__
 from crawler.admin.causes import in_words
 from crawler.admin.status import group, nested
 from crawler.clock import iso_time
 from crawler.records import DueCounts, FrontierCounts, HostStatus, SplitterCounts
 from crawler.urlfilter.url_filter import RULES
+from crawler.version import __version__
 
 _NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": {}}  # always there
 # Outcomes that show that something could be fetched.

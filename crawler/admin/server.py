@@ -20,7 +20,6 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote
 
 import msgspec
-from aiohttp import web
 
 from crawler.admin import actions, bot, ledger
 from crawler.admin.looking import Looking
@@ -31,7 +30,15 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import CrawlerError, UsageError
 from crawler.serve import listener
 from crawler.serve.fields import head
-from crawler.serve.listening import HttpListener, Sending, json_reply, read_body, refusal_reply
+from crawler.serve.incoming import ServedRequest
+from crawler.serve.listening import (
+    HttpListener,
+    Sending,
+    ServedConnection,
+    json_reply,
+    read_body,
+    refusal_reply,
+)
 from crawler.serve.refusal import Refusal
 from crawler.serve.reply import Reply
 
@@ -117,12 +124,12 @@ class AdminServer:
 
     # -- answering
 
-    async def _answer(self, request: web.BaseRequest) -> Sending:
+    async def _answer(self, request: ServedRequest, connection: ServedConnection) -> Sending:
         try:
             host = listener.check_host(request.headers.getall("Host", []), self._names)
             path, _, query = request.raw_path.partition("?")
             if request.method == "POST":
-                return Sending(await self._change(request, path, host))
+                return Sending(await self._change(request, connection, path, host))
             if request.method not in ("GET", "HEAD"):
                 refusal = Refusal(405, "bad_request", "only GET, HEAD and POST")
                 refusal.fields = (("Allow", "GET, HEAD, POST"),)
@@ -161,7 +168,12 @@ class AdminServer:
             raise Refusal(400, "bad_request", "say which URL: /why?url=URL")
         answers = await self._source.ask({"command": "why", "url": fields["url"]})
         owned = [each for each in answers if each.get("owner", each.get("process")) == each.get("process")]
-        return _json((owned or answers)[0])
+        if not owned:
+            raise self._absent(f"{answers[0]['owner']}, whose URL this is,")
+        return _json(owned[0])
+
+    def _absent(self, who: str) -> Refusal:
+        return Refusal(503, "missing", f"{who} does not run", missing=list(self._source.missing()))
 
     async def _show_history(self, fields: dict[str, str]) -> Reply:
         return _json(self._looking.history.plain())
@@ -185,8 +197,9 @@ class AdminServer:
             raise Refusal(400, "bad_request", "say which host: /bot/ledger?host=NAME")
         path = self._directory / "pages.jsonl"
         made = await asyncio.to_thread(lambda: ledger.of_host(ledger.tail_lines(path), host))
-        known = await self._source.ask({"command": "host", "host": host})
-        return _json(made | {"robots": [each["robots"] for each in known if each.get("robots")]})
+        found = await self._source.ask({"command": "host", "host": host})
+        robots = [each for answer in found for each in answer.get("robots", [])]
+        return _json(made | {"robots": robots, "missing": list(self._source.missing())})
 
     async def _host(self, text: str) -> Reply:
         host = ledger.host_name(text)
@@ -194,17 +207,21 @@ class AdminServer:
             raise Refusal(400, "bad_request", "this is no host name")
         answers = await self._source.ask({"command": "host", "host": host})
         known = [each for each in answers if each.get("state") != "unknown"]
+        if not known and self._source.missing():
+            raise self._absent("the process of this host")
         if not known:
             raise Refusal(404, "unknown", "no URL of this host has been met", host=host)
         path = self._directory / "pages.jsonl"
         fetches = await asyncio.to_thread(lambda: ledger.of_host(ledger.tail_lines(path), host, 50))
         return _json(known[0] | {"fetches": fetches["rows"][::-1]})
 
-    async def _change(self, request: web.BaseRequest, path: str, host: str) -> Reply:
+    async def _change(
+        self, request: ServedRequest, connection: ServedConnection, path: str, host: str
+    ) -> Reply:
         if path != "/do":
             raise Refusal(404, "no_such_path", "changes go to /do")
         actions.check(request.headers, self.token, host)
-        command = actions.parse(await read_body(request, BODY_BYTES_MAX, TIMEOUT))
+        command = actions.parse(await read_body(request, connection, BODY_BYTES_MAX, TIMEOUT))
         log.info("admin: %s", command)
         answers = await self._source.ask(command, first=command["command"] in actions.TO_ONE)
         if command["command"] == "set":
@@ -238,15 +255,15 @@ class EventStream(Sending):
         super().__init__(Reply(200, head(200, "OK", fields), -1), close=True)
         self._looking = looking
 
-    async def write_eof(self) -> None:
-        connection = self._connection
-        assert connection is not None
-        looking = self._looking
+    async def write(self, request: ServedRequest) -> None:
+        """Write the head, and an event whenever there is one."""
+        await super().write(request)
+        connection, looking = self._connection, self._looking
         looking.begin_watching()
         try:
-            while not (looking.closed or connection.transport is None or connection.transport.is_closing()):
+            while not (looking.closed or connection.gone):
                 looked, event = looking.looked, b"data: " + looking.event() + b"\n\n"
-                connection.transport.write(b"%x\r\n%b\r\n" % (len(event), event))  # type: ignore[attr-defined]
+                connection.write(b"%x\r\n%b\r\n" % (len(event), event))
                 await connection.room()
                 await looked.wait()
         finally:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from crawler.admin.control import ANSWER_BYTES_MAX, _short_path
+from crawler.admin.status import Status, resting
 from crawler.errors import CrawlerError, UsageError
 
 Request = Mapping[str, Any]
@@ -24,6 +25,9 @@ class Source(Protocol):
             CrawlerError: all refused; the reason of one.
         """
 
+    def missing(self) -> tuple[str, ...]:
+        """The processes that gave no answer to the latest request."""
+
     def not_ready(self) -> str:
         """Why the crawl is not ready, "" if it is."""
 
@@ -38,22 +42,40 @@ class OwnProcess:
     async def ask(self, request: Request, *, first: bool = False) -> list[Any]:
         return [await self._run(request)]
 
+    def missing(self) -> tuple[str, ...]:
+        return ()
+
 
 class Siblings:
-    """Processes that answer on the control sockets in `folders`."""
+    """Processes that answer on the control sockets in `folders`.
+
+    The last status of each is kept: of one that gives no answer it stands for what is stored.
+    """
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
         self._folders = folders
         self._missing: set[str] = set(folders)
+        self._last: dict[str, Any] = {}
 
     async def ask(self, request: Request, *, first: bool = False) -> list[Any]:
         names = list(self._folders)[: 1 if first else None]
-        answers = await asyncio.gather(*(self._ask(name, request) for name in names), return_exceptions=True)
-        failures = [answer for answer in answers if isinstance(answer, BaseException)]
-        good = [answer for answer in answers if not isinstance(answer, BaseException)]
-        if failures and not good:
+        found = await asyncio.gather(*(self._ask(name, request) for name in names), return_exceptions=True)
+        answers = {
+            name: answer
+            for name, answer in zip(names, found, strict=True)
+            if not isinstance(answer, BaseException)
+        }
+        failures = [answer for answer in found if isinstance(answer, BaseException)]
+        if failures and not answers:
             raise failures[0] if isinstance(failures[0], CrawlerError) else CrawlerError("no process answers")
-        return good
+        if request["command"] == "status":
+            self._last |= answers
+            answers |= {name: self._resting(name) for name in names if name in self._missing}
+        return [answers[name] for name in names if name in answers]
+
+    def _resting(self, name: str) -> Any:
+        last = self._last.get(name)
+        return resting(Status(name=name) if last is None else Status.of(last)).plain()
 
     async def _ask(self, name: str, request: Request) -> Any:
         self._missing.add(name)
@@ -71,5 +93,8 @@ class Siblings:
             raise kind(answer["error"])
         return answer["result"]
 
+    def missing(self) -> tuple[str, ...]:
+        return tuple(sorted(self._missing))
+
     def not_ready(self) -> str:
-        return f"{', '.join(sorted(self._missing))} did not answer" if self._missing else ""
+        return f"{', '.join(self.missing())} did not answer" if self._missing else ""

@@ -8,10 +8,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
+from crawler.admin.outlook import Outlook, in_words, outlook
 from crawler.records import DueCounts, FrontierCounts, HostStatus, PeerStatus, SplitterCounts
 
 T = TypeVar("T")
+
+
+class MemberStatus(msgspec.Struct, frozen=True):
+    """A process of a crawl: `running`, `at_rest`, or `missing` (others run, it gives no answer).
+
+    `seen_at` is the instant of the figures that are shown of it, 0 if there are none.
+    """
+
+    name: str
+    state: str
+    seen_at: float = 0.0
+    pid: int = 0
 
 
 class Status(msgspec.Struct, kw_only=True):
@@ -19,7 +33,8 @@ class Status(msgspec.Struct, kw_only=True):
 
     `counters` are the durable ones, by their dotted names; `splitter` is None in
     a crawl of one process; `peers` says by process how it reaches the others;
-    `waiting` are some hosts with what they wait for. The sections from `processes` on
+    `waiting` are some hosts with what they wait for; `members` are the processes,
+    running or not. The sections from `processes` on
     are those of running processes (`process/live.py`): vitals, what this run has
     fetched, growth in about the last minute (`vitals.LastMinute`), histograms,
     what places waited for, latest warnings, the page server.
@@ -33,6 +48,7 @@ class Status(msgspec.Struct, kw_only=True):
     splitter: SplitterCounts | None = None
     peers: dict[str, dict[str, PeerStatus]] = {}
     waiting: list[HostStatus] = []
+    members: list[MemberStatus] = []
     processes: list[dict[str, Any]] = []
     run: dict[str, int] = {}
     recent: dict[str, float] = {}
@@ -44,10 +60,17 @@ class Status(msgspec.Struct, kw_only=True):
     serve: dict[str, Any] = {}
     refreshing: dict[str, Any] = {}
 
+    @property
+    def outlook(self) -> Outlook:
+        """Estimate what is left of the crawl."""
+        return outlook(self.frontier.todo, self.due.pending, self.recent)
+
     def plain(self) -> dict[str, Any]:
-        """As one tree for JSON: groups of counters beside the sections of the stages."""
+        """As one tree for JSON: groups of counters beside the sections of the stages, and the outlook."""
         sections = msgspec.to_builtins(self)
         sections["splitter"] = sections["splitter"] or {}
+        view = self.outlook
+        sections["outlook"] = msgspec.to_builtins(view) | {"said": in_words(view)}
         return nested(sections.pop("counters")) | sections
 
     @classmethod
@@ -58,7 +81,7 @@ class Status(msgspec.Struct, kw_only=True):
             msgspec.ValidationError: it is none.
         """
         sections = {name: plain[name] for name in cls.__struct_fields__ if name in plain}
-        counters = {name: value for name, value in plain.items() if name not in sections}
+        counters = {name: value for name, value in plain.items() if name not in (*sections, "outlook")}
         sections["splitter"] = sections.get("splitter") or None
         return msgspec.convert({**sections, "counters": dict(_flat(counters))}, cls)
 
@@ -122,6 +145,8 @@ def _refreshing(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "level": _weighted(values, "level", "pages"),
         "levels": [value["level"] for value in values],
         "busy": _weighted(values, "busy", "pages"),
+        "known_share": _weighted(values, "known_share", "pages"),
+        "news": _news([value["news"] for value in values if value.get("news")]),
         "more_rate": {"share": gains[0]["share"], "gain": _weighted(gains, "gain", "pages")} if gains else {},
         "ages": _ages(values),
         "calibration": [
@@ -134,6 +159,19 @@ def _refreshing(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
             for decile, found in sorted(rows.items())
         ],
         "arms": [_arm(found) for found in zip(*(value["arms"] for value in values), strict=False)],
+    }
+
+
+def _news(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """New pages that hubs of several processes have shown; delays are means of the processes'."""
+    if not values:
+        return {}
+    plain = ("found", "by_kind", "dated", "hubs", "unfound")
+    paces = [value["per_day"] for value in values if value["per_day"] is not None]
+    return {name: _merged(name, [value.get(name) for value in values]) for name in plain} | {
+        "per_day": round(sum(paces), 2) if paces else None,
+        "delay_median": _weighted(values, "delay_median", "dated"),
+        "delay_p90": _weighted(values, "delay_p90", "dated"),
     }
 
 
@@ -197,6 +235,42 @@ def _merged(name: str, values: Sequence[Any]) -> Any:
     if isinstance(first, int | float) and not isinstance(first, bool):
         return sum(values)
     return next(filter(None, values), first)
+
+
+def whole(parts: Sequence[Status]) -> Status:
+    """The status of a crawl from those of its processes; one at rest while others run is missing."""
+    status = merge(parts)
+    if any(member.state == "running" for member in status.members):
+        status.members = [
+            replace(member, state="missing") if member.state == "at_rest" else member
+            for member in status.members
+        ]
+    return status
+
+
+def resting(last: Status) -> Status:
+    """Return the durable figures of the last status of a process that does not run."""
+    seen = max((member.seen_at for member in last.members), default=last.now)
+    busy = ("in_flight", "requests", "look_ups", "hosts_front", "hosts_ready", "hosts_waiting")
+    frontier = replace(last.frontier, **dict.fromkeys(busy, 0))
+    return Status(
+        name=last.name,
+        counters=last.counters,
+        frontier=frontier,
+        due=last.due,
+        splitter=last.splitter,
+        peers=last.peers,
+        members=[MemberStatus(last.name, "missing", seen)],
+        refreshing=last.refreshing,
+    )
+
+
+def missing_words(status: Status) -> str:
+    """Which processes give no answer, while others run; "" if all do."""
+    names = [member.name for member in status.members if member.state == "missing"]
+    if not names:
+        return ""
+    return f"{', '.join(names)} {'does' if len(names) == 1 else 'do'} not run"
 
 
 def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -> dict[str, float]:

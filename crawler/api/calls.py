@@ -1,10 +1,11 @@
 """A whole crawl in one call: `run` in scripts, `await run_async` in notebooks and coroutines."""
 
 import asyncio
+import inspect
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
@@ -19,6 +20,8 @@ from crawler.crawl.fresh import put_aside
 from crawler.errors import UsageError
 
 Settings = Config | Mapping[str, Any] | None
+Taken = ParamSpec("Taken")
+Given = TypeVar("Given")
 
 
 async def run_async(
@@ -74,20 +77,20 @@ async def run_async(
     return crawl.report
 
 
-def run(
-    seeds: str | Request | Iterable[str | Request] = (),
-    parse: Callback | None = None,
-    *,
-    items: str | Path = "",
-    directory: str | Path = "crawl",
-    config: Settings = None,
-    follow: Follow = True,
-    fresh: bool = False,
-    on_error: OnError = "continue",
-    url_filter: UrlFilterHook | None = None,
-    link_extractor: LinkExtractorHook | None = None,
-    page_sink: PageSinkHook | None = None,
-) -> dict[str, Any]:
+def _taking(
+    described: Callable[Taken, Awaitable[Given]],
+) -> Callable[[Callable[..., Given]], Callable[Taken, Given]]:
+    """Let a function take what `described` takes: for readers, editors and type checkers."""
+
+    def sign(function: Callable[..., Given]) -> Callable[Taken, Given]:
+        function.__signature__ = inspect.signature(described)  # type: ignore[attr-defined]
+        return function
+
+    return sign
+
+
+@_taking(run_async)
+def run(*positional: Any, **options: Any) -> dict[str, Any]:
     """`run_async` for scripts.
 
     With `url` a site of two pages, `folder` a Path, `settings` the user's own:
@@ -100,21 +103,7 @@ def run(
         UsageError: a loop runs here already, as in a notebook: `await crawler.run_async(...)` there.
     """
     _check_no_loop("run")
-    return asyncio.run(
-        run_async(
-            seeds,
-            parse,
-            items=items,
-            directory=directory,
-            config=config,
-            follow=follow,
-            fresh=fresh,
-            on_error=on_error,
-            url_filter=url_filter,
-            link_extractor=link_extractor,
-            page_sink=page_sink,
-        )
-    )
+    return asyncio.run(run_async(*positional, **options))
 
 
 def fetch(url: str, config: Settings = None) -> Page:

@@ -36,23 +36,27 @@ from crawler.api.follow_rules import Follow, FollowRules
 from crawler.api.items import Items, open_items
 from crawler.api.page import Page
 from crawler.api.request import PRIORITY, Callback, Request
+from crawler.children import Forked
 from crawler.clock import SystemClock
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.identity import Contact, check_identity
+from crawler.crawl.identity import Contact
 from crawler.crawl.seeds import SeedFile, Seeds
+from crawler.crawl.starting import HOOK_GROUPS, check_start, find_entry_point
 from crawler.crawl.topology import check_processes, topology
-from crawler.errors import ConfigError, DamageError, NoSeedError, StoreError, UsageError
+from crawler.errors import ConfigError, DamageError, NoSeedError, StoreError, UsageError, bad_setting
+from crawler.export.stored_pages import StoredPages
 from crawler.frontier.views import shares
+from crawler.process.commands import CHANGING
 from crawler.process.ending import within
 from crawler.process.exchange import Member
-from crawler.process.forked import Forked
 from crawler.process.limits import STOP_GRACE
 from crawler.process.live import Live
 from crawler.process.process import Process
 from crawler.process.reader import Extractor
 from crawler.process.stages import Stages, at_rest
 from crawler.records import Errand, Fetch, Link
+from crawler.upgrade.ready import ready
 from crawler.urls.canonical import canonical, hostname
 
 log = logging.getLogger("crawler")
@@ -77,13 +81,8 @@ def configure(settings: Mapping[str, Any] | None = None) -> Config:
 
 
 def entry_point(group: str, name: str) -> Any:
-    """The object that an installed package offers as `name` in `group`."""
-    from importlib import metadata  # imported here, as it is slow and seldom needed
-
-    found = metadata.entry_points(group=group, name=name)
-    if not found:
-        raise ConfigError(f"configuration: hooks: no entry point {name!r} in group {group!r} is installed")
-    return next(iter(found)).load()
+    """The object that an installed package offers as `name` in `group`; ConfigError if none does."""
+    return find_entry_point(group, name).load()
 
 
 class Hooks(msgspec.Struct, frozen=True):
@@ -101,14 +100,18 @@ class Hooks(msgspec.Struct, frozen=True):
     def of(cls, config: Config, given: "Hooks") -> "Hooks":
         """`given`, completed by the entry points that the configuration names."""
         return cls(
-            given.url_filter or _named("crawler.filters", config.hooks.url_filter),
-            given.link_extractor or _named("crawler.extractors", config.hooks.link_extractor),
-            given.page_sink or _named("crawler.sinks", config.hooks.page_sink),
+            *(
+                getattr(given, name) or _named(name, group, getattr(config.hooks, name))
+                for name, group in HOOK_GROUPS.items()
+            )
         )
 
 
-def _named(group: str, name: str) -> Any:
-    return entry_point(group, name) if name else None
+def _named(key: str, group: str, name: str) -> Any:
+    try:
+        return entry_point(group, name) if name else None
+    except ConfigError as error:
+        raise bad_setting(f"hooks.{key}", str(error)) from None
 
 
 class Crawl:
@@ -174,8 +177,9 @@ class Crawl:
     # -- opening and closing -------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        check_identity(self.config)
+        check_start(self.config)
         self.directory.create()
+        ready(self.directory)
         name = "p0" if self._member is None else self._member.name
         place = topology(self.config, self.directory.path, name)
         if self._member is None and place.peers:
@@ -247,6 +251,7 @@ class Crawl:
         if self.process.commits.writing:
             return  # its thread still uses the store; the next run finds what was committed
         self._opened = False
+        self.process.commit_rest()  # of a crawl that was never run
         self.process.close()
         self.stages.close(clean=self.process.failure is None)
 
@@ -428,6 +433,7 @@ class Crawl:
             yield from _stored(self.stages, newest)
             return
         self.directory.require()
+        ready(self.directory)
         config = convert(self.directory.saved_config())
         for name in self.directory.process_names():
             with at_rest(config, self.directory, name, clock=SystemClock()) as stages:
@@ -450,17 +456,18 @@ class Crawl:
     def _supervised(self) -> bool:
         return self._member is not None and self._member.supervised
 
-    def signal(self, urls: Iterable[str], source: str = "signal") -> dict[str, int]:
-        """Say that pages have changed: how many were noted, are new links, are not refreshed, were refused.
+    def signal(self, urls: Iterable[str], source: str = "signal") -> dict[str, Any]:
+        """Say that pages have changed: how many are noted, queued, sent, not_refreshed, out_of_scope and refused,
+        `why` by reason, and `urls` with the fate of the first hundred.
 
         >>> async def tell():
         ...     async with crawler.Crawl(settings, directory=folder / "signal", seeds=url) as crawl:
         ...         await crawl.run()
-        ...         return crawl.signal([url])
+        ...         return crawl.signal([url])["not_refreshed"]
         >>> asyncio.run(tell())
-        {'noted': 0, 'links': 0, 'not_refreshed': 1, 'refused': 0}
+        1
         """
-        said: dict[str, int] = self.process.commands.run(
+        said: dict[str, Any] = self.process.commands.run(
             {"command": "signal", "urls": list(urls), "source": source}
         )
         self.process.wake()
@@ -479,7 +486,7 @@ class Crawl:
         >>> asyncio.run(todo())
         0
         """
-        return msgspec.structs.replace(self.process.commands.status(), **self.live.sections())
+        return self.process.commands.status()
 
     async def command(self, request: Mapping[str, Any]) -> Any:
         """Answer what `crawler status`, `why` and the others ask: {"command": name, argument: value, ...}."""
@@ -491,8 +498,12 @@ class Crawl:
             try:
                 next(steps)
             except StopIteration as end:
-                return end.value
+                answer = end.value
+                break
             await asyncio.sleep(0)
+        if request.get("command") in CHANGING and not await self.process.kept():
+            raise StoreError("not on disk yet: the answer of the disk is late; say it again")
+        return answer
 
     def _build_report(self) -> Report:
         stages, process = self.stages, self.process
@@ -546,7 +557,7 @@ async def _next(queue: "asyncio.Queue[_Offer]", running: "asyncio.Task[dict[str,
 
 def _stored(stages: Stages, newest: bool) -> Iterator[Page]:
     """Pages of a store; what cannot be read is logged and left out."""
-    archive = stages.pages
+    archive, pages = stages.pages, StoredPages(stages.config)
     captures = (
         (capture for _, capture in archive.newest_captures())
         if newest
@@ -557,7 +568,8 @@ def _stored(stages: Stages, newest: bool) -> Iterator[Page]:
             continue
         try:
             record = archive.record(stages.fingerprinter.fingerprint(capture.url))
-            page = stored_page(archive.read(capture), record.depth if record else 0)
+            flags, depth = (record.flags, record.depth) if record else (0, 0)
+            page = stored_page(archive.read(capture), pages, flags, depth)
         except DamageError as error:
             log.error("%s", error)
             continue

@@ -24,10 +24,8 @@ from crawler.api.items import Items, plain
 from crawler.api.page import Page
 from crawler.api.request import Callback, Handover, Request, callback_name
 from crawler.errors import DamageError, StoreError, UsageError
-from crawler.extract.decode import to_utf8
-from crawler.extract.types import is_html
+from crawler.export.stored_pages import StoredPages
 from crawler.pages.captures import StoredPage
-from crawler.pages.formats.text import title_of
 from crawler.process.admission import Beside
 from crawler.process.process import Process
 from crawler.records import Errand, Extracted, Fetch, Link, LinkFlag, Outcome, Way
@@ -40,7 +38,6 @@ log = logging.getLogger("crawler")
 OnError = Literal["continue", "stop"]
 Consume = Callable[[Page], Awaitable[bool]]  # whether the page was taken
 
-TITLE_BYTES = 1 << 16  # of a stored page, in which its title is looked for
 
 _RANKED, _SEED, _OWN_WAY = int(LinkFlag.RANKED), int(LinkFlag.SEED), int(LinkFlag.OWN_WAY)
 _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
@@ -81,6 +78,7 @@ class Delivery:
     ) -> None:
         self._process = process
         self._stages = process.stages
+        self._pages = StoredPages(process.stages.config)
         self._errors = errors
         self._sink = sink
         self._parse = parse
@@ -169,7 +167,11 @@ class Delivery:
         except DamageError as error:
             log.error("a page that waits for its callback cannot be read: %s", error)
             return None
-        return None if stored is None else stored_page(stored, handover.depth, handover.meta)
+        if stored is None:
+            return None
+        record = self._stages.pages.record(fingerprint)
+        flags = record.flags if record is not None else 0
+        return stored_page(stored, self._pages, flags, handover.depth, handover.meta)
 
     def _handover(self, fingerprint: int) -> Handover:
         at = requests.key(fingerprint)
@@ -305,13 +307,12 @@ def page_of(errand: Errand, fetch: Fetch, extracted: Extracted | None, meta: dic
     )
 
 
-def stored_page(stored: StoredPage, depth: int = 0, meta: dict[str, Any] | None = None) -> Page:
-    """A page read back from the page cache; its `links` are not kept there."""
+def stored_page(
+    stored: StoredPage, pages: StoredPages, flags: int = 0, depth: int = 0, meta: dict[str, Any] | None = None
+) -> Page:
+    """A page read back from the page cache by `pages`; `flags` are the LinkFlags of its URL."""
     capture = stored.capture
-    title = ""
-    if is_html(capture.content_type):
-        begin, _ = to_utf8(stored.content[:TITLE_BYTES], stored.header_charset)
-        title = title_of(begin.decode("utf-8", "replace"))
+    found = pages.read(stored, flags)
     return Page(
         url=capture.url,
         status=stored.status,
@@ -321,7 +322,8 @@ def stored_page(stored: StoredPage, depth: int = 0, meta: dict[str, Any] | None 
         content_type=capture.content_type,
         raw_headers=stored.headers,
         content=stored.content,
-        title=title,
+        links=tuple(found.hrefs) if found is not None else (),
+        title=found.title if found is not None else "",
         charset=stored.header_charset,
         meta=meta or {},
     )

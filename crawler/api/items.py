@@ -17,6 +17,8 @@ from typing import Any, Protocol
 import msgspec
 
 from crawler.errors import StoreError, UsageError
+from crawler.printable import csv_cell
+from crawler.storage.files import new_file
 
 
 def plain(item: object) -> dict[str, Any]:
@@ -144,7 +146,7 @@ class CsvItems(_File):
 def _cell(value: object) -> object:
     if isinstance(value, dict | list):
         return msgspec.json.encode(value).decode()
-    return "" if value is None else value
+    return csv_cell(value) if isinstance(value, str) else "" if value is None else value
 
 
 class ParquetItems:
@@ -179,6 +181,5 @@ class ParquetItems:
             return
         columns = dict.fromkeys(name for row in rows for name in row)
         table = pyarrow.Table.from_pylist([{name: row.get(name) for name in columns} for row in rows])
-        made = self.path.with_name(self.path.name + ".part")
-        pyarrow.parquet.write_table(table, made)
-        made.replace(self.path)
+        with new_file(self.path) as made:
+            pyarrow.parquet.write_table(table, made)

@@ -12,8 +12,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from crawler.config.forms import header_field
 from crawler.errors import ConfigError
-from crawler.fetcher.fetch_request import METHODS, parse_field
+from crawler.fetcher.fetch_request import METHODS
 from crawler.records import LinkFlag, Way
 from crawler.storage.keys import HANDOVER
 from crawler.storage.kv import seal, unseal
@@ -65,7 +66,7 @@ class Request(msgspec.Struct, frozen=True):
         msgspec.structs.force_setattr(self, "method", method)
         try:
             for line in self._headers():
-                parse_field(line)
+                header_field(line)
         except ConfigError:
             raise ValueError(f"Request({self.url!r}): a header is none") from None
 

@@ -10,10 +10,11 @@ from crawler.config import Config
 from crawler.errors import DamageError
 from crawler.export.archives import Crawled, opened
 from crawler.export.crew import Crew, batches
-from crawler.export.page_work import Done, findings_of, read_known
+from crawler.export.page_work import Done, read_known
+from crawler.export.stored_pages import StoredPages
 from crawler.export.writing import PIECE_PAGES
 from crawler.extract.sitemap import read_sitemap
-from crawler.extract.types import is_html
+from crawler.extract.types import may_be_page
 from crawler.pages.formats.mirror import redirect_target
 from crawler.pages.formats.rows import Known, known_rows
 from crawler.pages.formats.selection import Say, ignore, selection
@@ -61,7 +62,7 @@ def _all_known(crawled: Crawled) -> Iterator[Known]:
 
 def _html_pages(crawled: Crawled) -> Iterator[Known]:
     for known in known_rows(crawled.archives, selection(with_noarchive=True), want_via=False):
-        if known.capture is not None and is_html(known.capture.content_type) and not known.flags & _PART:
+        if known.capture is not None and may_be_page(known.capture.content_type) and not known.flags & _PART:
             yield known
 
 
@@ -93,7 +94,7 @@ class PageReader:
     def __init__(
         self, config: Config, folders: Sequence[Path], fingerprint: Callable[[str], int], wanted: np.ndarray
     ) -> None:
-        self._config = config
+        self._pages = StoredPages(config, want_all=True)
         self._folders = folders
         self._fingerprint = fingerprint
         self._wanted = wanted
@@ -113,7 +114,7 @@ class PageReader:
         stored = read_known(self._folders, known)
         if stored is None:
             return None
-        found = findings_of(stored, self._config, careful=careful, obey_robots=False, want_requisites=True)
+        found = self._pages.read(stored, known.flags, careful=careful)
         if found is None:
             return None
         url = known.row["url"]

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from crawler.audit.findings import SECTIONS, Audit, Finding, rows
+from crawler.printable import csv_cell, printable, printable_text
 
 _TEXT_FINDINGS = 10  # of a section in the text
 _TEXT_OTHERS = 3
@@ -60,8 +61,9 @@ def headline(audit: Audit) -> str:
 
 
 def _lines(finding: Finding, arrow: str) -> list[str]:
-    lines = [f"  {finding.subject}" + (f"   [{finding.value}]" if finding.value else "")]
-    lines += [f"      {arrow} {other}" for other in finding.others[:_TEXT_OTHERS]]
+    value = f"   [{printable(finding.value)}]" if finding.value else ""
+    lines = [f"  {printable(finding.subject)}{value}"]
+    lines += [f"      {arrow} {printable(other)}" for other in finding.others[:_TEXT_OTHERS]]
     if finding.count > _TEXT_OTHERS:
         lines.append(f"      ... {finding.count:,} in all")
     return lines
@@ -69,20 +71,17 @@ def _lines(finding: Finding, arrow: str) -> list[str]:
 
 def json(audit: Audit) -> str:
     """Everything that is listed."""
-    return msgspec.json.format(msgspec.json.encode(audit), indent=1).decode() + "\n"
+    return printable_text(msgspec.json.format(msgspec.json.encode(audit), indent=1).decode()) + "\n"
 
 
 def csv_table(audit: Audit) -> str:
     """A line a finding and other URL: finding, subject, value, other."""
     file = io.StringIO()
-    writer = csv.writer(file)
+    writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("finding", "subject", "value", "other"))
     for name, finding in rows(audit):
         for other in finding.others or ("",):
-            writer.writerow((name, _cell(finding.subject), finding.value, other))
+            writer.writerow(
+                csv_cell(printable(each)) for each in (name, finding.subject, finding.value, other)
+            )
     return file.getvalue()
-
-
-def _cell(value: str) -> str:
-    """Text that no spreadsheet takes for a formula."""
-    return "'" + value if value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

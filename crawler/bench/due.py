@@ -36,21 +36,21 @@ from typing import Any, Protocol
 
 import msgspec
 import numpy as np
-from isal import isal_zlib
 
 from crawler.bench import tables
+from crawler.bench.meters import anonymous_bytes
 from crawler.bench.streams import Fingerprints, mixed
 from crawler.config import DueConfig
-from crawler.due import elias_fano
+from crawler.due import elias_fano, plain_join
 from crawler.due.eliminator import Appended, Eliminator, Manifest
+from crawler.due.fences import FENCE_STEP
 from crawler.due.known_set import KnownSet, RunStore, unknown
 from crawler.due.memory_runs import MemoryRuns
 from crawler.due.plans import Flushed
-from crawler.due.runs import CodedRun, DiskRuns, PlainRun, Run, RunEntry, open_run, sync_directory, write_all
-from crawler.due.split_run import SplitRun
-from crawler.process import collector
+from crawler.due.runs import CodedRun, DiskRuns, Run, RunEntry, open_run
 from crawler.records import Link
 from crawler.storage.engines import open_store
+from crawler.storage.files import new_file, write_all
 from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
 from crawler.storage.kv import seal
 
@@ -91,8 +91,34 @@ class Contender(Protocol):
         """Nothing is asked of it any more."""
 
 
+class PlainRun:
+    """A file of plain uint64, mapped: what a coded run is measured by."""
+
+    def __init__(self, path: Path, number: int) -> None:
+        self.path = path
+        self.keys = np.memmap(path, np.uint64, "r")
+        self.count = len(self.keys)
+        self.fences = self.keys[::FENCE_STEP].copy()
+        self.entry = RunEntry(number, self.count, int(self.keys[0]), int(self.keys[-1]), 0)
+
+    def read(self, start: int, stop: int) -> Fingerprints:
+        return self.keys[start:stop]
+
+    def join(self, queries: Fingerprints, known: np.ndarray) -> None:
+        plain_join.join(queries, self.keys, self.fences, known)
+
+    def rest(self) -> None:
+        """Nothing of it is let go."""
+
+    def close(self) -> None:
+        del self.keys
+
+    def problems(self) -> list[str]:
+        return []
+
+
 class PlainFiles:
-    """Writes runs of plain uint64, as versions before did: what coded ones are measured by."""
+    """Writes runs of plain uint64."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -100,16 +126,12 @@ class PlainFiles:
         self._numbers = itertools.count(1)
 
     def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> PlainRun:
-        number, crc32, first = next(self._numbers), 0, -1
-        with (self._directory / f"{number:08d}.run").open("xb", buffering=0) as file:
+        number = next(self._numbers)
+        path = self._directory / f"{number:08d}.run"
+        with new_file(path) as file:
             for keys in chunks:
-                data = keys.view(np.uint8).data
-                write_all(file.fileno(), data)
-                crc32 = isal_zlib.crc32(data, crc32)
-                first, last = int(keys[0]) if first < 0 else first, int(keys[-1])
-            os.fsync(file.fileno())
-        sync_directory(self._directory)
-        return PlainRun(self._directory, RunEntry(number, count, first, last, crc32))
+                write_all(file.fileno(), keys.view(np.uint8).data)
+        return PlainRun(path, number)
 
     def remove(self, run: Run) -> None:
         assert isinstance(run, PlainRun)
@@ -171,10 +193,12 @@ class Runs:
 
     def _reopen_s(self) -> float:
         """Seconds to open the runs again; 0 in memory, where there is nothing to open."""
-        entries = [run.entry for run in self._set.runs if run.entry is not None]
         began = time.perf_counter()
-        runs = [open_run(self._directory, entry) for entry in entries]
-        assert len(runs) == len(entries)
+        for run in self._set.runs:
+            if isinstance(run, PlainRun):
+                PlainRun(run.path, run.entry.number)
+            elif run.entry is not None:
+                open_run(self._directory, run.entry)
         return time.perf_counter() - began
 
 
@@ -396,17 +420,7 @@ def built(store: RunStore, known: int) -> KnownSet:
 
 
 def _bytes_of(run: Run) -> int:
-    return run.byte_count if isinstance(run, SplitRun | CodedRun) else 8 * run.count
-
-
-def anonymous_bytes() -> int:
-    """Anonymous memory in use; 0 if the system does not tell."""
-    try:
-        collector.give_back()
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+    return run.byte_count if isinstance(run, CodedRun) else 8 * run.count
 
 
 def buffers(arguments: argparse.Namespace, flushes: int) -> Iterator[Fingerprints]:

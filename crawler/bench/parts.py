@@ -21,8 +21,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crawler.bench.due import anonymous_bytes
 from crawler.bench.loading import SEED, Loader, numbers, url
+from crawler.bench.meters import anonymous_bytes
 from crawler.bench.streams import mixed
 from crawler.clock import VirtualClock
 from crawler.config import convert

@@ -37,6 +37,7 @@ import msgspec
 from crawler.bench import parts
 from crawler.bench.certificates import make_chain
 from crawler.bench.links import LinkCosts, link_costs
+from crawler.bench.meters import memory_below
 from crawler.bench.planning import (
     JOURNAL_URLS,
     KIB,
@@ -50,6 +51,7 @@ from crawler.bench.planning import (
 )
 from crawler.errors import CrawlerError, UsageError
 from crawler.storage.engines import open_store
+from crawler.storage.files import atomic_write
 
 HOSTS, HOSTS_MAX = 50, 2000
 LINKS = 40  # a page: a web with few is deep, and its crawl waits for pages that are not known yet
@@ -133,7 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
     for predicted, took in checks(rounds, units):
         print(f"check: {predicted:.2f} CPU s predicted, {took:.2f} measured, {predicted / took - 1:+.0%}")
     if arguments.out:
-        arguments.out.write_bytes(msgspec.json.format(msgspec.json.encode(units)) + b"\n")
+        atomic_write(arguments.out, msgspec.json.format(msgspec.json.encode(units)) + b"\n")
     return 0
 
 
@@ -385,18 +387,7 @@ class _Peak(threading.Thread):
 
     def run(self) -> None:
         while not self.over.wait(PEAK_EVERY):
-            self.bytes = max(self.bytes, resident(self._pid))
-
-
-def resident(pid: int) -> int:
-    """Resident bytes of a process and all below it, shared ones counted once; 0 for one that is gone."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return 0
-    own = sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return own * KIB + sum(resident(int(child)) for child in children)
+            self.bytes = max(self.bytes, memory_below(self._pid))
 
 
 def _text(cost: CostRange) -> str:

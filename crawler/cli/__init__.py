@@ -8,9 +8,11 @@ code of its class (`errors.py`).
 import importlib
 import os
 import sys
+import traceback
 
 from crawler import early
 from crawler.errors import CrawlerError, DirectoryError, StoreError, disk_failed
+from crawler.printable import printable_output
 from crawler.process.collector import collect_rarely
 
 # Command -> (module, one line). The order is that of `crawler --help`.
@@ -81,14 +83,26 @@ def _usage() -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (the process's own if None) and return its exit code."""
+    with printable_output():
+        if argv is not None:
+            return _main(argv, leaves=False)
+        try:
+            return _main(sys.argv[1:], leaves=True)
+        except Exception:  # a bug; its text may hold what a page said
+            traceback.print_exc()
+            return 1
+
+
+def _main(argv: list[str], *, leaves: bool) -> int:
+    """Run a command line; with `leaves` the process ends here once a loop has run."""
     collect_rarely()
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(argv)
     name = arguments[0] if arguments else "--help"
     if name in ("-h", "--help", "help"):
         print(_usage(), end="")
         return 0
     if name in ("-V", "--version"):
-        from crawler import __version__
+        from crawler.version import __version__
 
         print(f"crawler {__version__}")
         return 0
@@ -101,7 +115,7 @@ def main(argv: list[str] | None = None) -> int:
         early.act()
         code = _run(name, arguments[1:])
     ending = sys.modules.get("crawler.process.ending")  # imported by commands that have a loop only
-    return code if argv is not None or ending is None else ending.leave(code)
+    return ending.leave(code) if leaves and ending is not None else code
 
 
 def _no_command(name: str) -> str:

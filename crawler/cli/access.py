@@ -7,28 +7,58 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawler.crawl.directory import CrawlDirectory
-from crawler.errors import DirectoryError, UsageError
+from crawler.errors import BusyError, DirectoryError, UsageError
+from crawler.upgrade.ready import ready
 
 if TYPE_CHECKING:
     from crawler.process.stages import Stages
 
 RESTART_WAIT = 10.0  # seconds for which a process may be missing while its siblings answer
+# The same for what only reads: whoever starts the process waits for the lock of a reader.
+READING_WAIT = 2.0
+READING = frozenset(("status", "why", "get", "signals", "host"))
 
 
 def ask(path: Path, request: dict[str, Any]) -> list[Any]:
-    """Put one request to every process of the crawl in `path`; the answers in the order of the processes."""
+    """Put one request to every process of the crawl in `path`; the answers in the order of the processes.
+
+    A process that is missing while others run is read at rest if the request changes nothing.
+    """
     directory = CrawlDirectory(path)
-    answers: list[Any] = []
-    running = False
-    for name in names(directory):
-        found, answer = _ask_running(directory, name, request, wait=running)
-        running = running or found
-        answers.append(answer if found else _ask_at_rest(directory, name, request))
-    return answers
+    found = {name: _ask_running(directory, name, request) for name in names(directory)}
+    running = any(answered for answered, _ in found.values())
+    reads = request["command"] in READING
+    return [
+        answer if answered else _ask_missing(directory, name, request, running=running, reads=reads)
+        for name, (answered, answer) in found.items()
+    ]
+
+
+def _ask_missing(
+    directory: CrawlDirectory, name: str, request: dict[str, Any], *, running: bool, reads: bool
+) -> Any:
+    """The answer of a process that does not run; with `running` others do, and it may be on its way up."""
+    if running:
+        answered, answer = _ask_running(
+            directory, name, request, wait=READING_WAIT if reads else RESTART_WAIT
+        )
+        if answered:
+            return answer
+        if not reads:
+            raise DirectoryError(
+                f"{directory.process(name)}: not running, while others of the crawl are; try again"
+            )
+    try:
+        return _ask_at_rest(directory, name, request)
+    except BusyError:  # it came up meanwhile
+        answered, answer = _ask_running(directory, name, request, wait=RESTART_WAIT)
+        if not answered:
+            raise
+        return answer
 
 
 def begun_names(directory: CrawlDirectory) -> list[str]:
-    """The processes of a crawl, one whose store or folder is lost among them."""
+    """The processes of a crawl that is ready, one whose store or folder is lost among them."""
     from crawler.config import convert
     from crawler.crawl.topology import process_names
 
@@ -38,8 +68,9 @@ def begun_names(directory: CrawlDirectory) -> list[str]:
 
 
 def names(directory: CrawlDirectory) -> list[str]:
-    """The processes of a crawl, at least one."""
+    """The processes of a crawl, at least one; the directory is ready then."""
     directory.require()
+    ready(directory)
     names = begun_names(directory)
     if not names:  # it was stopped before it could begin, or somebody took its store away
         raise DirectoryError(f"{directory.path}: nothing was crawled here yet; `crawler crawl` begins it")
@@ -79,22 +110,15 @@ def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
 
 
 def _ask_running(
-    directory: CrawlDirectory, name: str, request: dict[str, Any], *, wait: bool = False
+    directory: CrawlDirectory, name: str, request: dict[str, Any], *, wait: float = 0.0
 ) -> tuple[bool, Any]:
-    """(whether the process runs, its answer); with `wait`, one that may be on its way up is given time.
-
-    A directory must not be opened from here while its supervisor is about to start the process again.
-    """
+    """(whether the process runs, its answer); one that may be on its way up is given `wait` seconds."""
     from crawler.admin.control import NOBODY, ask
 
-    give_up = time.monotonic() + RESTART_WAIT
+    give_up = time.monotonic() + wait
     while (answer := ask(directory.process(name), **request)) is NOBODY:
-        if not wait:
+        if time.monotonic() >= give_up:
             return False, None
-        if time.monotonic() > give_up:
-            raise DirectoryError(
-                f"{directory.process(name)}: not running, while others of the crawl are; try again"
-            )
         time.sleep(0.1)
     return True, answer
 

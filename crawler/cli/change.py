@@ -4,13 +4,16 @@
 """
 
 import argparse
+import json
 from typing import Any
 
+from crawler.change_signals import NAMES, SIGNAL_SOURCES, Fate
 from crawler.cli import access, options
 from crawler.config import convert
 from crawler.crawl import safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
+from crawler.upgrade.ready import ready
 
 _TEXTS = {
     "seed": ("Add seeds.", "URL", "crawler seed https://example.org/new/ --dir example"),
@@ -22,7 +25,8 @@ _TEXTS = {
     "block": ("Ask nothing more of a host.", "HOST", "crawler block slow.example.org --dir example"),
     "unblock": ("Take a host up again.", "HOST", "crawler unblock slow.example.org --dir example"),
     "retire": (
-        "Drop the to-do URLs that match a regular expression.",
+        "Drop the URLs that wait to be asked, parked ones too, and match a regular expression: they are not asked "
+        "later either. Pages that are stored stay, are served and refreshed as before.",
         "REGEX",
         r"crawler retire '/calendar/' --dir example",
     ),
@@ -40,8 +44,15 @@ _TEXTS = {
         "crawler set politeness.delay=5 crawl.rate=20 --dir example",
     ),
 }
-_SOURCES = ("sitemap", "feed", "indexnow", "websub", "signal", "headers", "listing")
 _RUNNING = ("pause", "resume", "stop")
+_FATES = {
+    Fate.NOTED: "noted",
+    Fate.QUEUED: "queued (not fetched yet)",
+    Fate.SENT: "sent to their processes",
+    Fate.NOT_REFRESHED: "known, but not refreshed here",
+    Fate.OUT_OF_SCOPE: "out of scope",
+    Fate.REFUSED: "refused",
+}
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -52,8 +63,15 @@ def main(command: str, argv: list[str]) -> int:
         nargs = "+" if command in ("seed", "set", "signal") else 1
         parser.add_argument("arguments", nargs=nargs, metavar=metavar, type=options.url)
     if command == "signal":
+        recipes = "; ".join(f"{each.name}: {each.recipe}" for each in SIGNAL_SOURCES)
         parser.add_argument(
-            "--source", choices=_SOURCES, default="signal", help="who says so: quality is learned by source"
+            "--source",
+            choices=NAMES,
+            default="signal",
+            help=f"who says so, for each is believed as far as it was right. {recipes}",
+        )
+        parser.add_argument(
+            "--json", action="store_true", help="the answer as JSON, with the fate of each URL"
         )
     args = parser.parse_args(argv)
     if command == "set":
@@ -63,16 +81,18 @@ def main(command: str, argv: list[str]) -> int:
         print({"pause": "paused", "resume": "going on", "stop": "stopping"}[command])
         return 0
     request = _request(command, args)
-    # A seed goes from one process to its owner; the other commands are for whichever has the host.
-    answers = [access.ask_first(args.dir, request)] if command == "seed" else access.ask(args.dir, request)
-    print(_said(command, answers))
-    return 0
+    # Seeds and signals go from one process to their owners; the other commands are for whichever has the host.
+    routed = command in ("seed", "signal")
+    answers = [access.ask_first(args.dir, request)] if routed else access.ask(args.dir, request)
+    print(json.dumps(answers[0], indent=2) if command == "signal" and args.json else _said(command, answers))
+    return UsageError.exit_code if command == "seed" and not answers[0]["queued"] else 0
 
 
 def _set(args: argparse.Namespace) -> int:
     """Change a running crawl, or only what the next run begins with."""
     directory = CrawlDirectory(args.dir)
     directory.require()
+    ready(directory)
     wanted = safe_settings.parse(args.arguments)
     safe_settings.changed(convert(directory.saved_config()), wanted)
     running = access.is_running(args.dir)
@@ -82,6 +102,12 @@ def _set(args: argparse.Namespace) -> int:
     said = ", ".join(f"{key} = {value}" for key, value in wanted.items())
     print(said if running else f"{said} from the next run on")
     return 0
+
+
+def _fates(said: dict[str, Any]) -> str:
+    """URLs by fate, those not taken with the reason."""
+    lines = [f"{said[fate]:,} {text}" for fate, text in _FATES.items() if said[fate] or fate is Fate.NOTED]
+    return ", ".join(lines) + "".join(f"\n  {why}: {n:,}" for why, n in sorted(said["why"].items()))
 
 
 def _request(command: str, args: argparse.Namespace) -> dict[str, Any]:
@@ -102,22 +128,11 @@ def _request(command: str, args: argparse.Namespace) -> dict[str, Any]:
 
 def _said(command: str, answers: list[Any]) -> str:
     if command == "seed":
-        refused = answers[0]["refused"]
-        return "\n".join(
-            [f"{answers[0]['queued']} queued", *(f"refused, no http(s) URL: {url}" for url in refused)]
-        )
+        refused = [f"refused: {each['url']}: {each['why']}" for each in answers[0]["refused"]]
+        return "\n".join([f"{answers[0]['queued']} queued", *refused])
     if command == "signal":
-        sums = {name: sum(answer[name] for answer in answers) for name in answers[0]}
-        return ", ".join(
-            f"{sums[name]:,} {text}"
-            for name, text in (
-                ("noted", "noted"),
-                ("links", "new, queued"),
-                ("not_refreshed", "known, but not refreshed here"),
-                ("refused", "refused"),
-            )
-            if sums[name] or name == "noted"
-        )
+        return _fates(answers[0])
     if command == "retire":
-        return f"{sum(answer['retired'] for answer in answers):,} URLs retired"
+        count = sum(answer["retired"] for answer in answers)
+        return f"{count:,} waiting URLs dropped; stored pages stay, and are refreshed as before"
     return f"{answers[0]['host']}: {command}ed"

@@ -4,6 +4,8 @@ import argparse
 
 from crawler.cli import access, options
 from crawler.crawl.directory import CrawlDirectory
+from crawler.errors import ConfigError, DamageError
+from crawler.upgrade.ready import ready
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -21,8 +23,10 @@ def main(_command: str, argv: list[str]) -> int:
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)
     directory.require()
-    if args.repair and (done := directory.renew_config()):
-        print(f"repaired: {done}")
+    if args.repair:
+        _make_ready(directory)
+    else:
+        ready(directory)
     problems = _token(directory, args)
     problems += [line for name in access.begun_names(directory) for line in _check_one(directory, name, args)]
     for problem in problems:
@@ -30,6 +34,24 @@ def main(_command: str, argv: list[str]) -> int:
     if not problems:
         print(f"{args.dir}: all is well")
     return (1 if args.repair else 3) if problems else 0
+
+
+def _make_ready(directory: CrawlDirectory) -> None:
+    """Mend what keeps the directory from being of the present format, and what every other step reads."""
+    from crawler.upkeep.check import mend_stores
+
+    _print_repaired([directory.renew_format()])
+    try:
+        ready(directory, "repair")
+    except (ConfigError, DamageError):  # its configuration, or a store
+        _print_repaired([directory.renew_config(), *mend_stores(directory)])
+        ready(directory, "repair")
+    _print_repaired([directory.renew_config()])
+
+
+def _print_repaired(lines: list[str]) -> None:
+    for line in filter(None, lines):
+        print(f"repaired: {line}")
 
 
 def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:

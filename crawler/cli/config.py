@@ -5,7 +5,8 @@ from pathlib import Path
 import msgspec
 
 from crawler.cli import options
-from crawler.config import Config, Layers, read_file
+from crawler.config import Config, Layers
+from crawler.config.credentials import redacted
 from crawler.crawl.directory import CrawlDirectory
 
 
@@ -26,15 +27,15 @@ def main(_command: str, argv: list[str]) -> int:
 def _check(file: Path | None) -> int:
     layers = Layers()
     if file is not None:
-        layers.add(str(file), read_file(file))
-    layers.config()
+        layers.add(str(file), options.settings_of(file))
+    options.starting(layers)
     print(f"{file or 'defaults'}: good")
     return 0
 
 
 def _show(args) -> int:
     layers = options.layers(args, CrawlDirectory(args.dir))
-    config = layers.config()
+    config = redacted(layers.config())
     for section in msgspec.structs.fields(Config):
         value = getattr(config, section.name)
         if isinstance(value, msgspec.Struct):

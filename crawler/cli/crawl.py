@@ -23,8 +23,9 @@ from crawler.crawl.fresh import put_aside
 from crawler.crawl.loosened import SeedPlaces, inherited
 from crawler.crawl.seed_rows import TABLE_KEYS, SeedRow, seed_rows, tables_of
 from crawler.crawl.seeds import Seeds
-from crawler.errors import StoreError, UsageError
+from crawler.errors import CrawlerError, StoreError, UsageError
 from crawler.process import ending
+from crawler.storage.files import named_output, refuse_output
 
 log = logging.getLogger("crawler")
 
@@ -32,8 +33,8 @@ STDOUT = Path("-")
 
 if TYPE_CHECKING:
     from crawler.api import Crawl
+    from crawler.children import Forked
     from crawler.process.exchange import Member
-    from crawler.process.forked import Forked
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -47,7 +48,7 @@ def main(_command: str, argv: list[str]) -> int:
     layers = options.layers(args, directory)
     add_logins(args, layers)
     _add_parts(args, layers)
-    config = layers.config()
+    config = options.starting(layers)
     if not (args.urls or args.seeds or config.seeds or directory.exists()):
         raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to go on with")
     if args.dry_run:
@@ -304,22 +305,23 @@ def run(
 
 def _copy_report(made: Path, wanted: Path) -> None:
     """Copy the report of the run, however it ended."""
-    try:
-        if made.exists() and wanted == STDOUT:
-            sys.stdout.write(made.read_text(encoding="utf-8"))
-        elif made.exists():
-            shutil.copyfile(made, wanted)
-    except OSError as error:
-        raise StoreError(f"--report {wanted}: {error.strerror}; the report is in {made}") from error
+    if made.exists() and wanted == STDOUT:
+        sys.stdout.write(made.read_text(encoding="utf-8"))
+    elif made.exists():
+        try:
+            with named_output(wanted) as file:
+                file.write(made.read_bytes())
+        except CrawlerError as error:
+            raise StoreError(f"--report {error}; the report is in {made}") from error
 
 
 def check_report(path: Path | None) -> None:
     """Raises UsageError, before the crawl, if the report could not be written where it is wanted."""
     try:
         if path is not None and path != STDOUT:
-            path.open("ab").close()
-    except OSError as error:
-        raise UsageError(f"--report {path}: {error.strerror}") from error
+            refuse_output(path)
+    except UsageError as error:
+        raise UsageError(f"--report {error}") from None
 
 
 def _run_one(

@@ -11,12 +11,13 @@ its price; each such page has an ETag and answers 304 while it is the same.
 """
 
 import gzip
-import socket
 import time
 from collections import deque
 from collections.abc import Callable
 
 from aiohttp import web
+
+from crawler.cli.loopback import LoopbackSites
 
 HOSTS = {
     "manual": "127.0.0.11",
@@ -48,46 +49,21 @@ def _period(host: str, name: str) -> float:
     return 6.0 + 0.25 * number if host == "shop" and number % 4 == 1 else 0.0
 
 
-class DemoWeb:
+class DemoWeb(LoopbackSites):
     """Serves the five hosts on one port until closed; use as an async context manager."""
 
     def __init__(self) -> None:
-        self.port = 0
-        self._runner: web.AppRunner | None = None
+        super().__init__(self._answer, HOSTS.values())
         self._busy: deque[float] = deque()
         self._changing_since: float | None = None
         self._sent: dict[tuple[str, str], int] = {}  # (host, page) -> the version sent last
-        self._answers: dict[str, Callable[[web.Request], web.Response]] = {
+        self._answers: dict[str, Callable[[web.BaseRequest], web.Response]] = {
             "manual": self._manual,
             "shop": self._shop,
             "news": self._news,
             "busy": self._busy_host,
             "endless": self._endless,
         }
-
-    async def __aenter__(self) -> "DemoWeb":
-        app = web.Application()
-        app.router.add_route("GET", "/{path:.*}", self._answer)
-        self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
-        for link in self._listen():
-            await web.SockSite(self._runner, link).start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._runner is not None
-        await self._runner.cleanup()
-
-    def _listen(self) -> list[socket.socket]:
-        """One socket a host, all on the port that the system gave the first."""
-        links = []
-        for address in HOSTS.values():
-            link = socket.socket()
-            link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            link.bind((address, self.port))
-            self.port = link.getsockname()[1]
-            links.append(link)
-        return links
 
     def url(self, host: str, path: str = "/") -> str:
         return f"http://{HOSTS[host]}:{self.port}{path}"
@@ -113,7 +89,7 @@ class DemoWeb:
             return 0
         return int((time.monotonic() - self._changing_since) / period)
 
-    def _versioned(self, request: web.Request, host: str, title: str, text: str) -> web.Response:
+    def _versioned(self, request: web.BaseRequest, host: str, title: str, text: str) -> web.Response:
         """The present version of a page, or 304."""
         version = self._version(host, title)
         self._sent[host, title] = version
@@ -127,7 +103,7 @@ class DemoWeb:
 
     # -- answers
 
-    async def _answer(self, request: web.Request) -> web.Response:
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
         name = next((name for name, address in HOSTS.items() if request.host.startswith(address + ":")), "")
         return self._answers[name](request) if name else web.Response(status=404)
 
@@ -135,7 +111,7 @@ class DemoWeb:
     def _html(text: str, **more: object) -> web.Response:
         return web.Response(text=text, content_type="text/html", **more)  # type: ignore[arg-type]
 
-    def _manual(self, request: web.Request) -> web.Response:
+    def _manual(self, request: web.BaseRequest) -> web.Response:
         chapters = [f"/chapter{n}/" for n in range(1, CHAPTERS + 1)]
         others = [self.url(name) for name in HOSTS]
         parts = request.path.strip("/").split("/")
@@ -155,7 +131,7 @@ class DemoWeb:
         body = gzip.compress(text.encode(), 1)
         return web.Response(body=body, content_type="text/html", headers={"Content-Encoding": "gzip"})
 
-    def _shop(self, request: web.Request) -> web.Response:
+    def _shop(self, request: web.BaseRequest) -> web.Response:
         if request.path == "/robots.txt":
             return web.Response(
                 text=f"User-agent: *\nDisallow: /cart\nSitemap: {self.url('shop', '/sitemap.xml')}\n"
@@ -173,7 +149,7 @@ class DemoWeb:
             return self._versioned(request, "shop", title, "Two for the price of three. " * 20)
         return web.Response(status=404)
 
-    def _news(self, request: web.Request) -> web.Response:
+    def _news(self, request: web.BaseRequest) -> web.Response:
         if request.path == "/":
             text = '<!doctype html><title>News</title><link rel="alternate" type="application/rss+xml" href="/feed.xml">'
             return self._html(text + '<meta http-equiv="refresh" content="60; url=/today">')
@@ -188,7 +164,7 @@ class DemoWeb:
             return self._versioned(request, "news", request.path, "Caf\xe9 cr\xe8me. " * 60)
         return web.Response(status=404)
 
-    def _busy_host(self, request: web.Request) -> web.Response:
+    def _busy_host(self, request: web.BaseRequest) -> web.Response:
         now = time.monotonic()
         while self._busy and now - self._busy[0] > 1.0:
             self._busy.popleft()
@@ -197,7 +173,7 @@ class DemoWeb:
         self._busy.append(now)
         return self._html(page(f"Busy {request.path}", *(f"/page/{n}" for n in range(BUSY_PAGES))))
 
-    def _endless(self, request: web.Request) -> web.Response:
+    def _endless(self, request: web.BaseRequest) -> web.Response:
         if request.path == "/robots.txt":
             return web.Response(status=404)
         day = int(request.query.get("day", "0")) if request.query.get("day", "0").isdigit() else 0

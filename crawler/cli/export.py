@@ -6,9 +6,11 @@ import time
 from pathlib import Path
 
 from crawler.cli import options
+from crawler.clock import SystemClock
 from crawler.export.crew import PROCESSES_MAX, processes
 from crawler.export.writing import FORMATS, Export, ExportRequest
 from crawler.pages.formats.rows import FIELDS
+from crawler.printable import raw_stream
 
 _EXAMPLES = """\
 crawler export --dir example --format cdxj > example.cdxj
@@ -41,7 +43,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "Write what was crawled in the formats of other tools. The crawl may run meanwhile; it is not held up.",
         _EXAMPLES,
     )
-    formats = "; ".join(f"{name}: {what}" for name, what in FORMATS.items())
+    formats = "; ".join(f"{name}: {writer.about}" for name, writer in FORMATS.items())
     parser.add_argument(
         "--format", required=True, choices=tuple(FORMATS), metavar="FORMAT", help=formats.replace("%", "%%")
     )
@@ -98,6 +100,7 @@ def _request(args: argparse.Namespace) -> ExportRequest:
         main_content=args.main_content,
         part_bytes=args.part_size,
         processes=max(1, min(args.processes, PROCESSES_MAX)),
+        now=SystemClock().now(),
     )
 
 
@@ -114,8 +117,8 @@ class ExportProgress:
         if self._shown and now - self._last >= 0.5:
             self._last, self._wrote = now, True
             rate = count / (now - self._began)
-            print(f"\r{count:,} done, {rate:,.0f}/s ", end="", file=sys.stderr, flush=True)
+            print(f"\r{count:,} done, {rate:,.0f}/s ", end="", file=raw_stream(sys.stderr), flush=True)
 
     def end(self) -> None:
         if self._wrote:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            print("\r\x1b[K", end="", file=raw_stream(sys.stderr), flush=True)

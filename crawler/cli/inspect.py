@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 
-from crawler.admin import report
+from crawler.admin import outlook, report
 from crawler.admin.causes import in_words
-from crawler.admin.outlook import outlook
-from crawler.admin.status import Status, group, merge
+from crawler.admin.outlook import duration
+from crawler.admin.status import Status, group, missing_words, whole
 from crawler.cli import access, options
 from crawler.cli.parsing import quoted
 from crawler.errors import CrawlerError
+from crawler.printable import printable
 from crawler.records import HostStatus
 
 
@@ -42,7 +43,7 @@ def _status(argv: list[str]) -> int:
         return _signals(args)
     request = {"command": "status", "hosts": max(args.hosts, 50)}
     parts = [Status.of(part) for part in access.ask(args.dir, request)]
-    status = merge(parts)
+    status = whole(parts)
     if args.json:
         _print_json(status.plain())
     else:
@@ -170,10 +171,11 @@ def _running(status: Status) -> dict[str, str]:
     paused = f", paused ({', '.join(status.paused)})" if status.paused else ""
     pids = ", ".join(f"{each['name']} pid {each['pid']}" for each in processes)
     lag = max(each.get("loop_lag", 0.0) for each in processes)
+    missing = f"; {gone}" if (gone := missing_words(status)) else ""
     return {
-        "state": f"runs for {duration(up)}{paused}: {pids}",
+        "state": f"runs for {duration(up)}{paused}: {pids}{missing}",
         "speed": f"{rate:,.1f} pages/s{_reached(status.recent)}, loop late by {1000 * lag:,.0f} ms at most",
-        "left": _left(status),
+        "left": outlook.in_words(status.outlook),
     }
 
 
@@ -181,18 +183,6 @@ def _reached(recent: Mapping[str, float]) -> str:
     """Hosts that answered for the first time, a minute."""
     span = recent.get("span", 0.0)
     return f", {60.0 * recent.get('hosts', 0.0) / span:,.0f} new hosts a minute" if span > 0.0 else ""
-
-
-def _left(status: Status) -> str:
-    """What is left of the crawl, as `admin/outlook.py` estimates it; "" where nothing is known."""
-    view = outlook(status.frontier.todo, status.due.pending, status.recent)
-    if view.brings is None:
-        return ""
-    if view.left is None or view.seconds is None:
-        return (
-            f"about {view.urls:,.0f} URLs wait and the crawl grows: a page brings {view.brings:.1f} new ones"
-        )
-    return f"about {view.left:,.0f} URLs, {duration(view.seconds)} at this rate; a page brings {view.brings:.2f} new ones"
 
 
 def _connections(counts: Mapping[str, int]) -> str:
@@ -205,14 +195,6 @@ def _connections(counts: Mapping[str, int]) -> str:
         f"{kept:.0%} of {total:,} over a kept connection; {counts.get('full', 0):,} full and "
         f"{counts.get('resumed', 0):,} resumed TLS handshakes, {counts.get('plain', 0):,} without TLS"
     )
-
-
-def duration(seconds: float) -> str:
-    """A length of time in the unit that suits it."""
-    for unit, length in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _count(n: int, noun: str) -> str:
@@ -244,8 +226,9 @@ def _host_lines(status: Status, hosts: int) -> list[str]:
         wait = f", ready in {host.wait:.1f} s" if host.wait > 0 else ""
         failed = f", {_count(host.failures, 'failure')} in a row" if host.failures else ""
         cause = f" ({in_words(host.cause)})" if host.cause else ""
+        best = f" (best {host.best:.2g})" if host.best else ""
         lines.append(
-            f"  {host.host}: {host.todo:,} to do, {host.state.replace('_', ' ')}{cause}{failed}{wait}"
+            f"  {host.host}: {host.todo:,} to do{best}, {host.state.replace('_', ' ')}{cause}{failed}{wait}"
         )
     return lines
 
@@ -288,7 +271,7 @@ def _why(argv: list[str]) -> int:
     if args.json:
         _print_json(answer)
     else:
-        print(answer.pop("verdict"))
+        print(printable(answer.pop("verdict")))
         print(_why_text(answer))
     return 0
 
@@ -307,7 +290,7 @@ def _why_text(answer: dict[str, Any], indent: str = "") -> str:
             lines.append(f"{indent}{name}:")
             lines += [_why_text(inner, indent + "  - ") for inner in value]
         elif value not in ("", 0, None, [], {}, False) or name in ("known",):
-            lines.append(f"{indent}{name}: {value}")
+            lines.append(f"{indent}{name}: {printable(value)}")
     return "\n".join(lines)
 
 
@@ -327,7 +310,7 @@ def _get(argv: list[str]) -> int:
     if args.headers:
         lines = [f"HTTP {page['status']} {page['reason']}".rstrip()]
         lines += [f"{name}: {value}" for name, value in page["headers"]]
-        print("\n".join(lines))
+        print("\n".join(map(printable, lines)))
     else:
         import base64
 

@@ -23,10 +23,11 @@ from crawler.errors import UsageError
 from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.client import Client
 from crawler.fetcher.cookies import CookieJar, as_file, load_cookies
-from crawler.fetcher.fetch_request import FetchRequest, split
+from crawler.fetcher.direct import DirectRequests
+from crawler.fetcher.fetch_request import FetchTask
 from crawler.fetcher.resolver import Resolver
 from crawler.process.errands import way_on
-from crawler.records import Fetch, Outcome, Way
+from crawler.records import Outcome, Way
 from crawler.storage.files import atomic_write
 from crawler.urls.canonical import canonical, hostname, resolve
 
@@ -93,7 +94,8 @@ class _Visit:
         fetch = replace(config.fetch, cookies_file="")
         self.client = Client(fetch, config.identity, network, clock)
         self.resolver = Resolver(network, AddressGuard(network.allow_networks), clock)
-        self.jar = CookieJar(private=True)
+        self._direct = DirectRequests(self.client, self.resolver, proxied=bool(fetch.proxy))
+        self.jar = CookieJar(lasts=True)
         if config.fetch.cookies_file:
             self.jar = load_cookies(config.fetch.cookies_file, clock.now())
         self._config = config
@@ -101,7 +103,8 @@ class _Visit:
     async def ask(self, url: str, way: Way) -> Page:
         """The page at the end of the redirects; UsageError if there is none."""
         for _ in range(self._config.fetch.redirects_max + 1):
-            fetch = await self._fetch(url, way)
+            task = FetchTask(url, headers=way.headers, jar=self.jar, method=way.method, body=way.body)
+            fetch = await self._direct.ask(task)
             if fetch.outcome is not Outcome.REDIRECT:
                 break
             target = resolve(url, fetch.location)
@@ -116,16 +119,6 @@ class _Visit:
             url, fetch.status, str(fetch.outcome), 0, fetch.began, fetch.content_type, fetch.headers,
             fetch.content, charset=fetch.charset,
         )  # fmt: skip
-
-    async def _fetch(self, url: str, way: Way) -> Fetch:
-        addresses: tuple[str, ...] = ()
-        if not self._config.fetch.proxy:
-            found = await self.resolver.resolve(split(url).hostname)
-            if not found.addresses:
-                raise UsageError(f"--login {url}: {found.error or found.outcome}")
-            addresses = found.addresses
-        request = FetchRequest(url, addresses, way.headers, jar=self.jar, method=way.method, body=way.body)
-        return await self.client.fetch(request)
 
 
 def _asks_again(page: Page, sent: dict[str, str]) -> bool:

@@ -37,7 +37,7 @@ def main(_command: str, argv: list[str]) -> int:
     args = _parse(argv)
     directory = CrawlDirectory(args.dir)
     layers = options.layers(args, directory)
-    config = _completed(layers.config())
+    config = _completed(options.starting(layers))
     given = crawl.seeds(config, args, layers, directory)
     member = _member(config, directory)
     options.set_up_log(args, directory.log_file)
@@ -71,19 +71,19 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 def _completed(config: Config) -> Config:
     """The configuration with what follows from it: where to listen, room kept for a full disk."""
-    from crawler.splitter.peers import parse_address, parse_peers
+    from crawler.config.forms import host_port, named_addresses
 
     if config.crawl.processes > 1:
         raise UsageError(
             "crawl.processes is for `crawler crawl`; the processes of a node crawl are splitter.peers"
         )
-    peers, name = parse_peers(config.splitter.peers), config.splitter.name
+    peers, name = named_addresses(config.splitter.peers), config.splitter.name
     if not peers:
         raise UsageError("splitter.peers: no process is named; give --peer NAME=HOST:PORT for each")
     if name not in peers:
         raise ConfigError(f"splitter.name {name!r} is not among the peers {', '.join(sorted(peers))}")
     layers = Layers()
-    host, port = parse_address(config.splitter.listen)
+    host, port = host_port(config.splitter.listen)
     if port == 0:  # the port of this process's entry; its host too, unless another one is given
         own_host, port = peers[name]
         given = config.splitter.listen != SplitterConfig().listen
@@ -107,8 +107,9 @@ def _with(config: Config, layers: Layers) -> Config:
 
 def _member(config: Config, directory: CrawlDirectory) -> "Member":
     """This process's place; makes the directory, whose seed comes from the shared secret if there is one."""
+    from crawler.config.forms import named_addresses
     from crawler.process.exchange import Member
-    from crawler.splitter.peers import listen_address, parse_peers
+    from crawler.splitter.peers import listen_address
     from crawler.splitter.secret import crawl_name, fingerprint_seed, read_secret
 
     splitter = config.splitter
@@ -117,7 +118,7 @@ def _member(config: Config, directory: CrawlDirectory) -> "Member":
     # A crawl that `crawler crawl` began keeps the seed it has, if the configuration names that crawl.
     grown = directory.exists() and splitter.crawl == directory.crawl_id()
     directory.create(fingerprint_seed(secret) if secret and not grown else b"")
-    addresses = parse_peers(splitter.peers)
+    addresses = named_addresses(splitter.peers)
     addresses.pop(splitter.name)
     name = splitter.crawl or (crawl_name(secret) if secret else directory.crawl_id())
     return Member(name=splitter.name, crawl=name, addresses=addresses, secret=secret)

@@ -15,6 +15,9 @@ from crawler.cli.parsing import Parser
 from crawler.config import Config, Layers, environment_overrides, read_file
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
+from crawler.printable import printable, printable_text, printing
+from crawler.upgrade.former_settings import renewed
+from crawler.upgrade.ready import ready
 
 # flag, key, metavar, help; a metavar of None makes a switch, a "*" before the key a repeatable flag
 FLAGS: tuple[tuple[str, str, str | None, str], ...] = (
@@ -60,10 +63,16 @@ FLAGS: tuple[tuple[str, str, str | None, str], ...] = (
     ("--processes", "crawl.processes", "N", "processes on this machine"),
     ("--rate", "crawl.rate", "R", "pages per second over all processes, constant"),
     (
+        "--order",
+        "order.name",
+        "NAME",
+        "which new URL goes first: breadth-first, depth, opic, words, or a package's",
+    ),
+    (
         "--refresh-share",
         "refresh.share",
         "S",
-        "share of the fetches for known pages while there are new URLs (0; refresh: 0.9)",
+        "share of the fetches for known pages beside new URLs; auto, or no value: whatever is worth more",
     ),
     (
         "--policy",
@@ -104,6 +113,7 @@ def parser(command: str, description: str, example: str) -> argparse.ArgumentPar
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    made.color = False  # type: ignore[attr-defined]  # Python 3.14 colours help; control sequences are not printed
     made.add_argument(
         "--dir", type=Path, default=Path("crawl"), metavar="DIR", help="crawl directory (./crawl)"
     )
@@ -129,6 +139,8 @@ def add_config_flags(made: argparse.ArgumentParser) -> None:
             made.add_argument(flag, dest=target, action="store_const", const=True, help=text)
         elif key.startswith("*"):
             made.add_argument(flag, dest=target, action="append", metavar=metavar, help=text)
+        elif flag == "--refresh-share":
+            made.add_argument(flag, dest=target, metavar=metavar, nargs="?", const="auto", help=text)
         else:
             made.add_argument(flag, dest=target, metavar=metavar, help=text)
 
@@ -137,9 +149,10 @@ def layers(args: argparse.Namespace, directory: CrawlDirectory | None = None) ->
     """The configuration layers of a command line, weakest first."""
     made = Layers()
     if directory is not None:
+        ready(directory)
         made.add(str(directory.config_file), directory.saved_config())
     if args.config is not None:
-        made.add(str(args.config), read_file(args.config))
+        made.add(str(args.config), settings_of(args.config))
     for path, value in environment_overrides().items():
         made.set("environment", path, value)
     for text in args.set:
@@ -153,9 +166,35 @@ def layers(args: argparse.Namespace, directory: CrawlDirectory | None = None) ->
     return made
 
 
+def settings_of(file: Path) -> dict[str, Any]:
+    """The settings in a TOML file, under the names that they have now."""
+    return renewed(read_file(file), str(file))
+
+
+def starting(layers: Layers) -> Config:
+    """The configuration of a crawl that is about to begin; a ConfigError says where a bad value came from."""
+    from crawler.crawl.starting import check_start  # imported here, as it is slow
+
+    config = layers.config()
+    with layers.naming():
+        check_start(config)
+    return config
+
+
 def load(args: argparse.Namespace, directory: CrawlDirectory | None = None) -> Config:
     """The configuration of a command line; a ConfigError names the key that is wrong."""
     return layers(args, directory).config()
+
+
+class _PlainFormatter(logging.Formatter):
+    """Lines of a log, in the file too, that no page can forge or fill with control sequences."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = printable(record.message)
+        return super().formatMessage(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable_text(super().format(record))
 
 
 class _JsonFormatter(logging.Formatter):
@@ -181,7 +220,7 @@ class _JsonFormatter(logging.Formatter):
         row |= getattr(record, "fields", {})
         if record.exc_info:
             row["error"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(row).decode()
+        return printable_text(msgspec.json.encode(row).decode())
 
 
 class _LogFile(logging.FileHandler):
@@ -211,8 +250,8 @@ def log_level(args: argparse.Namespace) -> int:
 def send_log(level: int, log_file: Path | None = None, *, json: bool = False, process: str = "") -> None:
     """Send the log from `level` on to standard error, and to `log_file`; `process` names one of several."""
     name = f" {process}" if process else ""
-    plain = logging.Formatter(f"%(asctime)s{name} %(levelname)s %(name)s: %(message)s")
-    shown = logging.StreamHandler(sys.stderr)
+    plain = _PlainFormatter(f"%(asctime)s{name} %(levelname)s %(name)s: %(message)s")
+    shown = logging.StreamHandler(printing(sys.stderr))
     shown.setFormatter(_JsonFormatter(process) if json else plain)
     shown.setLevel(level)
     root = logging.getLogger("crawler")

@@ -5,9 +5,11 @@ import sys
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from crawler.admin import outlook
 from crawler.admin.causes import in_words
-from crawler.admin.status import Status, group
+from crawler.admin.status import Status, group, missing_words
 from crawler.clock import iso_time
+from crawler.printable import printable, raw_stream
 from crawler.records import HostStatus, Outcome
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ def line(status: Status, rates: dict[str, float]) -> str:
         f"{count('bytes.wire', 0) / 1e6:,.1f} MB ({rates['bytes'] / 1e6:.2f} MB/s), "
         f"{frontier.todo:,} to do on {frontier.hosts:,} hosts, "
         f"{frontier.in_flight:,} in flight, {count('urls.failed', 0):,} failed{waiting_for(status)}"
+        f"{'; ' * bool(missing_words(status))}{missing_words(status)}"
     )
 
 
@@ -97,7 +100,8 @@ def waiting_for(status: Status) -> str:
     reason, until = _reason(first), first.ready_at
     others = f" and {len(hosts) - 1:,} other hosts" if len(hosts) > 1 else ""
     clock = iso_time(until)[11:19]
-    return f"; waits until {clock} UTC ({until - status.now:,.0f} s) for {first.host}{others}: {reason}"
+    waits = f"; waits until {clock} UTC ({until - status.now:,.0f} s) for {first.host}{others}: {reason}"
+    return printable(waits)
 
 
 def _reason(host: HostStatus) -> str:
@@ -116,7 +120,7 @@ async def _live(crawl: Shown) -> None:
     from rich.live import Live
 
     rates, started = Rates(crawl.status()), time.monotonic()
-    console = Console(stderr=True)
+    console = Console(file=raw_stream(sys.stderr))
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
             status = crawl.status()
@@ -136,6 +140,8 @@ def screen(status: Status, rates: dict[str, float], elapsed: float) -> "Renderab
     parts = [head, _totals(status)]
     if waits := waiting_for(status):
         parts.append(Text(waits.removeprefix("; "), style="yellow", no_wrap=True, overflow="ellipsis"))
+    if gone := missing_words(status):
+        parts.append(Text(gone, style="bold red", no_wrap=True, overflow="ellipsis"))
     return Group(*parts, Text(), _hosts(status.waiting))
 
 
@@ -158,6 +164,8 @@ def _totals(status: Status) -> "RenderableType":
         "to do": f"{frontier.todo:,} on {frontier.hosts:,} hosts, "
         f"{frontier.in_flight:,} in flight, {frontier.parked:,} parked",
     }
+    if left := outlook.in_words(status.outlook):
+        rows["left"] = left
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True, min_width=7)
     table.add_column(no_wrap=True, overflow="ellipsis")
@@ -183,5 +191,5 @@ def _hosts(hosts: list[HostStatus]) -> "RenderableType":
         )
     for host in sorted(hosts, key=lambda host: -host.todo)[:HOSTS_SHOWN]:
         ready = f"{host.wait:.1f} s" if host.todo and host.wait > 0 else ""
-        table.add_row(host.host, f"{host.todo:,}", host.state.replace("_", " "), ready)
+        table.add_row(printable(host.host), f"{host.todo:,}", host.state.replace("_", " "), ready)
     return table

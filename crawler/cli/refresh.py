@@ -19,7 +19,7 @@ def main(_command: str, argv: list[str]) -> int:
     directory = CrawlDirectory(args.dir)
     if not directory.exists():
         raise UsageError(f"no crawl in {args.dir}; `crawler crawl URL --dir {quoted(args.dir)}` makes one")
-    config = options.load(args, directory)
+    config = options.starting(options.layers(args, directory))
     crawl.check_report(args.report)
     options.set_up_log(args, directory.log_file)
     log.info("refresh in %s begins", args.dir)

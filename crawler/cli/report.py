@@ -6,8 +6,9 @@ from pathlib import Path
 
 from crawler.cli import options
 from crawler.cli.export import ExportProgress
-from crawler.errors import StoreError, UsageError
+from crawler.errors import UsageError
 from crawler.export.crew import PROCESSES_MAX, processes
+from crawler.storage.files import named_output
 
 _EXAMPLES = """\
 crawler report --dir example
@@ -61,7 +62,5 @@ def _write(args: argparse.Namespace, made: str) -> None:
     if args.output is None:
         sys.stdout.write(made)
         return
-    try:
-        args.output.write_text(made, encoding="utf-8", newline="")
-    except OSError as error:
-        raise StoreError(f"{args.output}: {error.strerror}") from error
+    with named_output(args.output) as file:
+        file.write(made.encode("utf-8"))

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from crawler.cli import access, options
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.journal import Journal, end_journal, keep_journal
 from crawler.errors import DirectoryError, UsageError
+from crawler.upgrade.ready import ready
 
 if TYPE_CHECKING:
     from crawler.splitter.partition import Partition
@@ -36,8 +38,10 @@ def _reshard(argv: list[str]) -> int:
 
     directory = CrawlDirectory(args.dir)
     directory.require()
+    ready(directory, "reshard")
     if finish(directory):
         _say(args, "finished the reshard that was cut off")
+    ready(directory)
     options.set_up_log(args, directory.log_file)
     config, target = _target(args, directory)
     Resharding(directory, config, target, SystemClock(), lambda text: _say(args, text)).run()
@@ -93,10 +97,12 @@ def _recover(argv: list[str]) -> int:
 
     directory = CrawlDirectory(args.dir)
     directory.require()
+    ready(directory, "recover", args.name)
     names = directory.process_names()
     if args.name in names:
         raise DirectoryError(f"{directory.process(args.name)}: it is here; move it away if it is lost")
     options.set_up_log(args, directory.log_file)
+    keep_journal(directory.path, Journal("recover", args.name))
     total = 0
     for name in names:
         with access.at_rest(directory, name) as stages:
@@ -105,5 +111,6 @@ def _recover(argv: list[str]) -> int:
         for problem in unread:
             print(f"crawler: {problem}", file=sys.stderr)
     directory.forget_begun(args.name)
+    end_journal(directory.path)
     print(f"{args.dir}: {total:,} links wait for {args.name}")
     return 0

@@ -5,9 +5,10 @@ import sys
 import time
 from collections.abc import Iterator
 
-from crawler.admin.status import Status, merge
+from crawler.admin.status import Status, whole
 from crawler.cli import access, options
 from crawler.cli.progress import Rates, line, screen
+from crawler.printable import raw_stream
 
 ORDERS = {
     "busy": lambda host: (host.state != "in_flight", -host.todo),
@@ -49,7 +50,7 @@ def _looks(args: argparse.Namespace) -> Iterator[Look]:
     while not args.count or number < args.count:
         if number:
             time.sleep(max(0.1, args.interval))
-        state = merge([Status.of(part) for part in access.ask(args.dir, {"command": "status", "hosts": 50})])
+        state = whole([Status.of(part) for part in access.ask(args.dir, {"command": "status", "hosts": 50})])
         state.waiting.sort(key=ORDERS[args.order])
         rates = rates or Rates(state)
         started = min((each["started"] for each in state.processes), default=state.now)
@@ -58,8 +59,9 @@ def _looks(args: argparse.Namespace) -> Iterator[Look]:
 
 
 def _live(looks: Iterator[Look]) -> None:
+    from rich.console import Console
     from rich.live import Live
 
-    with Live(auto_refresh=False, screen=True) as live:
+    with Live(console=Console(file=raw_stream(sys.stdout)), auto_refresh=False, screen=True) as live:
         for state, rates, elapsed in looks:
             live.update(screen(state, rates, elapsed), refresh=True)

@@ -1,16 +1,28 @@
 """From a nested mapping to a checked `Config`; an error is one line that names the key."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
+from crawler.config.forms import (
+    file_name_part,
+    header_field,
+    host_port,
+    listen_at,
+    named_addresses,
+    process_name,
+    product_token,
+)
 from crawler.config.key_words import keys, sections, words
-from crawler.config.schema import ARMS_MAX, Config, RefreshPolicy
+from crawler.config.schema import ARMS_MAX, Config, RefreshPolicy, SplitterConfig
 from crawler.config.units import ByteCount, Seconds
-from crawler.errors import ConfigError
+from crawler.errors import ConfigError, bad_setting
 
+LINK_BYTES_MAX = 16 << 10  # the longest URL and what goes with it, on its way to another process
+FRAME_BYTES_MAX = 1 << 20
 PROXY = r"(?:https?|socks4a?|socks5h?)://[^/\s]"
 
 
@@ -29,9 +41,15 @@ def convert(tree: Mapping[str, Any]) -> Config:
     try:
         config = msgspec.convert(tree, Config, dec_hook=_decode_hook, str_keys=True)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"configuration: {_readable(str(error))}") from error
+        raise _as_setting(_readable(str(error))) from error
     check_values(config)
     return config
+
+
+def _as_setting(readable: str) -> ConfigError:
+    """The error of a text "key: what"."""
+    key, colon, what = readable.partition(": ")
+    return bad_setting(key, what) if colon else ConfigError(f"configuration: {readable}")
 
 
 def _readable(message: str) -> str:
@@ -62,13 +80,15 @@ def _meant(key: str) -> str:
 
 
 def check_values(config: Config) -> None:
-    """Raises ConfigError for a value of the right type that means nothing."""
+    """Raises ConfigError for a value of the right type that means nothing, or that another one contradicts."""
     for name, _ in sections():
         _check_sizes(name, getattr(config, name))
+    _check_forms(config)
+    _check_together(config)
     if config.fetch.proxy and not re.match(PROXY, config.fetch.proxy):
         wrong = repr(re.sub(r"//[^/@]*@", "//", config.fetch.proxy))
-        raise ConfigError(
-            f"configuration: fetch.proxy: {wrong} is no URL such as http://proxy:3128 or socks5://proxy:1080"
+        raise bad_setting(
+            "fetch.proxy", f"{wrong} is no URL such as http://proxy:3128 or socks5://proxy:1080"
         )
     for text in config.network.dns_servers:
         _check_server(text)
@@ -85,13 +105,100 @@ def check_values(config: Config) -> None:
         least = config.refresh.min_age if table.min_age is None else table.min_age
         _check_ages("override", least, config.refresh.max_age if table.max_age is None else table.max_age)
         if not table.match:
-            raise ConfigError("configuration: override.match: missing; a host, *.domain or URL prefix")
+            raise bad_setting("override.match", "missing; a host, *.domain or URL prefix")
+
+
+def _check_forms(config: Config) -> None:
+    """Raises ConfigError for text that is not of the form that its key has."""
+    from crawler.urls.canonical import canonical  # imported here, as they are slow
+    from crawler.urls.surt_prefix import surt_prefix
+
+    splitter, serve = config.splitter, config.serve
+    with _of("identity.token"):
+        product_token(config.identity.token)
+    for key, fields in [
+        ("identity.headers", config.identity.headers),
+        *(("override.headers", table.headers or ()) for table in config.override),
+    ]:
+        for line in fields:
+            with _of(key):
+                header_field(line)
+    with _of("pages.prefix"):
+        file_name_part(config.pages.prefix)
+    with _of("splitter.name"):
+        process_name(splitter.name)
+    with _of("splitter.peers"):
+        named_addresses(splitter.peers)
+    with _of("splitter.listen"):
+        host_port(splitter.listen)
+    with _of("serve.peers"):
+        named_addresses(serve.peers)
+    if serve.address:
+        with _of("serve.address"):
+            listen_at(serve.address)
+    if config.admin.address != "off":
+        with _of("admin.address"):
+            listen_at(config.admin.address)
+    for text in config.crawl.surts:
+        if not surt_prefix(text):
+            raise bad_setting(
+                "crawl.surts", f"{text!r} is no SURT prefix such as http://(org,example,)/docs/"
+            )
+    for url in config.seeds:
+        if canonical(url) is None:
+            raise bad_setting("seeds", f"{url!r} is no http(s) URL")
+    for line in serve.websub:
+        parts = line.split()
+        if len(parts) != 2 or None in (canonical(parts[0]), canonical(parts[1])):
+            raise bad_setting("serve.websub", f"{line!r} is not the URL of a feed and that of its hub")
+
+
+@contextmanager
+def _of(key: str) -> Iterator[None]:
+    """Say of which key an error is."""
+    try:
+        yield
+    except ConfigError as error:
+        raise bad_setting(key, str(error)) from None
+
+
+def _check_together(config: Config) -> None:
+    """Raises ConfigError for values that contradict one another."""
+    refresh, splitter, serve = config.refresh, config.splitter, config.serve
+    if refresh.clock_min > refresh.clock_max:
+        raise bad_setting(
+            "refresh.clock_max", f"{refresh.clock_max:g} s is less than clock_min, {refresh.clock_min:g} s"
+        )
+    check_limits(splitter)
+    tls = [name for name in ("tls_certificate", "tls_key", "tls_authority") if getattr(splitter, name)]
+    if len(tls) in (1, 2):
+        raise bad_setting(f"splitter.{tls[0]}", "tls_certificate, tls_key and tls_authority belong together")
+    if serve.websub and not re.match(r"https?://", serve.public_url):
+        raise bad_setting(
+            "serve.websub", "hubs call back, so serve.public_url must say under which http(s) URL"
+        )
+
+
+def check_limits(config: SplitterConfig) -> None:
+    """Refuse limits of which an entry, or the longest URL, would not fit into a frame, or an entry into the window.
+
+    Raises:
+        ConfigError: they are such.
+    """
+    least = config.entry_bytes + LINK_BYTES_MAX
+    if not least <= config.frame_bytes_max <= FRAME_BYTES_MAX:
+        raise bad_setting(
+            "splitter.frame_bytes_max",
+            f"{config.frame_bytes_max}: expected {least} (entry_bytes and the longest link) to {FRAME_BYTES_MAX}",
+        )
+    if config.window_bytes < config.entry_bytes:
+        raise bad_setting("splitter.window_bytes", f"{config.window_bytes}: less than entry_bytes")
 
 
 def _check_ages(where: str, least: float, most: float) -> None:
     """Raises ConfigError if a page would have to be asked sooner than it may be."""
     if most and most < least:
-        raise ConfigError(f"configuration: {where}.max_age: {most:g} s is less than min_age, {least:g} s")
+        raise bad_setting(f"{where}.max_age", f"{most:g} s is less than min_age, {least:g} s")
 
 
 def _check_arms(arms: tuple[str, ...]) -> None:
@@ -99,9 +206,9 @@ def _check_arms(arms: tuple[str, ...]) -> None:
     policies = get_args(RefreshPolicy)
     for text in arms:
         if text not in policies:
-            raise ConfigError(f"configuration: refresh.arms: {text!r} is none of {', '.join(policies)}")
+            raise bad_setting("refresh.arms", f"{text!r} is none of {', '.join(policies)}")
     if len(arms) > ARMS_MAX:
-        raise ConfigError(f"configuration: refresh.arms: {len(arms)} arms; at most {ARMS_MAX}")
+        raise bad_setting("refresh.arms", f"{len(arms)} arms; at most {ARMS_MAX}")
 
 
 def _check_network(text: str) -> None:
@@ -111,7 +218,7 @@ def _check_network(text: str) -> None:
     try:
         ipaddress.ip_network(text, strict=False)
     except ValueError as error:
-        raise ConfigError(f"configuration: network.allow_networks: {error}") from None
+        raise bad_setting("network.allow_networks", str(error)) from None
 
 
 def _check_pattern(path: str, text: str) -> None:
@@ -119,7 +226,7 @@ def _check_pattern(path: str, text: str) -> None:
     try:
         re.compile(text)
     except re.error as error:
-        raise ConfigError(f"configuration: {path}: {text!r} is no regular expression: {error}") from None
+        raise bad_setting(path, f"{text!r} is no regular expression: {error}") from None
 
 
 def _check_server(text: str) -> None:
@@ -133,8 +240,8 @@ def _check_server(text: str) -> None:
         if int(port or "53") not in range(1, 65536):
             raise ValueError
     except ValueError:
-        raise ConfigError(
-            f"configuration: network.dns_servers: {text!r} is no IP address, nor one with a port (9.9.9.9:53)"
+        raise bad_setting(
+            "network.dns_servers", f"{text!r} is no IP address, nor one with a port (9.9.9.9:53)"
         ) from None
 
 
@@ -147,6 +254,4 @@ def _check_sizes(section: str, values: msgspec.Struct) -> None:
         least = (meta.extra or {}).get("least", 0)
         if least and getattr(values, field.name) < least:
             value = int(getattr(values, field.name))
-            raise ConfigError(
-                f"configuration: {section}.{field.name}: {value} is out of range; at least {least}"
-            )
+            raise bad_setting(f"{section}.{field.name}", f"{value} is out of range; at least {least}")

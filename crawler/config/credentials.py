@@ -5,6 +5,7 @@ only the user may read.
 """
 
 import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -30,15 +31,32 @@ def has_credentials(headers: tuple[str, ...]) -> bool:
 
 
 def without_credentials(config: Config) -> Config:
-    """The configuration as everybody may see it."""
+    """The configuration as everybody may read it from a file."""
+    return _replaced(config, _public, "//")
+
+
+def redacted(config: Config) -> Config:
+    """The configuration as it may be shown: names of credentials with `[redacted]` for their values."""
+    return _replaced(config, redacted_headers, f"//{REDACTED}@")
+
+
+def redacted_headers(headers: Iterable[str]) -> tuple[str, ...]:
+    """Headers "Name: value" with `[redacted]` for the values of credentials."""
+    return tuple(
+        f"{header.partition(':')[0]}: {REDACTED}" if ":" in header and is_credential(header) else header
+        for header in headers
+    )
+
+
+def _replaced(config: Config, headers: Callable[[tuple[str, ...]], tuple[str, ...]], user: str) -> Config:
     replace = msgspec.structs.replace
     overrides = tuple(
-        replace(own, headers=_public(own.headers)) if own.headers else own for own in config.override
+        replace(own, headers=headers(own.headers)) if own.headers else own for own in config.override
     )
     return replace(
         config,
-        identity=replace(config.identity, headers=_public(config.identity.headers)),
-        fetch=replace(config.fetch, proxy=_USER.sub("//", config.fetch.proxy, count=1)),
+        identity=replace(config.identity, headers=headers(config.identity.headers)),
+        fetch=replace(config.fetch, proxy=_USER.sub(user, config.fetch.proxy, count=1)),
         override=overrides,
     )
 

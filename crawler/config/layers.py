@@ -6,8 +6,10 @@ among them); the source of each value is kept for `crawler config show`.
 """
 
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -119,7 +121,67 @@ class Layers:
         self.sources[path] = source
 
     def config(self) -> Config:
-        return convert(self.tree)
+        """The configuration of all layers.
+
+        Raises:
+            ConfigError: a value is none of its key; it says which file and line, flag or variable gave it.
+        """
+        with self.naming():
+            return convert(self.tree)
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Let errors about settings say where the value came from."""
+        try:
+            yield
+        except ConfigError as error:
+            source = self.sources.get(error.key) or self.sources.get(_table_of(error.key))
+            if not source:
+                raise
+            where = source if (line := line_of(Path(source), error.key)) is None else f"{source}, line {line}"
+            said = str(error).removeprefix("configuration: ")
+            raise ConfigError(f"{where}: {said}", error.key) from None
+
+
+def _table_of(key: str) -> str:
+    """The source of a list or table is kept under its own name: `seeds`, `override`, `identity.headers`."""
+    plain = re.sub(r"\[\d+\].*", "", key)
+    return "override" if plain.startswith("override") else plain
+
+
+def line_of(file: Path, key: str) -> int | None:
+    """The line, from 1, at which a TOML file sets `key`, or of its section; None if it is no such file.
+
+    `override[2].delay` is looked for in the third [[override]] table.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    section, _, name = key.rpartition(".")
+    table = re.fullmatch(r"(.+?)\[(\d+)\]", section)
+    wanted, number = (table[1], int(table[2])) if table else (section, -1)
+    name = re.sub(r"\[\d+\]$", "", name)
+    now, count, found = "", -1, None
+    for at, line in enumerate(lines, 1):
+        if head := re.match(r"\s*\[\[?\s*([A-Za-z0-9_.-]+)\s*\]", line):
+            now = head[1]
+            count += now == wanted
+            if now == wanted and (number < 0 or count == number):
+                found = found or at
+        elif (
+            now == wanted
+            and (number < 0 or count == number)
+            and _sets(line, name)
+            or not now
+            and _sets(line, key)
+        ):
+            return at
+    return found
+
+
+def _sets(line: str, name: str) -> bool:
+    return re.match(rf"\s*{re.escape(name)}\s*=", line) is not None
 
 
 # Limits of one run, not of the crawl: they do not bind when the crawl goes on later.

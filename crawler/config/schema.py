@@ -97,10 +97,20 @@ class FrontierConfig(_Section, frozen=True):
     address_waiters_max: Count = 64  # hosts of the front that wait for one address; more go back
 
 
+class OrderConfig(_Section, frozen=True):
+    """Which new URL goes first (`orders/`)."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100)] = "breadth-first"
+    file: str = ""
+    depth_decay: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    first_come: Annotated[float, Meta(gt=0, le=1)] = 0.2
+    raise_classes: Annotated[int, Meta(ge=0, le=255)] = 2
+
+
 class RefreshConfig(_Section, frozen=True):
     """What is asked again, and when (`frontier/refresh/`)."""
 
-    share: Annotated[float, Meta(ge=0, le=1)] = 0.0  # 0 = known pages are never asked again
+    share: Annotated[float, Meta(ge=0, le=1)] | Literal["auto"] = 0.0  # 0 = known pages are never asked again
     endless: bool = False
     policy: RefreshPolicy = "ncis"
     arms: tuple[str, ...] = ()  # policies side by side, pages split by hash
@@ -113,8 +123,10 @@ class RefreshConfig(_Section, frozen=True):
     min_age: Seconds = Seconds(3600)
     max_age: Seconds = Seconds(0)  # 0 = none
     discard_window: Seconds = Seconds(0)
-    clock_min: Annotated[Seconds, Meta(extra={"least": 0.001})] = Seconds(604_800)
+    clock_min: Annotated[Seconds, Meta(extra={"least": 0.001})] = Seconds(60)
     clock_max: Seconds = Seconds(7_776_000)
+    new_page_weight: Annotated[float, Meta(ge=0, le=1000)] = 1.0
+    discovery_share_max: Annotated[float, Meta(gt=0, le=1)] = 0.5
     first_interval: Annotated[Seconds, Meta(extra={"least": 0.001})] = Seconds(2_592_000)
     retry_age: Seconds = Seconds(3600)
     gone_age: Seconds = Seconds(2_592_000)
@@ -370,6 +382,7 @@ class Override(_Section, frozen=True):
     headers: tuple[str, ...] | None = None
     body_bytes_max: ByteCount | None = None
     total_timeout: Seconds | None = None
+    fetcher: str | None = None
     change: ChangeKind | None = None
     simhash_distance: BitCount | None = None
     ignore: tuple[str, ...] | None = None
@@ -385,6 +398,7 @@ class Config(_Section, frozen=True):
     identity: IdentityConfig = IdentityConfig()
     politeness: PolitenessConfig = PolitenessConfig()
     frontier: FrontierConfig = FrontierConfig()
+    order: OrderConfig = OrderConfig()
     refresh: RefreshConfig = RefreshConfig()
     robots: RobotsConfig = RobotsConfig()
     fetch: FetchConfig = FetchConfig()

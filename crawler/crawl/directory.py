@@ -3,6 +3,8 @@
     DIR/crawl.toml      the configuration in force, without credentials; where the seeds lie (`loosened.py`)
     DIR/credentials     headers that let in somewhere, a proxy's password; for the user only (mode 0600)
     DIR/seed            16 secret random bytes in hex, mode 0600: the key of all fingerprints
+    DIR/format          the number of the form in which all this is stored (`upgrade/README.md`)
+    DIR/journal.json    there while a command changes the crawl at rest (`journal.py`)
     DIR/report.json     summary of the last run
     DIR/pages.jsonl     a line per fetch
     DIR/crawler.log     the log
@@ -29,9 +31,10 @@ from crawler.config.credentials import add_credentials, credentials_of, without_
 from crawler.errors import ConfigError, DamageError, DirectoryError, StoreError
 from crawler.records import UNDECODABLE
 from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
-from crawler.storage.files import atomic_write, sync_directory
+from crawler.storage.files import atomic_write, rename, sync_directory
 
 SEED_BYTES = 16
+FORMAT = 4  # of directories as they are written now; each step up to it is a function in `upgrade/`
 BEGUN = ".begun"
 # A comment, since it is no setting: as the configuration of another crawl the file must not bring it along.
 _PLACES = "# Looser settings were given for the seeds at: "
@@ -66,6 +69,10 @@ class CrawlDirectory:
     def log_file(self) -> Path:
         return self.path / "crawler.log"
 
+    @property
+    def format_file(self) -> Path:
+        return self.path / "format"
+
     def process(self, name: str) -> Path:
         return self.path / name
 
@@ -90,16 +97,49 @@ class CrawlDirectory:
 
         So the loss of the folder, and a store of an earlier state, are noticed.
         """
-        number = b"%d" % state
-        atomic_write(self.path / f"{name}{BEGUN}", b"%s %08x\n" % (number, crc32(number)))
+        atomic_write(self.path / f"{name}{BEGUN}", _with_crc(state))
 
     def state(self, name: str) -> int:
         """How often a process was opened and ended cleanly, so far as that is known."""
         try:
-            number, crc = (self.path / f"{name}{BEGUN}").read_bytes().split()
-            return int(number) if int(crc, 16) == crc32(number) else 0
-        except (OSError, ValueError):
+            return _numbered((self.path / f"{name}{BEGUN}").read_bytes()) or 0
+        except OSError:
             return 0
+
+    def format(self) -> int:
+        """The number of the form in which the crawl is stored; 0 if it was begun before there was one.
+
+        Raises:
+            DirectoryError: a newer crawler wrote it.
+            DamageError: the number cannot be read.
+        """
+        try:
+            data = self.format_file.read_bytes()
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise DirectoryError(f"{self.format_file}: cannot be read: {error.strerror}") from error
+        if (number := _numbered(data)) is None:
+            raise DamageError(f"{self.format_file} is damaged; `crawler check --repair` writes it anew")
+        if number > FORMAT:
+            raise DirectoryError(
+                f"{self.path}: a newer crawler wrote it, in format {number}; this one knows formats up to {FORMAT}"
+            )
+        return number
+
+    def note_format(self, number: int) -> None:
+        """Remember that all is stored in the form with this number."""
+        atomic_write(self.format_file, _with_crc(number))
+
+    def renew_format(self) -> str:
+        """Forget a number that cannot be read: then every step up is done again; what was done, "" if nothing."""
+        try:
+            self.format()
+        except DamageError:
+            self.format_file.unlink()
+            sync_directory(self.path)
+            return f"{self.format_file.name} is written anew"
+        return ""
 
     def require(self) -> None:
         """Raises DirectoryError if there is no crawl here."""
@@ -128,6 +168,8 @@ class CrawlDirectory:
 
     def _write_seed(self, seed: bytes) -> None:
         try:
+            if not self.process_names():  # else they may have come from a directory of another format
+                self.note_format(FORMAT)
             atomic_write(self.path / "seed", seed.hex().encode() + b"\n", mode=0o600)
             sync_directory(self.path.absolute().parent)
         except StoreError as error:
@@ -159,7 +201,7 @@ class CrawlDirectory:
             atomic_write(self.credentials_file, msgspec.json.encode(found) + b"\n", mode=0o600)
         else:
             self.credentials_file.unlink(missing_ok=True)
-        self._write_config(config, self.seed_places())
+        self.write_config(config, self.seed_places())
 
     def _with_engine(self, config: Config) -> Config:
         engine = config.store.engine
@@ -173,7 +215,8 @@ class CrawlDirectory:
         """What the file says with `config` in force: no credentials, no limits of a run; the places of seeds."""
         return _config_text(config, self.seed_places())
 
-    def _write_config(self, config: Config, places: Iterable[str]) -> None:
+    def write_config(self, config: Config, places: Iterable[str]) -> None:
+        """Write crawl.toml: settings without credentials and limits of a run, and where the seeds lie."""
         atomic_write(self.config_file, _config_text(config, places).encode())
 
     def renew_config(self) -> str:
@@ -184,14 +227,14 @@ class CrawlDirectory:
         kept = ""
         if not self._config_problem():
             try:
-                convert(self._config_tree())
+                convert(self._read_tree())
                 return ""
             except ConfigError:
                 damaged = self.config_file.with_suffix(".damaged")
-                self.config_file.rename(damaged)
+                rename(self.config_file, damaged)
                 kept = f"; what could not be read is in {damaged.name}"
         count = max(1, len(self.process_names()), len([*self.path.glob(f"*{BEGUN}")]))
-        self._write_config(self._with_engine(convert({"crawl": {"processes": count}})), ())
+        self.write_config(self._with_engine(convert({"crawl": {"processes": count}})), ())
         return (
             f"{self.config_file.name} has the defaults; give the crawl's settings again when it goes on{kept}"
         )
@@ -217,9 +260,16 @@ class CrawlDirectory:
 
     def note_places(self, places: Iterable[str]) -> None:
         """Keep where the seeds lie."""
-        self._write_config(convert(self.saved_config()), places)
+        self.write_config(convert(self.saved_config()), places)
 
     def _config_tree(self) -> dict[str, Any]:
+        if self.exists() and (number := self.format()) < FORMAT:
+            raise DirectoryError(
+                f"{self.path}: is stored in format {number}, and was not upgraded to {FORMAT}"
+            )
+        return self._read_tree()
+
+    def _read_tree(self) -> dict[str, Any]:
         if problem := self._config_problem():
             raise DamageError(
                 f"{self.config_file} is {problem}, and the crawl's settings are lost; `crawler check --repair` "
@@ -231,8 +281,18 @@ class CrawlDirectory:
         atomic_write(self.report_file, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
 
     def saved_config(self) -> dict[str, Any]:
-        """The configuration of the last run as a nested mapping; empty if there is none."""
-        tree = self._config_tree()
+        """The configuration of the last run as a nested mapping; empty if there is none.
+
+        Raises:
+            DirectoryError: it is of an earlier format: `upgrade.ready` was not asked before.
+        """
+        return self._with_credentials(self._config_tree())
+
+    def former_config(self) -> dict[str, Any]:
+        """`saved_config` of a directory of any format, with the keys of its time."""
+        return self._with_credentials(self._read_tree())
+
+    def _with_credentials(self, tree: dict[str, Any]) -> dict[str, Any]:
         try:
             add_credentials(tree, msgspec.json.decode(self.credentials_file.read_bytes()))
         except (FileNotFoundError, PermissionError):
@@ -240,6 +300,21 @@ class CrawlDirectory:
         except (OSError, ValueError) as error:
             raise DirectoryError(f"{self.credentials_file}: cannot be read: {error}") from error
         return tree
+
+
+def _with_crc(number: int) -> bytes:
+    """Return the line that `_numbered` reads: the number and its checksum."""
+    digits = b"%d" % number
+    return b"%s %08x\n" % (digits, crc32(digits))
+
+
+def _numbered(data: bytes) -> int | None:
+    """The number in a line that `_with_crc` made; None if it is none."""
+    try:
+        digits, crc = data.split()
+        return int(digits) if int(crc, 16) == crc32(digits) else None
+    except ValueError:
+        return None
 
 
 def _config_text(config: Config, places: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""The identity of the crawler: checks of the product token and the contact.
+"""The identity of the crawler: whether those who are asked can reach who asks.
 
 A crawler that cannot be reached is a nuisance. Without a contact there is a warning
 before the first public host, and scope `any` refuses to begin there.
@@ -6,22 +6,11 @@ before the first public host, and scope `any` refuses to begin there.
 
 import ipaddress
 import logging
-import re
 
 from crawler.config import Config
-from crawler.errors import ConfigError, UsageError
+from crawler.errors import UsageError
 
 log = logging.getLogger("crawler")
-
-_TOKEN = re.compile(r"[A-Za-z_-]+")  # RFC 9309, section 2.2.1
-
-
-def check_identity(config: Config) -> None:
-    """Raises ConfigError for a product token that robots.txt cannot name."""
-    if not _TOKEN.fullmatch(config.identity.token):
-        raise ConfigError(
-            f"configuration: identity.token {config.identity.token!r}: letters, - and _ only (RFC 9309, 2.2.1)"
-        )
 
 
 def is_public(host: str) -> bool:

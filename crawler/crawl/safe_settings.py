@@ -51,15 +51,15 @@ def changed(config: Config, settings: Mapping[str, str]) -> Config:
     """
     tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
     for key, value in settings.items():
-        if key == LOG_LEVEL:
-            if value not in LEVELS:
-                raise UsageError(f"{LOG_LEVEL}: one of {', '.join(LEVELS)}")
-            continue
-        if key not in LIVE:
-            known = ", ".join((*LIVE, LOG_LEVEL))
-            raise UsageError(f"{key}: cannot change while the crawl runs; these can: {known}")
-        set_key(tree, key, value)
-    return convert(tree)
+        if key != LOG_LEVEL:
+            set_key(tree, key, value)
+        elif value not in LEVELS:
+            raise UsageError(f"{LOG_LEVEL}: one of {', '.join(LEVELS)}")
+    made = convert(tree)
+    for key in settings.keys() - {LOG_LEVEL, *LIVE}:
+        known = ", ".join((*LIVE, LOG_LEVEL))
+        raise UsageError(f"{key}: cannot change while the crawl runs; these can: {known}")
+    return made
 
 
 def record(directory: CrawlDirectory, settings: Mapping[str, str]) -> None:

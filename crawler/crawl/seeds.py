@@ -13,6 +13,7 @@ from pathlib import Path
 from crawler.config import Config
 from crawler.crawl.identity import Contact
 from crawler.crawl.loosened import SeedPlaces
+from crawler.storage.files import new_file
 from crawler.urls.canonical import canonical, hostname
 
 log = logging.getLogger("crawler")
@@ -76,9 +77,9 @@ class SeedFile:
 
     def write(self, pieces: Iterable[Iterable[str]]) -> None:
         """Put the seeds there in place of others; no file if there are none."""
-        with self.path.open("w", encoding="ascii") as file:
+        with new_file(self.path) as file:
             for urls in pieces:
-                file.writelines(f"{url}\n" for url in urls)
+                file.writelines(b"%b\n" % url.encode("ascii") for url in urls)
             empty = file.tell() == 0
         if empty:
             self.remove()

@@ -14,15 +14,14 @@ from pathlib import Path
 import msgspec
 
 from crawler.config import Config, convert
+from crawler.config.forms import named_addresses
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import ConfigError, DirectoryError, UsageError
 from crawler.splitter.partition import Partition
-from crawler.splitter.peers import parse_peers
 from crawler.storage.keys import BUCKET_TABLE
 from crawler.storage.kv import KeyValue
 
 TABLE_FILE = "buckets.json"
-JOURNAL = "reshard.json"  # there while a reshard switches from the old processes to the new
 
 
 class Topology(msgspec.Struct, frozen=True):
@@ -44,7 +43,7 @@ class Topology(msgspec.Struct, frozen=True):
 def process_names(config: Config) -> list[str]:
     """The names of all processes of a crawl."""
     if config.splitter.peers:
-        return sorted(parse_peers(config.splitter.peers))
+        return sorted(named_addresses(config.splitter.peers))
     return [f"p{index}" for index in range(max(1, config.crawl.processes))]
 
 
@@ -53,12 +52,7 @@ def topology(config: Config, directory: Path, me: str) -> Topology:
 
     Raises:
         ConfigError: the table cannot be read, or it does not hold these processes.
-        DirectoryError: a reshard was cut off.
     """
-    if (directory / JOURNAL).exists():
-        raise DirectoryError(
-            f"{directory}: a reshard was cut off; `crawler reshard` with the same --to finishes it"
-        )
     names = process_names(config)
     table = Path(config.splitter.table_file) if config.splitter.table_file else directory / TABLE_FILE
     if config.splitter.table_file or table.exists():

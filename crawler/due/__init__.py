@@ -10,9 +10,9 @@ links_log    the links themselves, on disk
 plans        a flush, a compaction
 known_set    the runs that hold the known fingerprints, merged in powers of two
 runs         a run on disk, 5 bytes a fingerprint
-memory_runs  runs in memory; split_run: 5.2 bytes a fingerprint
+memory_runs  runs in memory
 merging      several runs as one stream
 
 The inner loops, compiled where that can be: sorting, plain_join, elias_fano (runs in
-code, and the join with them), pending_set, split_run; inline.pxd is what they share.
+code, and the join with them), pending_set; inline.pxd is what they share.
 """

@@ -25,9 +25,10 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.due.runs import Reached, sync_directory, write_all
+from crawler.due.runs import Reached
 from crawler.errors import DamageError, StoreError
 from crawler.records import Link
+from crawler.storage.files import sync_directory, write_all
 
 BLOCK_LINKS_MAX = 1024
 _BUFFER_BYTES = 1 << 20  # what is appended is written at the latest when so much has gathered

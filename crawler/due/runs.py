@@ -1,4 +1,4 @@
-"""Sorted runs of fingerprints on disk.
+"""Sorted runs of fingerprints, on disk or in memory.
 
 A run is strictly ascending uint64, coded in blocks of 512 keys. Its file is
 written under another name, synced, renamed, and never changed from then on; a
@@ -15,8 +15,7 @@ least possible is 4.86 and 4.44 (Elias 1974). Blocks are whole words of 8 bytes;
 and its w, follow from the fences, which are in memory: 1/28 byte a key in all.
 
 The index (fences and checksums) is verified on opening, and each block when it is
-first read. Runs of plain uint64 (`coding` 0, format 0.1.0) are read as they are and
-coded by the next merge.
+first read.
 """
 
 import itertools
@@ -31,9 +30,10 @@ import msgspec
 import numpy as np
 from isal import isal_zlib
 
-from crawler.due import elias_fano, plain_join, sorting
+from crawler.due import elias_fano, sorting
 from crawler.due.fences import FENCE_STEP
-from crawler.errors import DamageError, StoreError
+from crawler.errors import DamageError
+from crawler.storage.files import new_file, write_all
 
 Fingerprints = np.ndarray[Any, np.dtype[np.uint64]]  # (n,)
 Reached = Callable[[str], None]  # called with the name of each step, so that tests can crash there
@@ -41,7 +41,7 @@ Reached = Callable[[str], None]  # called with the name of each step, so that te
 _SYNC_BYTES = 64 << 20  # written between two fdatasyncs: the last one must not hold up the commits beside it
 
 
-PLAIN, CODED = 0, 1
+CODED = 1
 MAGIC = b"due-run1"
 _NAMED_MAX = 9  # damaged blocks of a run that are named
 _CODED_AT_A_TIME = 128 * FENCE_STEP  # keys
@@ -54,8 +54,8 @@ class RunEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     count: int
     first: int
     last: int
-    crc32: int  # of the index; of all keys if they are plain
-    coding: int = 0  # PLAIN or CODED
+    crc32: int  # of the index
+    coding: int = 0  # CODED
 
     @property
     def name(self) -> str:
@@ -91,61 +91,6 @@ class Run(Protocol):
         """What is wrong with it, read whole; nothing if it is as it was written."""
 
 
-class PlainRun:
-    """A run file of plain uint64, mapped; can be read while the object lives, also after it is unlinked."""
-
-    def __init__(self, directory: Path, entry: RunEntry) -> None:
-        """Open the file that `entry` names, and read it whole for its fences.
-
-        Raises:
-            DamageError: the file is missing or not as long, or begins or ends with another key.
-        """
-        self.entry = entry
-        self.path = directory / entry.name
-        self.count = entry.count
-        self._mapped, self.keys = _map_keys(self.path, entry)
-        self.fences = self.keys[::FENCE_STEP].copy()
-        self.rest()
-
-    def read(self, start: int, stop: int) -> Fingerprints:
-        return self.keys[start:stop]
-
-    def join(self, queries: Fingerprints, known: np.ndarray) -> None:
-        plain_join.join(queries, self.keys, self.fences, known)
-
-    def rest(self) -> None:
-        """Let its pages go from the process; the kernel keeps them: 8 bytes a URL that would be resident."""
-        with suppress(ValueError):  # closed meanwhile
-            self._mapped.madvise(mmap.MADV_DONTNEED)
-
-    def close(self) -> None:
-        """Unmap the file, which frees it if it is unlinked: 0.2 s for 512 MB, without the lock of Python."""
-        del self.keys
-        with suppress(BufferError):  # a slice of it is still read, and the last one unmaps it
-            self._mapped.close()
-
-    def problems(self) -> list[str]:
-        found = []
-        if isal_zlib.crc32(self.keys.data) != self.entry.crc32:
-            found.append(f"{self.path}: its checksum is wrong")
-        if not all(sorting.is_ascending(keys) for keys in _overlapping(self.keys)):
-            found.append(f"{self.path}: its keys do not ascend")
-        return found
-
-    def __repr__(self) -> str:
-        return f"PlainRun({self.path.name}, {self.count} keys)"
-
-
-def _map_keys(path: Path, entry: RunEntry) -> tuple[mmap.mmap, Fingerprints]:
-    mapped = _map(path)
-    if len(mapped) != 8 * entry.count:
-        raise DamageError(f"{path}: {len(mapped)} bytes long, not {8 * entry.count}")
-    keys = np.frombuffer(mapped, "<u8")
-    if (int(keys[0]), int(keys[-1])) != (entry.first, entry.last):
-        raise DamageError(f"{path}: does not begin and end with the keys it was written with")
-    return mapped, keys
-
-
 def _map(path: Path) -> mmap.mmap:
     try:
         with path.open("rb") as file:
@@ -156,29 +101,29 @@ def _map(path: Path) -> mmap.mmap:
         raise DamageError(f"{path}: cannot be opened: {error.strerror}") from error
 
 
-def _overlapping(keys: Fingerprints, step: int = 1 << 18) -> Iterator[Fingerprints]:
-    """Slices of `keys`, each beginning with the last key of the one before."""
-    return (keys[start : start + step + 1] for start in range(0, len(keys), step))
-
-
 class CodedRun:
-    """A coded run file, mapped; can be read while the object lives, also after it is unlinked."""
+    """A coded run; one in a mapped file can be read while the object lives, also after it is unlinked.
 
-    def __init__(self, directory: Path, entry: RunEntry) -> None:
-        """Open the file that `entry` names.
+    Args:
+        path: of its file, or what messages call it.
+        entry: what was written.
+        data: the whole run.
 
-        Raises:
-            DamageError: the file is missing, not as long, or its index is not what was written.
-        """
+    Raises:
+        DamageError: `data` is not as long as it was, or its index is not what was written.
+    """
+
+    def __init__(self, path: Path, entry: RunEntry, data: mmap.mmap | bytearray) -> None:
         self.entry = entry
-        self.path = directory / entry.name
+        self.path = path
         self.count = entry.count
-        self._mapped = _map(self.path)
+        self._crc32 = entry.crc32
+        self._data = data
         blocks = -(-entry.count // FENCE_STEP)
         index_bytes = _index_bytes(blocks)
-        if len(self._mapped) % 8 or len(self._mapped) < len(MAGIC) + index_bytes:
-            raise DamageError(f"{self.path}: {len(self._mapped)} bytes long, too short for its keys")
-        index = memoryview(self._mapped)[len(self._mapped) - index_bytes :]
+        if len(self._data) % 8 or len(self._data) < len(MAGIC) + index_bytes:
+            raise DamageError(f"{self.path}: {len(self._data)} bytes long, too short for its keys")
+        index = memoryview(self._data)[len(self._data) - index_bytes :]
         if wrong := self._index_problems():
             raise DamageError(wrong[0])
         self._posts = np.empty(blocks + 1, np.uint64)
@@ -187,18 +132,18 @@ class CodedRun:
         self.fences = self._posts[:-1]
         self._checks = np.frombuffer(index, "<u4", blocks, 8 * blocks)
         self._widths, self._starts = elias_fano.layout(self._posts, entry.count)
-        self._words = np.frombuffer(self._mapped, "<u8")[1:]
+        self._words = np.frombuffer(self._data, "<u8")[1:]
         expected = len(MAGIC) + 8 * int(self._starts[-1]) + index_bytes
-        if len(self._mapped) != expected or self._mapped[: len(MAGIC)] != MAGIC:
-            raise DamageError(f"{self.path}: not the run it was: {len(self._mapped)} of {expected} bytes")
+        if len(self._data) != expected or self._data[: len(MAGIC)] != MAGIC:
+            raise DamageError(f"{self.path}: not the run it was: {len(self._data)} of {expected} bytes")
         self._unread = np.ones(blocks, np.bool_)  # blocks whose checksum was not verified yet
         self._all_read = False
         self.rest()
 
     @property
     def byte_count(self) -> int:
-        """Bytes on disk."""
-        return len(self._mapped)
+        """Bytes on disk, or of memory."""
+        return len(self._data)
 
     def read(self, start: int, stop: int) -> Fingerprints:
         """Keys number `start` up to, not including, `stop`.
@@ -242,12 +187,12 @@ class CodedRun:
 
     def _index_problems(self) -> list[str]:
         index_bytes = _index_bytes(-(-self.count // FENCE_STEP))
-        crc32 = isal_zlib.crc32(memoryview(self._mapped)[len(self._mapped) - index_bytes :])
-        return [] if crc32 == self.entry.crc32 else [f"{self.path}: the checksum of its index is wrong"]
+        crc32 = isal_zlib.crc32(memoryview(self._data)[len(self._data) - index_bytes :])
+        return [] if crc32 == self._crc32 else [f"{self.path}: the checksum of its index is wrong"]
 
     def _wrong(self, blocks: np.ndarray) -> list[int]:
         """Those of `blocks` that are not what was written."""
-        data = memoryview(self._mapped)[len(MAGIC) :]
+        data = memoryview(self._data)[len(MAGIC) :]
         begins, ends = 8 * self._starts[blocks], 8 * self._starts[blocks + 1]
         crc32 = isal_zlib.crc32
         found = zip(
@@ -257,14 +202,16 @@ class CodedRun:
 
     def rest(self) -> None:
         """Let its pages go from the process; the kernel keeps them: 5 bytes a URL that would be resident."""
-        with suppress(ValueError):  # closed meanwhile
-            self._mapped.madvise(mmap.MADV_DONTNEED)
+        if isinstance(self._data, mmap.mmap):
+            with suppress(ValueError):  # closed meanwhile
+                self._data.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
-        """Unmap the file, which frees it if it is unlinked, without the lock of Python."""
+        """Unmap the file, which frees it if it is unlinked, without the lock of Python; or let go of the memory."""
         del self._words, self._checks
-        with suppress(BufferError):  # a slice of it is still read, and the last one unmaps it
-            self._mapped.close()
+        if isinstance(self._data, mmap.mmap):
+            with suppress(BufferError):  # a slice of it is still read, and the last one unmaps it
+                self._data.close()
 
     def problems(self) -> list[str]:
         wrong = self._wrong(np.arange(len(self.fences)))
@@ -285,22 +232,20 @@ def _index_bytes(blocks: int) -> int:
     return 8 * blocks + 8 * -(-blocks // 2)
 
 
-DiskRun = PlainRun | CodedRun
-
-
-def open_run(directory: Path, entry: RunEntry) -> DiskRun:
+def open_run(directory: Path, entry: RunEntry) -> CodedRun:
     """Open the run file that `entry` names.
 
     Raises:
         DamageError: it is missing or not what was written, or coded in a way that is not known.
     """
     if entry.coding == CODED:
-        return CodedRun(directory, entry)
-    if entry.coding == PLAIN:
-        return PlainRun(directory, entry)
-    raise DamageError(
-        f"{directory / entry.name}: coding {entry.coding} is not known; a newer version wrote it"
-    )
+        return _coded_run(directory, entry)
+    raise DamageError(f"{directory / entry.name}: coding {entry.coding} is not known")
+
+
+def _coded_run(directory: Path, entry: RunEntry) -> CodedRun:
+    path = directory / entry.name
+    return CodedRun(path, entry, _map(path))
 
 
 class DiskRuns:
@@ -333,37 +278,54 @@ class DiskRuns:
         Raises:
             StoreError: the disk is full or fails; what was written is removed.
         """
-        number = next(self._numbers)
-        draft = self._directory / f"{number:08d}.run~"
-        try:
-            with draft.open("xb", buffering=0) as file:
-                entry = _write_keys(file.fileno(), number, chunks)
-                self._fault(f"{step} written")
-                os.fsync(file.fileno())
-            self._fault(f"{step} synced")
-            draft.rename(self._directory / entry.name)
-            self._fault(f"{step} renamed")
-            sync_directory(self._directory)
-            self._fault(f"{step} named")
-        except OSError as error:
-            draft.unlink(missing_ok=True)
-            raise StoreError(f"{draft}: cannot be written: {error.strerror}") from error
+        entry = write_run(
+            self._directory, next(self._numbers), chunks, lambda done: self._fault(f"{step} {done}")
+        )
         assert entry.count == count, f"{entry.count} keys came, not {count}"
-        return CodedRun(self._directory, entry)
+        return _coded_run(self._directory, entry)
 
     def remove(self, run: Run) -> None:
         """Unlink a run that nothing names; who holds it can still read it."""
-        assert isinstance(run, PlainRun | CodedRun)
+        assert isinstance(run, CodedRun)
         run.path.unlink()
         self._fault("run unlinked")
 
 
-def _write_keys(descriptor: int, number: int, chunks: Iterable[Fingerprints]) -> RunEntry:
+def write_run(
+    directory: Path, number: int, chunks: Iterable[Fingerprints], reached: Reached = lambda _: None
+) -> RunEntry:
+    """Write a run file of the ascending keys in `chunks`, durably; what the store is to know of it. In any thread.
+
+    Raises:
+        StoreError: the disk is full or fails; what was written is removed.
+    """
+    with new_file(directory / f"{number:08d}.run", reached=reached) as file:
+        return write_keys(_Synced(file.fileno()).write, number, chunks)
+
+
+class _Synced:
+    """Writes to a file in the background: every _SYNC_BYTES are synced."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._unsynced = 0
+
+    def write(self, data: bytes | memoryview) -> None:
+        write_all(self._descriptor, data)
+        self._unsynced += len(data)
+        if self._unsynced >= _SYNC_BYTES:
+            os.fdatasync(self._descriptor)
+            self._unsynced = 0
+
+
+def write_keys(
+    write: Callable[[bytes | memoryview], None], number: int, chunks: Iterable[Fingerprints]
+) -> RunEntry:
     """Write the keys, at least one, coded; return what there is to know of them."""
-    count = unsynced = 0
+    count = 0
     fences: list[Fingerprints] = []
     checks: list[int] = []
-    write_all(descriptor, MAGIC)
+    write(MAGIC)
     for keys, following in _in_blocks(chunks):
         count += len(keys)
         posts = np.append(keys[::FENCE_STEP], following)
@@ -374,16 +336,12 @@ def _write_keys(descriptor: int, number: int, chunks: Iterable[Fingerprints]) ->
         data = memoryview(words.astype("<u8", copy=False).view(np.uint8))  # type: ignore[arg-type]
         ends = (8 * starts).tolist()
         checks += [isal_zlib.crc32(data[begin:end]) for begin, end in itertools.pairwise(ends)]
-        write_all(descriptor, data)
-        unsynced += len(data)
-        if unsynced >= _SYNC_BYTES:
-            os.fdatasync(descriptor)
-            unsynced = 0
+        write(data)
     posts = np.concatenate(fences)
     index = (posts.astype("<u8").tobytes() + np.array(checks, "<u4").tobytes()).ljust(
         _index_bytes(len(posts)), b"\0"
     )
-    write_all(descriptor, index)
+    write(index)
     return RunEntry(number, count, int(posts[0]), int(keys[-1]), isal_zlib.crc32(index), CODED)
 
 
@@ -398,19 +356,3 @@ def _in_blocks(chunks: Iterable[Fingerprints]) -> Iterator[tuple[Fingerprints, n
                 yield left[:whole], left[whole]
                 left = left[whole:]
     yield left, left[-1]
-
-
-def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
-    """Write all of the bytes `data`, however many calls it takes."""
-    data = memoryview(data)
-    while len(data):
-        data = data[os.write(descriptor, data) :]
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

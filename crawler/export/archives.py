@@ -11,12 +11,15 @@ from typing import NamedTuple
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DirectoryError
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.frontier.refresh.stored_view import stored_view
 from crawler.pages.archive import Archive
 from crawler.storage.engines import open_store
 from crawler.storage.keys import EQUIVALENCES
 from crawler.storage.kv import KeyValue
 from crawler.storage.moving import load_json
 from crawler.storage.snapshot import snapshot
+from crawler.upgrade.ready import ready
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
@@ -29,7 +32,27 @@ class Crawled(NamedTuple):
     directory: CrawlDirectory
     config: Config
     archives: list[Archive]
-    fingerprint: Callable[[str], int]
+    fingerprinter: Fingerprinter
+
+    @property
+    def fingerprint(self) -> Callable[[str], int]:
+        """Request form -> fingerprint."""
+        return self.fingerprinter.fingerprint
+
+    def schedules(self, now: float) -> list[Refresh | None]:
+        """Return the estimators of freshness of each archive at `now`; None where nothing was ever refreshed."""
+        return [
+            stored_view(
+                archive.store,
+                self.config,
+                self.fingerprinter,
+                archive.record,
+                archive.stored_records,
+                now,
+                processes=len(self.archives),
+            )
+            for archive in self.archives
+        ]
 
 
 @contextlib.contextmanager
@@ -42,6 +65,7 @@ def opened(path: Path) -> Iterator[Crawled]:
     """
     directory = CrawlDirectory(path)
     directory.require()
+    ready(directory)
     names = directory.process_names()
     if not names:
         raise DirectoryError(f"{path}: nothing was crawled here yet; `crawler crawl` begins it")
@@ -61,7 +85,7 @@ def opened(path: Path) -> Iterator[Crawled]:
             strip_session_ids=urls.strip_session_ids,
             equivalences=Equivalences(proven),
         )
-        yield Crawled(directory, config, archives, fingerprinter.fingerprint)
+        yield Crawled(directory, config, archives, fingerprinter)
 
 
 @contextlib.contextmanager

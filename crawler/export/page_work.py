@@ -4,28 +4,24 @@ It joins the formats of `crawler/pages` with `crawler/extract`: a page's encodin
 links, and whether a parser may see it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from crawler.config import Config, ExtractConfig
 from crawler.errors import DamageError
-from crawler.extract.collected import Context
+from crawler.export.stored_pages import StoredPages
 from crawler.extract.decode import to_utf8
-from crawler.extract.links import parse, prepare
 from crawler.extract.parser_guard import Judgement, judge
 from crawler.extract.rewrite import MapUrl, rewrite_css_bytes, rewrite_html
-from crawler.extract.scan import scan_utf8
 from crawler.extract.survey import survey
-from crawler.extract.types import is_css, is_html, is_xhtml
+from crawler.extract.types import is_css, is_html, is_page, is_xhtml, may_be_page
 from crawler.pages.archive import read_capture
 from crawler.pages.captures import StoredPage
 from crawler.pages.formats import mirror, text
 from crawler.pages.formats.rows import CONTENT_FIELDS, Known
 from crawler.pages.formats.selection import shows_content
 from crawler.pages.formats.simhash import simhash
-from crawler.records import Extracted
-from crawler.urls.canonical import resolve
 
 _SVG = "image/svg+xml"
 
@@ -50,6 +46,11 @@ def read_known(folders: Sequence[Path], known: Known) -> StoredPage | None:
     return page if 200 <= page.status < 300 else None
 
 
+def may_have_text(content_type: str) -> bool:
+    """Whether a copy of this type may have a text: plain text, and what may be a page."""
+    return content_type == "text/plain" or may_be_page(content_type)
+
+
 def is_tame(utf8: bytes, config: ExtractConfig) -> bool:
     """Whether a parser may see the page: by the guard's quick look, else by its tags one by one."""
     if judge(utf8, config) is Judgement.SAFE:
@@ -69,6 +70,9 @@ class RowWork:
         self._folders = folders
         wanted = CONTENT_FIELDS & set(fields)
         self._reads = bool(wanted)
+        self._title = "title" in wanted
+        self._text = bool(wanted - {"title"})
+        self._pages = StoredPages(config)
         self._language = "language" in wanted
         self._simhash = bool(wanted & {"simhash", "duplicate_of"})
         self._main_content = main_content
@@ -86,32 +90,38 @@ class RowWork:
 
     def _fill(self, known: Known, careful: bool) -> None:
         capture = known.capture
-        if capture is None or not text.is_text(capture.content_type):
+        if capture is None or not may_have_text(capture.content_type):
             return
         page = read_known(self._folders, known)
         if page is None:
             return
         row = known.row
-        found = self._read(page, careful)
-        row["title"], row["text"] = found.title or None, found.text
-        if self._language:
-            row["language"] = text.language(found.text) or None
-        if self._simhash and (fingerprint := simhash(found.text)) is not None:
-            row["simhash"] = f"{fingerprint:016x}"
+        if self._title:
+            row["title"] = self._pages.title(page, known.flags, careful=careful) or None
+        if self._text and (shown := self._shown(page, careful)) is not None:
+            row["text"] = shown
+            if self._language:
+                row["language"] = text.language(shown) or None
+            if self._simhash and (fingerprint := simhash(shown)) is not None:
+                row["simhash"] = f"{fingerprint:016x}"
 
-    def _read(self, page: StoredPage, careful: bool) -> text.Reading:
-        utf8, _ = to_utf8(page.content, page.header_charset)
-        if page.capture.content_type == "text/plain":
-            return text.Reading("", utf8.decode("utf-8", "replace"))
+    def _shown(self, page: StoredPage, careful: bool) -> str | None:
+        """The text that a reader sees; None for an answer that has none."""
+        content, kind = page.content, page.capture.content_type
+        utf8, _ = to_utf8(content, page.header_charset)
+        if kind == "text/plain":
+            return utf8.decode("utf-8", "replace")
+        if not is_page(kind, content):
+            return None
         tame = not careful and is_tame(utf8, self._extract)
-        return text.read_html(utf8, tame=tame, main_content=self._main_content)
+        return text.text_of(utf8, tame=tame, main_content=self._main_content)
 
 
 class LinkWork:
     """The links of pages: (URL of the page, URLs that it links to)."""
 
     def __init__(self, config: Config, folders: Sequence[Path]) -> None:
-        self._config = config
+        self._pages = StoredPages(config)
         self._folders = folders
 
     def __call__(self, piece: list[Known], careful: bool) -> Done:
@@ -123,7 +133,7 @@ class LinkWork:
             except DamageError as error:
                 done.problems.append(str(error))
                 continue
-            if page is not None and (found := links_of(page, self._config, careful=careful)):
+            if page is not None and (found := self._pages.links(page, known.flags, careful=careful)):
                 done.values.append((known.row["url"], found))
         return done
 
@@ -177,27 +187,3 @@ class MirrorWork:
         ):  # said by the header alone, which a file has not
             content = mirror.with_charset(content, encoding)
         return rewrite_html(content, encoding, page.capture.url, linker, xhtml=xhtml)
-
-
-def links_of(page: StoredPage, config: Config, *, careful: bool = False) -> list[str]:
-    """The canonical URLs that a stored HTML page links to, unique, in order."""
-    found = findings_of(page, config, careful=careful)
-    if found is None:
-        return []
-    urls = (resolve(found.base, href, encoding=found.encoding) for href in found.hrefs)
-    return list(dict.fromkeys(url for url in urls if url is not None))
-
-
-def findings_of(
-    page: StoredPage, config: Config, *, careful: bool = False, **context: Any
-) -> Extracted | None:
-    """What the extractor finds on a stored HTML page, its directives for crawlers aside; None if it is no HTML."""
-    kind = page.capture.content_type
-    if not is_html(kind):
-        return None
-    values: Mapping[str, Any] = {"xhtml": is_xhtml(kind), **context}
-    about = Context(page.capture.url, page.header_charset, config.identity.token, **values)
-    utf8, encoding = prepare(page.content, about)
-    # There is no time limit here, so all that the guard suspects gets the plain scan.
-    read = parse if not careful and judge(utf8, config.extract) is Judgement.SAFE else scan_utf8
-    return read(utf8, encoding, about, config.extract)

@@ -2,43 +2,29 @@
 
 import contextlib
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
-from crawler.errors import StoreError, UsageError
+from crawler.errors import UsageError
 from crawler.export.archives import Crawled, opened
 from crawler.export.crew import Crew, batches
-from crawler.export.page_work import Done, LinkWork, MirrorWork, RowWork
+from crawler.export.page_work import Done, LinkWork, MirrorWork, RowWork, may_have_text
 from crawler.pages.formats import dataset, mirror, wacz
 from crawler.pages.formats.crawl_log import crawl_log_lines
 from crawler.pages.formats.duplicates import Originals
 from crawler.pages.formats.rows import CONTENT_FIELDS, FIELDS, Known, known_rows
 from crawler.pages.formats.selection import Say, ignore, selection, shows_content
-from crawler.pages.formats.text import is_text
 from crawler.pages.formats.warc_stream import cdxj_lines, warc_chunks
 from crawler.pages.formats.where import compile_where, did_you_mean
-from crawler.records import Outcome
+from crawler.printable import printable
+from crawler.records import Outcome, PageState
+from crawler.storage.files import named_output, new_folder, refuse_occupied
 
-# Format -> what it is, in the order of `crawler export --help`.
-FORMATS = {
-    "warc": "WARC records as they were stored",
-    "cdxj": "index of the WARC files in the crawl directory",
-    "wacz": "one zip file for replay (pywb, replayweb.page)",
-    "mirror": "files to be looked at offline, links rewritten",
-    "jsonl": "a row a URL: status, times, title, text, language, where it lies",
-    "parquet": "the same as a table",
-    "text": "JSON lines with the text of each page",
-    "links": "source TAB target of each link",
-    "crawl-log": "one line a fetch, as Heritrix writes it",
-}
-TO_PATH = ("mirror", "wacz", "parquet")  # formats that cannot go to standard output
-ROW_FORMATS = ("jsonl", "parquet")
 PIECE_PAGES = 64
 _TEXT_FIELDS = ("id", "url", "fetched_at", "content_type", "text")
 
@@ -48,7 +34,8 @@ class ExportRequest(msgspec.Struct):
 
     `fields` are those of a row, in order ("" = all); `where` selects rows, and
     the pages of a text, link, mirror export. `part_bytes` makes `output` a
-    folder of files of about that size. `processes` share the work on pages.
+    folder of files of about that size. `processes` share the work on pages. `replace` lets
+    a mirror take the place of one that is there. `now` is the instant for which `fresh` is told.
     """
 
     format: str
@@ -59,6 +46,8 @@ class ExportRequest(msgspec.Struct):
     main_content: bool = False
     part_bytes: int = 0
     processes: int = 1
+    replace: bool = False
+    now: float = 0.0
 
 
 class Export:
@@ -80,7 +69,8 @@ class Export:
     ) -> None:
         if request.format not in FORMATS:
             raise UsageError(f"export: no format {request.format!r}; there are {', '.join(FORMATS)}")
-        if request.output is None and request.format in TO_PATH:
+        self._writer = FORMATS[request.format]
+        if request.output is None and self._writer.to_path:
             raise UsageError(f"export --format {request.format} needs -o PATH")
         self._request = request
         self._report = report
@@ -88,28 +78,25 @@ class Export:
         self._fields = chosen_fields(request.fields)
         self._where = compile_where(request.where, FIELDS) if request.where else None
         self._check_options()
-        if request.format == "parquet":
-            dataset.load_pyarrow()
+        self._writer.prepare()
         self._select = selection(with_noarchive=request.with_noarchive)
         self._count = 0
         self.entry = ""  # of a mirror: the file to begin with
 
     def _check_options(self) -> None:
-        request = self._request
-        if request.part_bytes and request.format not in ROW_FORMATS:
+        request, writer = self._request, self._writer
+        if request.part_bytes and not writer.rows:
             raise UsageError("export: --part-size is for the formats jsonl and parquet")
         if request.part_bytes and request.output is None:
             raise UsageError("export: --part-size needs -o FOLDER")
-        if request.fields and request.format not in ROW_FORMATS:
+        if request.fields and not writer.rows:
             raise UsageError("export: --fields is for the formats jsonl and parquet")
-        if self._where is not None and request.format in ("warc", "cdxj", "wacz", "crawl-log"):
+        if self._where is None:
+            return
+        if not writer.selects:
             raise UsageError(f"export: --where selects pages; the format {request.format} has all captures")
-        if (
-            self._where is not None
-            and self._where.fields & CONTENT_FIELDS
-            and request.format in ("links", "mirror")
-        ):
-            names = ", ".join(sorted(self._where.fields & CONTENT_FIELDS))
+        if (content := self._where.fields & CONTENT_FIELDS) and not writer.by_content:
+            names = ", ".join(sorted(content))
             raise UsageError(f"export: --where cannot look at {names} in the format {request.format}")
 
     def run(self, path: Path) -> int:
@@ -119,27 +106,16 @@ class Export:
             UsageError: the output cannot be what it should be.
             StoreError: the disk failed.
         """
-        form = self._request.format
         with opened(path) as crawled:
-            if form == "mirror":
-                return self._mirror(crawled)
-            if form == "wacz":
-                return self._wacz(crawled)
-            if form in ROW_FORMATS:
-                return self._rows(crawled)
-            lines = {
-                "warc": self._warc,
-                "cdxj": lambda crawled: cdxj_lines(crawled.archives, self._select),
-                "text": self._text,
-                "links": self._links,
-                "crawl-log": self._crawl_log,
-            }[form](crawled)
-            return self._write_lines(lines)
+            return self._writer.write(self, crawled)
 
     # -- streams
 
     def _warc(self, crawled: Crawled) -> Iterator[bytes]:
         return (chunk.data for chunk in warc_chunks(crawled.archives, self._select, report=self._report))
+
+    def _cdxj(self, crawled: Crawled) -> Iterator[bytes]:
+        return cdxj_lines(crawled.archives, self._select)
 
     def _crawl_log(self, crawled: Crawled) -> Iterator[bytes]:
         with contextlib.ExitStack() as stack:
@@ -155,7 +131,7 @@ class Export:
             for known in self._known(crawled)
             if known.capture is not None
             and shows_content(known.capture)
-            and is_text(known.capture.content_type)
+            and may_have_text(known.capture.content_type)
         )
         encode = msgspec.json.Encoder().encode
         for row in self._content(crawled, wanted, _TEXT_FIELDS):
@@ -185,15 +161,8 @@ class Export:
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
             return
-        try:
-            file = path.open("wb")
-        except OSError as error:
-            raise UsageError(f"export: {path}: {error.strerror}") from error
-        try:
-            with file:
-                yield file
-        except OSError as error:
-            raise StoreError(f"{path}: {error.strerror or error}") from error
+        with named_output(path) as file:
+            yield file
 
     # -- rows
 
@@ -211,10 +180,21 @@ class Export:
         """The rows that `where` selects, as far as the store alone can tell."""
         want_via = "via" in self._fields or "via" in self._where_fields()
         found = known_rows(crawled.archives, self._select, want_via=want_via)
+        if "fresh" in self._fields or "fresh" in self._where_fields():
+            found = self._with_freshness(crawled, found)
         if self._where is None or self._where.fields & CONTENT_FIELDS:
             return found
         test = self._where.test
         return (known for known in found if test(known.row))
+
+    def _with_freshness(self, crawled: Crawled, found: Iterator[Known]) -> Iterator[Known]:
+        """The rows with the probability that their copies are current, as far as a schedule knows it."""
+        now, schedules = self._request.now, crawled.schedules(self._request.now)
+        for known in found:
+            schedule, record = schedules[known.archive], known.row
+            if schedule is not None and record["state"] == PageState.STORED:
+                known.row["fresh"] = schedule.probability(int(record["id"], 16), known.fetched_at, now)
+            yield known
 
     def _where_fields(self) -> frozenset[str]:
         return self._where.fields if self._where is not None else frozenset()
@@ -267,10 +247,14 @@ class Export:
         )
 
     def _mirror(self, crawled: Crawled) -> int:
-        folder = self._request.output
-        assert folder is not None
-        mirror.make_folder(folder)
-        with tempfile.TemporaryDirectory(prefix="crawler-mirror-") as scratch:
+        target = self._request.output
+        assert target is not None
+        if not self._request.replace:
+            refuse_occupied(target)
+        with (
+            new_folder(target, replace=self._request.replace) as folder,
+            tempfile.TemporaryDirectory(prefix="crawler-mirror-") as scratch,
+        ):
             places = mirror.MirrorPaths(Path(scratch) / "places")
             with contextlib.closing(places):
                 self._claim(crawled, folder, places)
@@ -297,23 +281,60 @@ class Export:
         self.entry = places.of(seed)
 
 
+class Writer(NamedTuple):
+    """A format: what it is, and how an export of it is written.
+
+    `to_path`: it cannot go to standard output. `rows`: it takes --fields and --part-size.
+    `selects`: --where selects its pages; `by_content`: also by what their content says.
+    `prepare` raises a UsageError where a library is missing.
+    """
+
+    about: str
+    write: Callable[[Export, Crawled], int]
+    to_path: bool = False
+    rows: bool = False
+    selects: bool = True
+    by_content: bool = True
+    prepare: Callable[[], object] = lambda: None
+
+
+def _lines(made: Callable[[Export, Crawled], Iterable[bytes]]) -> Callable[[Export, Crawled], int]:
+    """Write a format that is a stream."""
+    return lambda export, crawled: export._write_lines(made(export, crawled))
+
+
+# In the order of `crawler export --help`.
+FORMATS = {
+    "warc": Writer("WARC records as they were stored", _lines(Export._warc), selects=False),
+    "cdxj": Writer("index of the WARC files in the crawl directory", _lines(Export._cdxj), selects=False),
+    "wacz": Writer(
+        "one zip file for replay (pywb, replayweb.page)", Export._wacz, to_path=True, selects=False
+    ),
+    "mirror": Writer(
+        "files to be looked at offline, links rewritten", Export._mirror, to_path=True, by_content=False
+    ),
+    "jsonl": Writer(
+        "a row a URL: status, times, title, text, language, where it lies", Export._rows, rows=True
+    ),
+    "parquet": Writer(
+        "the same as a table", Export._rows, to_path=True, rows=True, prepare=dataset.load_pyarrow
+    ),
+    "text": Writer("JSON lines with the text of each page", _lines(Export._text)),
+    "links": Writer("source TAB target of each link", _lines(Export._links), by_content=False),
+    "crawl-log": Writer("one line a fetch, as Heritrix writes it", _lines(Export._crawl_log), selects=False),
+}
+
+
 def renew_mirror(path: Path, folder: Path, *, processes: int, report: Say = ignore) -> str:
     """Write the mirror of a crawl anew, in place of the one in `folder`; return the file to begin with.
 
     Raises:
         StoreError: the disk failed; the old one is still there.
     """
-    made = folder.with_name(folder.name + ".new")
-    try:
-        if made.exists():
-            shutil.rmtree(made)
-        export = Export(ExportRequest("mirror", made, processes=processes), report=report)
-        export.run(path)
-        if folder.exists():
-            shutil.rmtree(folder)
-        made.rename(folder)
-    except OSError as error:
-        raise StoreError(f"{error.filename or folder}: {error.strerror or error}") from error
+    export = Export(
+        ExportRequest("mirror", folder.absolute(), processes=processes, replace=True), report=report
+    )
+    export.run(path)
     return str(folder / export.entry)
 
 
@@ -335,4 +356,4 @@ def _folders(crawled: Crawled) -> list[Path]:
 
 
 def _plain(text: str) -> bytes:
-    return re.sub(r"[\t\r\n]", " ", text).encode("utf-8", "replace")
+    return printable(re.sub(r"[\t\r\n]", " ", text)).encode()

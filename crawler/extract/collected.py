@@ -10,8 +10,11 @@ import ada_url
 import msgspec
 
 from crawler.extract.directives import page_directives
-from crawler.extract.headers import FOLLOWED_RELATIONS, link_headers, refresh
+from crawler.extract.headers import link_headers, refresh
+from crawler.extract.link_attributes import FOLLOWED_RELATIONS
 from crawler.records import Extracted
+
+TITLE_CHARACTERS_MAX = 1000
 
 
 class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -24,7 +27,7 @@ class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
     whatever the page's directives say (they are reported all the same);
     `obey_nofollow` is about `rel=nofollow` only. `want_requisites` asks for
     what is needed to show the page; `xhtml` says that the type was
-    application/xhtml+xml.
+    application/xhtml+xml; `want_anchors` asks for the texts of links.
     """
 
     url: str
@@ -37,6 +40,7 @@ class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
     obey_nofollow: bool = True
     want_requisites: bool = False
     xhtml: bool = False
+    want_anchors: bool = False
 
 
 class Collected:
@@ -59,7 +63,7 @@ class Collected:
         self._token = page.token.lower()
         self.skips_nofollow = page.obey_robots and page.obey_nofollow
         self.base = ""
-        self.hrefs: dict[str, None] = {}
+        self.hrefs: dict[str, str | None] = {}  # with the text of the first anchor, if that is wanted
         self.requisites: list[str] = []
         self.refresh = ""
         self.canonical = ""
@@ -71,7 +75,7 @@ class Collected:
     def add(self, raw_url: str | None) -> None:
         """A link; its fragment is dropped."""
         if raw_url is not None:
-            self.hrefs[raw_url.partition("#")[0]] = None
+            self.hrefs.setdefault(raw_url.partition("#")[0], None)
 
     def add_relation(self, raw_url: str, relations: frozenset[str]) -> None:
         """A `<link>` or a link of the header, with its relation types in lower case."""
@@ -107,10 +111,11 @@ class Collected:
         base = self.base or page.url
         if base == page.url:
             self.hrefs.pop("", None)  # the page itself
+        hrefs = list(self.hrefs)[:links_max] if takes_links else []
         return Extracted(
             base=base,
             encoding=encoding,
-            hrefs=list(self.hrefs)[:links_max] if takes_links else [],
+            hrefs=hrefs,
             requisites=self.requisites if takes_links else [],
             refresh=self.refresh if takes_links else "",
             canonical=self.canonical,
@@ -119,7 +124,13 @@ class Collected:
             noindex=said.noindex,
             noarchive=said.noarchive,
             parse_limit=parse_limit,
+            anchors=[self.hrefs[href] or "" for href in hrefs] if page.want_anchors else [],
         )
+
+
+def one_line(title: str) -> str:
+    """A title with its blanks made one, at most TITLE_CHARACTERS_MAX characters."""
+    return " ".join(title[: 4 * TITLE_CHARACTERS_MAX].split())[:TITLE_CHARACTERS_MAX]
 
 
 def _http_base(url: str, href: str) -> str:

@@ -3,8 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator
 
-FOLLOWED_RELATIONS = frozenset({"next", "prev", "alternate", "canonical"})
-
 _TARGET = re.compile(r"[\s,]*+<([^>]*+)>")
 _PARAMETER = re.compile(
     r"""\s*+;\s*+([!#$%&'*+\-.^_`|~0-9A-Za-z]++)\s*+(?:=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s,;"]*+)))?+"""

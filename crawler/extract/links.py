@@ -21,12 +21,14 @@ import re
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
 from crawler.config import ExtractConfig
-from crawler.extract.collected import Collected, Context
+from crawler.extract.collected import Collected, Context, one_line
 from crawler.extract.decode import to_utf8
+from crawler.extract.link_attributes import FOLLOWED
 from crawler.extract.requisites import other_links, requisites
 from crawler.records import Extracted
 
-TITLE_CHARACTERS_MAX = 1000
+ANCHOR_CHARACTERS_MAX = 250
+TITLE_PREFIX_BYTES = 8 << 10  # of a page of which only the title is wanted; nearly all have it there
 
 _AS_WRITTEN = LexborDocumentOptions.WO_EVENTS.value  # nothing cloned into <selectedcontent>; 3 % faster
 _ALL = "[href],[content],[src]:not(img,script)"
@@ -38,10 +40,9 @@ def _tag_ids(*names: str) -> list[int]:
     return [document.create_node(name).tag_id for name in names]
 
 
-_A, _AREA, _LINK, _META, _IFRAME, _FRAME, _BASE, _TITLE = _tag_ids(
-    "a", "area", "link", "meta", "iframe", "frame", "base", "title"
-)
-_OTHERS = frozenset((_AREA, _LINK, _META, _IFRAME, _FRAME, _BASE))
+_A, _LINK, _META, _BASE, _TITLE = _tag_ids("a", "link", "meta", "base", "title")
+_FOLLOWED_BY_ID = dict(zip(_tag_ids(*FOLLOWED), FOLLOWED.values(), strict=True))
+_OTHERS = frozenset((*_FOLLOWED_BY_ID, _LINK, _META, _BASE)) - {_A}
 # Relations and names that most pages have and that are no links and no directives: a quick way past them.
 _COMMON_OTHERS = frozenset(
     [
@@ -89,6 +90,8 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
     found = Collected(page)
     tree = LexborHTMLParser(utf8, options=_AS_WRITTEN)
     _take_elements(tree, found)
+    if page.want_anchors:
+        _take_anchors(tree, found)
     if page.want_requisites:
         found.requisites = requisites(tree, config.links_max)
     if config.all_attributes:
@@ -111,17 +114,24 @@ def _take_elements(tree: LexborHTMLParser, found: Collected) -> None:
             _take_other(node, tag, found)
 
 
+def _take_anchors(tree: LexborHTMLParser, found: Collected) -> None:
+    """Add to the links that were found the text of their first anchor that has one, blanks made one."""
+    hrefs = found.hrefs
+    for node in tree.css("a[href]"):
+        href = (node.attrs.get("href") or "").partition("#")[0]
+        if href in hrefs and not hrefs[href]:
+            hrefs[href] = " ".join(node.text()[: 4 * ANCHOR_CHARACTERS_MAX].split())[:ANCHOR_CHARACTERS_MAX]
+
+
 def _take_other(node: LexborNode, tag: int, found: Collected) -> None:
     if tag == _LINK:
         _take_link(node, found)
     elif tag == _META:
         _take_meta(node, found)
-    elif tag == _AREA:
-        found.add(node.attrs.get("href"))
     elif tag == _BASE:
         found.add_base(node.attrs.get("href"))
     else:
-        found.add(node.attrs.get("src"))
+        found.add(node.attrs.get(_FOLLOWED_BY_ID[tag]))
 
 
 def _take_link(node: LexborNode, found: Collected) -> None:
@@ -136,14 +146,33 @@ def _take_meta(node: LexborNode, found: Collected) -> None:
         found.add_meta(node.attributes)
 
 
+def early_title(utf8: bytes) -> str | None:
+    """The title that `parse` finds in a prepared page, from its first bytes; None if these do not settle it.
+
+    A title in the head stays the first one whatever follows it, and is whole once anything does.
+    """
+    tree = LexborHTMLParser(utf8[:TITLE_PREFIX_BYTES], options=_AS_WRITTEN)
+    node = _title_node(tree)
+    if node is None or len(utf8) > TITLE_PREFIX_BYTES and not _is_followed(node, tree):
+        return None
+    return one_line(node.text())
+
+
+def _is_followed(node: LexborNode, tree: LexborHTMLParser) -> bool:
+    return node.next is not None or (tree.body is not None and tree.body.first_child is not None)
+
+
 def _title(tree: LexborHTMLParser) -> str:
     """The text of the first title, blanks made one, at most 1,000 characters."""
+    node = _title_node(tree)
+    return "" if node is None else one_line(node.text())
+
+
+def _title_node(tree: LexborHTMLParser) -> LexborNode | None:
     node = tree.head.first_child if tree.head is not None else None
     while node is not None and node.tag_id != _TITLE:
         node = node.next
-    if node is None:
-        return ""
-    return " ".join(node.text()[: 4 * TITLE_CHARACTERS_MAX].split())[:TITLE_CHARACTERS_MAX]
+    return node
 
 
 def _open_self_closed(content: bytes) -> bytes:

@@ -30,7 +30,7 @@ from crawler.extract.collected import Context
 from crawler.extract.documents import Document, read_document
 from crawler.extract.links import parse, prepare
 from crawler.extract.map_stream import MapPiece, MapReaders
-from crawler.extract.parser_guard import Judgement, judge, strip
+from crawler.extract.parser_guard import Judgement, judge, strip, without_formatting_attributes
 from crawler.extract.scan import scan_utf8
 from crawler.records import Extracted
 
@@ -124,6 +124,22 @@ def read(job: Job, config: ExtractConfig) -> Extracted:
     if judgement is Judgement.EXCESSIVE:
         return scan_utf8(utf8, encoding, job.page, config)
     return parse(strip(utf8), encoding, job.page, config)
+
+
+def read_here(
+    utf8: bytes, encoding: str, judgement: Judgement, page: Context, config: ExtractConfig
+) -> Extracted | None:
+    """What a prepared page holds, if its judgement is that it may be parsed in the caller's process."""
+    if judgement is Judgement.STRIP:
+        utf8 = without_formatting_attributes(utf8)
+    return parse(utf8, encoding, page, config) if judgement in (Judgement.SAFE, Judgement.STRIP) else None
+
+
+def program() -> tuple[list[str], dict[str, str]]:
+    """Command and environment that start this module as a program."""
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    return [sys.executable, "-m", "crawler.extract.parser_child"], {**os.environ, "PYTHONPATH": path}
 
 
 if __name__ == "__main__":

@@ -8,11 +8,12 @@ from selectolax.lexbor import LexborHTMLParser
 
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Context
+from crawler.extract.link_attributes import FOLLOWED
 from crawler.extract.links import prepare
 from crawler.extract.parser_guard import Judgement, judge
 
-TAGS = ("a", "area", "iframe", "frame")
-_SELECTOR = "a[href],area[href],iframe[src],frame[src]"
+TAGS = tuple(FOLLOWED)
+_SELECTOR = ",".join(f"{element}[{attribute}]" for element, attribute in FOLLOWED.items())
 
 
 def links_with_repeats(content: bytes, page: Context, config: ExtractConfig) -> list[str]:
@@ -22,8 +23,6 @@ def links_with_repeats(content: bytes, page: Context, config: ExtractConfig) -> 
         return []
     found = []
     for node in LexborHTMLParser(utf8).css(_SELECTOR):
-        attributes = node.attrs
-        raw_url = attributes.get("href") or attributes.get("src")
-        if raw_url:
+        if raw_url := node.attrs.get(FOLLOWED[node.tag or ""]):
             found.append(raw_url)
     return found

@@ -8,23 +8,30 @@ by GET, whose URLs must not be asked for.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 
 from selectolax.lexbor import LexborHTMLParser
 
 from crawler.extract.css import css_urls
+from crawler.extract.link_attributes import LINK_ATTRIBUTES, REQUISITE_RELATIONS, Form, Kind, LinkAttribute
 
-REQUISITE_RELATIONS = frozenset(
-    {"stylesheet", "icon", "apple-touch-icon", "mask-icon", "preload", "modulepreload", "manifest"}
-)
-_SRC_TAGS = frozenset(
-    {"img", "script", "source", "video", "audio", "track", "embed", "input", "image"} | {"iframe", "frame"}
-)
-_HREF_TAGS = frozenset({"image", "use", "feimage"})  # of SVG
-_REQUISITE_SELECTOR = (
-    "[src],[href],image,use,feimage,[srcset],[imagesrcset],[poster],object[data],[background],[style],style"
-)
-_OTHER_SELECTOR = "[cite],[longdesc],[action],[formaction]"
+_NEEDED = (Kind.REQUISITE, Kind.FRAME)
+_OTHER_ROWS = [
+    row for row in LINK_ATTRIBUTES if row.kind is Kind.LINK and not (row.followed or row.by_relation)
+]
+
+
+def _selector(rows: Iterable[LinkAttribute]) -> str:
+    """What finds the elements of some rows; by name where the attribute has a colon."""
+    found = {
+        name for row in rows for name in (row.elements if ":" in row.attribute else [f"[{row.attribute}]"])
+    }
+    return ",".join(sorted(found))
+
+
+_REQUISITE_SELECTOR = _selector(row for row in LINK_ATTRIBUTES if row.kind in _NEEDED) + ",style"
+_OTHER_SELECTOR = _selector(_OTHER_ROWS)
 
 _CANDIDATE = re.compile(r"[, \t\n\f\r]*+([^ \t\n\f\r]++)")
 _DESCRIPTORS = re.compile(r"(?:[^,(]|\([^)]*+\)?)*+,?")
@@ -54,33 +61,31 @@ def _all_others(tree: LexborHTMLParser) -> Iterator[str | None]:
     yield from _all_requisites(tree)
     for node in tree.css(_OTHER_SELECTOR):
         attributes = node.attributes
-        yield attributes.get("cite")
-        yield attributes.get("longdesc")
-        if (attributes.get("method") or attributes.get("formmethod") or "get").lower() == "get":
-            yield attributes.get("action")
-            yield attributes.get("formaction")
+        method = attributes.get("method") or attributes.get("formmethod") or "get"
+        asked = method.lower() == "get"
+        for row in _OTHER_ROWS:
+            if (asked or not row.of_form) and (not row.elements or (node.tag or "").lower() in row.elements):
+                yield attributes.get(row.attribute)
 
 
 def _all_requisites(tree: LexborHTMLParser) -> Iterator[str | None]:
     for node in tree.css(_REQUISITE_SELECTOR):
         tag = (node.tag or "").lower()
         attributes = node.attributes
-        if tag in _SRC_TAGS:
-            yield attributes.get("src")
-        yield from srcset(attributes.get("srcset"))
-        yield from srcset(attributes.get("imagesrcset"))
-        yield attributes.get("poster")
-        yield attributes.get("background")
-        yield from css_urls(attributes.get("style"))
-        if tag == "object":
-            yield attributes.get("data")
-        elif tag == "style":
+        for attribute, form in _needed_by(tag):
+            if value := attributes.get(attribute):
+                yield from _READERS[form](value)
+        if tag == "style":
             yield from css_urls(node.text())
         elif tag == "link":
             yield _link_requisite(attributes)
-        elif tag in _HREF_TAGS:
-            yield attributes.get("href")
-            yield attributes.get("xlink:href")
+
+
+@lru_cache(maxsize=256)
+def _needed_by(tag: str) -> tuple[tuple[str, Form], ...]:
+    """Attributes of an element that hold requisites, and their forms."""
+    rows = [row for row in LINK_ATTRIBUTES if row.kind in _NEEDED]
+    return tuple((row.attribute, row.form) for row in rows if not row.elements or tag in row.elements)
 
 
 def _link_requisite(attributes: dict[str, str | None]) -> str | None:
@@ -106,3 +111,10 @@ def srcset_spans(value: str) -> Iterator[tuple[int, int]]:
         if end == at:
             descriptors = _DESCRIPTORS.match(value, at)
             at = descriptors.end() if descriptors else at
+
+
+_READERS: dict[Form, Callable[[str], Iterable[str]]] = {
+    Form.URL: lambda value: (value,),
+    Form.CANDIDATES: srcset,
+    Form.CSS: css_urls,
+}

@@ -21,28 +21,19 @@ Content-Security-Policy loses its content.
 import html
 import re
 from collections.abc import Callable
-from enum import StrEnum
 from html.entities import html5
 
 from crawler.extract import css
 from crawler.extract.decode import name_of
 from crawler.extract.headers import refresh
-from crawler.extract.requisites import REQUISITE_RELATIONS, srcset_spans
+from crawler.extract.link_attributes import LINK_ATTRIBUTES, REQUISITE_RELATIONS, Form, Kind
+from crawler.extract.requisites import srcset_spans
 from crawler.urls.canonical import ancestors, plain_join, query_codec, resolve
 
 # What replacements may add to a page; the URLs beyond it stay as they are.
 GROWTH_BYTES_MAX = 64 << 20
 # Codecs in which bytes that look like ASCII may be something else.
 _NO_ASCII = frozenset({"utf-16-le", "utf-16-be", "iso2022_jp"})
-
-
-class Kind(StrEnum):
-    """What a URL is to its page."""
-
-    LINK = "link"  # a, area, form, meta refresh, cite: somewhere to go
-    FRAME = "frame"  # iframe, frame: a page within the page
-    REQUISITE = "requisite"  # image, style sheet, script, font, media
-    BASE = "base"  # <base href>
 
 
 # The URL, canonical and without fragment, and its kind -> what is to stand there; None leaves it.
@@ -71,37 +62,18 @@ _XML_TOKEN = re.compile(
 _ATTRIBUTE = re.compile(
     rb"[\t\n\f\r /]*+([^\t\n\f\r />][^\t\n\f\r />=]*+)(?:%b*+=%b*+(%b))?+" % (_WS, _WS, _VALUE)
 )
-_NAMES = rb"href|src|srcset|imagesrcset|poster|background|data|action|formaction|cite|longdesc|style|xlink:href|content"
+_NAMES = "|".join(sorted({row.attribute for row in LINK_ATTRIBUTES} | {"content"})).encode()
 _WORTH_READING = re.compile(rb"(?i)(?:%b)%b*+=" % (_NAMES, _WS))
 _BASE = re.compile(rb"(?i)<base[\t\n\f\r /]")
 
-_SRC_KINDS = {
-    **dict.fromkeys(
-        (b"img", b"script", b"source", b"video", b"audio", b"track", b"embed", b"input", b"image"),
-        Kind.REQUISITE,
-    ),
-    b"iframe": Kind.FRAME,
-    b"frame": Kind.FRAME,
-}
-_HREF_KINDS = {
-    b"a": Kind.LINK,
-    b"area": Kind.LINK,
-    b"base": Kind.BASE,
-    **dict.fromkeys((b"image", b"use", b"feimage", b"pattern", b"lineargradient", b"script"), Kind.REQUISITE),
-}
-# Attribute -> the kind of its URL, by element where that matters.
-_KINDS: dict[bytes, dict[bytes, Kind] | Kind] = {
-    b"href": _HREF_KINDS,
-    b"xlink:href": _HREF_KINDS,
-    b"src": _SRC_KINDS,
-    b"poster": Kind.REQUISITE,
-    b"background": Kind.REQUISITE,
-    b"data": {b"object": Kind.REQUISITE},
-    b"action": {b"form": Kind.LINK},
-    b"formaction": {b"button": Kind.LINK, b"input": Kind.LINK},
-    b"cite": Kind.LINK,
-    b"longdesc": Kind.LINK,
-}
+# Attribute -> element ("" for any) -> the kind of its URL.
+_KINDS: dict[bytes, dict[bytes, Kind]] = {}
+for _row in LINK_ATTRIBUTES:
+    if _row.form is Form.URL:
+        _KINDS.setdefault(_row.attribute.encode(), {}).update(
+            (element.encode(), _row.kind) for element in _row.elements or ("",)
+        )
+_CANDIDATES = frozenset(row.attribute.encode() for row in LINK_ATTRIBUTES if row.form is Form.CANDIDATES)
 _DROPPED = frozenset({b"integrity", b"crossorigin"})
 # In an attribute a reference without its semicolon counts only if no letter, digit or `=` follows (13.2.5.73).
 _CHARACTER_REFERENCE = re.compile(
@@ -236,14 +208,13 @@ class _Page:
 
     def _attribute(self, tag: bytes, name: bytes, value: bytes, values: dict[bytes, bytes]) -> bytes | None:
         """The new value of an attribute, None if it stays."""
-        kind = _KINDS.get(name)
-        if kind is not None:
+        kinds = _KINDS.get(name)
+        if kinds is not None:
+            kind = kinds.get(tag) or kinds.get(b"")
             if tag == b"link" and name == b"href":
                 kind = self._link_kind(values)
-            elif not isinstance(kind, Kind):
-                kind = kind.get(tag)
             return None if kind is None else self._changed(value, lambda text: self._mapped(text, kind))
-        if name in (b"srcset", b"imagesrcset"):
+        if name in _CANDIDATES:
             return self._changed(value, self._srcset)
         if name == b"style":
             return (

@@ -11,8 +11,9 @@ import html
 import re
 
 from crawler.config import ExtractConfig
-from crawler.extract.collected import Collected, Context
+from crawler.extract.collected import Collected, Context, one_line
 from crawler.extract.decode import to_utf8
+from crawler.extract.link_attributes import FOLLOWED
 from crawler.records import Extracted
 
 SCAN_BYTES = 1 << 20  # of a page that is scanned here
@@ -21,7 +22,7 @@ SCAN_BYTES = 1 << 20  # of a page that is scanned here
 _TOKEN = re.compile(
     rb"<!--(?s:.*?)(?:-->|\Z)"
     rb"|<(script|style|textarea|title|template|xmp)\b(?s:.*?)(?:</\1|\Z)"
-    rb"|<(a|area|base|link|meta|iframe|frame)\b([^<>]*+)",
+    rb"|<(%b|base|link|meta)\b([^<>]*+)" % "|".join(FOLLOWED).encode(),
     re.IGNORECASE,
 )
 _ATTRIBUTE = re.compile(
@@ -30,6 +31,10 @@ _ATTRIBUTE = re.compile(
 )
 # In an attribute `&copy=` and `&copyx` stay as they are, so only references with their semicolon count.
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
+
+
+_TITLE_END = re.compile(rb"</title\Z", re.IGNORECASE)
+_TITLE_BYTES_MAX = 16 << 10  # of a title, its references not resolved
 
 
 def scan(content: bytes, page: Context, config: ExtractConfig) -> Extracted:
@@ -41,12 +46,21 @@ def scan(content: bytes, page: Context, config: ExtractConfig) -> Extracted:
 def scan_utf8(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted:
     """The same for all of a page that is UTF-8 already."""
     found = Collected(page)
+    title = ""
     for match in _TOKEN.finditer(utf8):
-        if match[2] is not None:
+        if match[1] is not None and not title and match[1].lower() == b"title":
+            title = _title(match[0])
+        elif match[2] is not None:
             _take(match[2].lower(), _attributes(match[3]), found)
             if len(found.hrefs) > config.links_max:
                 break
-    return found.extracted(encoding, "", config.links_max, parse_limit=True)
+    return found.extracted(encoding, title, config.links_max, parse_limit=True)
+
+
+def _title(element: bytes) -> str:
+    """The text of a title element, its end tag perhaps cut off, as `one_line` has it."""
+    text = _TITLE_END.sub(b"", element.partition(b">")[2])[:_TITLE_BYTES_MAX]
+    return one_line(html.unescape(text.decode("utf-8", "replace")))
 
 
 def _take(tag: bytes, attributes: dict[str, str | None], found: Collected) -> None:
@@ -59,10 +73,10 @@ def _take(tag: bytes, attributes: dict[str, str | None], found: Collected) -> No
     elif tag == b"link":
         if href:
             found.add_relation(href, relations)
-    elif tag in (b"iframe", b"frame"):
-        found.add(attributes.get("src"))
-    elif not (found.skips_nofollow and "nofollow" in relations):
-        found.add(href)
+    elif (attribute := FOLLOWED[tag.decode("ascii")]) != "href" or not (
+        found.skips_nofollow and "nofollow" in relations
+    ):
+        found.add(attributes.get(attribute))
 
 
 def _attributes(text: bytes) -> dict[str, str | None]:

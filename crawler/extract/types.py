@@ -38,6 +38,16 @@ def is_usable(content_type: str) -> bool:
     return kind not in _UNUSABLE and "/" in kind
 
 
+def is_page(content_type: str, content: bytes) -> bool:
+    """Whether a body is read as a page: HTML by its type, or by its first bytes where the type says nothing."""
+    return is_html(content_type) or (not is_usable(content_type) and sniff_html(content))
+
+
+def may_be_page(content_type: str) -> bool:
+    """Whether `is_page` may hold for a body of this type."""
+    return is_html(content_type) or not is_usable(content_type)
+
+
 def sniff_html(content: bytes) -> bool:
     """Whether a body without a usable type begins as HTML does."""
     return _HTML_START.match(content.removeprefix(b"\xef\xbb\xbf")) is not None

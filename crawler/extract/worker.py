@@ -11,22 +11,19 @@ so a site of heavy pages does not hold up others for long.
 import asyncio
 import os
 import socket
-import sys
 from collections.abc import Awaitable, Callable, Hashable
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import msgspec
 
-import crawler
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Context
 from crawler.extract.documents import Document
-from crawler.extract.links import parse, prepare
+from crawler.extract.links import prepare
 from crawler.extract.loop_share import LoopShare
 from crawler.extract.map_stream import STREAMS_MAX, MapPiece, MapStream
-from crawler.extract.parser_child import LENGTH, Job, limits_of, run
-from crawler.extract.parser_guard import Judgement, judge, without_formatting_attributes
+from crawler.extract.parser_child import LENGTH, Job, limits_of, program, read_here, run
+from crawler.extract.parser_guard import Judgement, judge
 from crawler.extract.scan import scan, scan_utf8
 from crawler.records import Extracted
 
@@ -118,10 +115,8 @@ class Worker:
         with self.share.spending():
             utf8, encoding = prepare(content, page)
             judgement = judge(utf8, config)
-            if judgement is Judgement.STRIP:
-                utf8 = without_formatting_attributes(utf8)
-            if judgement in (Judgement.SAFE, Judgement.STRIP):
-                return parse(utf8, encoding, page, config)
+            if (found := read_here(utf8, encoding, judgement, page, config)) is not None:
+                return found
         if judgement is Judgement.EXCESSIVE:
             return await _beside(utf8, scan_utf8, utf8, encoding, page, config)
         apart()
@@ -244,15 +239,9 @@ class Worker:
         if fork is not None:
             fork.link.setblocking(False)
             return _Child(fork, *await asyncio.open_connection(sock=fork.link))
-        root = str(Path(crawler.__file__).resolve().parent.parent)
-        path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+        command, environment = program()
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "crawler.extract.parser_child",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path},
+            *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment
         )
         assert process.stdin is not None and process.stdout is not None
         return _Child(process, process.stdout, process.stdin)

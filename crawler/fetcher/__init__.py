@@ -1,7 +1,10 @@
 """Stage 2: one HTTP request with every limit, ended in one recorded outcome.
 
+fetchers.py      S  the seam: what a process asks of a fetcher, and the table of fetchers
 fetch_request.py    what is asked, and its bytes
-client.py        S  `Client.fetch(FetchRequest) -> Fetch`: connections, time-outs, the resend rule
+redaction.py        what may be shown and kept of it
+direct.py           requests outside the frontier's order, for a hub or a login
+client.py        S  the fetcher "http": connections, time-outs, the resend rule
 connection.py    S  one connection: bytes out, bytes in, deadlines, how long the exchange took
 connector.py     S  opens connections past the guard, straight or through a proxy
 proxy_health.py     a proxy that fails is named in the log at once

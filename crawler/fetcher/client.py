@@ -21,7 +21,6 @@ import resource
 import time
 from collections.abc import Hashable
 
-import crawler
 from crawler.byte_account import ByteAccount
 from crawler.clock import Clock
 from crawler.config import FetchConfig, IdentityConfig, NetworkConfig
@@ -31,14 +30,16 @@ from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.answer import Answer
 from crawler.fetcher.connection import RATE, READ_BYTES, Connection
 from crawler.fetcher.connector import Connector, check_proxy
-from crawler.fetcher.cookies import CookieJar, load_cookies, without_cookies
-from crawler.fetcher.fetch_request import Asking, FetchLimits, FetchRequest, Target, split
+from crawler.fetcher.cookies import CookieJar, load_cookies
+from crawler.fetcher.fetch_request import Asking, FetchLimits, FetchTask, Target, split
 from crawler.fetcher.idle import IdlePool
 from crawler.fetcher.not_opened import NotOpened
 from crawler.fetcher.proxy_health import ProxyHealth
 from crawler.fetcher.read_turns import SHARE, ReadTurns
+from crawler.fetcher.redaction import redacted_fields, redacted_head
 from crawler.fetcher.throttle import Throttle
 from crawler.records import Fetch, Outcome
+from crawler.version import __version__
 
 _TICK_MAX = 0.25  # seconds between looks at the time limits
 _TICK_MIN = 0.005
@@ -49,11 +50,13 @@ _BROKEN_MAX = 10_000  # hosts remembered whose certificates do not verify
 
 
 class Client:
-    """Fetches URLs. `start` and `close` in the loop it runs in; `processes` share a limit of bytes a second.
+    """The fetcher "http" (`fetchers.py`); `processes` share a limit of bytes a second.
 
     Raises:
         ConfigError: a configured header, network or file of cookies cannot be used.
     """
+
+    places = 0  # `crawl.concurrency` bounds them
 
     def __init__(
         self,
@@ -84,7 +87,7 @@ class Client:
         if fetch.cookies_file:
             self._jar = load_cookies(fetch.cookies_file, clock.now(), fetch.cookie_domains_max)
         elif fetch.cookies:
-            self._jar = CookieJar(fetch.cookie_domains_max)
+            self._jar = CookieJar(fetch.cookie_domains_max, lasts=True)
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
         self._unexpected = unexpected or Unexpected()
@@ -113,7 +116,7 @@ class Client:
             await asyncio.sleep(0)
         await self._connector.close()
 
-    async def fetch(self, request: FetchRequest) -> Fetch:
+    async def fetch(self, request: FetchTask) -> Fetch:
         """Ask for a URL and return what came of it; raises only if cancelled.
 
         An exception that nothing here expects closes the connection and ends in `internal_error`.
@@ -133,16 +136,14 @@ class Client:
             self._proxy_health.note(fetch, time.monotonic())
         return fetch
 
-    async def _fetch(self, request: FetchRequest, began: float, started: float) -> Fetch:
+    async def _fetch(self, request: FetchTask, began: float, started: float) -> Fetch:
         target = split(request.url)
         limits = request.limits(self._limits)
         jar = request.jar if request.jar is not None else self._jar
         cookie = jar.header(target, began) if jar is not None else ""
-        private = bool(cookie) and jar is not None and jar.private
-        head = self._asking.head(request, target, cookie=cookie)
-        sent = head
-        if private or self._asking.is_secret(request):
-            head = self._asking.head(request, target, cookie=cookie, redacted=True, private=private)
+        sent = head = self._asking.head(request, target, cookie=cookie)
+        if cookie or self._asking.is_secret(request):
+            head = redacted_head(head)
         if self._connector.forwards and target.scheme == "http":
             sent = self._asking.head(
                 request, target, cookie=cookie, proxied=True, authorization=self._connector.authorization
@@ -162,8 +163,8 @@ class Client:
                 fetch.connection, fetch.took = carried, connection.took
                 if jar is not None and answer.head is not None:
                     jar.store(target, answer.head.values(b"set-cookie"), began)
-                    if jar.private:
-                        fetch.headers = without_cookies(fetch.headers)
+                    if jar.lasts:
+                        fetch.headers = redacted_fields(fetch.headers)
                 self._release(connection, answer, request)
             except BaseException:
                 connection.close()
@@ -178,7 +179,7 @@ class Client:
             await asyncio.sleep(0)
 
     async def _exchange(
-        self, request: FetchRequest, target: Target, limits: FetchLimits, sent: bytes, started: float
+        self, request: FetchTask, target: Target, limits: FetchLimits, sent: bytes, started: float
     ) -> tuple[Connection, Answer, str]:
         """The connection, what came on it, and how the request was carried (`Fetch.connection`)."""
         mode = request.tls or self._config.tls
@@ -194,7 +195,7 @@ class Client:
         answer = await self._ask(connection, sent, limits, deadline, request)
         return connection, answer, connection.opened
 
-    def _kept(self, key: tuple[str, str, int, str], request: FetchRequest, now: float) -> Connection | None:
+    def _kept(self, key: tuple[str, str, int, str], request: FetchTask, now: float) -> Connection | None:
         """The host's idle connection, if nothing has come on it since its last answer."""
         addresses = () if self._connector.proxied else request.addresses
         connection = self._idle.take(key, addresses, now)
@@ -209,7 +210,7 @@ class Client:
         sent: bytes,
         limits: FetchLimits,
         deadline: float,
-        request: FetchRequest,
+        request: FetchTask,
     ) -> Answer:
         self._active.add(connection)
         try:
@@ -288,7 +289,7 @@ class Client:
             self._connector.keep_session(connection.key[1], transport, verify=connection.tls_ok)
 
     async def _open(
-        self, target: Target, request: FetchRequest, limits: FetchLimits, mode: str, deadline: float
+        self, target: Target, request: FetchTask, limits: FetchLimits, mode: str, deadline: float
     ) -> Connection:
         """Connect. In mode "record", a host that does not verify is connected to again without verifying."""
         verified = not (mode == "record" and target.host in self._broken)
@@ -306,7 +307,7 @@ class Client:
     async def _connect(
         self,
         target: Target,
-        request: FetchRequest,
+        request: FetchTask,
         limits: FetchLimits,
         mode: str,
         deadline: float,
@@ -317,7 +318,7 @@ class Client:
         await self._connector.open(connection, target, request.addresses, limits, deadline, verify=verify)
         return connection
 
-    def _release(self, connection: Connection, answer: Answer, request: FetchRequest) -> None:
+    def _release(self, connection: Connection, answer: Answer, request: FetchTask) -> None:
         """Keep the connection for the gap that follows and its host's next request, or close it."""
         if request.keep_alive <= 0.0 or not answer.reusable or connection.lost or self._closing:
             connection.close()
@@ -326,7 +327,7 @@ class Client:
         keep = max(request.keep_alive, behind + self._config.keep_alive_extra if behind else 0.0)
         self._idle.add(connection, time.monotonic(), min(keep, self._config.keep_alive_max))
 
-    def _concluded(self, request: FetchRequest, connection: Connection, answer: Answer) -> Fetch:
+    def _concluded(self, request: FetchTask, connection: Connection, answer: Answer) -> Fetch:
         received = answer.head
         if received is None:
             ended = outcome.conclude(answer, conditional=request.conditional, location="")
@@ -396,5 +397,5 @@ def _tick(limits: FetchLimits) -> float:
 
 def user_agent(identity: IdentityConfig) -> str:
     """The one User-Agent of all requests: product token, version, contact."""
-    product = f"{identity.token}/{crawler.__version__}"
+    product = f"{identity.token}/{__version__}"
     return f"{product} (+{identity.contact})" if identity.contact else product

@@ -5,9 +5,9 @@ public suffix. Caps (`fetcher/README.md`, "Cookies, credentials and TLS"): 4 KiB
 registrable domain, 8 KiB a request, and a number of domains; the oldest go
 first. No prefixes, no SameSite: a crawler has no sites that embed it.
 
-A jar loaded from a file (Netscape's `cookies.txt`, as browsers' add-ons, curl and
-wget write it) is private. It holds somebody's login, so no record has the values
-that it sends or gets.
+What a jar sends stands in no record (`redaction.py`). A jar `lasts` if it outlives one
+chain: it may hold a login, from a file (Netscape's `cookies.txt`, as browsers' add-ons,
+curl and wget write it) or of a form that was sent, so no record has what it gets either.
 """
 
 import re
@@ -16,7 +16,6 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.config.credentials import REDACTED
 from crawler.errors import ConfigError
 from crawler.fetcher import outcome
 from crawler.fetcher.fetch_request import Target
@@ -46,12 +45,12 @@ class Cookie(msgspec.Struct, gc=False):
 
 
 class CookieJar:
-    """Cookies of one crawl or one redirect chain. `now` is an instant; `private`: they are somebody's."""
+    """Cookies of one redirect chain or, if it `lasts`, of a crawl. `now` is an instant."""
 
-    __slots__ = ("_created", "_domains", "_domains_max", "private")
+    __slots__ = ("_created", "_domains", "_domains_max", "lasts")
 
-    def __init__(self, domains_max: int = DOMAINS_MAX, *, private: bool = False) -> None:
-        self.private = private
+    def __init__(self, domains_max: int = DOMAINS_MAX, *, lasts: bool = False) -> None:
+        self.lasts = lasts
         self._domains: dict[str, dict[tuple[str, str, str], Cookie]] = {}
         self._domains_max = domains_max
         self._created = 0
@@ -141,7 +140,7 @@ def load_cookies(path: str, now: float, domains_max: int = DOMAINS_MAX) -> Cooki
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
         raise ConfigError(f"cookies {path}: {reason}") from error
-    jar = CookieJar(domains_max, private=True)
+    jar = CookieJar(domains_max, lasts=True)
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or (line.startswith("#") and not line.startswith(_HTTP_ONLY)):
             continue
@@ -184,16 +183,6 @@ def as_file(jar: CookieJar) -> str:
         fields = (dot + cookie.domain, below, cookie.path, str(cookie.secure).upper(), expiry, cookie.name)
         lines.append("\t".join((*fields, cookie.value)) + "\n")
     return "".join(lines)
-
-
-def without_cookies(fields: tuple[tuple[bytes, bytes], ...]) -> tuple[tuple[bytes, bytes], ...]:
-    """Header fields as they may be kept: the names of cookies that were set, not their values."""
-    return tuple(
-        (name, value.partition(b"=")[0] + b"=" + REDACTED.encode())
-        if name.lower() == b"set-cookie"
-        else (name, value)
-        for name, value in fields
-    )
 
 
 def _parse(line: str, target: Target, now: float) -> Cookie | None:

@@ -2,8 +2,8 @@
 
 The request target is sent as it stands in the canonical URL: never decoded,
 re-encoded or re-ordered. No Referer is ever sent. Configured headers with
-credentials go only with requests that say so (`FetchRequest.credentials`) and
-stand in no record.
+credentials go only with requests that say so (`FetchTask.credentials`) and
+stand in no record (`redaction.py`).
 """
 
 import re
@@ -13,12 +13,12 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from crawler.config import FetchConfig, IdentityConfig
-from crawler.config.credentials import REDACTED, has_credentials, is_credential
-from crawler.errors import ConfigError
+from crawler.config.credentials import has_credentials, is_credential
+from crawler.config.forms import header_field
 from crawler.fetcher import coding
 
+HTTP = "http"  # the name of the fetcher that most tasks are for
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # an answer to HEAD is framed otherwise
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})  # their length is said even if it is 0 (RFC 9110, 8.6)
@@ -56,17 +56,17 @@ class FetchLimits(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cookies(Protocol):
-    """A cookie jar (`cookies.CookieJar`); a `private` one holds logins, which stand in no record."""
+    """A cookie jar (`cookies.CookieJar`); one that `lasts` may hold logins, which stand in no record."""
 
-    private: bool
+    lasts: bool
 
     def header(self, target: "Target", now: float) -> str: ...
 
     def store(self, target: "Target", lines: list[bytes], now: float) -> None: ...
 
 
-class FetchRequest(msgspec.Struct):
-    """One request, a GET unless `method` says otherwise.
+class FetchTask(msgspec.Struct):
+    """One request, a GET unless `method` says otherwise, for the fetcher of that name (`fetchers.py`).
 
     `addresses` are the host's, tried in order; a host that is an IP literal needs none.
     `etag` and `last_modified` make it conditional. The connection may idle
@@ -99,6 +99,7 @@ class FetchRequest(msgspec.Struct):
     method: str = "GET"
     body: bytes = b""
     listener: Callable[[bytes], None] | None = None
+    fetcher: str = HTTP
 
     @property
     def conditional(self) -> bool:
@@ -143,19 +144,6 @@ def split(url: str) -> Target:
     )
 
 
-def parse_field(line: str) -> tuple[str, str]:
-    """Name and value of a header field given as "Name: value".
-
-    Raises:
-        ConfigError: no field name, or bytes that would end the field.
-    """
-    name, colon, value = line.partition(":")
-    value = value.strip(" \t")
-    if not colon or not _TOKEN.fullmatch(name) or any(byte in value for byte in "\r\n\0"):
-        raise ConfigError(f'header {line!r}: expected "Name: value"')
-    return name, value
-
-
 class Asking:
     """Writes request heads; the fields that never change are joined once."""
 
@@ -170,25 +158,20 @@ class Asking:
         self._secrets = tuple(line for line in identity.headers if is_credential(line))
         self._common = _joined(self._fields)
 
-    def is_secret(self, request: FetchRequest) -> bool:
+    def is_secret(self, request: FetchTask) -> bool:
         """Whether the head of `request` holds credentials that were configured."""
         return bool(request.credentials and self._secrets) or has_credentials(request.headers)
 
     def head(
         self,
-        request: FetchRequest,
+        request: FetchTask,
         target: Target,
         *,
         cookie: str = "",
         proxied: bool = False,
         authorization: str = "",
-        redacted: bool = False,
-        private: bool = False,
     ) -> bytes:
-        """Request line and header fields; `proxied` in the form a proxy gets (RFC 9112 3.2.2).
-
-        `redacted`: as it may be shown and kept; so is the cookie if it is `private`.
-        """
+        """Request line and header fields as they are sent; `proxied` in the form a proxy gets (RFC 9112 3.2.2)."""
         path = f"{target.scheme}://{target.host}{target.path}" if proxied else target.path
         if _UNSAFE.search(path):
             path = _UNSAFE.sub(_escaped, path)
@@ -196,7 +179,7 @@ class Asking:
         if request.headers or request.accept or (request.credentials and self._secrets):
             own: tuple[str, ...] = (f"Accept: {request.accept}",) if request.accept else ()
             own += (self._secrets if request.credentials else ()) + request.headers
-            fields = _joined(_with(self._fields, _redacted(own) if redacted else own))
+            fields = _joined(_with(self._fields, own))
         if request.body or request.method in WITH_BODY:
             fields += f"Content-Length: {len(request.body)}\r\n"
         if request.etag:
@@ -204,7 +187,7 @@ class Asking:
         if request.last_modified:
             fields += f"If-Modified-Since: {_safe(request.last_modified)}\r\n"
         if cookie:
-            fields += f"Cookie: {REDACTED if redacted and private else cookie}\r\n"
+            fields += f"Cookie: {cookie}\r\n"
         if authorization:
             fields += f"Proxy-Authorization: {authorization}\r\n"
         if request.keep_alive <= 0.0:
@@ -214,15 +197,11 @@ class Asking:
         )
 
 
-def _redacted(lines: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"{line.partition(':')[0]}: {REDACTED}" if is_credential(line) else line for line in lines)
-
-
 def _with(fields: dict[str, str], lines: tuple[str, ...]) -> dict[str, str]:
     """`fields` and those of `lines`, which take the place of fields of the same name."""
     merged = dict(fields)
     for line in lines:
-        name, value = parse_field(line)
+        name, value = header_field(line)
         for known in [known for known in merged if known.lower() == name.lower()]:
             del merged[known]
         merged[name] = value

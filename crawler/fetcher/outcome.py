@@ -16,10 +16,10 @@ from datetime import UTC, datetime
 
 from crawler.fetcher.answer import Answer
 from crawler.fetcher.framing import Head
-from crawler.records import Blame, Outcome
+from crawler.records import BUSY_STATUSES, Blame, Outcome
+from crawler.urls.media_type import field_text, media_type
 
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
-_RETRY_AFTER = frozenset((429, 503))
 
 _BLAME = {
     Outcome.TEMPORARY: Blame.URL,
@@ -70,7 +70,7 @@ def of_status(status: int, *, conditional: bool, has_body: bool, has_location: b
         return Outcome.REDIRECT if status in REDIRECTS and has_location else Outcome.BAD_REDIRECT
     if status in (404, 410):
         return Outcome.GONE
-    if status in (429, 503):
+    if status in BUSY_STATUSES:
         return Outcome.HOST_BUSY
     if status == 408 or 500 <= status < 600:
         return Outcome.TEMPORARY
@@ -82,40 +82,23 @@ def location_of(head: Head) -> str:
     values = head.values(b"location")
     if not values or any(value != values[0] for value in values):
         return ""
-    return _text(values[0])
+    return field_text(values[0])
 
 
 def content_type_of(head: Head) -> tuple[str, str]:
     """Essence (lower case) and charset of the last usable Content-Type, as browsers take it; "" if none."""
-    for value in reversed(head.values(b"content-type")):
-        essence, _, parameters = value.partition(b";")
-        essence = essence.strip(b" \t").lower()
-        kind, slash, subtype = essence.partition(b"/")
-        if kind and slash and subtype and b" " not in essence and essence != b"*/*":
-            return _text(essence), _charset(parameters) if parameters else ""
-    return "", ""
-
-
-_CHARSET = re.compile(rb"(?:^|;)[ \t]*charset[ \t]*=[ \t]*(?:\"([^\"]*)\"?|([^;]*))", re.IGNORECASE)
-
-
-def _charset(parameters: bytes) -> str:
-    match = _CHARSET.search(parameters)
-    if match is None:
-        return ""
-    value = match[1] if match[1] is not None else match[2]
-    return _text(value.strip(b" \t'\"")).lower()
+    return media_type(head.values(b"content-type"))
 
 
 def retry_after_of(head: Head, now: float) -> float:
     """Seconds that Retry-After of a 429, 503 or 3xx asks for; 0.0 if absent, past or unreadable."""
     raw = head.known.get(b"retry-after")
-    if raw is None or not (head.status in _RETRY_AFTER or 300 <= head.status < 400):
+    if raw is None or not (head.status in BUSY_STATUSES or 300 <= head.status < 400):
         return 0.0
     value = raw.partition(b"\n")[0]
     if value.isdigit():
         return float(value[:15])
-    instant = parse_date(_text(value))
+    instant = parse_date(field_text(value))
     return max(instant - now, 0.0) if instant is not None else 0.0
 
 
@@ -162,10 +145,3 @@ def _year(text: str) -> int:
     if len(text) == 2:
         return year + (1900 if year >= 70 else 2000)
     return year
-
-
-def _text(raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return raw.decode("latin-1")

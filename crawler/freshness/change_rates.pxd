@@ -1,6 +1,7 @@
 cdef class ChangeRates:
     cdef readonly Py_ssize_t size
     cdef readonly double unit
+    cdef readonly double prior_time
     cdef readonly double crawl_mean
     cdef readonly double crawl_variation
     cdef readonly double gain
@@ -19,6 +20,7 @@ cdef class ChangeRates:
     cpdef void forget(self, Py_ssize_t site, double k, double t) noexcept
     cpdef void renew(self, Py_ssize_t site) noexcept
     cpdef void renew_crawl(self) noexcept
+    cpdef void set_revisit(self, double revisit) noexcept
     cdef void _account(self, Py_ssize_t site, double k, double t, double sign) noexcept
 
 cpdef double gain_of(double x) noexcept

@@ -1,4 +1,5 @@
 from crawler.freshness.change_rates cimport ChangeRates
+from crawler.freshness.discovery cimport Discovery
 from crawler.freshness.neighbourhood cimport Counts, Credence
 from crawler.freshness.signal_quality cimport SignalQuality
 from crawler.freshness.value_kernel cimport Parameters
@@ -15,6 +16,7 @@ cdef class Learning:
     cdef readonly Counts directories
     cdef readonly Counts sites
     cdef readonly Credence credence
+    cdef readonly Discovery discovery
     cdef Py_ssize_t kind
     cdef Py_ssize_t terms
     cpdef Py_ssize_t add_site(self)

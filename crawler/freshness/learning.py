@@ -6,7 +6,7 @@
                      assign  the page's rate and its signals into `Parameters` (change_rates.py, signal_quality.py)
                      page.value(A, signals), page.wait(level, signals)         (value_kernel.py)
     after it         observe k, T and all counts learn what was found
-    now and then     renew, renew_crawl  means from sums, O(1)
+                     renew, renew_crawl  means from sums, O(1)
 
 What neighbours show is held against what rates expect. Rates that are wrong on the average - their prior is no law of
 the web at hand - must not pass for neighbours that change: clocks would run too fast, times watched be too long, and
@@ -27,11 +27,13 @@ from crawler.freshness.value_kernel import ALL_TERMS, KINDS
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.change_rates import ChangeRates, gain_of
+    from cython.cimports.crawler.freshness.discovery import Discovery
     from cython.cimports.crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
     from cython.cimports.crawler.freshness.signal_quality import SignalQuality, precision_at
     from cython.cimports.crawler.freshness.value_kernel import Parameters
 else:
     from crawler.freshness.change_rates import ChangeRates, gain_of
+    from crawler.freshness.discovery import Discovery
     from crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
     from crawler.freshness.signal_quality import SignalQuality, precision_at
     from crawler.freshness.value_kernel import Parameters
@@ -75,6 +77,7 @@ class Learning:
         self.directories = Counts(1.0)
         self.sites = Counts(3.0)
         self.credence = Credence()
+        self.discovery = Discovery(unit)
 
     @cython.ccall
     def add_site(self) -> cython.Py_ssize_t:
@@ -82,11 +85,13 @@ class Learning:
         self.quality.add_site()
         self.sites.add()
         self.credence.add()
+        self.discovery.add_site()
         self.quality.renew(site, self.rates.means[site])
         return site
 
     @cython.ccall
     def add_directory(self) -> cython.Py_ssize_t:
+        self.discovery.add_directory()
         return self.directories.add()
 
     @cython.ccall
@@ -219,6 +224,8 @@ class Learning:
             alone: cython.double = self._put_right(self.rates.expected(site, k, t, silent * elapsed))
             heeding: cython.double = self._put_right(self.rates.expected(site, k, t, silent * full))
             self.credence.observe(site, alone, heeding, changed)
+            used: cython.double = self._put_right(self.rates.expected(site, k, t, silent * clock))
+            self.credence.score(site, alone, used, changed)
         self._judge(raw, changed)
         gain: cython.double = self.quality.observe(site, counts, self.rates.rate(site, k, t), clock, changed)
         if self.neighbourhood:
@@ -268,7 +275,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t) -> cython.void:
-        """Renew the site's means; daily, or every 1,000 crawls of it."""
+        """Renew the site's means from its sums: some 50 ns, so at every crawl of it."""
         self.rates.renew(site)
         self.credence.renew(site)
         self.quality.renew(site, self.rates.means[site])
@@ -285,6 +292,7 @@ class Learning:
         self.directories._check()
         self.sites._check()
         self.credence._check()
+        self.discovery._check()
 
 
 @cython.cfunc

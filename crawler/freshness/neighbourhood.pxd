@@ -20,10 +20,12 @@ cdef class Credence:
     cdef double[::1] agreements
     cdef double[::1] weights
     cdef double[::1] credences
+    cdef double[::1] scores
     cdef list _columns
     cdef void _grow(self) except *
     cdef readonly double agreement
     cdef readonly double weight
     cpdef Py_ssize_t add(self)
     cpdef void observe(self, Py_ssize_t site, double alone, double heeding, bint changed) noexcept
+    cpdef void score(self, Py_ssize_t site, double alone, double heeding, bint changed) noexcept
     cpdef void renew(self, Py_ssize_t site) noexcept

@@ -27,6 +27,15 @@ over (p1 - p0), each crawl weighed by its precision 1/(p0 (1 - p0)):
     kappa   = (C + 20) / (S + 20)                 over the crawl
     kappa_s = (C_s + 20 kappa) / (S_s + 20)       by site; crawls before which a signal came do not count
 
+and times the probability that the clock is the better model of the site: by the log score of both models'
+predictions, fading, from which each crawl takes a charge, as a more complex model must earn its place:
+
+    L = .995 L + ln P[z | with the clock] - ln P[z | without] - .02,      kappa_s / (1 + exp(-L - 3))
+
+On a site whose pages all change in working hours the clock predicts a little better and yet schedules worse: a copy
+fetched then is soon stale again. Of the gain possible there .83 without the charge, .96 with it; real sites earn
+ten times the charge.
+
 Prior work: Tan, Zhuang, Mitra, Giles (WWW 2007) find changed pages in the directory of
 a changed sample; Tan and Mitra (TOIS 2010) recrawl clusters whose sample changed. Here it is a clock inside the
 optimal value.
@@ -36,12 +45,19 @@ Cython pure-Python mode (see `value_kernel.py`); attributes in `neighbourhood.px
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import exp, expm1
+from cython.cimports.libc.math import exp, expm1, log
 
 from crawler.freshness.columns import Column
 
 _BONUS = cython.declare(cython.double, 6.0)  # in units of the scale, for an excess of 1
 _SLOWEST = cython.declare(cython.double, 0.05)  # the clock's least speed
+_SCORE_PRIOR = cython.declare(cython.double, 3.0)  # nats for the clock, before it is tried
+_SCORE_KEPT = cython.declare(cython.double, 0.995)  # of a score, a crawl of the site
+_SCORE_CHARGE = cython.declare(cython.double, 0.02)  # nats a crawl
+_SCORE_MAX = cython.declare(
+    cython.double, 50.0
+)  # either way: a site that changes its ways is seen in hundreds of crawls
+_SURE = cython.declare(cython.double, 1e-6)  # no prediction counts as surer
 _CREDENCE_WEIGHT = cython.declare(
     cython.double, 20.0
 )  # of the belief that neighbours are right, before it is tried
@@ -121,11 +137,11 @@ def scale_of(
 
 @cython.cclass
 class Credence:
-    """How far to believe what the neighbourhood says: kappa by site, numbered as they are added."""
+    """How far to believe the neighbourhood: kappa times the odds of the clock by site, numbered as they are added."""
 
     def __init__(self) -> None:
         self.size = 0
-        self._columns = [Column("f8") for _ in range(3)]
+        self._columns = [Column("f8") for _ in range(4)]
         self._grow()
         self.agreement = self.weight = 0.0
 
@@ -140,7 +156,8 @@ class Credence:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        self.agreements = self.weights = self.credences = np.zeros(0)  # lets go of the maps
+        self.agreements = self.weights = self.credences = self.scores = np.zeros(0)  # lets go of the maps
+        self.scores = self._columns[3].grow(self.size + 1)
         self.agreements, self.weights, self.credences = (
             self._columns[0].grow(self.size + 1),
             self._columns[1].grow(self.size + 1),
@@ -165,16 +182,30 @@ class Credence:
     @cython.ccall
     @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t) -> cython.void:
-        """Take the site's kappa from its sums and the crawl's."""
+        """Take the site's kappa from its sums, the crawl's, and the score of the clock."""
         crawl: cython.double = (self.agreement + _CREDENCE_WEIGHT) / (self.weight + _CREDENCE_WEIGHT)
         crawl = min(max(crawl, 0.0), 1.0)
         kappa: cython.double = (self.agreements[site] + _CREDENCE_WEIGHT * crawl) / (
             self.weights[site] + _CREDENCE_WEIGHT
         )
-        self.credences[site] = min(max(kappa, 0.0), 1.0)
+        better: cython.double = 1.0 / (1.0 + exp(-self.scores[site] - _SCORE_PRIOR))
+        self.credences[site] = better * min(max(kappa, 0.0), 1.0)
 
-    def restore(self, site: int, agreement: float, weight: float) -> None:
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def score(
+        self, site: cython.Py_ssize_t, alone: cython.double, heeding: cython.double, changed: cython.bint
+    ) -> cython.void:
+        """Judge both models by a crawl: `alone` was the probability of a change without the clock, `heeding` with it."""
+        alone = min(max(alone, _SURE), 1.0 - _SURE)
+        heeding = min(max(heeding, _SURE), 1.0 - _SURE)
+        better: cython.double = log(heeding / alone) if changed else log((1.0 - heeding) / (1.0 - alone))
+        score: cython.double = _SCORE_KEPT * self.scores[site] + better - _SCORE_CHARGE
+        self.scores[site] = min(max(score, -_SCORE_MAX), _SCORE_MAX)
+
+    def restore(self, site: int, agreement: float, weight: float, score: float) -> None:
         """Put stored sums back."""
+        self.scores[site] = min(max(score, -_SCORE_MAX), _SCORE_MAX)
         self.agreement += agreement - self.agreements[site]
         self.weight += weight - self.weights[site]
         self.agreements[site], self.weights[site] = agreement, weight

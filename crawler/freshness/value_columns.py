@@ -2,7 +2,7 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """Crawl values, their inverse, intervals and fresh times of many pages at once: arrays (m,), results into `out`.
 
-Nothing is checked: `crawl_value.py` is the checked face. Cython in pure-Python mode (see `value_kernel.py`);
+Nothing is checked: `lab/refresh/crawl_value.py` is the checked face. Cython in pure-Python mode (see `value_kernel.py`);
 attributes in `value_columns.pxd`.
 """
 

@@ -45,7 +45,7 @@ The limits, each a form of its own:
 
 The file is Cython in pure-Python mode: compiled where a C compiler was at
 hand, the same code interpreted otherwise. `Parameters` takes raw numbers, unchecked, for other
-compiled modules; `crawl_value.py` takes a `Page` or `Pages`, checked.
+compiled modules; `lab/refresh/crawl_value.py` takes a `Page` or `Pages`, checked.
 
 Cost, compiled, and accuracy: `scripts/bench/values.py`; relative errors are a few 1e-15 in sums, 1e-14 elsewhere.
 """

@@ -54,6 +54,8 @@ from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.settlement import Decision, End, Settlement, stage
 from crawler.frontier.share import Side
 from crawler.frontier.views import FrontierViews, Waited
+from crawler.orders.classes import score_of
+from crawler.orders.order import BREADTH_FIRST
 from crawler.records import Errand, Fetch, HostStatus, Link, LinkFlag, Task
 from crawler.robots.cache import VerdictKind
 from crawler.storage.keys import PARKED
@@ -73,7 +75,8 @@ class Frontier:
         concurrency: most requests in flight (pages and robots.txt).
         rng: for the jitter of retries and the order after opening.
         processes: of the whole crawl; they share rate and addresses.
-        priority: link -> 0 (first) to 255 (last); 128 where not given.
+        priority: link -> 0 (first) to 255 (last); 128 where not given. Under an order, a difference
+            from 128 makes a URL's class as much better or worse.
         refresh: known pages to be asked again; None: none is.
     """
 
@@ -101,8 +104,10 @@ class Frontier:
         self._bench = bench = gates.bench
         self._outstanding = Outstanding(registry.hosts, concurrency)
         self._permission = Permission(robots, config)
-        self._settlement = Settlement(config, registry, gates.politeness, rng)
-        self._intake = Intake(store, config.frontier, registry, bench, priority)
+        self._order = config.order
+        self._intake = Intake(store, config.frontier, config.order, registry, bench, priority)
+        indexes = self._intake.index.keeps
+        self._settlement = Settlement(config, registry, gates.politeness, rng, indexes=indexes)
         self._refetches = Refetches(refresh, gates, self._intake, self._patience)
         self._turns = HostTurns(
             gates,
@@ -113,7 +118,9 @@ class Frontier:
             self._refetches,
         )
         self._hops = Hops(gates, self._outstanding)
-        self._report = FrontierViews(store, gates, self._permission, self._settlement.authorities)
+        self._report = FrontierViews(
+            store, gates, self._permission, self._settlement.authorities, self._importance
+        )
         self._waited = Waited()
         self._taken_at = 0.0
         self._paused: set[str] = set()
@@ -136,6 +143,7 @@ class Frontier:
         self._registry.open(now, clean)
         self._gates.open(now)
         self._intake.unpark()
+        self._intake.index.open()
         for host in self._bench.front.values():
             self._intake.wake(host)
         hosts = self._hosts
@@ -166,8 +174,15 @@ class Frontier:
         """Put new URLs, each given once, into their queues; several calls may fill one batch."""
         self._intake.add(links, batch, now)
 
+    def improve(self, links: Sequence[Link], batch: Batch, now: float) -> int:
+        """Move URLs that wait to the better classes that `links` bring; return how many were moved.
+
+        For links to known URLs, under an order; `committed` must be called for the batch as after `add`.
+        """
+        return self._intake.improve(links, batch, now)
+
     def committed(self, batch: Batch, now: float) -> None:
-        """The batch given to `add` was written."""
+        """The batch given to `add`, `improve` or `retire` was written."""
         self._intake.committed(batch, now)
 
     def waiting(self) -> Iterator[tuple[bool, str]]:
@@ -228,8 +243,10 @@ class Frontier:
         instant = self._bench.next_event(now)
         discovery = instant is not None and instant <= now
         refresh = self._refetches.next_wakeup(now) <= now
-        errand = None
-        if share.first(discovery=discovery, refresh=refresh) is Side.REFRESH:
+        errand, new, known = None, 0.0, 0.0
+        if share.auto and discovery and refresh:
+            new, known = self._refetches.worths(self.best_waiting(now), now)
+        if share.first(discovery=discovery, refresh=refresh, new=new, known=known) is Side.REFRESH:
             errand = turns.of_known_page(now) or turns.of_front(now)
         elif discovery:
             errand = turns.of_front(now) or (turns.of_known_page(now) if refresh else None)
@@ -365,6 +382,25 @@ class Frontier:
         earliest = min(math.inf if instant is None else instant, self._refetches.next_wakeup(now))
         return None if earliest == math.inf else max(earliest, self._gates.rate.ready_at())
 
+    def best_waiting(self, now: float) -> float:
+        """The importance, 0 to 1, of the URL whose turn it is of the hosts that may be asked now; 0.0 if there is none.
+
+        Under an order that of the best class among those hosts, in O(log n). Without one hosts have their turns as
+        they come: it is that of the next host's first URL, `order.depth_decay` to the power of its depth.
+        """
+        if self._paused:
+            return 0.0
+        slot, order = self._bench.first(now)
+        return 0.0 if slot == NOWHERE else self._importance(order)
+
+    def _importance(self, order: int) -> float:
+        """The importance of a URL that waits at an order."""
+        if order == NO_ORDER:
+            return 0.0
+        if self._order.name == BREADTH_FIRST:
+            return float(self._order.depth_decay ** entries.order_depth(order))
+        return score_of(entries.class_in_order(order))
+
     def dry(self, now: float) -> bool:
         """Whether a place is free and no host is ready for it: new URLs are welcome."""
         if self._paused or self.requests >= self._outstanding.concurrency:
@@ -463,6 +499,10 @@ class Frontier:
         """What a URL's host waits for."""
         return self._report.explain(url, now)
 
+    def obeys_robots(self, url: str) -> bool:
+        """Whether robots.txt binds for a URL (`robots.policy`, `[[override]]`)."""
+        return self._permission.binds(entries.split_url(url)[0], url)
+
     def entry(self, url: str) -> Generator[None, None, dict[str, Any]]:
         """How a URL stands in its host's queues; {} if it is in none, or far behind. Pauses on long queues."""
         return self._report.entry(url)
@@ -471,6 +511,10 @@ class Frontier:
         """The name of the host with that key, as it is stored; "" if it is not."""
         slot = self._hosts.find(key)
         return self._registry.stored_name(slot) if slot != NOWHERE and self._registry.is_stored(slot) else ""
+
+    def host(self, name: str, now: float) -> HostStatus | None:
+        """How the host of that name stands, as `hosts` says it; None if it was never met."""
+        return self._report.host(name, now)
 
     def hosts(self, now: float, limit: int) -> Iterator[HostStatus]:
         """Up to `limit` hosts for the status, those of the front first."""

@@ -10,8 +10,8 @@ from collections import Counter
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.registry import Meta
-from crawler.frontier.refresh.state import level_record, stored_level
-from crawler.storage.keys import FRONTIER, PARKED, REFRESH_LEVEL
+from crawler.frontier.refresh.state import number_record, stored_number
+from crawler.storage.keys import FRONTIER, PARKED, REFRESH_LEVEL, REFRESH_REVISIT
 from crawler.storage.moving import NewProcess, load, pack
 
 
@@ -28,6 +28,7 @@ def move(to: NewProcess) -> None:
         unclean_at=max(each.unclean_at for each in metas),
     )
     to.put(FRONTIER, pack(meta))
-    levels = [level for source in to.sources if (level := stored_level(source.store)) > 0.0]
-    if levels:
-        to.put(REFRESH_LEVEL, level_record(math.exp(sum(map(math.log, levels)) / len(levels))))
+    for key in (REFRESH_LEVEL, REFRESH_REVISIT):
+        found = [number for source in to.sources if (number := stored_number(source.store, key)) > 0.0]
+        if found:  # their geometric mean
+            to.put(key, number_record(math.exp(sum(map(math.log, found)) / len(found))))

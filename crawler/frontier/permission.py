@@ -35,6 +35,10 @@ class Permission:
             return ALLOWED
         return self._robots.verdict(authority, target, now)
 
+    def binds(self, name: str, url: str) -> bool:
+        """Whether robots.txt is obeyed for a URL."""
+        return self._asks_robots(name, *entries.split_authority(url))
+
     def crawl_delay(self, name: str, authority: str, target: str) -> float:
         """Seconds that the Crawl-delay of robots.txt asks for; 0.0 if it has none."""
         if not self._asks_robots(name, authority, target):

@@ -39,6 +39,12 @@ class Refetches:
         """The share of the fetches that is theirs; None in a crawl that only discovers."""
         return None if self._refresh is None else self._refresh.share
 
+    def worths(self, importance: float, now: float) -> tuple[float, float]:
+        """Return what the next fetch is worth: of a new URL of this importance, and of a known page."""
+        if self._refresh is None:
+            return 0.0, 0.0
+        return self._refresh.new_value(importance), self._refresh.price(now)
+
     @property
     def are_endless(self) -> bool:
         """Whether the crawl goes on for their sake."""

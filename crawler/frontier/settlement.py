@@ -27,6 +27,7 @@ import msgspec
 
 from crawler.config import Config, Override, Overrides
 from crawler.frontier.discovery import entries
+from crawler.frontier.discovery.waiting_index import index_key
 from crawler.frontier.hosts.authorities import Authorities, failed_alone, names_port
 from crawler.frontier.hosts.front_host import FrontHost
 from crawler.frontier.hosts.politeness import HostPoliteness
@@ -79,10 +80,19 @@ def stage(decision: Decision, batch: Batch) -> None:
 
 
 class Settlement:
-    """Makes decisions; `crawl_delay` is that of the errand's authority, 0 if it has none."""
+    """Makes decisions; `crawl_delay` is that of the errand's authority, 0 if it has none.
+
+    `indexes`: there is an index of what waits (`discovery/waiting_index.py`).
+    """
 
     def __init__(
-        self, config: Config, registry: Registry, politeness: HostPoliteness, rng: random.Random
+        self,
+        config: Config,
+        registry: Registry,
+        politeness: HostPoliteness,
+        rng: random.Random,
+        *,
+        indexes: bool = False,
     ) -> None:
         self._config = config.frontier
         self._pause_max = config.politeness.backoff_first
@@ -90,6 +100,7 @@ class Settlement:
         self._registry = registry
         self._politeness = politeness
         self._rng = rng
+        self._indexes = indexes
         self.authorities = Authorities()
 
     def settle(
@@ -172,6 +183,8 @@ class Settlement:
         """The URL leaves the queue."""
         assert host.busy is not None, host
         decision.writes.append((entries.entry_key(host.prefix, host.busy[0]), None))
+        if self._indexes:
+            decision.writes.append((index_key(host.key, host.busy[1].fingerprint), None))
         host.busy = None
         self._registry.hosts.todo[host.slot] -= 1
         self._registry.todo -= 1

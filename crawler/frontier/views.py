@@ -5,7 +5,7 @@ port, or for its next try. Then the host's state, cause and next try are those o
 """
 
 import itertools
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,7 +15,7 @@ from crawler.frontier.hosts.authorities import Authorities
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.gates import Gates
 from crawler.frontier.hosts.politeness import CAUSES
-from crawler.frontier.hosts.table import NOWHERE, SILENCED, HostFlag, HostState
+from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED, HostFlag, HostState
 from crawler.frontier.permission import Permission
 from crawler.records import HostStatus
 from crawler.robots.cache import VerdictKind
@@ -67,10 +67,15 @@ class UrlWait(NamedTuple):
 
 
 class FrontierViews:
-    """Read-only views of registry, workbench and stored queues."""
+    """Read-only views of registry, workbench and stored queues; `importance` is that of a URL by its order."""
 
     def __init__(
-        self, store: KeyValue, gates: Gates, permission: Permission, authorities: Authorities
+        self,
+        store: KeyValue,
+        gates: Gates,
+        permission: Permission,
+        authorities: Authorities,
+        importance: Callable[[int], float],
     ) -> None:
         self._store = store
         self._gates = gates
@@ -78,6 +83,7 @@ class FrontierViews:
         self._bench = gates.bench
         self._permission = permission
         self._authorities = authorities
+        self._importance = importance
 
     def counters(self) -> dict[str, int]:
         """To-do URLs (those in flight apart), parked ones by rule, and hosts by state."""
@@ -131,6 +137,8 @@ class FrontierViews:
                         "parked_by": RULES[entry.rule],
                         "depth": entries.order_depth(order),
                         "via": f"{entry.via:016x}",
+                        "class": entries.class_in_order(order),
+                        "importance": round(self._importance(order), 6),
                         "tries": entry.attempt,
                         "retry_at": entry.retry_at,
                     }
@@ -144,6 +152,11 @@ class FrontierViews:
         for slot in others[: max(0, limit - len(self._bench.front))].tolist():
             if self._registry.is_stored(slot):
                 yield self.describe(slot, self._registry.stored_name(slot), now)
+
+    def host(self, name: str, now: float) -> HostStatus | None:
+        """How the host of that name stands; None if it was never met."""
+        slot = self._registry.find(name)
+        return None if slot == NOWHERE else self.describe(slot, name, now)
 
     def describe(self, slot: int, name: str, now: float) -> HostStatus:
         """How a host stands."""
@@ -177,7 +190,15 @@ class FrontierViews:
             todo=hosts.todo[slot],
             parked=hosts.parked[slot],
             known=hosts.known[slot],
+            best=round(self._importance(self._first_order(slot)), 6),
         )
+
+    def _first_order(self, slot: int) -> int:
+        """The order of the host's first URL, at the earliest; NO_ORDER if it has nothing to do."""
+        if not self._registry.hosts.todo[slot]:
+            return NO_ORDER
+        front = self._bench.front.get(slot)
+        return self._registry.hosts.cursor[slot] if front is None else front.cursor()
 
     def _first_wait(self, slot: int, name: str, now: float) -> UrlWait | None:
         """What the first of a host's URLs waits for, if all of them wait."""

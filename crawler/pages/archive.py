@@ -6,7 +6,8 @@ is committed, a segment that is still open included.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from crawler.errors import DamageError
@@ -73,6 +74,11 @@ class Archive:
         """(fingerprint, record) of every URL that was tried, by fingerprint."""
         for key, value in scan_prefix(self.store, keys.PAGE):
             yield int.from_bytes(key[2:], "big"), unpack_record(key, value)
+
+    def stored_records(self) -> Iterator[tuple[int, Callable[[], PageRecord]]]:
+        """(fingerprint, what reads its record) of every URL that was tried, by fingerprint."""
+        for key, value in scan_prefix(self.store, keys.PAGE):
+            yield int.from_bytes(key[2:], "big"), partial(unpack_record, key, value)
 
     def capture_at(self, key: bytes) -> Capture | None:
         """The committed capture with this `c/` key, also one that another process held before a reshard."""

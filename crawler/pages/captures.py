@@ -17,13 +17,14 @@ import msgspec
 
 from crawler.errors import DamageError
 from crawler.pages import reading
-from crawler.records import Capture, Errand, Fetch, Outcome, PageRecord
+from crawler.records import BUSY_STATUSES, Capture, Errand, Fetch, Outcome, PageRecord
 from crawler.storage import keys
 from crawler.storage.kv import seal, unseal
+from crawler.urls.media_type import media_type
 
 EMPTY_DIGEST = hashlib.sha1(b"").digest()
 UNSPECIFIED = "unspecified"  # WARC-Truncated of a payload that is not there for an error of ours
-_TEMPORARY = frozenset({408, 425, 429})
+_TEMPORARY = BUSY_STATUSES | {408, 425}
 _UNANSWERED = frozenset(
     {Outcome.BAD_STATUS, Outcome.HEADER_TOO_LARGE, Outcome.FRAMING, Outcome.ROBOTS_DENIED}
 )
@@ -155,13 +156,9 @@ class StoredPage(msgspec.Struct):
 
     @property
     def header_charset(self) -> str:
-        """The charset that the Content-Type names, "" if it names none."""
-        _, _, parameters = self.header(b"content-type").decode("latin-1").partition(";")
-        for parameter in parameters.split(";"):
-            name, _, value = parameter.partition("=")
-            if name.strip().lower() == "charset":
-                return value.strip().strip("\"'")
-        return ""
+        """The charset that the Content-Type names, as the fetcher read it; "" if it names none."""
+        values = [value for field, value in self.headers if field.lower() == b"content-type"]
+        return media_type(values)[1]
 
     def header(self, name: bytes) -> bytes:
         """The first value of the field `name` (lower case), b"" if there is none."""

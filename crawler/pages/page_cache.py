@@ -22,13 +22,13 @@ A segment that is missing or short when the cache is opened does not stop it:
 
 import hashlib
 import os
-import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from crawler.config import PagesConfig
-from crawler.errors import ConfigError, CrawlerError, DamageError, Unexpected
+from crawler.config.forms import file_name_part
+from crawler.errors import CrawlerError, DamageError, Unexpected
 from crawler.pages import change_detection, damage, segments, warc
 from crawler.pages.archive import Archive
 from crawler.pages.building import Builder
@@ -48,7 +48,6 @@ from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 _KNOWN = int(LinkFlag.REFRESH | LinkFlag.AGAIN)
 _HOPS_CACHED_MAX = 4096  # URLs remembered by fingerprint, for `via`
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 class PageCache(Archive):
@@ -86,10 +85,7 @@ class PageCache(Archive):
         sync: bool = True,
     ) -> None:
         for name in (config.prefix, process):
-            if not _NAME.fullmatch(name):
-                raise ConfigError(
-                    f"pages: {name!r} cannot be part of a file name; use letters, digits, . _ -"
-                )
+            file_name_part(name)
         super().__init__(directory / "warc", store)
         self._decoded = config.store == "decoded"
         self._comparison = comparison

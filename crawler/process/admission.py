@@ -19,7 +19,9 @@ import msgspec
 import numpy as np
 
 from crawler.due.eliminator import Eliminator
+from crawler.orders.classes import with_class
 from crawler.process.learned import Learned
+from crawler.process.ordering import NO_PAGE, LinkSource, Ordering, Scores, classed
 from crawler.process.portions import PORTION_LINKS, portions
 from crawler.records import Errand, Extracted, Link, LinkFlag
 from crawler.splitter.inbox import Received
@@ -95,12 +97,14 @@ class Admission:
         seen: Seen,
         owners: Owners,
         trace: TraceWriter | None = None,
+        ordering: Ordering | None = None,
     ) -> None:
         self._intake = intake
         self._learned = learned
         self._seen = seen
         self._owners = owners
         self._trace = trace
+        self._ordering = ordering
         self.seeds_sent, self.seeds_digest = (
             0,
             0,
@@ -109,30 +113,49 @@ class Admission:
     # -- links found here ------------------------------------------------------
 
     def portions(
-        self, change: Change, base: str, hrefs: Sequence[str], beside: Beside, encoding: str = "utf-8"
+        self,
+        change: Change,
+        base: str,
+        hrefs: Sequence[str],
+        beside: Beside,
+        encoding: str = "utf-8",
+        source: LinkSource = NO_PAGE,
     ) -> Counted:
         """`links` portion by portion, with a pause behind each."""
         found = 0
         for portion in portions(hrefs):
-            found += self.links(change, base, portion, beside, encoding)
+            found += self.links(change, base, portion, beside, encoding, source)
             yield
         return found
 
     def links(
-        self, change: Change, base: str, hrefs: Sequence[str], beside: Beside, encoding: str = "utf-8"
+        self,
+        change: Change,
+        base: str,
+        hrefs: Sequence[str],
+        beside: Beside,
+        encoding: str = "utf-8",
+        source: LinkSource = NO_PAGE,
     ) -> int:
-        """Filter raw links and queue those not met lately; return how many were accepted."""
+        """Filter raw links and queue those not met lately; return how many were accepted. An order judges by `source`."""
         change.count("urls.links", len(hrefs))
-        accepted = self._intake.take(base, hrefs, encoding, beside.flags)
+        scores = None
+        if self._ordering is None:
+            accepted = self._intake.take(base, hrefs, encoding, beside.flags)
+        else:
+            accepted, spellings = self._intake.take_spelled(base, hrefs, encoding, beside.flags)
+            anchors = [source.anchors.get(spelling, "") for spelling in spellings]
+            scores = self._ordering.scores(source, accepted.urls, anchors, beside.depth, beside.flags)
         for rule, n in accepted.rejected.items():
             change.count(f"urls.filtered.{rule}", n)
         urls, fingerprints = accepted.urls, accepted.fingerprints
         change.count("urls.accepted", len(urls))
         for owner, places in self._owners.split(fingerprints).items():
             if len(places) == len(urls):
-                self._admit(change, owner, urls, fingerprints, beside)
+                self._admit(change, owner, urls, fingerprints, beside, scores)
             else:
-                self._admit(change, owner, [urls[i] for i in places], fingerprints[places], beside)
+                some = None if scores is None else scores[places]
+                self._admit(change, owner, [urls[i] for i in places], fingerprints[places], beside, some)
         return len(urls)
 
     def one(self, change: Change, url: str, fingerprint: int, beside: Beside) -> None:
@@ -145,15 +168,31 @@ class Admission:
             change.count(f"urls.filtered.{rule}")
             return
         change.count("urls.accepted")
-        self._admit(change, self._owners.me, [url], np.array([fingerprint], np.uint64), beside)
+        scores = None
+        if self._ordering is not None:
+            scores = self._ordering.scores(NO_PAGE, [url], [""], beside.depth, beside.flags)
+        self._admit(change, self._owners.me, [url], np.array([fingerprint], np.uint64), beside, scores)
 
     def _admit(
-        self, change: Change, owner: str, urls: Sequence[str], fingerprints: np.ndarray, beside: Beside
+        self,
+        change: Change,
+        owner: str,
+        urls: Sequence[str],
+        fingerprints: np.ndarray,
+        beside: Beside,
+        scores: Scores | None,
     ) -> None:
-        """Queue the accepted links of one owner that were not met lately."""
+        """Queue the accepted links of one owner that were not met lately; under an order, also those that are news."""
         own = owner == self._owners.me
         missed = self._seen.misses(fingerprints) if own else self._owners.unsent(fingerprints)
-        links = _links(urls, fingerprints, missed, beside)
+        classes = None
+        if self._ordering is not None and scores is not None:
+            classes, news = (self._ordering.own if own else self._ordering.sent)(fingerprints, scores)
+            if own:
+                self._ordering.improve(_links(urls, fingerprints, news, beside, classes), change)
+            elif news:
+                missed = sorted({*missed, *news})
+        links = _links(urls, fingerprints, missed, beside, classes)
         change.count("urls.cache_hits", len(urls) - len(links))
         if own:
             change.count("urls.to_due", len(links))
@@ -209,11 +248,11 @@ class Admission:
 
     # -- links of other processes ------------------------------------------------
 
-    def received(self, received: Received) -> Making:
-        """Make the change for an entry of links that another process found on our hosts."""
+    def received(self, received: Received, links: list[Link]) -> Making:
+        """Make the change for an entry of another process; `links` are those of it that are no signals."""
         change = Change()
         change.received = received
-        links = self._learned.heard(change, received.links)
+        links = self._learned.heard(change, links)
         for begin in range(0, len(links), PORTION_LINKS):
             self._take_received(change, self._learned.own_keys(links[begin : begin + PORTION_LINKS]))
             yield
@@ -221,20 +260,36 @@ class Admission:
 
     def _take_received(self, change: Change, links: list[Link]) -> None:
         change.count("urls.received", len(links))
-        missed = self._seen.misses(np.array([link.fingerprint for link in links], np.uint64))
+        fingerprints = np.array([link.fingerprint for link in links], np.uint64)
+        missed = self._seen.misses(fingerprints)
         change.count("urls.cache_hits", len(links) - len(missed))
         change.count("urls.to_due", len(missed))
-        change.links += [links[i] for i in missed]
+        if self._ordering is None:
+            change.links += [links[i] for i in missed]
+        else:
+            classes, news = self._ordering.own(fingerprints, self._ordering.scores_in(links))
+            self._ordering.improve([classed(links[i], classes[i]) for i in news], change)
+            change.links += [classed(links[i], classes[i]) for i in missed]
 
     def forget_sent(self) -> None:
         """A peer has lost what it had: links that were sent to it are sent again when they are met."""
         self._owners.forget_sent()
+        if self._ordering is not None:
+            self._ordering.forget_sent()
 
 
-def _links(urls: Sequence[str], fingerprints: np.ndarray, places: list[int], beside: Beside) -> list[Link]:
-    """The links at some places."""
+def _links(
+    urls: Sequence[str],
+    fingerprints: np.ndarray,
+    places: Sequence[int],
+    beside: Beside,
+    classes: Sequence[int] | None = None,
+) -> list[Link]:
+    """The links at some places, with their classes if there are any."""
     if not places:
         return []
     depth, via, redirects, flags = beside.depth, beside.via, beside.redirects, beside.flags
     values = fingerprints.tolist()
-    return [Link(values[i], urls[i], depth, via, redirects, flags) for i in places]
+    if classes is None:
+        return [Link(values[i], urls[i], depth, via, redirects, flags) for i in places]
+    return [Link(values[i], urls[i], depth, via, redirects, with_class(flags, classes[i])) for i in places]

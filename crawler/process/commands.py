@@ -6,29 +6,41 @@ end here. Every answer is plain data.
 
 import inspect
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from crawler.admin.status import Status
+from crawler.admin.status import MemberStatus, Status
+from crawler.change_signals import Signalled
 from crawler.clock import iso_time
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.loosened import SeedPlaces, confirm, inherited
 from crawler.errors import UsageError
-from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
+from crawler.frontier.views import EXPLAINED_MAX
 from crawler.process import verdict
-from crawler.process.admission import Beside
-from crawler.process.portions import PORTION_LINKS, portions
+from crawler.process.portions import portions
 from crawler.process.stages import Stages
 from crawler.records import Capture, LinkFlag, PageRecord, PageState, PeerStatus
+from crawler.robots.cache import RobotsCopy
+from crawler.serve.seam import Ahead
 from crawler.storage.commit import Change, Maker
 from crawler.urls.canonical import authority, canonical, hostname, target
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
 Steps = Generator[None, None, Any]
+AUTHORITIES_SHOWN = 100  # of one host
+CHANGING = (
+    "seed",
+    "block",
+    "unblock",
+    "retire",
+    "signal",
+)  # commands whose answer waits until the change is durable
+_SEED = int(LinkFlag.SEED)
 HOSTS_AT_ONCE = 100  # hosts looked at before a pause; one whose queue is read from the store costs 13 us
 
 
@@ -48,8 +60,9 @@ class Commands:
         self._stages = stages
         self._commit = commit
         self._peers = peers or stages.waiting_for_peers
+        self.running: Callable[[], dict[str, Any]] = dict  # what a process that runs adds to its status
         commands = (
-            self.why, self.get, self.seed, self.block, self.unblock, self.retire, self.signal,
+            self.host, self.why, self.get, self.seed, self.block, self.unblock, self.retire, self.signal,
             self.signals,
         )  # fmt: skip
         self._commands = {command.__name__: _checked(command) for command in commands}
@@ -89,7 +102,7 @@ class Commands:
             waiting.append(host)
             if not len(waiting) % HOSTS_AT_ONCE:
                 yield
-        return Status(
+        status = Status(
             name=stages.name,
             now=now,
             counters=dict(stages.point.counters),
@@ -98,8 +111,20 @@ class Commands:
             splitter=stages.splitter_counts(),
             peers={stages.name: self._peers()} if stages.topology.peers else {},
             waiting=waiting,
+            members=[MemberStatus(stages.name, "at_rest", now)],
             refreshing=stages.refreshing(now, hosts),
         )
+        return replace(status, **self.running())
+
+    def host(self, host: str) -> dict[str, Any]:
+        """How a host stands, as in the status, and what is known of the robots.txt of each of its authorities."""
+        stages = self._stages
+        name = _host_name(host)
+        status = stages.frontier.host(name, stages.clock.now())
+        if status is None:
+            return {"host": name, "state": "unknown"}
+        copies = stages.robots.copies(name, AUTHORITIES_SHOWN)
+        return msgspec.structs.asdict(status) | {"robots": [_plain_robots(*copy) for copy in copies]}
 
     def why(self, url: str) -> Steps:
         """Everything known of a URL: the filter's verdict, its record, its captures, what it waits for."""
@@ -107,30 +132,29 @@ class Commands:
         answer: dict[str, Any] = {"verdict": "", "raw_url": url}
         request_form = canonical(url)
         if request_form is None:
-            return answer | {"verdict": "Never asked: it is no usable http(s) URL."}
+            return answer | {"verdict": f"Never asked: {stages.intake.explain(url).reason}."}
         fingerprint = stages.fingerprinter.fingerprint(request_form)
         answer |= {"url": request_form, "fingerprint": f"{fingerprint:016x}"}
         if stages.topology.peers:
             answer |= {"process": stages.name, "owner": stages.topology.partition.owner(fingerprint)}
-        explanation = stages.intake.explain(request_form)
-        answer |= {"filter": explanation.rule or "accepted", "reason": explanation.reason}
-        robots = self._robots_of(request_form)
-        if robots:
-            answer["robots"] = robots
+        answer |= self._facts(request_form)
         record = stages.pages.record(fingerprint)
         if record is not None:
             answer["record"] = _plain_record(record)
             answer["captures"] = [_plain_capture(capture) for capture in stages.pages.captures(fingerprint)]
         answer["known"] = record is not None or stages.due.contains(fingerprint)
-        if stages.refresh is not None and record is not None:
-            answer["refresh"] = _in_words(stages.refresh.explain(fingerprint, stages.clock.now()))
+        if stages.freshness is not None and record is not None:
+            answer["refresh"] = _in_words(stages.freshness.explain(fingerprint, stages.clock.now()))
         queued = {}
         if record is None or record.state is PageState.FAILED:
             queued = yield from stages.frontier.entry(request_form)
         if record is None or queued:
             now = stages.clock.now()
             answer |= queued
-            answer["waiting"] = stages.frontier.explain(request_form, now)
+            answer["waiting"] = waiting = stages.frontier.explain(request_form, now)
+            if record is None and answer["known"] and not queued and not stages.due.waits(fingerprint):
+                length = waiting.get("todo", 0) + waiting.get("parked", 0)
+                answer["dropped"] = length <= EXPLAINED_MAX  # the whole queue was read
             if stages.frontier.paused:
                 answer["paused"] = list(stages.frontier.paused)
             _say_times(answer, now)
@@ -138,6 +162,20 @@ class Commands:
             answer["found_on"] = via
         answer["verdict"] = verdict.sentence(answer)
         return answer
+
+    def _facts(self, url: str) -> dict[str, Any]:
+        """What filter and robots.txt say of a URL (request form)."""
+        explanation = self._stages.intake.explain(url)
+        facts = {"filter": explanation.rule or "accepted", "reason": explanation.reason}
+        robots = self._robots_of(url)
+        return facts | {"robots": robots} if robots else facts
+
+    def prospect(self, url: str, record: PageRecord | None) -> Ahead:
+        """Whether a URL (request form) with this record may be asked: the verdict of `why`, without its queue."""
+        frontier = self._stages.frontier
+        waiting = frontier.explain(url, self._stages.clock.now())
+        facts = {"record": record, "waiting": waiting, "paused": list(frontier.paused)}
+        return verdict.prospect(self._facts(url) | facts)
 
     def _robots_of(self, url: str) -> dict[str, Any]:
         """What the stored robots.txt of a URL's authority says of it; {} if there is none."""
@@ -149,7 +187,7 @@ class Commands:
             "url": f"{authority(url)}/robots.txt",
             "fetched_at": iso_time(copy.fetched_at),
             "line": line or "no line is about it",
-            "denied": line.startswith("Disallow"),
+            "denied": line.startswith("Disallow") and self._stages.frontier.obeys_robots(url),
         }
 
     def _found_on(self, record: PageRecord | None, answer: Mapping[str, Any]) -> str:
@@ -177,7 +215,7 @@ class Commands:
         }
 
     def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:
-        """Queue seeds; those that are no http(s) URL are named in the answer.
+        """Queue seeds; the answer names those that no seed may be, with the reason.
 
         `settings` are looser ones in force that are meant for these seeds too (`crawl/loosened.py`).
         """
@@ -185,69 +223,30 @@ class Commands:
         confirm(config, settings or {})
         places = SeedPlaces(config.crawl.scope, inherited(config, settings or {}))
         places.known(directory.seed_places())
-        good, bad = [], []
+        good: list[str] = []
+        refused: list[dict[str, str]] = []
         for portion in portions(urls):
             for url in portion:
-                form = canonical(url)
-                if form is None:
-                    bad.append(url)
+                judged = self._stages.intake.explain(url, _SEED)
+                if judged.rule:
+                    refused.append({"url": url, "why": judged.reason})
                 else:
-                    places.take(form)
-                    good.append(form)
+                    places.take(judged.url)
+                    good.append(judged.url)
             yield
         if places.grown:
             places.known(directory.seed_places())  # another request may have come in between
             directory.note_places(places.names)
         if good:
             self._commit(partial(self._stages.admission.seeds, good))
-        return {"queued": len(good), "refused": bad}
+        return {"queued": len(good), "refused": refused}
 
     def signal(self, urls: list[str], source: str = "signal") -> Steps:
-        """Note that pages are said to have changed; URLs that are new and in scope become links."""
-        stages = self._stages
-        said = {"noted": 0, "links": 0, "not_refreshed": 0, "refused": 0}
-        known: list[int] = []
-        new: list[str] = []
-        for portion in portions(urls):
-            said["refused"] += self._sort_out(portion, known, new)
-            yield
-        number = SIGNAL_SOURCES.get(source.partition(":")[0], len(SIGNAL_SOURCES))
-        if (refresh := stages.refresh) is not None:
-            for begin in range(0, len(known), PORTION_LINKS):
-                yield from stages.point.making()
-                change = Change()
-                some = known[begin : begin + PORTION_LINKS]
-                said["noted"] += refresh.signal(some, number, stages.clock.now())
-                refresh.stage_signals(change)
-                self._commit(change)
-                yield
-        said["not_refreshed"] = len(known) - said["noted"]
-        for portion in portions(new):
-            yield from stages.point.making()
-            change = Change()
-            said["links"] += stages.admission.links(change, new[0], portion, Beside(depth=1))
-            self._commit(change)
-            yield
-        return said
-
-    def _sort_out(self, urls: Sequence[str], known: list[int], new: list[str]) -> int:
-        """Add this process's among some URLs to those it has a record of, and to the new ones; how many are refused."""
-        stages, refused = self._stages, 0
-        for url in urls:
-            form = canonical(url)
-            if form is None:
-                refused += 1
-                continue
-            fingerprint = stages.fingerprinter.fingerprint(form)
-            if stages.topology.peers and stages.topology.partition.owner(fingerprint) != stages.name:
-                continue  # its owner is asked, too
-            if stages.pages.record(fingerprint) is not None:
-                known.append(fingerprint)
-            elif stages.intake.explain(form).rule:
-                refused += 1
-            else:
-                new.append(form)
-        return refused
+        """Say that pages have changed: what became of each (`change_signals.Signalled`)."""
+        said = Signalled()
+        self._commit(partial(self._stages.signal_intake.take, urls, source, said))
+        yield from self._stages.point.making()
+        return said.plain()
 
     def signals(self) -> list[dict[str, Any]]:
         """By host and source, what signals of changes have been worth; [] where nothing is refreshed."""
@@ -345,6 +344,13 @@ def _host_name(text: str) -> str:
     if url is None:
         raise UsageError(f"{text!r} is no host name")
     return hostname(url)
+
+
+def _plain_robots(of: str, copy: RobotsCopy) -> dict[str, Any]:
+    """What is known of the robots.txt of an authority; instants as people read them."""
+    plain = {"of": of, "status": copy.status, "outcome": copy.outcome, "failures": copy.failures}
+    instants = {"fetched_at": copy.fetched_at, "retry_at": copy.retry_at}
+    return plain | {name: iso_time(instant) for name, instant in instants.items() if instant}
 
 
 def _plain_record(record: PageRecord) -> dict[str, Any]:

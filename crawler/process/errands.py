@@ -27,12 +27,12 @@ from crawler.config import Config, Overrides
 from crawler.config.credentials import is_credential
 from crawler.errors import StoreError, Unexpected
 from crawler.extract.map_stream import MapStream
-from crawler.fetcher.client import Client
 from crawler.fetcher.cookies import CookieJar
+from crawler.fetcher.direct import no_address
 from crawler.fetcher.dns_cache import Resolution
-from crawler.fetcher.fetch_request import FetchRequest, split
+from crawler.fetcher.fetch_request import HTTP, FetchTask, split
+from crawler.fetcher.fetchers import Fetcher, NameResolver
 from crawler.fetcher.outcome import blame_of
-from crawler.fetcher.resolver import Resolver
 from crawler.frontier.frontier import Frontier
 from crawler.process.ending import within
 from crawler.process.harvest import Harvest
@@ -51,7 +51,7 @@ WayOf = Callable[[Errand], Way]
 
 PLAIN = Way()
 Hops = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
-NextHop = Callable[[FetchRequest, Fetch, Hops], str]
+NextHop = Callable[[FetchTask, Fetch, Hops], str]
 
 _OWN_WAY = int(LinkFlag.OWN_WAY)
 _SITEMAP, _REFRESH = int(LinkFlag.SITEMAP), int(LinkFlag.REFRESH)  # plain: an IntFlag costs 1 us a test
@@ -65,8 +65,8 @@ HOP_ASKS_MAX = 2.0  # seconds between two questions for a host that many wait fo
 class Network(NamedTuple):
     """What an errand waits for: answers, names, and what a page holds."""
 
-    client: Client
-    resolver: Resolver
+    fetcher: Fetcher
+    resolver: NameResolver
     reader: Reader
 
 
@@ -111,8 +111,8 @@ class Errands:
         self._config = config
         self._clock = clock
         self._frontier = frontier
-        self._client, self._resolver, self._reader = network
-        self._reader.charge(self._client)
+        self._fetcher, self._resolver, self._reader = network
+        self._reader.charge(self._fetcher)
         self._harvest = harvest
         self._key = key
         self._trusts = trusts
@@ -140,13 +140,13 @@ class Errands:
 
     async def start(self) -> None:
         """Open connections' pool and resolver."""
-        await self._client.start()
+        await self._fetcher.start()
 
     async def close(self) -> None:
         """Close them, and end the parser's worker."""
         limit = self._config.crawl.shutdown_step_max
         await within(limit, "parser", self._reader.close())
-        await within(limit, "connections", self._client.close())
+        await within(limit, "connections", self._fetcher.close())
         await within(limit, "resolver", self._resolver.close())
 
     # -- one coroutine a task -------------------------------------------------
@@ -174,7 +174,7 @@ class Errands:
         if found.addresses:
             self._frontier.resolved(errand, found.addresses, found.expires, now)
             return self._wake()
-        failure = _no_address(errand.url, found)
+        failure = no_address(errand.url, found)
         _say(failure)
         self._queue(lambda: self._harvest.unresolved(errand, failure, now))
 
@@ -195,7 +195,7 @@ class Errands:
 
         def make() -> Making:
             change = yield from steps(self._harvest.robots(errand, fetch, now))
-            change.after.append(lambda: self._client.let_go(owner))
+            change.after.append(lambda: self._fetcher.let_go(owner))
             return change
 
         if len(fetch.content) <= HEAVY_ROBOTS:
@@ -220,7 +220,7 @@ class Errands:
 
         def make() -> Making:
             change = yield from self._promised(errand, fetch, extracted, now)
-            change.after.append(lambda: self._client.let_go(owner))
+            change.after.append(lambda: self._fetcher.let_go(owner))
             return change
 
         queue: Callable[[Maker], None] = self._queue
@@ -268,7 +268,7 @@ class Errands:
                 raise
         extracted = await self._read(errand, fetch, stream)
         if extracted is not None:
-            self._client.hold_more(owner, size_of(extracted))
+            self._fetcher.hold_more(owner, size_of(extracted))
         return fetch, extracted
 
     async def _commit(self, make: Maker, queue: Callable[[Maker], None]) -> None:
@@ -305,11 +305,9 @@ class Errands:
 
     # -- hops -----------------------------------------------------------------
 
-    async def _follow(
-        self, errand: Errand, request: FetchRequest, next_hop: NextHop, way: Way = PLAIN
-    ) -> Fetch:
+    async def _follow(self, errand: Errand, request: FetchTask, next_hop: NextHop, way: Way = PLAIN) -> Fetch:
         """Fetch, and follow redirects as long as `next_hop` names a URL; return the last answer."""
-        fetch = await self._client.fetch(request)
+        fetch = await self._fetcher.fetch(request)
         chain = [(errand.url, "")]
         while fetch.outcome is Outcome.REDIRECT:
             if request.jar is None and not self._config.fetch.cookies:
@@ -318,27 +316,27 @@ class Errands:
                 break
             chain.append((url, self._cookies(request, url)))
             fetch.body = fetch.content = b""  # nobody keeps it: a hop that waits holds no bytes
-            self._client.let_go(request.owner)
+            self._fetcher.let_go(request.owner)
             way = way_on(way, fetch.status, same_host=hostname(url) == errand.hostname)
             fetch = await self._hop(errand, request, url, fetch, way)
         return fetch
 
-    def _begin_jar(self, request: FetchRequest, fetch: Fetch) -> None:
+    def _begin_jar(self, request: FetchTask, fetch: Fetch) -> None:
         """Keep cookies for the length of this chain: many sites set one and redirect to the same page."""
         request.jar = CookieJar()
         lines = [value for name, value in fetch.headers if name.lower() == b"set-cookie"]
         request.jar.store(split(fetch.url), lines, self._clock.now())
 
-    def _cookies(self, request: FetchRequest, url: str) -> str:
+    def _cookies(self, request: FetchTask, url: str) -> str:
         """What a hop to `url` would send; "" without a jar of the chain's own."""
         return "" if request.jar is None else request.jar.header(split(url), self._clock.now())
 
-    def _robots_hop(self, _request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
+    def _robots_hop(self, _request: FetchTask, fetch: Fetch, chain: Hops) -> str:
         if len(chain) > self._config.robots.redirects_max:
             return ""
         return resolve(fetch.url, fetch.location) or ""
 
-    def _own_key_hop(self, request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
+    def _own_key_hop(self, request: FetchTask, fetch: Fetch, chain: Hops) -> str:
         """The target if its key is that of a URL of the chain: the duplicate check would eat it.
 
         A request that was made before, cookies and all, can only be answered as before.
@@ -352,7 +350,7 @@ class Errands:
             return ""
         return target if self._frontier.may_ask(target, self._clock.now()) else ""
 
-    def _any_hop(self, request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
+    def _any_hop(self, request: FetchTask, fetch: Fetch, chain: Hops) -> str:
         """The target wherever the crawl is at home: who asked in a way of his own waits for this answer."""
         target = resolve(fetch.url, fetch.location)
         if target is None or not self._harvest.in_scope(target):
@@ -362,7 +360,7 @@ class Errands:
             return ""
         return target if self._frontier.may_ask(target, self._clock.now()) else ""
 
-    async def _hop(self, errand: Errand, request: FetchRequest, url: str, before: Fetch, way: Way) -> Fetch:
+    async def _hop(self, errand: Errand, request: FetchTask, url: str, before: Fetch, way: Way) -> Fetch:
         """Fetch the next URL of a chain in its host's turn."""
         name = hostname(url)
         self._frontier.give_back(errand.hostname, self._clock.now(), before.took, before.retry_after)
@@ -371,7 +369,7 @@ class Errands:
         if name != errand.hostname and not self._config.fetch.proxy:  # a proxy looks names up itself
             found = await self._resolver.resolve(name)
             if not found.addresses:
-                return _no_address(url, found)
+                return no_address(url, found)
             addresses = found.addresses[:1]
         if not await self._borrow(errand, name, addresses[0] if addresses else ""):
             return Fetch(url=url, outcome=Outcome.CONNECT_ERROR, error=f"no turn at {name} in time")
@@ -381,7 +379,7 @@ class Errands:
                 request, url=url, addresses=addresses, etag="", last_modified="", listener=None
             )
             self._allow_secrets(hop, name)
-            fetch = await self._client.fetch(_going(hop, way))
+            fetch = await self._fetcher.fetch(_going(hop, way))
             took = fetch.took
             return fetch
         finally:
@@ -399,13 +397,13 @@ class Errands:
             least = min(least * 1.5, HOP_ASKS_MAX)
         return True
 
-    def _request(self, errand: Errand, owner: object, *, robots: bool = False) -> FetchRequest:
+    def _request(self, errand: Errand, owner: object, *, robots: bool = False) -> FetchTask:
         config = self._config
         gap, gap_factor = self._frontier.gap_terms(errand)
         keep_alive = gap + config.fetch.keep_alive_extra
         if self._frontier.has_more(errand):  # it will be asked again, be it late
             keep_alive = max(keep_alive, config.fetch.keep_alive_max)
-        request = FetchRequest(
+        request = FetchTask(
             url=errand.url,
             addresses=(errand.address,) if errand.address else (),
             keep_alive=keep_alive if gap < config.fetch.keep_alive_max else 0.0,
@@ -418,22 +416,24 @@ class Errands:
         request.owner = owner
         if robots:
             request.body_bytes_max = config.robots.bytes_max
+            request.fetcher = HTTP
         elif errand.flags & _SITEMAP:
             request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
         if not robots:
             request.etag, request.last_modified = self._harvest.conditions(errand, self._clock.now())
         return request
 
-    def _allow_secrets(self, request: FetchRequest, name: str) -> None:
+    def _allow_secrets(self, request: FetchTask, name: str) -> None:
         """Let only those headers go along that were configured for this URL, wherever a redirect leads."""
         request.credentials = self._trusts(request.url)
         if self._overrides:
             request.headers = self._overrides.for_url(request.url, name).headers or ()
 
-    def _override(self, request: FetchRequest, errand: Errand) -> None:
+    def _override(self, request: FetchTask, errand: Errand) -> None:
         """Let the values that the configuration sets for this part of the web bind the request."""
         own = self._overrides.for_url(errand.url, errand.hostname)
         request.tls = own.tls or ""
+        request.fetcher = own.fetcher or HTTP
         request.total_timeout = own.total_timeout
         if own.body_bytes_max is not None:
             request.body_bytes_max = own.body_bytes_max
@@ -454,7 +454,7 @@ def is_heavy(fetch: Fetch, extracted: Extracted | None) -> bool:
     return len(fetch.body) + len(fetch.content) > HEAVY_BYTES or links > HEAVY_LINKS
 
 
-def _going(request: FetchRequest, way: Way) -> FetchRequest:
+def _going(request: FetchTask, way: Way) -> FetchTask:
     """The request, going that way beside what the configuration says."""
     request.method, request.body = way.method, way.body
     request.headers = (*request.headers, *way.headers) if way.headers else request.headers
@@ -476,12 +476,6 @@ def way_on(way: Way, status: int, *, same_host: bool) -> Way:
 
 def _not_resolved(text: str) -> Resolution:
     return Resolution((), 0.0, Outcome.INTERNAL_ERROR, text)
-
-
-def _no_address(url: str, found: Resolution) -> Fetch:
-    """The end of a fetch whose host has no address that may be asked."""
-    assert found.outcome is not None, found
-    return Fetch(url=url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error)
 
 
 def _say(fetch: Fetch) -> None:

@@ -6,6 +6,7 @@
                                  images, styles, scripts          the page's  REQUISITE
     page, nofollow               none, unless robots.policy is "ignore" (the extractor sees to it)
     one copy too many of a host  none (a trap: same_digest_pages_max)
+    known page asked again       its links                        as above    NEWS
     sitemap                      the pages it may name            1
                                  the sitemaps of an index         one more    SITEMAP
     robots.txt                   the sitemaps it names            0           SITEMAP
@@ -16,9 +17,11 @@ A seed's target is a seed, so it widens the scope.
 from collections.abc import Sequence
 
 from crawler.config import Config
+from crawler.orders.order import FoundOn
 from crawler.pages.same_content import SameContent, digest_without_url
 from crawler.process.admission import Admission, Beside, Counted
 from crawler.process.learned import Learned
+from crawler.process.ordering import NO_PAGE, REDIRECT, LinkSource, page_score
 from crawler.process.submitted import Submitted
 from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome
 from crawler.robots.cache import RobotsCache
@@ -28,19 +31,31 @@ from crawler.urls.canonical import authority, target
 # Plain integers, as the flags of an errand are: an IntFlag costs 1 us a test.
 _SEED, _SITEMAP = int(LinkFlag.SEED), int(LinkFlag.SITEMAP)
 _REQUISITE, _REDIRECT = int(LinkFlag.REQUISITE), int(LinkFlag.REDIRECT)
-_KEPT_BY_REDIRECTS = int(LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.REQUISITE)
+_NEWS, _REFRESH = int(LinkFlag.NEWS), int(LinkFlag.REFRESH)
+_KEPT_BY_REDIRECTS = int(
+    LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.REQUISITE | LinkFlag.NEWS
+)
 
 
 class Following:
     """Follows the links of one process's answers; each call returns how many were accepted."""
 
-    def __init__(self, config: Config, robots: RobotsCache, admission: Admission, learned: Learned) -> None:
+    def __init__(
+        self,
+        config: Config,
+        robots: RobotsCache,
+        admission: Admission,
+        learned: Learned,
+        *,
+        ordered: bool = False,
+    ) -> None:
         self._sitemaps = config.sitemaps
         self._redirects_max = config.fetch.redirects_max
         self._copies_max = config.traps.same_digest_pages_max
         self._robots = robots
         self._admission = admission
         self._learned = learned
+        self._ordered = ordered
         self._same_content = SameContent()
 
     def in_scope(self, url: str) -> bool:
@@ -74,7 +89,9 @@ class Following:
         base, encoding = extracted.base, extracted.encoding
         depth, via = errand.depth + 1, errand.fingerprint
         take = self._admission.portions
-        found = yield from take(change, base, extracted.hrefs, Beside(depth, via), encoding)
+        source = self._source(errand, extracted, extracted.told_by or "page")
+        beside = Beside(depth, via, flags=_news(errand))
+        found = yield from take(change, base, extracted.hrefs, beside, encoding, source)
         if extracted.requisites:
             found += yield from self._requisites(change, errand, extracted)
         if extracted.refresh:
@@ -91,15 +108,18 @@ class Following:
             change.count("urls.filtered.redirect_chain", len(extracted.requisites))
             return 0
         beside = Beside(errand.depth, errand.fingerprint, hops, _REQUISITE)
-        take = self._admission.portions
-        return (yield from take(change, extracted.base, extracted.requisites, beside, extracted.encoding))
+        take, source = self._admission.portions, self._source(errand, extracted, "requisite")
+        return (
+            yield from take(change, extracted.base, extracted.requisites, beside, extracted.encoding, source)
+        )
 
     def _map(self, change: Change, errand: Errand, extracted: Extracted) -> Counted:
         """The pages of a sitemap, one hop from where the crawl began, and the maps of an index."""
         submitted = Submitted(errand, self._robots.names)
         hrefs = yield from submitted.among(extracted.hrefs)
-        pages = Beside(1, errand.fingerprint)
-        found = yield from self._admission.portions(change, errand.url, hrefs, pages)
+        pages = Beside(1, errand.fingerprint, flags=_news(errand))
+        source = self._source(errand, extracted, "sitemap")
+        found = yield from self._admission.portions(change, errand.url, hrefs, pages, source=source)
         if errand.depth < self._sitemaps.depth_max and extracted.maps:
             hrefs = yield from submitted.among(extracted.maps)
             maps = Beside(errand.depth + 1, errand.fingerprint, flags=_SITEMAP)
@@ -127,9 +147,26 @@ class Following:
         if flags & _SEED:
             self._admission.spread(change, base, location, flags)
         beside = Beside(errand.depth, errand.fingerprint, errand.redirects + 1, flags)
-        return self._admission.links(change, base, [location], beside)
+        source = self._source(errand, None, REDIRECT)
+        return self._admission.links(change, base, [location], beside, source=source)
+
+    def _source(self, errand: Errand, extracted: Extracted | None, kind: str) -> LinkSource:
+        """What an order is to know of the page that links stand on."""
+        if not self._ordered:
+            return NO_PAGE
+        score = page_score(errand.order)
+        if extracted is None:
+            return LinkSource(FoundOn(errand.url, score, errand.depth, kind=kind))
+        links = len(extracted.hrefs) + len(extracted.requisites)
+        page = FoundOn(errand.url, score, errand.depth, extracted.title, links, kind)
+        return LinkSource(page, dict(zip(extracted.hrefs, extracted.anchors, strict=False)))
 
     def _is_copy(self, errand: Errand, fetch: Fetch, digest: bytes) -> bool:
         """True from the page on that is one copy too many of the same content on its host."""
         key = digest_without_url(fetch.content, target(fetch.url), digest)
         return self._same_content.count(errand.host, key) > self._copies_max
+
+
+def _news(errand: Errand) -> int:
+    """Return the flag of links that show what a page asked again has that it had not before."""
+    return _NEWS if errand.flags & _REFRESH else 0

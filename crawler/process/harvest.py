@@ -32,16 +32,18 @@ from crawler.process import books
 from crawler.process.admission import Counted
 from crawler.process.following import Following
 from crawler.process.page_line import page_line
-from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord
+from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord, PageState
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making
 from crawler.storage.keys import PARKED
-from crawler.urls.canonical import authority, hostname, resolve
+from crawler.urls.canonical import authority
 
 _REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are: an IntFlag costs 1 us a test
 _AGAIN = int(LinkFlag.AGAIN)
+_NEWS = int(LinkFlag.NEWS)
 _KNOWN = _REFRESH | _AGAIN
 Pauses = Generator[None, None, None]
+Hear = Callable[[Change, Errand, Extracted, float], None]  # (change, the page's errand, what it holds, now)
 
 
 class Harvest:
@@ -56,6 +58,7 @@ class Harvest:
         following: Following,
         unexpected: Unexpected | None = None,
         refresh: Refresh | None = None,
+        hear: Hear | None = None,
         validators: Validators | None = None,
     ) -> None:
         self._validators = validators or Validators(RefreshConfig())
@@ -66,6 +69,7 @@ class Harvest:
         self._robots = robots
         self._following = following
         self._refresh = refresh
+        self._hear = hear
 
     # -- pages -----------------------------------------------------------------
 
@@ -102,17 +106,20 @@ class Harvest:
         """Make the change for a page's fetch, final or to be repeated."""
         change = Change()
         decision = self._settle(errand, fetch, now)
+        self._frontier.stage(decision, change)  # before the links: they may move URLs of the same host
         fetch.final = decision.end is End.DONE
         before = self._pages.record(errand.fingerprint) if errand.flags & _KNOWN else None
         capturing = self._capture(fetch, errand, extracted, now, final=decision.end is End.DONE)
         books.count_kept(change, capturing)
         if self._refresh is not None and decision.end is End.DONE:
             self._schedule(change, capturing, before, decision, now)
-            if extracted is not None and extracted.told_by and errand.flags & _REFRESH:
+            if self._hear and extracted is not None and extracted.told_by and errand.flags & _REFRESH:
                 self._hear(change, errand, extracted, now)
         if errand.flags & _AGAIN and capturing.record is not None:
             changed = not capturing.unchanged
-            self._validators.answered(errand.fingerprint, errand.host, before, capturing.record, changed, now)
+            self._validators.answered(
+                errand.fingerprint, errand.host, before, capturing.record, changed, now, change
+            )
         if decision.end is End.DONE and not (errand.flags & _KNOWN and capturing.unchanged):
             yield from self._follow(change, capturing, extracted)
         if errand.flags & _KNOWN:
@@ -121,7 +128,7 @@ class Harvest:
         else:
             books.count_page(change, fetch, decision.end)
         change.line = page_line(errand, fetch, extracted, decision.end)
-        self._release(change, decision)
+        self._release_after(change, decision)
         return change
 
     def _schedule(
@@ -144,16 +151,8 @@ class Harvest:
             )
         else:
             self._refresh.add(errand.fingerprint, record, capturing.instant, now, change)
-
-    def _hear(self, change: Change, errand: Errand, extracted: Extracted, now: float) -> None:
-        """Take what a page says of when pages of its own host changed for signals."""
-        assert self._refresh is not None
-        own = [
-            (url, changed_at)
-            for raw_url, changed_at in extracted.dated
-            if (url := resolve(extracted.base, raw_url)) is not None and hostname(url) == errand.hostname
-        ]
-        self._refresh.hear(errand.fingerprint, own, extracted.told_by, now, change)
+            if errand.flags & _NEWS and record.state is PageState.STORED and not capturing.profile:
+                self._refresh.found(errand.via, errand.fingerprint, record, now, change)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
         """Follow a page's links, and note in its record how many there are."""
@@ -231,6 +230,7 @@ class Harvest:
         """Drop the to-do and parked URLs that the regular expression finds; return how many."""
         gone = self._frontier.retire(re.compile(pattern), change)
         self._count_retired(change, gone)
+        self._tell_written(change)
         return gone
 
     def retiring(self, pattern: str, commit: Callable[[Change], None]) -> Counted:
@@ -240,6 +240,7 @@ class Harvest:
             change = Change()
             gone, begin = self._frontier.retire_some(compiled, change, begin)
             self._count_retired(change, gone)
+            self._tell_written(change)
             if gone:
                 commit(change)
             count += gone
@@ -249,6 +250,9 @@ class Harvest:
     def _count_retired(self, change: Change, gone: int) -> None:
         change.count("urls.done", gone)
         change.count("urls.retired", gone)
+
+    def _tell_written(self, change: Change) -> None:
+        change.after.append(lambda: self._frontier.committed(change, self._clock.now()))
 
     # -- parts -------------------------------------------------------------------
 
@@ -290,6 +294,9 @@ class Harvest:
     def _release(self, change: Change, decision: Decision) -> None:
         """Let the change hold the frontier's decision, and free the errand's place once it is durable."""
         self._frontier.stage(decision, change)
+        self._release_after(change, decision)
+
+    def _release_after(self, change: Change, decision: Decision) -> None:
         change.after.append(lambda: self._frontier.release(decision, self._clock.now()))
 
 

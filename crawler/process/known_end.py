@@ -16,8 +16,8 @@ from crawler.splitter.crawlwide import Progress
 from crawler.splitter.wire import Counters
 from crawler.storage.commit import Change
 from crawler.storage.keys import ENDED
-from crawler.storage.kv import KeyValue, unseal
-from crawler.storage.moving import pack
+from crawler.storage.kv import KeyValue
+from crawler.storage.moving import load, pack
 
 
 class Extent(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class KnownEnd:
     """
 
     def __init__(self, store: KeyValue, extent: Callable[[], Extent], silence_max: float, now: float) -> None:
-        self._kept = _kept(store)
+        self._kept = load(store, ENDED, Extent | None, None)  # type: ignore[arg-type]
         self._extent = extent
         self._silence_max = silence_max
         self._quiet_since = now  # some are missing, and nobody has work
@@ -71,13 +71,6 @@ class KnownEnd:
         if len(said) == processes or work or not self.stands:
             self._quiet_since = now
         return now - self._quiet_since >= self._silence_max
-
-
-def _kept(store: KeyValue) -> Extent | None:
-    """How far the process was when it kept an end; None if it kept none, or an empty mark, which does not say."""
-    value = store.get(ENDED)
-    content = b"" if value is None else unseal(ENDED, value)
-    return msgspec.msgpack.decode(content, type=Extent) if content else None
 
 
 class Awaited:

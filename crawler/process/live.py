@@ -4,8 +4,7 @@
     admin server   of a crawl of one process; several have the supervisor's (`supervision/`)
     commands       those of `commands.py`, and host, pause, resume, set
 
-The page server's seam (`serve/seam.py`) is made here from the stages; the refresh
-frontier serves its `refresh_ahead` and `refresh_signal`.
+The page server's seam (`serve/seam.py`) is made here from the stages.
 """
 
 import asyncio
@@ -13,29 +12,30 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from crawler.admin import vitals
-from crawler.clock import iso_time
+from crawler.admin.status import MemberStatus
+from crawler.change_signals import Signalled
 from crawler.config import Config
 from crawler.crawl import safe_settings
 from crawler.errors import DamageError, UsageError
 from crawler.extract.feed import read_feed
-from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
-from crawler.process.admission import Beside
 from crawler.process.commands import Steps
 from crawler.process.waits import HOSTS_MAX, Waits
 from crawler.serve.behind import StoredCrawl
 from crawler.serve.demand import Demand
 from crawler.serve.indexnow import KEY_AGE_MAX
-from crawler.serve.seam import Signalled
+from crawler.serve.refusal import Refusal
+from crawler.serve.seam import Ahead, AheadState
 from crawler.storage.commit import Change
 from crawler.storage.keys import ASKED
 from crawler.storage.kv import scan_prefix, seal, unseal
-from crawler.urls.canonical import authority, canonical
+from crawler.urls.canonical import canonical
 
 if TYPE_CHECKING:
     from crawler.process.process import Process
@@ -49,8 +49,7 @@ LAG_INTERVAL = 0.25  # seconds between looks at how late the loop is
 _GROWTH_LOOKS = 20  # of those between two looks at how the crawl grows
 COUNTS_INTERVAL = 5.0  # seconds of request counts that a crash may lose
 
-Ahead = Callable[[str, int], bool]
-Noted = Callable[[Sequence[int], str], int]
+_FULL = Ahead(AheadState.FULL, "too many pages wait to be fetched ahead of their turn", 60.0)
 
 
 class Live:
@@ -58,6 +57,7 @@ class Live:
 
     def __init__(self, process: "Process") -> None:
         self._process = process
+        process.commands.running = self.sections
         self._stages = stages = process.stages
         self._config: Config = stages.config
         self._now = stages.clock.now
@@ -68,25 +68,13 @@ class Live:
         self._recent = vitals.LastMinute()
         self.errors = vitals.RecentErrors()
         self.timings = {"commit": vitals.Histogram(), "flush": vitals.Histogram()}
-        self.refresh_ahead: Ahead | None = None  # set by the refresh frontier: fetch a known page soon
-        self.refresh_signal: Noted | None = (
-            None  # set by it: known pages are said to have changed; how many it took
-        )
-        refresh = stages.refresh
-        if refresh is not None:
-            self.refresh_ahead = lambda url, fingerprint: self._ask_soon(fingerprint)
-            self.refresh_signal = self._note_signals
         serve = self._config.serve
         self.demand = Demand(serve.request_half_life, serve.counted_pages_max, now=self._now())
         self.crawl = StoredCrawl(
             {stages.name: stages},
             self._now,
-            ahead=self.fetch_ahead,
+            ahead=self.ahead,
             count=lambda fingerprint: self.demand.add(fingerprint, self._now()),
-            signal=self.signal,
-            probability=None
-            if refresh is None
-            else lambda fingerprint, record, now: refresh.probability(fingerprint, record.fetched_at, now),
         )
         self.server: PageServer | None = None
 
@@ -104,7 +92,7 @@ class Live:
             await self._serve()
 
     async def _serve(self) -> None:
-        # Imported here: most crawls serve nobody, and aiohttp takes a third of their start.
+        # Imported here: most crawls serve nobody.
         from crawler.serve.listening import more_descriptors
         from crawler.serve.neighbours import Neighbours
         from crawler.serve.pages import PageDesk
@@ -121,8 +109,14 @@ class Live:
         folder = self._stages.directory
         receivers = self._receivers()
         if config.websub:
-            receivers.subscriptions.want(read_topics(config.websub, config.public_url))
-            subscriber = Subscriber(receivers.subscriptions, config.public_url, self._now)
+            receivers.subscriptions.want(self._own(read_topics(config.websub, config.public_url)))
+            subscriber = Subscriber(
+                receivers.subscriptions,
+                config.public_url,
+                self._now,
+                self._process.ask,
+                self._config.politeness.delay,
+            )
             self._tasks.append(asyncio.get_running_loop().create_task(subscriber.run()))
         server = PageServer(
             PageDesk(self.crawl, config, rewriter()),
@@ -138,6 +132,13 @@ class Live:
             await server.listener.start_unix(folder)
         self._tasks.append(asyncio.get_running_loop().create_task(self._keep_counts()))
         self._process.last_changes.append(self.put_counts)
+
+    def _own(self, topics: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """The (topic, hub) of topics that this process owns: each has one subscriber among the processes."""
+        locate = self.crawl.locate
+        return [
+            (topic, hub) for topic, hub in topics if locate(canonical(topic) or topic).archive is not None
+        ]
 
     async def close(self) -> None:
         """Stop listening."""
@@ -192,13 +193,15 @@ class Live:
             self.crawl,
             self._config.serve,
             self._now,
+            signal=self.signal,
+            processes=self._stages.topology.names,
+            me=self._stages.name,
             random=os.urandom,
             fetch_text=self._key_file,
             read_feed=lambda body: [
                 entry.loc for entry in read_feed(body, self._config.serve.signal_urls_max).entries
             ],
             in_background=self._in_background,
-            pause=lambda: asyncio.sleep(0),
         )
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
@@ -214,75 +217,52 @@ class Live:
             capture = next(iter(self._stages.pages.captures(fingerprint)), None)
             if capture is not None and self._now() - capture.fetched_at < KEY_AGE_MAX:
                 return self._stages.pages.read(capture).content[:1024] if capture.status == 200 else None
-            if not self.fetch_ahead(url, fingerprint) and (capture is None or self.refresh_ahead is None):
+            state = self.ahead(url, fingerprint).state
+            if state not in (AheadState.QUEUED, AheadState.FULL):
                 return None
             await asyncio.sleep(1.0)
         return None
 
     # -- what clients may ask for
 
-    def fetch_ahead(self, url: str, fingerprint: int) -> bool:
+    def ahead(self, url: str, fingerprint: int) -> Ahead:
         """Let a page be fetched soon, politely: a known one by the refresh frontier, an unknown one as a link."""
-        if fingerprint in self._ahead:
-            return True
-        if len(self._ahead) >= self._config.serve.ahead_max or self._process.stopped_by:
-            return False
-        if self._stages.pages.record(fingerprint) is not None:
-            return self.refresh_ahead is not None and self.refresh_ahead(url, fingerprint)
-        if self._stages.intake.explain(url).rule or self._stages.due.contains(fingerprint):
-            return self._stages.due.contains(fingerprint)
-        self._admit([url])
-        self._ahead.add(fingerprint)
-        asyncio.get_running_loop().call_later(60.0, self._ahead.discard, fingerprint)
-        return True
+        if self._process.stopped_by:
+            return Ahead(AheadState.AT_REST, "the crawl has ended or is stopping")
+        record = self._stages.pages.record(fingerprint)
+        verdict = self._process.commands.prospect(url, record)
+        if not verdict.queued or fingerprint in self._ahead:
+            return verdict
+        if len(self._ahead) >= self._config.serve.ahead_max:
+            return _FULL
+        if record is not None:
+            return self._ask_again(fingerprint, verdict)
+        if not self._stages.due.contains(fingerprint):
+            self._process.queue(partial(self._stages.signal_intake.take, [url], "signal", Signalled()))
+            self._ahead.add(fingerprint)
+            asyncio.get_running_loop().call_later(60.0, self._ahead.discard, fingerprint)
+        return verdict
 
-    def _admit(self, urls: Sequence[str]) -> int:
-        """Take URLs that somebody told us of as links, as deep as a seed but without widening the scope."""
-        change = Change()
-        taken = self._stages.admission.links(change, urls[0], list(urls), Beside(depth=1))
-        self._process.queue(change)
-        return taken
-
-    def signal(self, urls: Sequence[str], source: str) -> Signalled:
-        """Note that pages changed; URLs that are new and in scope become links."""
-        said = Signalled()
-        known, unknown = [], []
-        for url in urls:
-            fingerprint = self._stages.fingerprinter.fingerprint(url)
-            if self._stages.pages.record(fingerprint) is not None:
-                known.append(fingerprint)
-            elif rule := self._stages.intake.explain(url).rule:
-                said.refuse(str(rule))
-            else:
-                unknown.append(url)
-        if known and self.refresh_signal is not None:
-            said.accepted = self.refresh_signal(known, source)
-        elif known:
-            said.refuse("not_refreshing", len(known))
-        if unknown:
-            said.links = self._admit(unknown)
-        return said
-
-    def _ask_soon(self, fingerprint: int) -> bool:
-        assert self._stages.refresh is not None
-        taken = self._stages.refresh.ask(fingerprint)
-        self._process.wake()
-        return taken
-
-    def _note_signals(self, fingerprints: Sequence[int], source: str) -> int:
-        """Tell the refresh schedule that known pages changed, durable with the next group; how many it knows."""
-        number = SIGNAL_SOURCES.get(source.partition(":")[0], len(SIGNAL_SOURCES))
+    def _ask_again(self, fingerprint: int, verdict: Ahead) -> Ahead:
+        """Let a known page be asked as soon as its host may be, if it is kept fresh."""
         refresh = self._stages.refresh
-        assert refresh is not None
-        taken = refresh.signal(fingerprints, number, self._now())
-        self._process.queue(self._signals_noted)
-        return taken
+        if refresh is None or fingerprint not in refresh:
+            return Ahead(AheadState.NOT_REFRESHED, "it is known, and this crawl does not ask it again")
+        taken = refresh.ask(fingerprint)
+        self._process.wake()
+        return verdict if taken else _FULL
 
-    def _signals_noted(self) -> Change:
-        assert self._stages.refresh is not None
-        change = Change()
-        self._stages.refresh.stage_signals(change)
-        return change
+    async def signal(self, raw_urls: Sequence[str], source: str) -> Signalled:
+        """Take signals, in the order of the commit queue; what became of each once that is durable.
+
+        Raises:
+            Refusal: 503, the disk is late.
+        """
+        said = Signalled()
+        self._process.queue(partial(self._stages.signal_intake.take, raw_urls, source, said))
+        if not await self._process.kept():
+            raise Refusal(503, "late", "the signals are not on disk yet; send them again")
+        return said
 
     # -- commands
 
@@ -293,37 +273,18 @@ class Live:
             UsageError: no such command, or wrong arguments.
         """
         own: dict[str, Callable[..., Any]] = {
-            "host": self._host,
             "pause": self._pause,
             "resume": self._resume,
             "set": self._set,
         }
         name = request.get("command", "")
         if name not in own:
-            answer = yield from self._process.commands.steps(request)
-            return answer | self.sections() if name == "status" else answer
+            return (yield from self._process.commands.steps(request))
         arguments = {key: value for key, value in request.items() if key != "command"}
         try:
             return own[name](**arguments)
         except TypeError as error:
             raise UsageError(f"{name}: {error}") from error
-
-    def _host(self, host: str) -> dict[str, Any]:
-        """A host's queue and politeness, and what is known of its robots.txt."""
-        url = canonical(f"http://{host}/")
-        if url is None:
-            raise UsageError(f"{host!r} is no host name")
-        facts = dict(self._stages.frontier.explain(url, self._now()))
-        if facts.get("state") != "unknown":
-            facts["robots"] = self._robots(url)
-        return facts
-
-    def _robots(self, url: str) -> dict[str, Any]:
-        for form in (url, url.replace("http://", "https://", 1)):
-            copy = self._stages.robots.copy(authority(form))
-            if copy.fetched_at:
-                return {"of": authority(form), "status": copy.status, "fetched_at": iso_time(copy.fetched_at)}
-        return {}
 
     def _pause(self) -> dict[str, Any]:
         """Start no fetch until `resume`."""
@@ -361,6 +322,7 @@ class Live:
             "loop_lag": round(self._lag, 4),
         }
         return {
+            "members": [MemberStatus(process["name"], "running", self._now(), process["pid"])],
             "processes": [process],
             "run": {"fetched": counters["pages.fetched"] - self._stages.counters_before["pages.fetched"]},
             "recent": self._recent.plain(),

@@ -17,24 +17,29 @@ the stages. The stages make all decisions, synchronously, in the loop thread.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
+from crawler.children import Forked
 from crawler.config import Config
 from crawler.errors import CrawlerError, StoreError
+from crawler.fetcher.direct import DirectRequests
+from crawler.fetcher.fetch_request import FetchTask
+from crawler.frontier.refresh.refreshing import share_of
 from crawler.process.commands import Commands
 from crawler.process.commit_loop import CommitLoop
 from crawler.process.ending import within
 from crawler.process.errands import Errands, Network, Sink
 from crawler.process.exchange import Loops, Member, exchange_of
-from crawler.process.forked import Forked
 from crawler.process.limits import STOP_GRACE, Disk, Standing, disk_state, limit_reached
 from crawler.process.places import Places
 from crawler.process.reader import Extractor, Reader
 from crawler.process.seeding import Pieces, known_changes, seed_changes
 from crawler.process.stages import Stages
 from crawler.process.tasks import Tasks, wait_for
-from crawler.storage.commit import Maker
+from crawler.records import Fetch
+from crawler.storage.commit import Change, Maker
 from crawler.storage.faults import reach
 from crawler.storage.files import free_bytes, total_bytes
 
@@ -44,6 +49,7 @@ SEEDS_GRACE = (
     5.0  # seconds after a stop in which seeds that were given are still taken, so that few are forgotten
 )
 COUNTED = ("max_pages", "max_bytes")  # stops by what results count for
+KEPT_WAIT = 30.0  # seconds for which who says something waits until it is durable
 SEEDS_AHEAD = 2  # changes of seeds that may wait for their commit
 
 
@@ -77,10 +83,20 @@ class Process:
             self._seeds = chain(known_changes(stages), self._seeds)
         self._seeding = True
         self._background = Tasks(self.fail)
-        network = stages.around.network(stages, Reader(stages.config, extractor, parser))
+        network = stages.around.network(
+            stages.config,
+            stages.clock,
+            Reader(stages.config, extractor, parser, reads_anchors=stages.reads_anchors),
+            stages.harvest.unexpected,
+            processes=len(stages.topology.names),
+        )
         self.commits = CommitLoop(stages, pages_file, self)  # from here on there is something to close
-        self.queue = self.commits.queue
+        self._loops_run = False
+        self._over = False
         self.errands = self._errands(network, sink)
+        proxied = bool(stages.config.fetch.proxy)
+        self._direct = DirectRequests(network.fetcher, network.resolver, proxied=proxied)
+        self._fetching = asyncio.Event()  # the fetcher has started
         self.exchange = exchange_of(stages, member, self._loops())
         self.places = Places(
             stages.config.crawl.concurrency,
@@ -137,12 +153,14 @@ class Process:
         """
         watchdog = self.stages.around.watchdog(self.stages.config.crawl.stall_max)
         watchdog.start()
+        self._loops_run = True
         loops = Tasks(self.fail)
         loops.start(self.commits.run())
         loops.start(self._watch())
         loops.start(self.stages.around.keep_heap_small())
         self._background.start(self._feed_seeds())
         await self.errands.start()
+        self._fetching.set()
         try:
             with self.stages.around.frozen():
                 await self._schedule()
@@ -155,6 +173,33 @@ class Process:
         if self.failure is not None:
             raise self.failure
 
+    def queue(self, change: Change | Maker) -> None:
+        """Hand a change, or what makes it, to the commit point; behind the end of the run it is committed at once."""
+        self.commits.queue(change)
+        if self._over:
+            self.commit_rest()
+
+    async def kept(self) -> bool:
+        """Wait until all that is queued now is durable, for `KEPT_WAIT` seconds at most; whether it is."""
+        durable, change = asyncio.Event(), Change()
+        change.after.append(durable.set)
+        self.queue(change)
+        if not self._loops_run:
+            self.commit_rest()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(durable.wait(), KEPT_WAIT)
+        return durable.is_set()
+
+    def commit_rest(self) -> None:
+        """Commit what is queued in this thread; for when no loop does, and not after a failure."""
+        if self.failure is None and not self.commits.writing:
+            self.stages.commit_queued()
+
+    async def ask(self, task: FetchTask) -> Fetch:
+        """Make a request outside the frontier's order, as soon as the fetcher has started."""
+        await self._fetching.wait()
+        return await self._direct.ask(task)
+
     def configure(self, config: Config) -> None:
         """Politeness, rate, places and the share of refresh from now on."""
         self.stages.config = config
@@ -162,7 +207,7 @@ class Process:
         self.exchange.set_rate(config.crawl.rate)
         self.places.concurrency = config.crawl.concurrency
         if self.stages.refresh is not None:
-            self.stages.refresh.share.refresh = config.refresh.share
+            self.stages.refresh.share.set(share_of(config.refresh))
         self.wake()
 
     def stop(self, reason: str, *, grace: float = STOP_GRACE) -> None:
@@ -351,3 +396,5 @@ class Process:
         await self.commits.close(limit)
         if self.commits.writing:
             self.failure = self.failure or StoreError("disk: a write does not end")
+        self.commit_rest()
+        self._loops_run, self._over = False, True

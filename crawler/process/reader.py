@@ -15,18 +15,19 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from crawler.config import Config, Overrides
+from crawler.children import Forked, can_fork, fork_children
+from crawler.config import Config
 from crawler.extract.collected import Context
 from crawler.extract.documents import Document, DocumentKind, dated, read_document
 from crawler.extract.feed import is_feed, read_feed
 from crawler.extract.listing import is_listing, read_listing
 from crawler.extract.loop_share import LoopShare
 from crawler.extract.map_stream import MapStream
+from crawler.extract.page_rules import PageRules
 from crawler.extract.repeats import links_with_repeats
 from crawler.extract.sitemap import Entry, read_sitemap
-from crawler.extract.types import is_css, is_html, is_usable, is_xhtml, sniff_html
+from crawler.extract.types import is_css, is_page
 from crawler.extract.worker import Apart, Holding, Worker, nothing, work
-from crawler.process.forked import Forked, can_fork, fork_children
 from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome
 
 Extractor = Callable[[Errand, Fetch], Iterable[str]]
@@ -37,12 +38,11 @@ INLINE_BYTES_MAX = 64 << 10
 _SITEMAP, _REQUISITE = int(LinkFlag.SITEMAP), int(LinkFlag.REQUISITE)  # plain: an IntFlag costs 1 us a test
 _REFRESH = int(LinkFlag.REFRESH)
 _READABLE = (Outcome.FETCHED, Outcome.TRUNCATED)
-_NAMES = {b"link": "link_values", b"x-robots-tag": "robots_tags"}
 
 
 def fork_parser() -> Forked | None:
     """A process that will parse heavy pages; only before there is a loop. None where that cannot be."""
-    return fork_children(work, 1)[0] if can_fork() else None
+    return fork_children(work, 1, helpers=True)[0] if can_fork() else None
 
 
 def changed_dates(
@@ -57,7 +57,10 @@ def changed_dates(
 
 
 class Reader:
-    """Reads fetches; `extractor` stands in for the built-in one for HTML pages if it is given."""
+    """Reads fetches; `extractor` stands in for the built-in one for HTML pages if it is given.
+
+    `reads_anchors`: the texts of links are read, too.
+    """
 
     def __init__(
         self,
@@ -65,14 +68,17 @@ class Reader:
         extractor: Extractor | None = None,
         parser: Forked | None = None,
         share: LoopShare | None = None,
+        *,
+        reads_anchors: bool = False,
     ) -> None:
         self._config = config
+        self.reads_anchors = reads_anchors
         self._extractor = extractor
         self._worker = Worker(config.extract, parser, share)
         self._documents = Worker(
             msgspec.structs.replace(config.extract, cpu_seconds_max=config.sitemaps.cpu_seconds_max)
         )
-        self._overrides = Overrides(config.override)
+        self._rules = PageRules(config, want_anchors=reads_anchors)
 
     def charge(self, holding: Holding) -> None:
         """From now on tell `holding` what is held while a child parses."""
@@ -109,7 +115,7 @@ class Reader:
         if errand.flags & _SITEMAP:
             return await self._document(DocumentKind.SITEMAP, errand, fetch, apart)
         kind = fetch.content_type
-        if is_html(kind) or (not is_usable(kind) and sniff_html(fetch.content)):
+        if is_page(kind, fetch.content):
             return await self._page(errand, fetch, apart)
         if self._config.sitemaps.feeds and is_feed(kind, fetch.content):
             return await self._document(DocumentKind.FEED, errand, fetch, apart)
@@ -161,39 +167,13 @@ class Reader:
             rows = read_listing(fetch.content, self._config.extract.links_max)
             extracted.dated, extracted.told_by = dated(rows, fetch.began), "listing"
         if errand.flags & _REQUISITE:
-            extracted.hrefs, extracted.refresh = [], ""
+            extracted.hrefs, extracted.anchors, extracted.refresh = [], [], ""
         elif self._extractor is not None and not (extracted.nofollow and context.obey_robots):
-            extracted.hrefs = list(dict.fromkeys(self._extractor(errand, fetch)))
+            extracted.hrefs, extracted.anchors = list(dict.fromkeys(self._extractor(errand, fetch))), []
         return extracted
 
     def _context(self, errand: Errand, fetch: Fetch) -> Context:
-        values: dict[str, list[str]] = {"link_values": [], "robots_tags": []}
-        refresh = ""
-        for name, value in fetch.headers:
-            lowered = name.lower()
-            if lowered in _NAMES:
-                values[_NAMES[lowered]].append(value.decode("latin-1"))
-            elif lowered == b"refresh" and not refresh:
-                refresh = value.decode("latin-1")
-        return Context(
-            fetch.url,
-            fetch.charset,
-            self._config.identity.token,
-            tuple(values["link_values"]),
-            refresh,
-            tuple(values["robots_tags"]),
-            self._obeys(errand),
-            self._config.robots.nofollow_links,
-            self._config.crawl.requisites,
-            is_xhtml(fetch.content_type),
-        )
-
-    def _obeys(self, errand: Errand) -> bool:
-        """Whether the page's own robots directives bind."""
-        policy = self._config.robots.policy
-        if self._overrides:
-            policy = self._overrides.for_url(errand.url, errand.hostname).robots or policy
-        return policy != "ignore"
+        return self._rules.context(fetch.url, fetch.headers, fetch.content_type, fetch.charset, errand.url)
 
     async def close(self) -> None:
         """End the child processes."""

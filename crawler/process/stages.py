@@ -9,7 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from crawler import __version__
 from crawler.clock import Clock
 from crawler.config import Config, Overrides
 from crawler.config.credentials import has_credentials
@@ -32,8 +31,9 @@ from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.importance import Importance, read_values
 from crawler.frontier.refresh.refreshing import Refresh
+from crawler.frontier.refresh.stored_view import stored_view
 from crawler.frontier.refresh.validators import Validators
-from crawler.pages.captures import record_key, unpack_record
+from crawler.pages.captures import record_key
 from crawler.pages.page_cache import PageCache
 from crawler.process.admission import Admission, Owners, Seen
 from crawler.process.books import conservation, splitter_conservation
@@ -42,9 +42,11 @@ from crawler.process.following import Following
 from crawler.process.harvest import Harvest
 from crawler.process.learned import Learned
 from crawler.process.lost_state import refuse_loss, stage_state, state_of
+from crawler.process.ordering import Ordering, named
 from crawler.process.portions import PORTION_LINKS
+from crawler.process.signal_intake import SignalIntake
 from crawler.process.surroundings import Surroundings
-from crawler.records import DueCounts, FrontierCounts, Link, PageRecord, PeerStatus, SplitterCounts
+from crawler.records import DueCounts, FrontierCounts, Link, PeerStatus, SplitterCounts
 from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
@@ -52,7 +54,7 @@ from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, CommitPoint, Maker, Making
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, reserve, sync_directory
-from crawler.storage.keys import CAPTURE, CLEAN, EQUIVALENCES, PAGE, PARKED, SCOPE_STATE, TODO
+from crawler.storage.keys import CLEAN, EQUIVALENCES, PAGE, PARKED, SCOPE_STATE, TODO
 from crawler.storage.kv import Batch, KeyValue, scan_prefix
 from crawler.storage.moving import load_json
 from crawler.urlfilter.link_filter import LinkFilter
@@ -63,14 +65,11 @@ from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
 from crawler.urls.kinds import Kinds
 from crawler.urls.trace import TraceWriter
+from crawler.version import __version__
 
 log = logging.getLogger("crawler")
 
 BALLAST = "ballast"
-KEPT = {
-    "stored.records": PAGE,
-    "stored.captures": CAPTURE,
-}  # keys of a kind, by the counter that tells how many
 
 
 class Stages:
@@ -104,7 +103,9 @@ class Stages:
     ) -> None:
         self.around = around or Surroundings()
         self.config = config
+        self._brief = brief
         self._priority = priority
+        self._ranking = named(config.order)
         self.directory = directory
         self.clock = clock
         self.name = name
@@ -143,14 +144,14 @@ class Stages:
         clean = self._note_opening()
         self.frontier.open(self.clock.now(), clean=clean)
         if self.refresh is not None:
-            self.refresh.open(self.store, self._stored_pages, self.clock.now())
+            self.refresh.open(self.store, self.pages.stored_records, self.clock.now())
         self.outbox, self.inbox = self._splitter(whole=clean or self._outlasts_power_cut)
         self.point = self._commit_point()
-        self._count_kept()
         self.intake = self._intake(url_filter)
         self.trace = self._trace() if self.config.crawl.trace else None
         self.learned = self._learned()
         self.admission = self._admission()
+        self.signal_intake = self._signal_intake()
         self.harvest = self._harvest()
 
     @property
@@ -203,12 +204,6 @@ class Stages:
             sync=self._outlasts_power_cut,
         )
 
-    def _count_kept(self) -> None:
-        """Count records and captures once, where a crawl began before they were counted."""
-        for name, prefix in KEPT.items():
-            if name not in self.point.counters:
-                self.point.counters[name] = sum(1 for _ in scan_prefix(self.store, prefix))
-
     # -- the stages, in the order URLs flow -------------------------------------
 
     def _frontier(self) -> Frontier:
@@ -259,11 +254,6 @@ class Stages:
         except OSError as error:
             raise ConfigError(f"refresh.importance_file {path}: {error.strerror}") from error
 
-    def _stored_pages(self) -> Iterator[tuple[int, Callable[[], PageRecord]]]:
-        """Fingerprint of each URL that was tried, and what reads its record."""
-        for key, value in scan_prefix(self.store, PAGE):
-            yield int.from_bytes(key[2:], "big"), partial(unpack_record, key, value)
-
     def _robots(self) -> RobotsCache:
         config = self.config
         # As many as there are hosts in the front, each of which is looked at every few seconds.
@@ -307,11 +297,47 @@ class Stages:
             Seen(ClockCache(bits), self.due),
             Owners(topology.partition, self.name, sent),
             self.trace,
+            self._ordering(),
+        )
+
+    @property
+    def reads_anchors(self) -> bool:
+        """Whether the order of the crawl wants the texts of anchors."""
+        return self._ranking is not None and self._ranking.reads_anchors
+
+    def _ordering(self) -> Ordering | None:
+        """The order of the crawl; None for breadth-first."""
+        if self._ranking is None:
+            return None
+        return Ordering(self._ranking, self.config.order, self.config.cache.bits, self._improve)
+
+    def _improve(self, links: Sequence[Link], change: Change) -> None:
+        """Let URLs that wait have the better classes of `links`, by the change that these belong to."""
+        if self.frontier.improve(links, change, self.clock.now()):
+            change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
+
+    def _signal_intake(self) -> SignalIntake:
+        """What happens to signals of changes."""
+        return SignalIntake(
+            self.admission,
+            self.intake,
+            self.topology.partition,
+            self.name,
+            record=self.pages.record,
+            refresh=self.refresh,
+            requisites=self.config.crawl.requisites,
+            now=self.clock.now,
         )
 
     def _harvest(self) -> Harvest:
         """What the end of a fetch means."""
-        following = Following(self.config, self.robots, self.admission, self.learned)
+        following = Following(
+            self.config,
+            self.robots,
+            self.admission,
+            self.learned,
+            ordered=self._ranking is not None,
+        )
         return Harvest(
             self.clock,
             self.frontier,
@@ -319,8 +345,17 @@ class Stages:
             self.robots,
             following,
             refresh=self.refresh,
-            validators=Validators(self.config.refresh),
+            hear=self.signal_intake.hear,
+            validators=self._validators(),
         )
+
+    def _validators(self) -> Validators:
+        """How far validators can be believed: as the refresh schedule has learned it, where there is one."""
+        if self.refresh is not None:
+            return self.refresh.validators
+        validators = Validators(self.config.refresh)
+        validators.open(self.store)
+        return validators
 
     def _trace(self) -> TraceWriter:
         """A new trace in the process's folder: links as they enter the host splitter."""
@@ -483,9 +518,13 @@ class Stages:
     def commit(self, change: Change | Maker) -> None:
         """Commit one change in this thread; for a directory at rest."""
         self.point.add(change)
-        group = self.point.take()
-        self.point.write(group)
-        self.point.committed(group)
+        self.commit_queued()
+
+    def commit_queued(self) -> None:
+        """Commit all that is queued in this thread."""
+        while group := self.point.take():
+            self.point.write(group)
+            self.point.committed(group)
 
     # -- what is counted --------------------------------------------------------
 
@@ -521,18 +560,36 @@ class Stages:
             cache_hits=count["splitter.cache_hits"],
             scope_told=count["splitter.scope_told"],
             scope_heard=count["splitter.scope_heard"],
+            signals_told=count["splitter.signals_told"],
+            signals_heard=count["splitter.signals_heard"],
+        )
+
+    @cached_property
+    def freshness(self) -> Refresh | None:
+        """What says how fresh copies are: the schedule of a run; at rest also that of earlier runs; None without one."""
+        if self.refresh is not None or not self._brief:
+            return self.refresh
+        return stored_view(
+            self.store,
+            self.config,
+            self.fingerprinter,
+            self.pages.record,
+            self.pages.stored_records,
+            self.clock.now(),
+            processes=len(self.topology.names),
+            name=self.name,
         )
 
     def refreshing(self, now: float, hosts: int = 20) -> dict[str, Any]:
         """How refreshes stand, with up to `hosts` hosts, those of most pages first; {} where nothing is refreshed."""
-        if self.refresh is None:
+        if self.freshness is None:
             return {}
-        found = sorted(self.refresh.by_host(now).items(), key=lambda item: -item[1][0])[:hosts]
+        found = sorted(self.freshness.by_host(now).items(), key=lambda item: -item[1][0])[:hosts]
         rows = [
             {"host": self.frontier.host_name(key), "pages": pages, "fresh": round(fresh, 4)}
             for key, (pages, fresh) in found
         ]
-        return self.refresh.view(now) | {"hosts": rows}
+        return self.freshness.view(now) | {"hosts": rows}
 
     def waiting_for_peers(self) -> dict[str, PeerStatus]:
         """What waits in the outbox, by peer."""

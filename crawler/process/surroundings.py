@@ -12,7 +12,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crawler.config import StoreConfig
+from crawler.clock import Clock
+from crawler.config import Config, StoreConfig
+from crawler.errors import Unexpected
 from crawler.process import collector
 from crawler.process.ending import Watchdog, in_thread
 from crawler.process.limits import WATCH_INTERVAL
@@ -22,7 +24,6 @@ from crawler.storage.kv import KeyValue
 if TYPE_CHECKING:
     from crawler.process.errands import Network
     from crawler.process.reader import Reader
-    from crawler.process.stages import Stages
     from crawler.splitter.peers import Listen
 
 
@@ -50,24 +51,18 @@ class Surroundings:
         )
         return store, store.mended
 
-    def network(self, stages: "Stages", reader: "Reader") -> "Network":
+    def network(
+        self, config: Config, clock: Clock, reader: "Reader", unexpected: Unexpected, *, processes: int
+    ) -> "Network":
         """What errands wait for: answers, names, and what a page holds."""
         from crawler.fetcher.address_guard import AddressGuard
-        from crawler.fetcher.client import Client
+        from crawler.fetcher.fetchers import FETCHERS, FetcherNeeds, make_fetcher
         from crawler.fetcher.resolver import Resolver
         from crawler.process.errands import Network
 
-        config = stages.config
-        client = Client(
-            config.fetch,
-            config.identity,
-            config.network,
-            stages.clock,
-            stages.harvest.unexpected,
-            processes=len(stages.topology.names),
-        )
+        fetcher = make_fetcher(FETCHERS, FetcherNeeds(config, clock, unexpected, processes))
         guard = AddressGuard(config.network.allow_networks)
-        return Network(client, Resolver(config.network, guard, stages.clock), reader)
+        return Network(fetcher, Resolver(config.network, guard, clock), reader)
 
     @property
     def listen(self) -> "Listen":

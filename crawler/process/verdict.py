@@ -1,10 +1,14 @@
-"""The one sentence with which `crawler why` begins."""
+"""The verdict on a URL: the sentence with which `crawler why` begins, and whether it may be asked at all.
+
+Both are drawn from the same facts (`Commands.why`), so `why`, `refresh=1` and the dashboard agree.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
 from crawler.admin.causes import in_words
 from crawler.records import PageState
+from crawler.serve.seam import Ahead, AheadState
 
 # What a host's state means for a URL in its queue.
 _HOSTS = {
@@ -22,6 +26,7 @@ _HOSTS = {
     "excluded": "its domain has too many hosts (crawl.hosts_per_domain)",
     "idle": "it is being fetched",
 }
+_SILENT = ("blocked", "refused", "given_up", "excluded")  # hosts of which nothing is asked
 _PARKED = {
     "depth": "it lies deeper than crawl.depth allows",
     "pages_per_host": "its host has crawl.pages_per_host pages",
@@ -35,20 +40,39 @@ def sentence(answer: Mapping[str, Any]) -> str:
     """What became of a URL, from all that `why` has found out about it."""
     record = answer.get("record")
     if record is not None and answer.get("queue") == "to do":
-        return f"{_tried(record, answer.get('robots', {}))[:-1]}; to do again: {_waits(answer)}."
+        return f"{_tried(record, answer)[:-1]}; to do again: {_waits(answer)}."
     if record is not None:
-        return _tried(record, answer.get("robots", {}))
+        return _tried(record, answer)
     if queue := answer.get("queue"):
         if queue == "parked":
             return f"Parked: {_PARKED.get(answer['parked_by'], answer['parked_by'])}; it comes back when that is raised."
         return f"To do: {_waits(answer)}."
     if answer["filter"] != "accepted":
         return f"Never asked: {answer['reason']}."
+    if answer.get("dropped"):
+        return "Dropped: it was met, and waits in no queue; `crawler retire` took it out."
     if answer["known"]:
         return "To do: it is known, and waits further back in its host's queue or on its way there."
-    if answer.get("robots", {}).get("denied"):
-        return f"Never met, and if it were: {_robots(answer['robots'])}."
+    ahead = prospect(answer)
+    if not ahead.queued:
+        return f"Never met, and if it were: {ahead.why}."
     return "Never met: no fetched page links to it, and it is no seed; the filter would accept it."
+
+
+def prospect(facts: Mapping[str, Any]) -> Ahead:
+    """Whether a URL may be asked, and what its host waits for; QUEUED if nothing forbids it."""
+    if facts["filter"] != "accepted" and facts.get("record") is None:
+        return Ahead(AheadState.OUT_OF_SCOPE, facts["reason"])
+    robots, waiting = facts.get("robots", {}), facts.get("waiting", {})
+    if robots.get("denied"):
+        return Ahead(AheadState.DISALLOWED, _robots(robots))
+    host = waiting.get("state", "")
+    if host in _SILENT:
+        return Ahead(AheadState.BLOCKED, _HOSTS[host])
+    if facts.get("paused"):
+        return Ahead(AheadState.QUEUED, f"it is queued; the crawl is paused ({', '.join(facts['paused'])})")
+    words = _HOSTS[host] if waiting.get("wait") and host in _HOSTS else "ask again later"
+    return Ahead(AheadState.QUEUED, f"it is queued; {words}", waiting.get("wait", 0.0))
 
 
 # What answers of these statuses ask for, and the flags that give it.
@@ -59,20 +83,30 @@ _WANTS = {
 }
 
 
-def _tried(record: Mapping[str, Any], robots: Mapping[str, Any]) -> str:
+def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
     state, status, at = record["state"], record["status"], record["fetched_at"]
+    robots, kept = answer.get("robots", {}), _kept(answer)
     answered = f"{status} at {at}" if status else f"{record['outcome']} after {_tries(record['attempts'])}"
     if status == 304:
         answered = f"unchanged (304) at {at}"
     if state == PageState.DENIED:
-        return f"Never asked: {_robots(robots)}."
+        return f"Not asked again: {_robots(robots)}{kept}." if kept else f"Never asked: {_robots(robots)}."
     return {
         PageState.STORED: f"Stored: {answered}, {_times(record['fetches'])}.",
         PageState.REDIRECTED: f"Redirects to {record['location']}: {answered}.",
         PageState.GONE: f"Gone: {answered}.",
-        PageState.FAILED: f"Failed: {answered}{_why(record['error'])}{_WANTS.get(status, '')}.",
+        PageState.FAILED: f"Failed: {answered}{_why(record['error'])}{_WANTS.get(status, '')}{kept}.",
         PageState.RETIRED: "Dropped by `crawler retire`.",
     }[PageState(state)]
+
+
+def _kept(answer: Mapping[str, Any]) -> str:
+    """What is said of a copy of an earlier answer; "" if there is none."""
+    good = [each for each in answer.get("captures", ()) if each["status"] // 100 == 2]
+    if not good:
+        return ""
+    served = "kept, not served (noarchive)" if answer["record"]["noarchive"] else "kept and served"
+    return f"; the copy of {good[0]['fetched_at']} is {served}"
 
 
 def _tries(attempts: int) -> str:

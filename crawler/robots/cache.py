@@ -25,13 +25,14 @@ import math
 from collections import OrderedDict, deque
 from collections.abc import Generator
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from crawler.config import RobotsConfig
 from crawler.errors import DamageError
-from crawler.records import Outcome
+from crawler.records import BUSY_STATUSES, Outcome
 from crawler.robots.rules import Parsed, RobotsRules, reading
 from crawler.storage.keys import ROBOTS
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
@@ -80,7 +81,7 @@ def result_of(status: int, outcome: Outcome, *, complete: bool) -> RobotsResult:
         return RobotsResult.RULES if complete else RobotsResult.UNREACHABLE
     if outcome == Outcome.TRUNCATED and 200 <= status < 300 and complete:
         return RobotsResult.RULES
-    if 300 <= status < 400 or (400 <= status < 500 and status != 429):
+    if 300 <= status < 400 or (400 <= status < 500 and status not in BUSY_STATUSES):
         return RobotsResult.UNAVAILABLE
     return RobotsResult.UNREACHABLE
 
@@ -251,6 +252,22 @@ class RobotsCache:
     def copy(self, authority: str) -> RobotsCopy:
         """What is known of `authority`; `RobotsCopy()` if nothing is."""
         return self._entry(authority).copy
+
+    def copies(self, host: str, limit: int) -> list[tuple[str, RobotsCopy]]:
+        """(authority, what is known of it) of up to `limit` authorities of a host, by name."""
+        found: list[tuple[str, RobotsCopy]] = []
+        for scheme in ("http", "https"):
+            begin = _key(f"{scheme}://{host}")
+            with_port = islice(self._store.scan(begin + b":", begin + b";"), limit)
+            keys = {begin, *(key for key, _ in with_port)}
+            keys.update(key for key in self._unsaved if key.startswith(begin + b":"))
+            for key in sorted(keys):
+                authority = key[len(ROBOTS) :].decode("utf-8", "surrogatepass")
+                entry = self._entries.get(authority)
+                copy = entry.copy if entry is not None else self._load(key)
+                if copy is not None:
+                    found.append((authority, copy))
+        return found[:limit]
 
     def stage(self, batch: Batch) -> None:
         """Put all that was recorded since the last call into `batch`. Writer thread."""

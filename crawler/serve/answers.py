@@ -90,7 +90,7 @@ def represent(
     passed += _own_fields(ready, capture, base, url, vary)
     passed += sandbox
     location = fields.first(copy.headers, b"location")
-    if location and copy.status in _REDIRECTS and rewriter is None and b"\r" not in location:
+    if location and copy.status in _REDIRECTS and rewriter is None and not fields.BAD_VALUE.search(location):
         passed.append((b"Location", location))
     ready.head = fields.head(ready.status, ready.reason, passed)
     ready.size = len(ready.body or b"") + 2 * len(ready.head) + 1024

@@ -1,19 +1,14 @@
 """The crawl behind a page server, made of the stages of its processes.
 
 `StoredCrawl` only reads: a directory at rest. A running crawl adds functions that
-fetch ahead, take signals and count requests.
+fetch ahead and count requests.
 """
 
-import math
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable
 from typing import Any
 
-from crawler.pages.archive import Archive
-from crawler.pages.captures import unpack_capture
 from crawler.records import PageRecord, PageState
-from crawler.serve.seam import Located, Signalled
-from crawler.storage.keys import CAPTURE
+from crawler.serve.seam import Ahead, AheadState, Located
 
 _STATES = {
     PageState.FAILED: "failed",
@@ -28,8 +23,8 @@ _STATES = {
 class StoredCrawl:
     """`stages` by process name: those opened here; `now` gives the time.
 
-    `ahead(url, fingerprint)`, `count(fingerprint)` and `signal(urls, source)`
-    are what the running crawl offers; None = it does not run.
+    `ahead(url, fingerprint)` and `count(fingerprint)` are what the running crawl
+    offers; None = it does not run.
     """
 
     def __init__(
@@ -37,18 +32,14 @@ class StoredCrawl:
         stages: dict[str, Any],
         now: Callable[[], float],
         *,
-        ahead: Callable[[str, int], bool] | None = None,
+        ahead: Callable[[str, int], Ahead] | None = None,
         count: Callable[[int], None] | None = None,
-        signal: Callable[[Sequence[str], str], Signalled] | None = None,
-        probability: Callable[[int, PageRecord, float], float | None] | None = None,
     ) -> None:
         self._stages = stages
         self._any = next(iter(stages.values()))
         self._now = now
         self._ahead = ahead
         self._count = count
-        self._signal = signal
-        self._probability = probability or self._estimated
         self._alone = len(self._any.topology.names) == 1
 
     def locate(self, url: str) -> Located:
@@ -74,50 +65,21 @@ class StoredCrawl:
         return "unknown", "no link to it has been found"
 
     def fresh_probability(self, fingerprint: int, record: PageRecord, now: float) -> float | None:
-        return self._probability(fingerprint, record, now)
-
-    def _estimated(self, fingerprint: int, record: PageRecord, now: float) -> float | None:
-        """exp(-rate x age), the rate from the page's own history; None before its second fetch."""
-        if record.fetches < 2 or record.state is not PageState.STORED:
+        """As the refresh schedule says it, of a run or as it was stored; None where nothing was ever refreshed."""
+        stages = self._any if self._alone else self._stages[self._any.topology.partition.owner(fingerprint)]
+        if stages.freshness is None or record.state is not PageState.STORED:
             return None
-        located = self._any if self._alone else self._stages[self._any.topology.partition.owner(fingerprint)]
-        first = _first_instant(located.pages, fingerprint)
-        interval = (record.fetched_at - first) / (record.fetches - 1)
-        rate = change_rate(record.fetches - 1, record.changes, interval)
-        return math.exp(-rate * max(0.0, now - record.fetched_at))
+        found: float | None = stages.freshness.probability(fingerprint, record.fetched_at, now)
+        return found
 
-    def ahead(self, url: str, fingerprint: int) -> bool:
-        return self._ahead is not None and self._ahead(url, fingerprint)
+    def ahead(self, url: str, fingerprint: int) -> Ahead:
+        if self._ahead is None:
+            return Ahead(AheadState.AT_REST, "the crawl does not run")
+        return self._ahead(url, fingerprint)
 
     def asked_for(self, fingerprint: int) -> None:
         if self._count is not None:
             self._count(fingerprint)
 
-    def signal(self, urls: Sequence[str], source: str) -> Signalled:
-        if self._signal is None:
-            return Signalled(refused={"at_rest": len(urls)})
-        return self._signal(urls, source)
-
     def ready(self) -> str:
         return ""
-
-
-@lru_cache(maxsize=4096)
-def _first_instant(archive: Archive, fingerprint: int) -> float:
-    """The instant of a URL's first capture; captures are never removed from the front while a crawl is open."""
-    prefix = CAPTURE + fingerprint.to_bytes(8, "big")
-    for key, value in archive.store.scan(prefix, prefix + b"\xff" * 9):
-        return unpack_capture(key, value).fetched_at
-    return 0.0
-
-
-def change_rate(visits: int, changes: int, interval: float) -> float:
-    """Changes a second of a page that had changed at `changes` of `visits` visits, `interval` seconds apart.
-
-    The bias-reduced estimator of Cho and Garcia-Molina 2003 (equation 9): finite
-    even where every visit found a change.
-    """
-    if interval <= 0.0:
-        return 0.0
-    changes = min(changes, visits)
-    return -math.log((visits - changes + 0.5) / (visits + 0.5)) / interval

@@ -1,10 +1,10 @@
 """Header fields of an answer: which stored fields pass, which of ours are added, and 304.
 
-The copies are other people's pages on our origin. So nothing passes that speaks
-for the whole origin (cookies, HSTS, pins, service workers, alternative
-services, CORS), that asks for a login, that opens connections to elsewhere
-(preload, reports), or that would contradict our own fields; and a
-Content-Security-Policy puts the page into a sandbox without scripts.
+The copies are other people's pages on our origin, and browsers learn new fields every
+year. So a stored field passes only if it is in `PASSED`: it says something about this
+copy and nothing about the origin, other URLs, or connections to elsewhere. A
+Content-Type passes only if it names one document (`_TYPE`). A Content-Security-Policy puts the
+page into a sandbox without scripts.
 """
 
 import re
@@ -14,28 +14,24 @@ from functools import lru_cache
 
 Field = tuple[bytes, bytes]
 
-# RFC 9110, 7.6.1, and the older ones of RFC 2616, 13.5.1.
-_HOP_BY_HOP = (
-    b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer "
-    b"transfer-encoding upgrade http2-settings"
+# Stored field that passes -> why. All others stay in the archive (`crawler get --headers` shows them).
+PASSED = {
+    b"content-type": "how to read the copy; only media types of one document",
+    b"content-language": "the language of the copy",
+    b"content-disposition": "the name under which to save it",
+    b"cache-control": "how long it may be kept, counted with our Age",
+    b"expires": "the same, from servers of HTTP/1.0",
+    b"retry-after": "belongs to the stored status 429, 503 or 3xx",
+    b"allow": "belongs to the stored status 405",
+    b"x-robots-tag": "whether search engines may index it",
+}
+# Top-level media types (RFC 6838, 4.2) whose content is one document. `multipart` (x-mixed-replace shows one
+# document after another, each with fields of its own) and `message` are containers.
+_TYPE = re.compile(
+    rb"\s*(?:application|audio|font|haptics|image|model|text|video)/[!#$&^_.+0-9A-Za-z-]{1,127}\s*(?:;[^,]*)?",
+    re.IGNORECASE,
 )
-_OF_THE_ORIGIN = (
-    b"set-cookie set-cookie2 strict-transport-security public-key-pins public-key-pins-report-only expect-ct "
-    b"alt-svc alt-used clear-site-data refresh origin-agent-cluster origin-isolation www-authenticate "
-    b"authentication-info x-frame-options timing-allow-origin nel report-to reporting-endpoints "
-    b"speculation-rules supports-loading-mode accept-ch critical-ch permissions-policy feature-policy "
-    b"document-policy sourcemap x-sourcemap x-dns-prefetch-control x-xss-protection x-permitted-cross-domain-policies"
-)
-_OURS = (
-    b"content-length content-encoding content-range accept-ranges content-location content-security-policy "
-    b"content-security-policy-report-only x-content-type-options referrer-policy cross-origin-resource-policy "
-    b"cross-origin-opener-policy cross-origin-embedder-policy etag last-modified date age link vary warning "
-    b"memento-datetime x-crawled-at x-changed-at x-fresh-probability x-refresh x-rewritten location server"
-)
-DROPPED = frozenset(b" ".join((_HOP_BY_HOP, _OF_THE_ORIGIN, _OURS)).split())
-_DROPPED_PREFIXES = (b"service-worker", b"access-control-", b"proxy-", b"sec-", b"x-crawler-")
-_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
-_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 _POLICY = (
     "default-src 'self' data: 'unsafe-inline'; script-src 'none'; object-src 'none'; connect-src 'none'; "
@@ -56,7 +52,10 @@ SANDBOX_REWRITTEN: tuple[Field, ...] = (
 
 
 def passed_on(headers: Iterable[Field]) -> list[Field]:
-    """The stored fields that go to the client, in their order."""
+    """The stored fields that go to the client, in their order.
+
+    A field that Connection names is between two machines and does not pass (RFC 9110, 7.6.1).
+    """
     headers = list(headers)
     named: set[bytes] = set()
     for name, value in headers:
@@ -65,11 +64,10 @@ def passed_on(headers: Iterable[Field]) -> list[Field]:
     return [
         (name, value)
         for name, value in headers
-        if (lowered := name.lower()) not in DROPPED
+        if (lowered := name.lower()) in PASSED
         and lowered not in named
-        and not lowered.startswith(_DROPPED_PREFIXES)
-        and _NAME.fullmatch(name)
-        and not _BAD_VALUE.search(value)
+        and not BAD_VALUE.search(value)
+        and (lowered != b"content-type" or _TYPE.fullmatch(value))
     ]
 
 
@@ -144,4 +142,4 @@ def head(status: int, reason: str, fields: Iterable[Field]) -> bytes:
 
 
 def _reason(text: str) -> bytes:
-    return _BAD_VALUE.sub(b"", text.encode("latin-1", "replace"))[:256]
+    return BAD_VALUE.sub(b"", text.encode("latin-1", "replace"))[:256]

@@ -10,25 +10,21 @@ import ipaddress
 import re
 from functools import lru_cache
 
-from crawler.errors import ConfigError
+from crawler.config.forms import listen_at
+from crawler.errors import ConfigError, bad_setting
 from crawler.serve.refusal import Refusal
 
-_ADDRESS = re.compile(r"\[?([0-9A-Za-z.:_-]*)\]?:([0-9]{1,5})")
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[0-9A-Za-z._-]{1,255})(?::[0-9]{1,5})?")
 _HOST_CHARS_MAX = 300
 _BOT = re.compile(r"bot\b|crawl|spider|slurp|archiver", re.IGNORECASE)
 
 
 def parse_address(text: str, key: str) -> tuple[str, int]:
-    """("127.0.0.1", 8080) of "127.0.0.1:8080"; a port alone means loopback.
-
-    Raises:
-        ConfigError: it is no ADDRESS:PORT.
-    """
-    match = _ADDRESS.fullmatch(text if ":" in text else f"127.0.0.1:{text}")
-    if match is None or int(match[2]) > 65535 or not match[1]:
-        raise ConfigError(f"{key}: {text!r} is no ADDRESS:PORT such as 127.0.0.1:8080")
-    return match[1], int(match[2])
+    """`listen_at`; an error names `key`."""
+    try:
+        return listen_at(text)
+    except ConfigError as error:
+        raise bad_setting(key, str(error)) from None
 
 
 @lru_cache(maxsize=256)

@@ -1,7 +1,7 @@
 """The shell of our HTTP servers: connections, limits and bytes.
 
-aiohttp parses requests and keeps connections; the answer's bytes are ours, since a
-stored answer is sent as it was received. Limits, each a key of `[serve]`: connections
+`incoming.py` parses requests; the answer's bytes are ours, since a stored answer is sent
+as it was received. Limits, each a key of `[serve]`: connections
 (`connection_places.py`), bytes of a request header, time without a whole header, time
 in which a client must take what is buffered for it.
 
@@ -13,20 +13,17 @@ import logging
 import os
 import resource
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-from aiohttp import web
-from aiohttp.http_exceptions import LineTooLong
-from aiohttp.streams import StreamReader
-from aiohttp.web_protocol import RequestHandler
+from typing import cast
 
 from crawler.errors import ConfigError, CrawlerError
 from crawler.serve.answers import UNKNOWN_LENGTH
 from crawler.serve.connection_places import ConnectionPlaces
 from crawler.serve.fields import SANDBOX, head, http_date
+from crawler.serve.incoming import RequestReader, ServedRequest
 from crawler.serve.refusal import Refusal
 from crawler.serve.reply import Reply
 
@@ -34,13 +31,15 @@ log = logging.getLogger("crawler")
 
 SWEEP_INTERVAL = 1.0  # seconds between looks for clients that keep us waiting
 CLOSE_GRACE = 1.0  # seconds that answers under way are given at the end
+LINGERING = 2.0  # seconds in which what a client still sends is read and thrown away
+LINGERING_BYTES = 256 << 10  # of it
+BODY_HELD = 64 << 10  # bytes of a body that wait to be taken; then the connection is not read
 BACKLOG = 512
 _DESCRIPTORS = 65_536  # that are asked for, if the system allows so many
 PAUSE_PIECES = 4  # pieces of a streamed body after which other work gets a turn
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
-_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _REASONS = {
     200: "OK", 202: "Accepted", 204: "No Content", 400: "Bad Request", 403: "Forbidden", 404: "Not Found",
     405: "Method Not Allowed", 408: "Request Timeout", 409: "Conflict", 410: "Gone", 413: "Content Too Large",
@@ -51,7 +50,7 @@ _REASONS = {
 }  # fmt: skip
 _JSON = ((b"Content-Type", b"application/json"), *SANDBOX[1:])
 
-Handle = Callable[[web.BaseRequest], Awaitable["Sending"]]
+Handle = Callable[[ServedRequest, "ServedConnection"], Awaitable["Sending"]]
 
 
 def json_reply(status: int, content: bytes, more: tuple[tuple[str, str], ...] = ()) -> Reply:
@@ -60,9 +59,9 @@ def json_reply(status: int, content: bytes, more: tuple[tuple[str, str], ...] = 
     return Reply(status, head(status, _REASONS.get(status, "Unknown"), fields), len(content), content)
 
 
-def plain_error(status: int, state: str, why: str) -> bytes:
+def whole_refusal(refusal: Refusal) -> bytes:
     """A whole response that says why there is no other, and ends the connection."""
-    reply = refusal_reply(Refusal(status, state, why))
+    reply = refusal_reply(refusal)
     assert reply.body is not None
     return reply.head + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % reply.length + reply.body
 
@@ -89,30 +88,32 @@ def whole(reply: Reply, now: float) -> bytes:
 
 
 class Sending:
-    """A reply on its way: what aiohttp's server asks of a response."""
+    """A reply on its way to one client. `keep_alive` says afterwards whether the connection may go on."""
 
     __slots__ = ("_connection", "_reply", "keep_alive")
 
     def __init__(self, reply: Reply, *, close: bool = False) -> None:
         self._reply = reply
-        self._connection: ServedConnection | None = None
+        self._connection: ServedConnection
         self.keep_alive = not close
 
     @property
     def status(self) -> int:
         return self._reply.status
 
-    async def prepare(self, request: web.BaseRequest) -> None:
-        """Write the head, and the body if it is held."""
-        reply = self._reply
-        connection: Any = request.protocol
+    async def send(self, request: ServedRequest, connection: "ServedConnection") -> None:
+        """Write the answer; at the end the client has taken most of it, so that pipelined requests pile up nothing."""
         self._connection = connection
-        transport = request.transport
-        if transport is None or transport.is_closing():
-            raise ConnectionResetError("the client has gone")
+        self.keep_alive = self.keep_alive and request.keep_alive
+        await self.write(request)
+        await connection.room()
+
+    async def write(self, request: ServedRequest) -> None:
+        """Write head and body."""
+        reply = self._reply
+        connection = self._connection
         bodiless = request.method == "HEAD" or reply.status in (204, 304)
         old = request.version < (1, 1)
-        self.keep_alive = self.keep_alive and request.keep_alive
         lines = [reply.head, b"Date: ", http_date(int(connection.wall_time())).encode()]
         if reply.length != UNKNOWN_LENGTH and reply.status not in (204, 304):
             lines.append(b"\r\nContent-Length: %d" % reply.length)
@@ -126,120 +127,223 @@ class Sending:
             lines.append(b"\r\nConnection: keep-alive\r\n\r\n" if old else b"\r\n\r\n")
         if reply.body is not None and not bodiless:
             lines.append(reply.body)
-        transport.write(b"".join(lines))
+        connection.write(b"".join(lines))
         if reply.body is None and reply.pieces is not None and not bodiless:
-            await self._stream(transport, chunked=reply.length == UNKNOWN_LENGTH and not old)
+            await self._stream(chunked=reply.length == UNKNOWN_LENGTH and not old)
 
-    async def _stream(self, transport: asyncio.Transport, *, chunked: bool) -> None:
+    async def _stream(self, *, chunked: bool) -> None:
         """Write the pieces, each as soon as the client has taken those before it."""
-        assert self._reply.pieces is not None and self._connection is not None
+        assert self._reply.pieces is not None
+        connection = self._connection
         pieces = self._reply.pieces()
         try:
             for number, piece in enumerate(pieces, 1):
-                transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
-                await self._connection.room()
+                connection.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                await connection.room()
                 if number % PAUSE_PIECES == 0:
                     await asyncio.sleep(0)
         except CrawlerError as error:  # too late for a status: the client sees a body cut short
             log.error("serve: %s", error)
-            transport.abort()
+            connection.drop()
             raise ConnectionResetError(str(error)) from error
         finally:
-            pieces.close()  # type: ignore[attr-defined]  # they are generators, or iterators without a file
+            if isinstance(pieces, Generator):  # others hold no file
+                pieces.close()
         if chunked:
-            transport.write(b"0\r\n\r\n")
-
-    async def write_eof(self) -> None:
-        """The end: wait until the client has taken what is buffered, so that pipelined requests pile up nothing."""
-        if self._connection is not None:
-            await self._connection.room()
+            connection.write(b"0\r\n\r\n")
 
 
-class ServedConnection(RequestHandler):
-    """One client; tells its listener whose turn it is, and bounds its header and its slowness.
+class ServedConnection(asyncio.Protocol):
+    """One client: its requests are answered in their order; its header, slowness and idleness are bounded.
 
-    `read` is the request that came last, if each read so far held exactly one without a body; else empty.
+        waiting --request--> answering --last answer taken--> waiting, or lingering --> closed
+
+    It is not read while more than one request waits for its turn, or much of a body.
     """
 
-    __slots__ = (
-        "_body",
-        "_header_bytes",
-        "_listener",
-        "_one_each",
-        "_requests_before",
-        "_room",
-        "_stuck",
-        "read",
-    )
-
-    def __init__(self, manager: web.Server, listener: "HttpListener", **options: Any) -> None:
-        super().__init__(manager, **options)
+    def __init__(self, listener: "HttpListener") -> None:
         self._listener = listener
-        self._header_bytes = 0
-        self._requests_before = 0
-        self._one_each = True
-        self.read = b""
-        self._body: StreamReader | None = None  # of the request that came last
+        self._reader = RequestReader(listener.header_bytes_max)
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[ServedRequest] = deque()
+        self._current: ServedRequest | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._reading = True
+        self._lingering = self._eof = False
+        self._thrown_away = 0
+        self._news: asyncio.Future[None] | None = None  # of the body that is coming
         self._room: asyncio.Future[None] | None = None
         self._stuck: asyncio.TimerHandle | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing more can be written."""
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def answering(self) -> asyncio.Task[None] | None:
+        """What answers its requests now."""
+        return self._task
 
     def wall_time(self) -> float:
         return self._listener.now()
 
-    def loop_time(self) -> float:
-        return self._loop.time()
+    def write(self, data: bytes) -> None:
+        """Send bytes.
+
+        Raises:
+            ConnectionResetError: the client has gone.
+        """
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionResetError("the client has gone")
+        self._transport.write(data)
+
+    # -- what the loop tells
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by name
         self._listener.enter(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._listener.places.leave(self)
+        self._transport = None
+        self._listener.leave(self)
         self._let_write()
-        super().connection_lost(exc)
+        self._tell()
 
     def data_received(self, data: bytes) -> None:
-        """Answer at once, or parse; what belongs to no whole request may not exceed the header's limit."""
-        one = self._one_each and data.find(b"\r\n\r\n") == len(data) - 4
-        if one and self._at_rest() and (response := self._listener.answered(self, data)) is not None:
-            self.transport.write(response)  # type: ignore[union-attr]
-            return
-        self.read = data if one else b""
-        in_body = self._body is not None and not self._body.is_eof()
-        super().data_received(data)
-        if self._request_count != self._requests_before:  # a header came whole
-            self._requests_before, self._header_bytes = self._request_count, 0
-            self._body = self._messages[-1][1] if self._messages else None
-            self._one_each = one and self._body is not None and self._body.is_eof()
-        elif not in_body:
-            self._one_each = False
-            self._header_bytes += len(data)
-            if self._header_bytes > self._listener.header_bytes_max and self.transport is not None:
-                self.transport.write(_TOO_LARGE)  # type: ignore[attr-defined]
-                self.force_close()
+        """Answer at once, or parse."""
+        if self._lingering:
+            self._thrown_away += len(data)
+            return self.drop() if self._thrown_away > LINGERING_BYTES else None
+        if self._task is None and self._room is None and self._reader.at_rest and data.endswith(b"\r\n\r\n"):
+            response = self._listener.answered(self, data)
+            if response is not None:
+                cast(asyncio.Transport, self._transport).write(response)
+                return
+        self._waiting += self._reader.feed(data)
+        self._tell()
+        if self._task is None and (self._waiting or self._reader.refusal is not None):
+            self._task = asyncio.get_running_loop().create_task(self._answer_all())
+        self._read_or_rest()
 
-    def _at_rest(self) -> bool:
-        """Whether all requests so far are answered and taken: the next may be answered at once."""
-        return (
-            self._waiter is not None
-            and not self._waiter.done()
-            and self._room is None
-            and not self._buffer_paused
-            and not self._close
-            and not self._force_close
-        )
+    def eof_received(self) -> bool:
+        """A client that asks and shuts its side down still gets its answers."""
+        self._eof = True
+        self._reader.end()
+        self._tell()
+        return self._task is not None
 
     def pause_writing(self) -> None:
-        super().pause_writing()
         loop = asyncio.get_running_loop()
         self._room = loop.create_future()
         self._stuck = loop.call_later(self._listener.write_timeout, self.drop)
         self._listener.places.wait(self, loop.time())
 
     def resume_writing(self) -> None:
-        super().resume_writing()
-        self._listener.places.serve(self)
+        if self._task is not None:
+            self._listener.places.serve(self)
         self._let_write()
+
+    # -- answering
+
+    async def _answer_all(self) -> None:
+        """Answer what has come, request by request; then wait for more, or end the connection."""
+        goes_on = True
+        try:
+            while self._waiting and goes_on:
+                self._current = self._waiting.popleft()
+                if not self._reading:
+                    self._read_or_rest()
+                goes_on = await self._answer(self._current)
+                if self._waiting:
+                    await asyncio.sleep(0)  # many requests in one piece hold nobody else up
+            if goes_on and self._reader.refusal is not None:
+                self.write(whole_refusal(self._reader.refusal))
+                goes_on = False
+        except ConnectionError:
+            self.drop()
+        finally:
+            self._task = self._current = None
+        if not goes_on:
+            self._linger()
+        self._read_or_rest()
+
+    async def _answer(self, request: ServedRequest) -> bool:
+        """Answer one request; whether the connection may go on. Until it is taken, the client waits for us."""
+        places = self._listener.places
+        places.serve(self)
+        try:
+            sending = await self._sending(request)
+            await sending.send(request, self)
+        finally:
+            places.wait(self, asyncio.get_running_loop().time())
+        return sending.keep_alive and (request.complete or await self._throw_away(request)) and not self._eof
+
+    async def _throw_away(self, request: ServedRequest) -> bool:
+        """Whether the body, which nobody wanted, has come to its end within bounds."""
+        size = 0
+        with suppress(TimeoutError, Refusal):
+            async with asyncio.timeout(LINGERING):
+                async for part in self.body_pieces(request):
+                    size += len(part)
+                    if size > LINGERING_BYTES:
+                        return False
+        return request.complete
+
+    async def _sending(self, request: ServedRequest) -> Sending:
+        try:
+            return await self._listener.handle(request, self)
+        except ConnectionError:
+            raise
+        except Exception:
+            log.exception("serve: a request failed")
+            refusal = Refusal(500, "error", "an error of the server; its log has it")
+            return Sending(refusal_reply(refusal), close=True)
+
+    def _linger(self) -> None:
+        """End the connection, and read a little on: a client that still sends would lose the answer to a reset."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._eof or (self._reader.refusal is None and not self._reader.busy):
+            return self._transport.close()
+        self._lingering = True
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        asyncio.get_running_loop().call_later(LINGERING, self.drop)
+
+    def _read_or_rest(self) -> None:
+        """Read while at most one request waits for its turn and little is held of a body."""
+        body = self._current.held if self._current is not None else 0
+        wanted = self._lingering or (len(self._waiting) < 2 and body < BODY_HELD)
+        if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = wanted
+            self._transport.resume_reading() if wanted else self._transport.pause_reading()
+
+    def _tell(self) -> None:
+        """Wake who reads a body."""
+        news, self._news = self._news, None
+        if news is not None and not news.done():
+            news.set_result(None)
+
+    async def body_pieces(self, request: ServedRequest) -> AsyncIterator[bytes]:
+        """The body of the request that is being answered, as it comes.
+
+        Raises:
+            Refusal: 400, it is no HTTP.
+            ConnectionResetError: the client has gone.
+        """
+        while True:
+            for part in request.take():
+                yield part
+            if request.complete:
+                return
+            if request.broken:
+                raise Refusal(400, "bad_request", "this is no HTTP request")
+            if self.gone:
+                raise ConnectionResetError("the client has gone")
+            self._news = asyncio.get_running_loop().create_future()
+            self._read_or_rest()
+            await self._news
 
     def _let_write(self) -> None:
         if self._stuck is not None:
@@ -253,53 +357,19 @@ class ServedConnection(RequestHandler):
         """Wait until the client has taken most of what is buffered for it."""
         if self._room is not None:
             await self._room
-        if self.transport is None or self.transport.is_closing():
+        if self.gone:
             raise ConnectionResetError("the client has gone")
+
+    def turn_away(self) -> None:
+        """Say that all places are taken."""
+        self.write(_FULL)
+        self._lingering = True
+        cast(asyncio.Transport, self._transport).close()
 
     def drop(self) -> None:
         """Close at once, whatever is buffered."""
-        if self.transport is not None:
-            self.transport.abort()  # type: ignore[attr-defined]
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> Any:
-        """The answer to what is no HTTP, or to a bug of ours; a client that goes in the middle is none."""
-        if status == 500:
-            if not isinstance(exc, ConnectionError):
-                log.error("serve: a request failed", exc_info=exc)
-            return Sending(
-                refusal_reply(Refusal(500, "error", "an error of the server; its log has it")), close=True
-            )
-        if isinstance(exc, LineTooLong):
-            return Sending(
-                refusal_reply(Refusal(431, "bad_request", "a header line is too long")), close=True
-            )
-        return Sending(refusal_reply(Refusal(status, "bad_request", "this is no HTTP request")), close=True)
-
-
-class _Server(web.Server):
-    def __init__(self, listener: "HttpListener", handle: Handle) -> None:
-        super().__init__(handle, access_log=None)  # type: ignore[arg-type]
-        self._listener = listener
-
-    def __call__(self) -> ServedConnection:
-        return ServedConnection(
-            self,
-            self._listener,
-            loop=asyncio.get_running_loop(),
-            keepalive_timeout=86_400,  # the listener ends idle connections
-            max_line_size=self._listener.header_bytes_max,
-            max_field_size=self._listener.header_bytes_max,
-            max_headers=128,
-            lingering_time=2.0,
-            auto_decompress=False,
-            access_log=None,
-        )
+        if self._transport is not None:
+            self._transport.abort()
 
 
 class HttpListener:
@@ -327,32 +397,24 @@ class HttpListener:
         self.requests = 0
         self._handle = handle
         self._again = again
-        self._made: _Server | None = None
+        self._connections: set[ServedConnection] = set()
         self._sockets: list[asyncio.AbstractServer] = []
         self._sweeper: asyncio.Task[None] | None = None
 
-    @property
-    def _server(self) -> _Server:
-        """aiohttp's server, made in the loop it is for."""
-        if self._made is None:
-            self._made = _Server(self, self._count)
-        return self._made
+    def _connection(self) -> ServedConnection:
+        return ServedConnection(self)
 
-    async def _count(self, request: web.BaseRequest) -> Sending:
-        connection: Any = request.protocol
-        self.places.serve(connection)
+    async def handle(self, request: ServedRequest, connection: ServedConnection) -> Sending:
+        """The answer to a request."""
         self.requests += 1
-        try:
-            return await self._handle(request)
-        finally:
-            self.places.wait(connection, asyncio.get_running_loop().time())
+        return await self._handle(request, connection)
 
     def answered(self, connection: ServedConnection, request: bytes) -> bytes | None:
         """The response to a request that need not be parsed, if it is one."""
         response = self._again(request)
         if response is not None:
             self.requests += 1
-            self.places.answered(connection, connection.loop_time())
+            self.places.answered(connection, asyncio.get_running_loop().time())
         return response
 
     async def start(self, address: tuple[str, int], key: str, *, shared: bool = False) -> None:
@@ -364,7 +426,7 @@ class HttpListener:
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(
-                self._server, *address, backlog=BACKLOG, reuse_port=True if shared else None
+                self._connection, *address, backlog=BACKLOG, reuse_port=True if shared else None
             )
         except OSError as error:
             raise ConfigError(
@@ -376,7 +438,7 @@ class HttpListener:
 
     async def start_on(self, sock: socket.socket) -> None:
         """Answer what comes to a socket that listens already, clients in its queue first."""
-        server = await asyncio.get_running_loop().create_server(self._server, sock=sock, backlog=BACKLOG)
+        server = await asyncio.get_running_loop().create_server(self._connection, sock=sock, backlog=BACKLOG)
         self._sockets.append(server)
         self.address = sock.getsockname()[:2]
         self._sweep_from_now_on()
@@ -389,7 +451,7 @@ class HttpListener:
         with short_path(folder, name) as path:
             made.bind(path)
         (folder / name).chmod(0o600)
-        self._sockets.append(await loop.create_unix_server(self._server, sock=made))
+        self._sockets.append(await loop.create_unix_server(self._connection, sock=made))
         self._sweep_from_now_on()
 
     def _sweep_from_now_on(self) -> None:
@@ -398,12 +460,17 @@ class HttpListener:
 
     def enter(self, connection: ServedConnection) -> None:
         """A client has connected: it stays, perhaps in the place of another, or goes."""
+        self._connections.add(connection)
         stays, victim = self.places.enter(connection, asyncio.get_running_loop().time())
         if victim is not None:
             victim.drop()
-        if not stays and connection.transport is not None:
-            connection.transport.write(_FULL)  # type: ignore[attr-defined]
-            connection.force_close()
+        if not stays:
+            connection.turn_away()
+
+    def leave(self, connection: ServedConnection) -> None:
+        """A client has gone."""
+        self._connections.discard(connection)
+        self.places.leave(connection)
 
     async def _sweep(self) -> None:
         while True:
@@ -420,29 +487,38 @@ class HttpListener:
                 await self._sweeper
         for server in self._sockets:
             server.close()
-        if self._made is not None:
-            await self._made.shutdown(CLOSE_GRACE)
+        answering = [each.answering for each in self._connections if each.answering is not None]
+        if answering:
+            await asyncio.wait(answering, timeout=CLOSE_GRACE)
+        for connection in list(self._connections):
+            connection.drop()
+        for task in answering:
+            task.cancel()
+        await asyncio.gather(*answering, return_exceptions=True)
+        await asyncio.sleep(0)  # transports tell that they are closed
 
 
 def _cause(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error)
 
 
-async def read_body(request: web.BaseRequest, bytes_max: int, timeout: float) -> bytes:
+async def read_body(
+    request: ServedRequest, connection: ServedConnection, bytes_max: int, timeout: float
+) -> bytes:
     """The body of a request.
 
     Raises:
-        Refusal: 408, 413 or 415: it is slow, large, or coded.
+        Refusal: 400, 408, 413 or 415: it is broken, slow, large, or coded.
     """
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise Refusal(415, "bad_request", "send the body without a content coding")
-    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
-        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    if request.headers.get("Expect", "").lower() == "100-continue" and not request.complete:
+        connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     parts: list[bytes] = []
     size = 0
     try:
         async with asyncio.timeout(timeout):
-            async for part in request.content.iter_any():
+            async for part in connection.body_pieces(request):
                 parts.append(part)
                 size += len(part)
                 if size > bytes_max:

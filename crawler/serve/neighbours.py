@@ -26,10 +26,10 @@ class Neighbours:
                 )
             self._addresses[name] = listener.parse_address(address, "serve.peers")
 
-    def ask(self, owner: str) -> Forwarded | None:
-        """The owner's answer, on its way; None if it is neither here nor among the peers."""
+    def ask(self, owner: str, body: bytes = b"") -> Forwarded | None:
+        """The owner's answer to a request with `body`, on its way; None if it is neither here nor among the peers."""
         if (address := self._addresses.get(owner)) is not None:
-            return forward_to_node(owner, address)
+            return forward_to_node(owner, address, body)
         if (self._folder / owner / SOCKET).exists():
-            return forward_to_sibling(self._folder / owner)
+            return forward_to_sibling(self._folder / owner, body)
         return None

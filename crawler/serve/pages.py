@@ -8,6 +8,7 @@ every fetch of a URL changes its record, in the batch of its captures, so an ans
 current while the stored record is the same.
 """
 
+import math
 from collections.abc import Hashable, Mapping
 
 from crawler.config import ServeConfig
@@ -21,16 +22,17 @@ from crawler.serve.bodies import open_copy, part
 from crawler.serve.refusal import Refusal
 from crawler.serve.reply import Reply
 from crawler.serve.requester import Requester
-from crawler.serve.seam import Located, ServedCrawl
+from crawler.serve.seam import Ahead, AheadState, Located, ServedCrawl
 from crawler.serve.shelf import Shelf, ShelvedCopy
 
 
 class Elsewhere(Exception):
-    """The copies lie with another process of the crawl, `owner`."""
+    """Another process of the crawl, `owner`, has to answer; it is given the request's `body`."""
 
-    def __init__(self, owner: str) -> None:
+    def __init__(self, owner: str, body: bytes = b"") -> None:
         super().__init__(owner)
         self.owner = owner
+        self.body = body
 
 
 class PageDesk:
@@ -107,8 +109,8 @@ class PageDesk:
         capture = choice.choose(archive.captures(fingerprint), at)
         choice.check_shown(record, capture)
         if capture is None:
-            queued = asked.refresh and self._crawl.ahead(asked.url, fingerprint)
-            raise self._missing(asked, located, queued, requester.base)
+            ahead = self._crawl.ahead(asked.url, fingerprint) if asked.refresh else None
+            raise self._missing(asked, located, ahead, requester.base)
         ready = represent(
             open_copy(archive, capture),
             capture,
@@ -125,11 +127,13 @@ class PageDesk:
             ready.head += b"X-Changed-At: " + rfc3339(record.changed_at) + b"\r\n"
         return ShelvedCopy(proof, None if at is not None else record, capture, ready)
 
-    def _missing(self, asked: Asked, located: Located, queued: bool, base: str) -> Refusal:
+    def _missing(self, asked: Asked, located: Located, ahead: Ahead | None, base: str) -> Refusal:
+        if ahead is not None and ahead.state in _AHEAD:
+            return _said_ahead(ahead)
         state, why = self._crawl.missing(asked.url, located.fingerprint)
-        if queued:
-            return Refusal(202, "todo", "the page was queued; ask again later", queued=True)
         refusal = Refusal(404, state, why, url=asked.url)
+        if ahead is not None:
+            refusal.body["refresh"] = ahead.state
         if asked.door is Door.TIMEGATE:
             refusal.fields = (("Vary", "Accept-Datetime"), ("Link", memento.link_field(base, asked.url)))
         return refusal
@@ -140,8 +144,9 @@ class PageDesk:
         """The reply with a copy: what changes with time, then the conditions of the request."""
         age, probability, extra = self._of_now(shown, located, now)
         if asked.refresh:
-            queued = self._crawl.ahead(asked.url, located.fingerprint)
-            extra += b"X-Refresh: queued\r\n" if queued else b"X-Refresh: not queued\r\n"
+            ahead = self._crawl.ahead(asked.url, located.fingerprint)
+            wait = b"; wait=%d" % math.ceil(ahead.wait) if ahead.wait > 0.0 else b""
+            extra += b"X-Refresh: %s%s\r\n" % (ahead.state.encode(), wait)
         if asked.max_stale is not None:
             self._check_fresh(asked, located, age, probability)
         return _conditional(shown.ready, headers, extra, shown.capture)
@@ -162,7 +167,7 @@ class PageDesk:
         try:
             choice.check_fresh(asked.max_stale, age, probability, enough, False)
         except Refusal as refusal:
-            refusal.body["queued"] = asked.refresh or self._crawl.ahead(asked.url, located.fingerprint)
+            refusal.body["queued"] = self._crawl.ahead(asked.url, located.fingerprint).queued
             raise
 
     def _timemap(self, archive: Archive, located: Located, url: str, base: str) -> Reply:
@@ -181,6 +186,23 @@ class PageDesk:
         kind = (b"Content-Type", b"application/link-format")
         head = fields.head(200, "OK", [kind, (b"Link", links), *fields.SANDBOX[1:]])
         return Reply(200, head, len(body), body)
+
+
+# The status of `refresh=1` without a copy, by what became of it; of the others the page's own state is told, 404.
+_AHEAD = {
+    AheadState.QUEUED: 202,
+    AheadState.BLOCKED: 409,
+    AheadState.DISALLOWED: 403,
+    AheadState.OUT_OF_SCOPE: 403,
+    AheadState.FULL: 503,
+}
+
+
+def _said_ahead(ahead: Ahead) -> Refusal:
+    refusal = Refusal(_AHEAD[ahead.state], ahead.state, ahead.why, queued=ahead.queued)
+    if ahead.wait > 0.0:
+        refusal.fields = (("Retry-After", str(math.ceil(ahead.wait))),)
+    return refusal
 
 
 def _name(located: Located, asked: Asked, at: float | None, requester: Requester) -> Hashable:

@@ -1,6 +1,7 @@
 """Passes requests to the receivers: signals, IndexNow's keys, WebSub's subscriptions."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -10,13 +11,12 @@ from crawler.config import ServeConfig
 from crawler.serve import indexnow
 from crawler.serve.asked import Asked, Door
 from crawler.serve.listening import json_reply
+from crawler.serve.pages import Elsewhere
 from crawler.serve.refusal import Refusal
 from crawler.serve.reply import Reply
-from crawler.serve.seam import ServedCrawl, Signalled
-from crawler.serve.signals import SignalDesk, parse
-from crawler.serve.websub import Subscriptions
-
-SLICE = 250  # URLs taken in one turn of the loop: some 3 ms
+from crawler.serve.seam import ServedCrawl
+from crawler.serve.signals import Signal, SignalDesk, parse
+from crawler.serve.websub import Subscriptions, place_of
 
 FetchText = Callable[
     [str], Awaitable[bytes | None]
@@ -25,11 +25,10 @@ ReadFeed = Callable[[bytes], list[str]]  # the links of a feed's entries
 
 
 class Receivers:
-    """Answers the doors that take something in.
+    """Answers the doors that take something in, in the process `me` of `processes`.
 
-    `fetch_text` fetches IndexNow's key files, `read_feed` takes the entries out
-    of a WebSub delivery, `in_background` runs what must not hold an answer up,
-    `pause` lets other work have a turn.
+    `signal` takes signals, `fetch_text` fetches IndexNow's key files, `read_feed` takes the entries out
+    of a WebSub delivery, `in_background` runs what must not hold an answer up.
     """
 
     def __init__(
@@ -38,40 +37,51 @@ class Receivers:
         config: ServeConfig,
         now: Callable[[], float],
         *,
+        signal: Signal,
+        processes: Sequence[str] = ("p0",),
+        me: str = "p0",
         random: Callable[[int], bytes],
         fetch_text: FetchText,
         read_feed: ReadFeed,
         in_background: Callable[[Coroutine[Any, Any, None]], object],
-        pause: Callable[[], Awaitable[None]],
     ) -> None:
+        self._crawl = crawl
         self._config = config
         self._now = now
+        self._processes, self._me = processes, me
         self._fetch_text = fetch_text
         self._read_feed = read_feed
         self._in_background = in_background
-        self._pause = pause
-        self.signals = SignalDesk(crawl, config.signals_per_second, config.signal_urls_max)
+        self._signal = signal
+        self.signals = SignalDesk(signal, config.signals_per_second, config.signal_urls_max)
         self.keys = indexnow.Keys(config.key_files_max)
-        self.subscriptions = Subscriptions(random)
+        self.subscriptions = Subscriptions(random, processes.index(me))
 
     async def receive(self, asked: Asked, request: Any, body: bytes) -> Reply:
         """The reply at one of the receivers' doors.
 
         Raises:
             Refusal: with the status that the door's protocol names.
+            Elsewhere: another process has the site's key file, or the subscription.
         """
         method = request.method
         if asked.door is Door.SIGNAL:
             if method != "POST":
                 raise _only("POST")
-            said = await self._take(*parse(body, self.signals.urls_max))
+            said = await self.signals.take(*parse(body, self.signals.urls_max), self._now())
             return json_reply(200, msgspec.json.encode(said) + b"\n")
         fields = _fields(request.raw_path)
         if asked.door is Door.INDEXNOW:
             posted = method == "POST"
             limit = self._config.signal_urls_max
             notice = indexnow.parse_post(body, limit) if posted else indexnow.parse_get(fields)
+            located = self._crawl.locate(notice.location)
+            if located.archive is None:
+                raise Elsewhere(located.owner, body)
             return await self._indexnow(notice)
+        owner = self._processes[place_of(asked.rest, len(self._processes))]
+        if owner != self._me:
+            raise Elsewhere(owner, body)
         if method == "POST":
             return await self._delivered(asked.rest, body, request.headers.get("X-Hub-Signature", ""))
         challenge = self.subscriptions.verify(asked.rest, fields, self._now()).encode()
@@ -82,21 +92,15 @@ class Receivers:
             challenge,
         )
 
-    async def _take(self, urls: Sequence[str], source: str) -> Signalled:
-        """Hand signals on, a slice a turn of the loop."""
-        said = Signalled(refused={})
-        for first in range(0, len(urls), SLICE):
-            said.add(self.signals.take(urls[first : first + SLICE], source, self._now()))
-            await self._pause()
-        return said
-
     async def _indexnow(self, notice: indexnow.Notice) -> Reply:
         status, fetch = self.keys.submit(notice, self._now())
         if status == 200:
-            await self._take(notice.urls, f"indexnow:{notice.host}")
-        elif fetch:
+            source = f"indexnow:{notice.host}"
+            said = await self.signals.take(notice.urls, source, self._now(), whole=True)
+            return json_reply(status, msgspec.json.encode(said) + b"\n")
+        if fetch:
             self._in_background(self._look_at_key(notice))
-        return json_reply(status, b'{"urls": %d}\n' % len(notice.urls))
+        return json_reply(status, b'{"waiting": %d}\n' % len(notice.urls))
 
     async def _look_at_key(self, notice: indexnow.Notice) -> None:
         try:
@@ -104,15 +108,16 @@ class Receivers:
         except Exception:
             text = None
         urls = self.keys.found(notice, text, self._now())
-        if urls:
-            await self._take(urls, f"indexnow:{notice.host}")
+        if urls:  # at no rate: they were taken, and PENDING_MAX bounds them
+            with suppress(Refusal):  # late, but queued
+                await self._signal(urls, f"indexnow:{notice.host}")
 
     async def _delivered(self, token: str, body: bytes, signature: str) -> Reply:
         subscription = self.subscriptions.deliver(token, body, signature, self._now())
         if subscription is None:
             return json_reply(202, b'{"ignored": "signature"}\n')
         links = self._read_feed(body)[: self._config.signal_urls_max]
-        said = await self._take(links, f"websub:{subscription.hub}")
+        said = await self.signals.take(links, f"websub:{subscription.hub}", self._now(), whole=True)
         return json_reply(202, msgspec.json.encode(said) + b"\n")
 
 

@@ -2,7 +2,7 @@
 
 A client sends the same fields with each request. `Requesters` remembers their meaning
 by their bytes, so for fields that were met before only the target is parsed. It
-remembers only blocks that aiohttp's parser took for a whole request, and that ask for
+remembers only blocks that the parser took for a whole request, and that ask for
 a plain copy: no body, no condition, no range, no end of the connection.
 """
 

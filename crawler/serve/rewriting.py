@@ -7,6 +7,7 @@ cache lacks answers 404 with its reason.
 
 from crawler.serve.answers import Rewriter
 from crawler.serve.memento import page_path
+from crawler.urls.media_type import media_type
 
 _HTML = ("text/html", "application/xhtml+xml")
 
@@ -20,7 +21,7 @@ def rewriter() -> Rewriter | None:
         return "" if kind is Kind.BASE else page_path(url, rewrite=True)
 
     def rewrite(content: bytes, content_type: bytes, url: str) -> bytes | None:
-        kind, charset = media_type(content_type)
+        kind, charset = media_type([content_type])
         if kind in _HTML or (not kind and content[:512].lstrip()[:1] == b"<"):
             encoding = to_utf8(content, charset)[1]
             return rewrite_html(content, encoding, url, mapped, xhtml=kind == _HTML[1])
@@ -29,13 +30,3 @@ def rewriter() -> Rewriter | None:
         return None
 
     return rewrite
-
-
-def media_type(field: bytes) -> tuple[str, str]:
-    """("text/html", "utf-8") of a Content-Type; "" for what it does not say."""
-    kind, _, parameters = field.decode("latin-1").partition(";")
-    for parameter in parameters.split(";"):
-        name, _, value = parameter.partition("=")
-        if name.strip().lower() == "charset":
-            return kind.strip().lower(), value.strip().strip("\"'")
-    return kind.strip().lower(), ""

@@ -4,7 +4,7 @@ A crawling process, a directory at rest and the tests each offer these few metho
 the stages the server knows only the reading side of the page cache.
 """
 
-from collections.abc import Sequence
+from enum import StrEnum
 from typing import Protocol
 
 import msgspec
@@ -21,23 +21,28 @@ class Located(msgspec.Struct, frozen=True):
     owner: str = ""
 
 
-class Signalled(msgspec.Struct):
-    """What became of signalled URLs: pages noted as changed, unknown URLs taken as links, refused by reason."""
+class AheadState(StrEnum):
+    """Whether a page is fetched soon because a client asks for it."""
 
-    accepted: int = 0
-    links: int = 0
-    refused: dict[str, int] = {}
+    QUEUED = "queued"
+    BLOCKED = "blocked"  # its host is not asked, until an instant or until the operator says otherwise
+    DISALLOWED = "disallowed"  # robots.txt forbids it
+    OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects it
+    NOT_REFRESHED = "not_refreshed"  # known, and not asked again by this crawl
+    FULL = "full"  # too many wait already
+    AT_REST = "at_rest"  # the crawl does not run, or stops
 
-    def refuse(self, reason: str, n: int = 1) -> None:
-        """Count URLs that were not taken."""
-        self.refused[reason] = self.refused.get(reason, 0) + n
 
-    def add(self, other: "Signalled") -> None:
-        """Count what became of further URLs."""
-        self.accepted += other.accepted
-        self.links += other.links
-        for reason, n in other.refused.items():
-            self.refuse(reason, n)
+class Ahead(msgspec.Struct, frozen=True):
+    """The answer to `refresh=1`; `wait` is in seconds until the host may be asked, 0 if nobody knows."""
+
+    state: AheadState
+    why: str = ""
+    wait: float = 0.0
+
+    @property
+    def queued(self) -> bool:
+        return self.state is AheadState.QUEUED
 
 
 class ServedCrawl(Protocol):
@@ -53,14 +58,11 @@ class ServedCrawl(Protocol):
     def fresh_probability(self, fingerprint: int, record: PageRecord, now: float) -> float | None:
         """P[the live page still equals the newest copy], None if nothing can be said."""
 
-    def ahead(self, url: str, fingerprint: int) -> bool:
-        """Let the page be fetched as soon as politeness allows; False if that cannot be (at rest, out of scope)."""
+    def ahead(self, url: str, fingerprint: int) -> Ahead:
+        """Let the page be fetched as soon as politeness allows, if it may be."""
 
     def asked_for(self, fingerprint: int) -> None:
         """A client asked for the page: it counts as importance."""
-
-    def signal(self, urls: Sequence[str], source: str) -> Signalled:
-        """Somebody says that these pages (request forms) changed."""
 
     def ready(self) -> str:
         """Why the crawl cannot answer now, "" if it can."""

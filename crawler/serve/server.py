@@ -5,23 +5,22 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
-
-from aiohttp import HttpVersion11, web
 
 from crawler.config import ServeConfig
 from crawler.errors import CrawlerError
 from crawler.serve import listener
 from crawler.serve.asked import Asked, Door, parse
+from crawler.serve.incoming import ServedRequest
 from crawler.serve.listening import (
     HttpListener,
     Sending,
+    ServedConnection,
     json_reply,
-    plain_error,
     read_body,
     refusal_reply,
     short_path,
     whole,
+    whole_refusal,
 )
 from crawler.serve.pages import Elsewhere, PageDesk
 from crawler.serve.refusal import Refusal
@@ -31,8 +30,8 @@ from crawler.serve.requester import read as read_fields
 
 log = logging.getLogger("crawler")
 
-Post = Callable[[Asked, web.BaseRequest, bytes], Awaitable[Reply]]
-Forward = Callable[[str], Sending | None]
+Post = Callable[[Asked, ServedRequest, bytes], Awaitable[Reply]]
+Forward = Callable[[str, bytes], Sending | None]
 
 
 class PageServer:
@@ -82,16 +81,16 @@ class PageServer:
     async def close(self) -> None:
         await self.listener.close()
 
-    async def _answer(self, request: web.BaseRequest) -> Sending:
+    async def _answer(self, request: ServedRequest, connection: ServedConnection) -> Sending:
         close = False
         try:
-            reply = await self._reply(request)
+            reply = await self._reply(request, connection)
         except Elsewhere as elsewhere:
             if self._forward is not None and _HOP not in request.headers:
-                passed_on = self._forward(elsewhere.owner)
+                passed_on = self._forward(elsewhere.owner, elsewhere.body)
                 if passed_on is not None:
                     return passed_on
-            why = f"process {elsewhere.owner} of the crawl has this page"
+            why = f"process {elsewhere.owner} of the crawl has this page or site"
             reply = refusal_reply(Refusal(421, "elsewhere", why, owner=elsewhere.owner))
         except Refusal as refusal:
             reply = refusal_reply(refusal)
@@ -118,7 +117,7 @@ class PageServer:
         self.answers[reply.status] = self.answers.get(reply.status, 0) + 1
         return whole(reply, now)
 
-    async def _reply(self, request: web.BaseRequest) -> Reply:
+    async def _reply(self, request: ServedRequest, connection: ServedConnection) -> Reply:
         method = request.method
         if method not in ("GET", "HEAD", "POST"):
             raise _not_allowed("GET, HEAD")
@@ -132,7 +131,7 @@ class PageServer:
                 raise _not_allowed("GET, HEAD")
             base = f"http://{host or '{}:{}'.format(*self.listener.address)}"
             requester = read_fields(request.headers, base)
-            if host and method == "GET" and request.version == HttpVersion11:
+            if host and method == "GET" and request.version == (1, 1):
                 self._remember(request, requester)
             return self._desk.reply(asked, requester, self._now())
         if asked.door in (Door.HEALTHZ, Door.READYZ):
@@ -141,13 +140,13 @@ class PageServer:
             raise Refusal(503, "at_rest", "nothing is received while the crawl does not run")
         body = b""
         if method == "POST":
-            body = await read_body(request, self._config.request_body_bytes_max, self._config.idle_timeout)
+            limit, timeout = self._config.request_body_bytes_max, self._config.idle_timeout
+            body = await read_body(request, connection, limit, timeout)
         return await self._receive(asked, request, body)
 
-    def _remember(self, request: web.BaseRequest, requester: Requester) -> None:
+    def _remember(self, request: ServedRequest, requester: Requester) -> None:
         """Remember the requester by its header fields, as they came behind a line that `_again` knows."""
-        connection: Any = request.protocol
-        line, _, block = connection.read.partition(b"\r\n")
+        line, _, block = request.raw.partition(b"\r\n")
         if _PLAIN_LINE.fullmatch(line):
             self._requesters.put(block, requester)
 
@@ -175,34 +174,32 @@ SILENCE_TIMEOUT = 30.0  # seconds without a byte of the owner's answer
 Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 
-def forward_to_sibling(folder: Path) -> "Forwarded":
+def forward_to_sibling(folder: Path, body: bytes = b"") -> "Forwarded":
     """The answer of the process of this machine whose folder that is, passed on as it comes."""
 
     async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         with short_path(folder, SOCKET) as path:
             return await asyncio.open_unix_connection(path)
 
-    return Forwarded(folder.name, connect)
+    return Forwarded(folder.name, connect, body)
 
 
-def forward_to_node(name: str, address: tuple[str, int]) -> "Forwarded":
+def forward_to_node(name: str, address: tuple[str, int], body: bytes = b"") -> "Forwarded":
     """The answer of the node whose page server listens there, passed on as it comes."""
-    return Forwarded(name, lambda: asyncio.open_connection(*address))
+    return Forwarded(name, lambda: asyncio.open_connection(*address), body)
 
 
 class Forwarded(Sending):
     """The answer of the process `owner`, which is asked over a connection of its own."""
 
-    def __init__(self, owner: str, connect: Connect) -> None:
+    def __init__(self, owner: str, connect: Connect, body: bytes = b"") -> None:
         super().__init__(Reply(200, b"", 0), close=True)
+        self._body = body
         self._owner = owner
         self._connect = connect
-        self._head = b""
 
-    async def prepare(self, request: web.BaseRequest) -> None:
-        """Note what to ask; the connection ends with the answer, whose length is the sibling's affair."""
-        self._connection = request.protocol  # type: ignore[assignment]
-        self.keep_alive = False
+    def _head(self, request: ServedRequest) -> bytes:
+        """What is asked; the connection ends with the answer, whose length is the sibling's affair."""
         kept = [
             f"{name}: {value}"
             for name, value in request.headers.items()
@@ -211,42 +208,37 @@ class Forwarded(Sending):
         lines = [
             f"{request.method} {request.raw_path} HTTP/1.1",
             *kept,
+            *([f"Content-Length: {len(self._body)}"] if request.method == "POST" else []),
             f"{_HOP}: 1",
             "Connection: close",
             "",
             "",
         ]
-        self._head = "\r\n".join(lines).encode("utf-8", "surrogateescape")
+        return "\r\n".join(lines).encode("utf-8", "surrogateescape") + self._body
 
-    async def write_eof(self) -> None:
-        assert self._connection is not None
+    async def write(self, request: ServedRequest) -> None:
+        """Pass the owner's answer on."""
         writer, began = None, False
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 reader, writer = await self._connect()
-                writer.write(self._head)
+                writer.write(self._head(request))
                 data = await reader.read(1 << 16)
             while data:
-                self._write(data)
+                self._connection.write(data)
                 began = True
                 await self._connection.room()
                 async with asyncio.timeout(SILENCE_TIMEOUT):
                     data = await reader.read(1 << 16)
         except (OSError, TimeoutError) as error:
-            if began or self._connection.transport is None:
+            if began or self._connection.gone:
                 raise ConnectionResetError(str(error)) from error  # the client sees a body cut short
             cause = getattr(error, "strerror", None) or "no answer in time"
             why = f"process {self._owner}, which has the page, does not answer: {cause}"
-            self._write(plain_error(503, "elsewhere", why))
+            self._connection.write(whole_refusal(Refusal(503, "elsewhere", why)))
         finally:
             if writer is not None:
                 writer.close()
-
-    def _write(self, data: bytes) -> None:
-        assert self._connection is not None
-        if self._connection.transport is None:
-            raise ConnectionResetError("the client has gone")
-        self._connection.transport.write(data)  # type: ignore[attr-defined]
 
 
 _NOT_PASSED_ON = (

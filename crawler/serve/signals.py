@@ -6,21 +6,22 @@ signal causes no request that a link could not.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from crawler.change_signals import Signalled
 from crawler.records import UNDECODABLE
 from crawler.serve.refusal import Refusal
-from crawler.serve.seam import ServedCrawl, Signalled
-from crawler.urls.canonical import canonical
 
 SOURCES_MAX = (
     1024  # sources whose rate is remembered; the one heard longest ago is forgotten, with a full bucket
 )
 SOURCE_CHARS_MAX = 64
+# (URLs, source) -> what became of them, once it is durable; raises Refusal (503) if that takes too long.
+Signal = Callable[[Sequence[str], str], Awaitable[Signalled]]
+RETRY_AFTER = 10  # seconds until signals that were too many are worth sending again
 CROWD = 10  # sources of full rate that may send at once
-_URL_CHARS_MAX = 2 * 8192
 
 
 class Buckets:
@@ -41,6 +42,11 @@ class Buckets:
             self._left.popitem(last=False)
         return passed
 
+    def give_back(self, source: str, passed: int) -> None:
+        """Signals that `take` let pass were not taken after all."""
+        left, then = self._left[source]
+        self._left[source] = (min(float(self.burst), left + passed), then)
+
 
 class SignalDesk:
     """Hands signals to the crawl, as many as a source may send, and all sources together `CROWD` times as many.
@@ -48,23 +54,39 @@ class SignalDesk:
     Sources of `/signal` name themselves, so a rate for each alone would bound nothing.
     """
 
-    def __init__(self, crawl: ServedCrawl, rate: float, urls_max: int) -> None:
-        self._crawl = crawl
+    def __init__(self, signal: Signal, rate: float, urls_max: int) -> None:
+        self._signal = signal
         self.urls_max = urls_max
         self._buckets = Buckets(rate, urls_max)
         self._all = Buckets(CROWD * rate, urls_max)
 
-    def take(self, raw_urls: Sequence[str], source: str, now: float) -> Signalled:
-        """Hand on what are URLs, as many as may pass; those that may not are not even looked at."""
-        passed = self._all.take("", self._buckets.take(source, len(raw_urls), now), now)
-        forms = [canonical(url) if len(url) <= _URL_CHARS_MAX else None for url in raw_urls[:passed]]
-        urls = list(dict.fromkeys(form for form in forms if form is not None))
-        said = self._crawl.signal(urls, source) if urls else Signalled(refused={})
-        if bad := forms.count(None):
-            said.refuse("no_url", bad)
+    async def take(
+        self, raw_urls: Sequence[str], source: str, now: float, *, whole: bool = False
+    ) -> Signalled:
+        """Hand on as many as may pass, all or none if `whole`; the others are not even looked at.
+
+        Raises:
+            Refusal: 429, not one may pass; 503, they are not durable yet.
+        """
+        own = self._buckets.take(source, len(raw_urls), now)
+        passed = self._all.take("", own, now)
+        if raw_urls and (not passed or (whole and passed < len(raw_urls))):
+            self._buckets.give_back(source, own)
+            self._all.give_back("", passed)
+            raise _too_many(len(raw_urls))
+        self._buckets.give_back(source, own - passed)
+        said = await self._signal(raw_urls[:passed], source) if passed else Signalled()
         if passed < len(raw_urls):
             said.refuse("too_many", len(raw_urls) - passed)
         return said
+
+
+def _too_many(n: int) -> Refusal:
+    refusal = Refusal(
+        429, "too_many", "this source, or all of them, sent too many signals; send these again", urls=n
+    )
+    refusal.fields = (("Retry-After", str(RETRY_AFTER)),)
+    return refusal
 
 
 def parse(body: bytes, urls_max: int) -> tuple[list[str], str]:

@@ -1,20 +1,30 @@
-"""Asks WebSub hubs for subscriptions, and again before their leases end; `websub.py` says when."""
+"""Asks WebSub hubs for subscriptions, and again before their leases end; `websub.py` says when.
+
+The forms leave by the crawl's fetcher (`fetcher/direct.py`). A form holds the secret with
+which the hub will sign, so a redirect is followed only within the hub's own origin, and
+only one that repeats the POST (307 and 308; WebSub 5.1).
+"""
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from urllib.parse import urlsplit
-
-import aiohttp
+from collections.abc import Awaitable, Callable, Sequence
+from urllib.parse import urlencode, urlsplit
 
 from crawler.errors import ConfigError
+from crawler.fetcher.fetch_request import FetchTask, split
+from crawler.records import Fetch
 from crawler.serve.websub import Subscriptions
-from crawler.urls.canonical import canonical
+from crawler.urls.canonical import canonical, resolve
 
 log = logging.getLogger("crawler")
 
 LOOK_INTERVAL = 30.0  # seconds between looks for what is due
 HUB_TIMEOUT = 20.0  # seconds for a hub's answer
+ANSWER_BYTES_MAX = 64 << 10  # of an answer, whose status alone counts
+HOPS_MAX = 5
+_FORM = ("Content-Type: application/x-www-form-urlencoded",)
+
+Ask = Callable[[FetchTask], Awaitable[Fetch]]
 
 
 def read_topics(lines: Sequence[str], public: str) -> list[tuple[str, str]]:
@@ -37,12 +47,19 @@ def read_topics(lines: Sequence[str], public: str) -> list[tuple[str, str]]:
 
 
 class Subscriber:
-    """Posts forms to hubs (section 5.1); `public` is the URL under which they reach our page server."""
+    """Posts forms to hubs (section 5.1), those for one hub in turn with `gap` seconds between them.
 
-    def __init__(self, subscriptions: Subscriptions, public: str, now: Callable[[], float]) -> None:
+    `public` is the URL under which they reach our page server, `ask` sends a request.
+    """
+
+    def __init__(
+        self, subscriptions: Subscriptions, public: str, now: Callable[[], float], ask: Ask, gap: float
+    ) -> None:
         self._subscriptions = subscriptions
         self._public = public.rstrip("/")
         self._now = now
+        self._ask = ask
+        self._gap = gap
 
     async def run(self) -> None:
         """Ask for what is due, until cancelled."""
@@ -52,19 +69,51 @@ class Subscriber:
 
     async def ask(self) -> None:
         """Ask for what is due now."""
-        forms = self._subscriptions.due(self._public, self._now())
-        if not forms:
-            return
-        timeout = aiohttp.ClientTimeout(total=HUB_TIMEOUT)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
-            await asyncio.gather(*(self._post(session, hub, form) for hub, form in forms))
+        by_hub: dict[str, list[dict[str, str]]] = {}
+        for hub, form in self._subscriptions.due(self._public, self._now()):
+            by_hub.setdefault(hub, []).append(form)
+        await asyncio.gather(*(self._post_all(hub, forms) for hub, forms in by_hub.items()))
 
-    async def _post(self, session: aiohttp.ClientSession, hub: str, form: dict[str, str]) -> None:
-        try:
-            async with session.post(hub, data=form) as answer:  # redirects 307 and 308 are followed (5.1)
-                if answer.status != 202:
-                    log.warning(
-                        "websub: %s answers %d to a subscription to %s", hub, answer.status, form["hub.topic"]
-                    )
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.warning("websub: %s cannot be asked: %s", hub, error or "no answer in time")
+    async def _post_all(self, hub: str, forms: Sequence[dict[str, str]]) -> None:
+        for number, form in enumerate(forms):
+            if number:
+                await asyncio.sleep(self._gap)
+            await self._post(hub, form)
+
+    async def _post(self, hub: str, form: dict[str, str]) -> None:
+        url = canonical(hub)
+        for _ in range(HOPS_MAX + 1):
+            assert url is not None, hub
+            fetch = await self._ask(_task(url, form))
+            target = resolve(url, fetch.location) if fetch.status in (307, 308) else None
+            if target is None:
+                return _say(hub, form["hub.topic"], fetch)
+            if split(target)[:2] != split(url)[:2]:
+                return log.warning(
+                    "websub: %s redirects to %s, which is not asked: the secret is for that hub alone. "
+                    "Name the hub's new address in serve.websub",
+                    hub,
+                    target,
+                )
+            url = target
+        log.warning("websub: %s redirects more than %d times", hub, HOPS_MAX)
+
+
+def _task(url: str, form: dict[str, str]) -> FetchTask:
+    return FetchTask(
+        url,
+        headers=_FORM,
+        method="POST",
+        body=urlencode(form).encode(),
+        body_bytes_max=ANSWER_BYTES_MAX,
+        wire_bytes_max=ANSWER_BYTES_MAX,
+        total_timeout=HUB_TIMEOUT,
+    )
+
+
+def _say(hub: str, topic: str, fetch: Fetch) -> None:
+    """Log an answer that is not 202."""
+    if not fetch.status:
+        log.warning("websub: %s cannot be asked: %s", hub, fetch.error or fetch.outcome)
+    elif fetch.status != 202:
+        log.warning("websub: %s answers %d to a subscription to %s", hub, fetch.status, topic)

@@ -4,8 +4,9 @@
     hub   -> we     GET /websub/TOKEN?hub.mode=subscribe&hub.topic=T&hub.challenge=C     answered with C
     hub   -> we     POST /websub/TOKEN, the feed, X-Hub-Signature: sha256=HMAC(S, body)   answered 2xx
 
-The token, 16 random bytes, is the capability: who does not know it can neither
-confirm a subscription nor deliver. A delivery whose signature is wrong is
+The token, 16 random bytes behind the place of the process that subscribed, is the
+capability: who does not know it can neither confirm a subscription nor deliver. A
+process that is asked for the token of another passes the request on. A delivery whose signature is wrong is
 answered 202 and ignored, as section 8 asks. One signal a delivery entry.
 
 A subscription that its hub has not verified is asked for again, at growing intervals.
@@ -15,6 +16,7 @@ subscribed under other tokens, and deliveries to forgotten tokens get 410.
 """
 
 import hmac
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
@@ -28,6 +30,7 @@ SUBSCRIPTIONS_MAX = 10_000
 RETRY_FIRST = 60.0  # seconds until a hub that did not verify is asked again; doubles to RETRY_MAX
 RETRY_MAX = 86_400.0
 RENEWED_AT = 0.1  # of a lease are left when it is asked for anew
+_PLACE_DIGITS = 4  # hexadecimal: as many processes as there are buckets
 _DIGESTS = ("sha1", "sha256", "sha384", "sha512")
 
 
@@ -54,11 +57,19 @@ class Subscription(msgspec.Struct):
         self.ask_at = self.until - RENEWED_AT * lease
 
 
-class Subscriptions:
-    """By token; `random` gives random bytes."""
+def place_of(token: str, processes: int) -> int:
+    """The place among `processes` of the one that has made a token; 0 for what is none."""
+    digits = token[:_PLACE_DIGITS]
+    place = int(digits, 16) if re.fullmatch("[0-9a-f]+", digits) else 0
+    return place if place < processes else 0
 
-    def __init__(self, random: Callable[[int], bytes]) -> None:
+
+class Subscriptions:
+    """By token; `random` gives random bytes, `place` is that of this process among those of the crawl."""
+
+    def __init__(self, random: Callable[[int], bytes], place: int = 0) -> None:
         self._random = random
+        self._place = f"{place:0{_PLACE_DIGITS}x}"
         self._by_token: OrderedDict[str, Subscription] = OrderedDict()
 
     def __len__(self) -> int:
@@ -72,7 +83,7 @@ class Subscriptions:
         """
         if len(self._by_token) >= SUBSCRIPTIONS_MAX:
             raise Refusal(429, "too_many", f"{SUBSCRIPTIONS_MAX} subscriptions are the most")
-        token, secret = self._random(16).hex(), self._random(32).hex()
+        token, secret = self._place + self._random(16).hex(), self._random(32).hex()
         self._by_token[token] = Subscription(hub, topic, secret)
         return self._form(token, callback, lease)
 

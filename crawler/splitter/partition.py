@@ -15,19 +15,18 @@ link could be sent back and forth, or a host be asked by two processes.
 """
 
 import hashlib
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
+from crawler.config.forms import process_name
 from crawler.errors import ConfigError
 from crawler.storage.keys import BUCKETS
 
 PROCESSES_MAX = 4096
 _BUCKET_SHIFT = np.uint64(48)
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class _TableFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -35,19 +34,6 @@ class _TableFile(msgspec.Struct, forbid_unknown_fields=True):
 
     epoch: int
     ranges: list[tuple[str, int, int]]
-
-
-def check_name(name: str) -> str:
-    """`name`, if a process can be called so (it is part of store keys and of messages).
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"splitter: {name!r} is no process name (letters, digits, '.', '_', '-'; at most 63)"
-        )
-    return name
 
 
 class Partition:
@@ -60,7 +46,7 @@ class Partition:
                 f"splitter: expected 1 to {PROCESSES_MAX} different process names, got {list(names)!r:.200}"
             )
         for name in self.names:
-            check_name(name)
+            process_name(name)
         self.epoch = epoch
         self.owner_of_bucket = np.ascontiguousarray(owner_of_bucket, dtype=np.uint16)
         assert self.owner_of_bucket.shape == (BUCKETS,) and int(self.owner_of_bucket.max()) < len(self.names)

@@ -28,47 +28,18 @@ from pathlib import Path
 
 from crawler.clock import Clock
 from crawler.config import SplitterConfig
+from crawler.config.checks import check_limits
+from crawler.config.forms import Address, host_port
 from crawler.errors import ConfigError, CrawlerError, DirectoryError
 from crawler.records import PeerStatus
-from crawler.splitter.partition import check_name
 from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Ending, Listener, SessionState
 from crawler.splitter.wire import Reason
 from crawler.storage.faults import reach
 
 logger = logging.getLogger(__name__)
 
-Address = tuple[str, int]
 Listen = Callable[[str, int], socket.socket]
-LINK_BYTES_MAX = 16 << 10  # the longest URL and what goes with it
-FRAME_BYTES_MAX = 1 << 20
 STRANGERS_EVERY = 60.0  # seconds between two lines about connections of nobody we know
-
-
-def parse_address(text: str) -> Address:
-    """(host, port) of "host:port" or "[address]:port".
-
-    Raises:
-        ConfigError: it is neither.
-    """
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise ConfigError(f"splitter: expected host:port, got {text!r}")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def parse_peers(peers: tuple[str, ...]) -> dict[str, Address]:
-    """The addresses by name of "name=host:port" entries.
-
-    Raises:
-        ConfigError: an entry is not of this form, or a name comes twice.
-    """
-    found: dict[str, Address] = {}
-    for text in peers:
-        name, equals, address = text.partition("=")
-        if not equals or check_name(name) in found:
-            raise ConfigError(f"splitter.peers: expected different name=host:port entries, got {text!r}")
-        found[name] = parse_address(address)
-    return found
 
 
 def is_loopback(host: str) -> bool:
@@ -85,7 +56,7 @@ def listen_address(config: SplitterConfig, secret: bytes) -> Address:
     Raises:
         ConfigError: other machines could connect, and there is no secret.
     """
-    host, port = parse_address(config.listen)
+    host, port = host_port(config.listen)
     if not secret and not is_loopback(host):
         raise ConfigError(
             f"splitter.listen {config.listen!r}: set splitter.secret_file, or listen on 127.0.0.1"
@@ -106,22 +77,6 @@ def listening_socket(host: str, port: int) -> socket.socket:
     return found
 
 
-def check_limits(config: SplitterConfig) -> None:
-    """Refuse limits that contradict one another.
-
-    Raises:
-        ConfigError: an entry, or the longest URL, would not fit into a frame, or an entry into the window.
-    """
-    least = config.entry_bytes + LINK_BYTES_MAX
-    if not least <= config.frame_bytes_max <= FRAME_BYTES_MAX:
-        raise ConfigError(
-            f"splitter.frame_bytes_max {config.frame_bytes_max}: expected {least} (entry_bytes and the "
-            f"longest link) to {FRAME_BYTES_MAX}"
-        )
-    if config.window_bytes < config.entry_bytes:
-        raise ConfigError(f"splitter.window_bytes {config.window_bytes}: less than entry_bytes")
-
-
 def tls_contexts(config: SplitterConfig) -> tuple[ssl.SSLContext, ssl.SSLContext] | tuple[None, None]:
     """(for listening, for dialling) of mutual TLS, (None, None) if it is not configured.
 
@@ -131,8 +86,6 @@ def tls_contexts(config: SplitterConfig) -> tuple[ssl.SSLContext, ssl.SSLContext
     files = (config.tls_certificate, config.tls_key, config.tls_authority)
     if not any(files):
         return None, None
-    if not all(files):
-        raise ConfigError("splitter: tls_certificate, tls_key and tls_authority belong together")
     try:
         return _tls_context(ssl.PROTOCOL_TLS_SERVER, *files), _tls_context(ssl.PROTOCOL_TLS_CLIENT, *files)
     except (OSError, ssl.SSLError) as error:

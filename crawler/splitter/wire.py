@@ -37,7 +37,7 @@ from crawler.errors import CrawlerError
 from crawler.records import UNDECODABLE, Link
 from crawler.storage.kv import VALUE_VERSION, seal
 
-PROTOCOL = 3  # of the handshake: processes of different numbers refuse each other
+PROTOCOL = 4  # of the handshake: processes of different numbers refuse each other
 TAG_BYTES = 16
 LENGTH_BYTES = 4
 NO_CHAIN = -1  # what came before is not known: written by an earlier version

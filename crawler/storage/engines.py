@@ -8,6 +8,7 @@ The files of a store show its engine, so a store is opened without configuration
 """
 
 import importlib
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import ModuleType
@@ -89,13 +90,13 @@ def _class(engine: Engine, path: Path) -> Any:
     return getattr(module, _CLASSES[engine])
 
 
-def repair(path: Path, engine: Choice = AUTO) -> tuple[str, bool]:
+def repair(path: Path, engine: Choice = AUTO, before: Callable[[], None] = lambda: None) -> tuple[str, bool]:
     """Rebuild a store that cannot be opened or read to its end from what can be read.
 
     What was done, "" if nothing, and whether it was rebuilt; opening it may have cut a torn tail.
 
     An engine's repair reads every table and makes a new manifest. What it cannot
-    read it moves to `lost/`. Nobody else may have the store open.
+    read it moves to `lost/`. Nobody else may have the store open. `before` is called before it is rebuilt.
 
     Raises:
         DamageError: nothing helps.
@@ -109,6 +110,7 @@ def repair(path: Path, engine: Choice = AUTO) -> tuple[str, bool]:
         found = str(error)
     module = _module(engine_of(path) or chosen(engine))
     assert module is not None, "it was opened above"
+    before()
     module.rebuild(path)
     lost = sum(1 for _ in path.glob("lost/*"))
     done = f"{found.partition(';')[0]}: rebuilt, {lost} files that could not be read are in {path / 'lost'}"

@@ -5,6 +5,7 @@ What each step promises, so that a caller can say what a crash leaves behind:
     append           in the page cache of the kernel; a power cut may lose or tear it
     sync             the bytes and the length are on the disk (fdatasync)
     sync_directory   the names in a directory are on the disk: after create, rename, unlink
+    new_file         under its name once all of it is on the disk; `NAME~` until then
     atomic_write     the old content or the new one, never a mixture
 
 An `AppendFile` is cut to its committed length when it is opened: bytes after it
@@ -18,16 +19,18 @@ ends, however it ends. It is not inherited: the descriptor closes on exec, and
 in a forked child.
 """
 
+import errno
 import fcntl
 import os
 import shutil
 import time
 import weakref
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
-from crawler.errors import BusyError, DamageError, DirectoryError, StoreError
+from crawler.errors import BusyError, DamageError, DirectoryError, StoreError, UsageError
 
 BRIEF_MAX = 30.0  # seconds for which a lock is waited for that is held briefly
 _LOOK_AGAIN = 0.05  # seconds between two tries
@@ -56,11 +59,129 @@ def sync_directory(path: Path) -> None:
             os.close(descriptor)
 
 
-def write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
     """Write every byte of `data`: a nearly full disk takes a part of it without an error."""
     view = memoryview(data)
-    while view:
+    while len(view):
         view = view[os.write(descriptor, view) :]
+
+
+UNFINISHED = "~"  # behind the name of a file or folder that is being written
+_FORMER = "~former"  # behind that of a folder that another one replaces
+
+
+@contextmanager
+def new_file(
+    path: Path, *, mode: int = 0o644, reached: Callable[[str], None] = lambda _: None
+) -> Iterator[IO[bytes]]:
+    """A file to be written, which replaces `path` durably when the block ends; `path` is untouched if it fails.
+
+    A kill leaves `NAME~` behind, which the next writer of the same file begins anew.
+    `reached` is called with the name of each step, so that tests can crash there.
+
+    Raises:
+        StoreError: the disk failed; `path` is as it was.
+    """
+    draft = path.with_name(path.name + UNFINISHED)
+    with _store_errors(path, "write"):
+        try:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+            with open(descriptor, "wb") as file:
+                yield file
+                file.flush()
+                reached("written")
+                os.fsync(file.fileno())
+            reached("synced")
+            os.rename(draft, path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+    reached("renamed")
+    sync_directory(path.parent)
+    reached("named")
+
+
+@contextmanager
+def named_output(path: Path) -> Iterator[IO[bytes]]:
+    """What a user names as output: `new_file` behind its links, or what is there if it is no file (a pipe, a device).
+
+    Raises:
+        UsageError: nothing can be written there.
+        StoreError: the disk failed; `path` is as it was.
+    """
+    refuse_output(path)
+    if _is_open_already(path):
+        with _store_errors(path, "write"), path.open("wb") as file:
+            yield file
+        return
+    with new_file(path.resolve()) as file:
+        yield file
+
+
+def _is_open_already(path: Path) -> bool:
+    """Whether it is a pipe or a device, or a descriptor by name (/dev/stdout), whose file is somebody else's."""
+    return path.exists() and (not path.is_file() or str(path).startswith(("/dev/", "/proc/")))
+
+
+def refuse_output(path: Path) -> None:
+    """Raises UsageError if `path` cannot be written as `named_output`."""
+    folder = path.resolve().parent
+    if path.is_dir():
+        number = errno.EISDIR
+    elif not folder.is_dir() and not _is_open_already(path):
+        number = errno.ENOTDIR if folder.exists() else errno.ENOENT
+    elif not os.access(path if _is_open_already(path) else folder, os.W_OK):
+        number = errno.EACCES
+    else:
+        return
+    raise UsageError(f"{path}: {os.strerror(number)}")
+
+
+def refuse_occupied(folder: Path) -> None:
+    """Raises UsageError unless `folder` is empty, or not there but can be made."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        occupied = folder.exists() and any(folder.iterdir())
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror}") from error
+    if occupied:
+        raise UsageError(f"{folder}: is not empty; name a new directory")
+
+
+@contextmanager
+def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
+    """A folder to be filled, which appears as `path` when the block ends; with `replace` in place of the one there.
+
+    Else `path` is an empty folder, or nothing yet. A kill leaves `NAME~` behind, which the
+    next writer begins anew.
+
+    Raises:
+        StoreError: the disk failed; `path` is as it was.
+    """
+    draft, former = path.with_name(path.name + UNFINISHED), path.with_name(path.name + _FORMER)
+    with _store_errors(path, "write"):
+        if former.exists() and not path.exists():
+            os.rename(former, path)  # of a writer that was killed between two names
+        for left in (draft, former):
+            if left.exists():
+                shutil.rmtree(left)
+        draft.mkdir(parents=True)
+        try:
+            yield draft
+            os.sync()  # of many files it is the quickest
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        if replace and path.exists():
+            os.rename(path, former)
+        if path.exists():  # it stays the folder that it is: somebody may be in it
+            for entry in sorted(draft.iterdir()):
+                os.rename(entry, path / entry.name)
+            draft.rmdir()
+        else:
+            os.rename(draft, path)
+    sync_directory(path.parent)
+    shutil.rmtree(former, ignore_errors=True)
 
 
 def atomic_write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
@@ -69,16 +190,8 @@ def atomic_write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     Raises:
         StoreError: the disk failed; `path` is as it was.
     """
-    beside = path.with_name(path.name + "~")
-    with _store_errors(path, "write"):
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        try:
-            write_all(descriptor, data)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(beside, path)
-    sync_directory(path.parent)
+    with new_file(path, mode=mode) as file:
+        file.write(data)
 
 
 def rename(old: Path, new: Path) -> None:

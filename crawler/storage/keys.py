@@ -12,11 +12,14 @@ is a range of keys.
     v/      pages     <duplicate key><ms>          a capture that another process has and a revisit here repeats
     t/      frontier  <host key><order>            to-do entry
     p/      frontier  <host key><order>            parked entry
+    y/      frontier  <host key><48 bits of the duplicate key>   order of the URL's to-do entry
     h/      frontier  <host key>                   host record
     f/      frontier  <duplicate key>              refresh state of a page
     q/      serve     <duplicate key>              faded count of requests to a page, and its instant
     s/      frontier  <host key>                   refresh state of a site: its changes and signals
     n/      frontier  <directory key>              refresh state of a directory: its changes
+    b/      frontier  <host key>                   how far a host's validators can be believed
+    a/      frontier  <duplicate key>              what readings of a sitemap or feed have saved
     r/      robots    <authority>                  robots.txt as it was fetched
     d/      due       runs, links, flushed         list of runs, committed ends of the links log
     i/      splitter  <peer>                       how far the entries of a peer are durable
@@ -59,9 +62,10 @@ class Family(msgspec.Struct, frozen=True):
 
 PAGE, CAPTURE, PAYLOAD, SEGMENT, ELSEWHERE = b"u/", b"c/", b"g/", b"w/", b"v/"
 TODO, PARKED, HOST, REFRESH = b"t/", b"p/", b"h/", b"f/"
+WAITING = b"y/"
 ASKED = b"q/"
 HANDOVER = b"x/"
-REFRESH_SITE, REFRESH_DIRECTORY = b"s/", b"n/"
+REFRESH_SITE, REFRESH_DIRECTORY, VALIDATORS, READINGS = b"s/", b"n/", b"b/", b"a/"
 ROBOTS, DUE, INBOX, OUTBOX, META = b"r/", b"d/", b"i/", b"o/", b"m/"
 
 FAMILIES = (
@@ -72,12 +76,15 @@ FAMILIES = (
     Family(ELSEWHERE, "pages", Travel.OWNER),
     Family(TODO, "frontier", Travel.BUCKET),
     Family(PARKED, "frontier", Travel.BUCKET),
+    Family(WAITING, "frontier", Travel.ANEW, sealed=False),
     Family(HOST, "frontier", Travel.BUCKET),
     Family(REFRESH, "frontier", Travel.BUCKET),
     Family(ASKED, "serve", Travel.BUCKET),
     Family(HANDOVER, "api", Travel.BUCKET),
     Family(REFRESH_SITE, "frontier", Travel.BUCKET),
     Family(REFRESH_DIRECTORY, "frontier", Travel.BUCKET),
+    Family(VALIDATORS, "frontier", Travel.BUCKET),
+    Family(READINGS, "frontier", Travel.BUCKET),
     Family(ROBOTS, "robots", Travel.OWNER),
     Family(DUE, "due", Travel.OWNER),
     Family(INBOX, "splitter", Travel.ANEW),
@@ -93,7 +100,9 @@ BUCKET_TABLE = b"m/buckets"  # the table that this process was opened with
 SETTLED = b"m/settled"  # settings that what is stored rests on
 COUNTERS = b"m/counters"  # the durable counters
 FRONTIER = b"m/frontier"  # last sequence number, parked URLs by rule, limits, latest unclean opening
+WAITING_WHOLE = b"m/waiting"  # present while y/ has an entry for each of t/
 REFRESH_LEVEL = b"m/refresh"  # the level that the refresh schedule had found
+REFRESH_REVISIT = b"m/revisit"  # the mean time between two crawls of a page
 REFRESH_TILT = b"m/tilt"  # what its pages weigh against those of other processes
 REFRESH_HAZARD = b"m/hazard"  # changes found and expected by refreshes
 REFRESH_BIAS = b"m/bias"  # the same, by the rates that neighbourhoods are held against
@@ -111,7 +120,9 @@ METAS: Mapping[bytes, Family] = {
     SETTLED: Family(SETTLED, "process", Travel.ANEW),
     COUNTERS: Family(COUNTERS, "process", Travel.OWNER),
     FRONTIER: Family(FRONTIER, "frontier", Travel.OWNER),
+    WAITING_WHOLE: Family(WAITING_WHOLE, "frontier", Travel.ANEW, sealed=False),
     REFRESH_LEVEL: Family(REFRESH_LEVEL, "frontier", Travel.OWNER),
+    REFRESH_REVISIT: Family(REFRESH_REVISIT, "frontier", Travel.OWNER),
     REFRESH_TILT: Family(REFRESH_TILT, "frontier", Travel.ANEW),
     REFRESH_HAZARD: Family(REFRESH_HAZARD, "frontier", Travel.ANEW),
     REFRESH_BIAS: Family(REFRESH_BIAS, "frontier", Travel.ANEW),
@@ -121,6 +132,9 @@ METAS: Mapping[bytes, Family] = {
     INCARNATION: Family(INCARNATION, "process", Travel.ANEW),
     OUTBOX_STATE: Family(OUTBOX_STATE, "splitter", Travel.ANEW),
 }
+
+# Keys of a kind, by the counter that tells how many there are.
+KEPT: Mapping[str, bytes] = {"stored.records": PAGE, "stored.captures": CAPTURE}
 
 BY_BUCKET = tuple(family.prefix for family in FAMILIES if family.travel is Travel.BUCKET)
 _BY_PREFIX = {family.prefix: family for family in FAMILIES}

@@ -84,7 +84,7 @@ def scan_prefix(store: KeyValue, prefix: bytes) -> Iterator[tuple[bytes, bytes]]
     return store.scan(prefix, after_prefix(prefix))
 
 
-class _MemoryBatch:
+class MemoryBatch:
     """Puts and deletes in order; a delete is a put of None."""
 
     __slots__ = ("operations", "sync")
@@ -117,10 +117,10 @@ class MemoryStore:
     def get(self, key: bytes) -> bytes | None:
         return self._data.get(key)
 
-    def batch(self, *, sync: bool = True) -> _MemoryBatch:
-        return _MemoryBatch(sync)
+    def batch(self, *, sync: bool = True) -> MemoryBatch:
+        return MemoryBatch(sync)
 
-    def write(self, batch: _MemoryBatch) -> None:
+    def write(self, batch: MemoryBatch) -> None:
         for key, value in batch.operations:
             if value is None:
                 if self._data.pop(key, None) is not None:

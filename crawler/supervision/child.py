@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crawler import early
+from crawler.children import Forked
 from crawler.config import convert
 from crawler.crawl.seeds import SeedFile
 from crawler.errors import CrawlerError
+from crawler.printable import printable_output
 from crawler.process import ending
 from crawler.process.collector import collect_rarely
 from crawler.process.exchange import Member
-from crawler.process.forked import Forked
 from crawler.process.reader import fork_parser
 from crawler.supervision.parent import watch_parent
 from crawler.supervision.time_slices import take_long_turns
@@ -66,7 +67,8 @@ class Start(msgspec.Struct):
 def main(argv: list[str]) -> int:
     """`work` as a program of its own."""
     collect_rarely()
-    return work(socket.socket(fileno=int(argv[0])))
+    with printable_output():
+        return work(socket.socket(fileno=int(argv[0])))
 
 
 def warm_up() -> None:

@@ -6,7 +6,7 @@
         progress   the children's status, added up; at the end their reports, as one
         stop       a first signal asks all children to stop, a second kills them
 
-Children begin as forks (`process/forked.py`), so modules are imported once. A child
+Children begin as forks (`children.py`), so modules are imported once. A child
 that dies is started again as a program of its own (`restarts.py` says when); meanwhile
 the links of its hosts wait in the outboxes of the others. A child that stops for a
 limit or the disk stops all; one that knows of the end of the crawl lets the others
@@ -31,23 +31,24 @@ import msgspec
 
 from crawler.admin import report
 from crawler.admin.report import Report
-from crawler.admin.status import Status, merge
+from crawler.admin.status import Status, merge, resting, whole
+from crawler.children import Forked, can_fork, fork_children
 from crawler.clock import SystemClock
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.identity import check_identity
 from crawler.crawl.safe_settings import live_part
 from crawler.crawl.seeds import SeedFile, Seeds
+from crawler.crawl.starting import check_start
 from crawler.crawl.topology import check_processes, process_names, topology
 from crawler.errors import CrawlerError, NoSeedError, StoreError
 from crawler.process.ending import within
-from crawler.process.forked import Forked, can_fork, fork_children
 from crawler.process.limits import STOP_GRACE
 from crawler.records import DueCounts, FrontierCounts, SplitterCounts
 from crawler.storage.files import Lock
 from crawler.storage.kv import DiskStore
 from crawler.supervision.child import MESSAGE_BYTES_MAX, Start, warm_up, work
 from crawler.supervision.restarts import RESTART_DELAY, Next, Restarts
+from crawler.upgrade.ready import ready
 
 log = logging.getLogger("crawler")
 
@@ -108,7 +109,8 @@ class Supervisor:
             CrawlerError: a child failed for good, with its exit code.
             NoSeedError: the crawl ended without one page fetched.
         """
-        check_identity(self._config)
+        check_start(self._config)
+        ready(self.directory)
         check_processes(self._config, self.directory)
         topology(self._config, self.directory.path, self._children[0].name)
         self.directory.create()
@@ -233,7 +235,7 @@ class Supervisor:
 
     def status(self) -> Status:
         """What is going on in all processes together."""
-        return merge([child.status for child in self._children])
+        return whole([child.status for child in self._children])
 
 
 class _Child:
@@ -242,7 +244,7 @@ class _Child:
     def __init__(self, supervisor: Supervisor, name: str) -> None:
         self._supervisor = supervisor
         self.name = name
-        self.status = Status()
+        self.status = Status(name=name)
         self.report: Report | None = None
         self._process: asyncio.subprocess.Process | Forked | None = None
         self._waiting: Forked | None = None  # started, not yet told what to do
@@ -292,6 +294,7 @@ class _Child:
         with contextlib.suppress(ConnectionError):
             await self._listen(reader)
         code = await process.wait()
+        self.status = resting(self.status)
         self._writer.close()
         self._writer = None
         return code

@@ -29,18 +29,17 @@ from crawler.crawl.settled import encode_settled, load_settled
 from crawler.crawl.topology import Topology
 from crawler.due.moving import Books
 from crawler.errors import DamageError, DirectoryError
-from crawler.process.stages import KEPT, Stages
+from crawler.process.stages import Stages
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import load_counters
 from crawler.storage.engines import AUTO, Choice, open_store
 from crawler.storage.files import sync_directory
-from crawler.storage.keys import BUCKET_TABLE, BUCKETS, CLEAN, COUNTERS, PARKED, SETTLED, TODO, family
-from crawler.storage.kv import DiskStore
+from crawler.storage.keys import BUCKET_TABLE, BUCKETS, CLEAN, COUNTERS, KEPT, PARKED, SETTLED, TODO, family
 from crawler.storage.moving import NewProcess, OldProcess, pack
 from crawler.upkeep.check import check
+from crawler.upkeep.repair import BoundedWriter
 from crawler.urls.fingerprint import Fingerprinter
 
-_BATCH_BYTES = 4 << 20
 _DROPPED_COUNTERS = ("urls.to_outbox", "urls.received", "urls.resharded")
 
 
@@ -56,24 +55,6 @@ def open_source(folder: Path, name: str) -> OldProcess:
             store.close()
             raise DirectoryError(f"{folder}: reshard does not know how to move the key {key!r}")
     return OldProcess(name, folder, store)
-
-
-class _Writer:
-    """Puts keys into a store in synced batches of bounded size."""
-
-    def __init__(self, store: DiskStore) -> None:
-        self._store = store
-        self._batch, self._bytes = store.batch(sync=True), 0
-
-    def put(self, key: bytes, value: bytes) -> None:
-        self._batch.put(key, value)
-        self._bytes += len(key) + len(value)
-        if self._bytes >= _BATCH_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        self._store.write(self._batch)
-        self._batch, self._bytes = self._store.batch(sync=True), 0
 
 
 class Build:
@@ -104,7 +85,7 @@ class Build:
         kept = self._settled()
         folder.mkdir(parents=True)
         with contextlib.closing(open_store(folder / "store", self._engine)) as store:
-            writer = _Writer(store)
+            writer = BoundedWriter(store)
             owner, me = table.owner_of_bucket, table.index(name)
             to = NewProcess(
                 folder,

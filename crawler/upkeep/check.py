@@ -1,21 +1,24 @@
 """`crawler check`: reads and compares everything of one process, and reports what opening it mended."""
 
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from crawler.clock import Clock
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DamageError
-from crawler.process.stages import BALLAST, KEPT, Stages, at_rest
+from crawler.process.stages import BALLAST, Stages, at_rest
 from crawler.storage.engines import AUTO, Choice, open_store
 from crawler.storage.engines import repair as repair_store
 from crawler.storage.files import Lock
-from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, PARKED, TODO, bucket_range, family
+from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, KEPT, PARKED, TODO, bucket_range, family
 from crawler.storage.kv import scan_prefix, unseal
 from crawler.storage.moving import load_json
 from crawler.upkeep.rebuild import rebuild
 from crawler.upkeep.refind import refind
+from crawler.upkeep.repair import RepairNote
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
@@ -93,12 +96,10 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
         DirectoryError: a process has the folder, or it is of another seed.
         StoreError: the disk failed.
     """
-    folder = directory.process(name)
-    began = (folder / "store").exists()
-    done, rebuilt = repair_before_opening(folder, config.store.engine)
-    store_damaged = rebuilt or not began
+    folder, note = directory.process(name), RepairNote(directory, name)
+    done, _ = repair_before_opening(folder, config.store.engine, partial(note.begin, store_damaged=True))
     found: list[str] = []
-    if not store_damaged:
+    if not (note.store_damaged or note.cut_off):
         found, opening = _opened(config, directory, name, clock)
         done += opening
         if not found:
@@ -110,15 +111,35 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
         strip_session_ids=config.urls.strip_session_ids,
         equivalences=_equivalences(folder),
     )
-    store_damaged = store_damaged or any(line.startswith("store: ") for line in found)
+    note.begin(store_damaged=any(line.startswith("store: ") for line in found))
     with Lock(folder / "node.lock", name):
-        mended, links = rebuild(config, folder, fingerprinter, store_damaged=store_damaged)
+        mended, links = rebuild(config, folder, fingerprinter, store_damaged=note.store_damaged)
     done += found + mended.done
     directory.note_state(name, 0)  # of what the rebuilt store has lost, all that was left is in it again
     with at_rest(config, directory, name, clock=clock) as stages:
         done += refind(stages, mended.lost, links, reread=True)
         left = check(stages)
+    note.end()
     return done, left
+
+
+def mend_stores(directory: CrawlDirectory) -> list[str]:
+    """Mend the stores that cannot be opened, whatever their format; what was done, a line each.
+
+    `repair` does the rest once they are of the present one.
+
+    Raises:
+        DirectoryError: a process has the folder.
+        DamageError: a store cannot be rebuilt.
+    """
+    lines = []
+    for name in directory.process_names():
+        note = RepairNote(directory, name)
+        done, _ = repair_before_opening(
+            directory.process(name), before=partial(note.begin, store_damaged=True)
+        )
+        lines += [f"{name}: {line}" for line in done]
+    return lines
 
 
 def _opened(
@@ -148,10 +169,13 @@ def repaired(stages: Stages) -> list[str]:
     return lines
 
 
-def repair_before_opening(folder: Path, engine: Choice = AUTO) -> tuple[list[str], bool]:
+def repair_before_opening(
+    folder: Path, engine: Choice = AUTO, before: Callable[[], None] = lambda: None
+) -> tuple[list[str], bool]:
     """Free the ballast, so that a full disk has room; rebuild a store that cannot be opened or read.
 
-    What was done, a line each, and whether the store was rebuilt.
+    What was done, a line each, and whether the store was rebuilt; `before` is called before that, or before
+    a new one takes the place of one that is gone.
 
     Nothing is written before the ballast is free.
 
@@ -165,6 +189,8 @@ def repair_before_opening(folder: Path, engine: Choice = AUTO) -> tuple[list[str
         if ballast.exists():
             lines.append(f"freed {ballast.stat().st_size >> 20} MiB of ballast")
             ballast.unlink()
-        done, rebuilt = repair_store(folder / "store", engine)
+        if not (folder / "store").exists():
+            before()
+        done, rebuilt = repair_store(folder / "store", engine, before)
         lines += [done] if done else []
     return lines, rebuilt

@@ -12,8 +12,9 @@ Everything is written in at least two places, so little is lost for good:
 
 Steps: `recapture.py` (WARC files and their keys), `requeue.py` (queues, DUE, counters), and on
 the opened process `refind.py` (links found again). A value that still cannot be read is
-removed and named, and its page fetched again. Each step may be repeated, so the next
-repair finishes one that was cut off.
+removed and named, and its page fetched again. Each step may be repeated, and what a step can
+no longer see the second time is kept (`repair.py`), so the next repair finishes one that was
+cut off.
 
 Not rebuilt: politeness learned about hosts whose record is lost, URLs that only a
 sitemap or feed named, counters of fetches.
@@ -29,7 +30,7 @@ from crawler.storage.engines import open_store
 from crawler.storage.keys import PAGE, family
 from crawler.storage.kv import unseal
 from crawler.upkeep.recapture import Recapture
-from crawler.upkeep.repair import BoundedWriter, Repair
+from crawler.upkeep.repair import Repair
 from crawler.upkeep.requeue import Requeue
 from crawler.urls.fingerprint import Fingerprinter
 
@@ -45,7 +46,7 @@ def rebuild(
     """
     store = open_store(folder / "store", config.store.engine)
     try:
-        repair = Repair(config, folder, fingerprinter, store, BoundedWriter(store), store_damaged)
+        repair = Repair.of(config, folder, fingerprinter, store, store_damaged=store_damaged)
         _remove_garbage(repair)
         recapture, requeue = Recapture(repair), Requeue(repair)
         recapture.mend_segments()

@@ -22,11 +22,11 @@ from crawler.pages.captures import (
 )
 from crawler.pages.change_detection import next_record
 from crawler.records import Capture, Errand, Fetch, Outcome, PageRecord, PageState, Task
-from crawler.storage.files import cut, sync_directory
+from crawler.storage.files import cut, rename
 from crawler.storage.keys import CAPTURE, PAGE, PAYLOAD, SEGMENT
 from crawler.storage.kv import scan_prefix, seal, unseal
 from crawler.upkeep.repair import Repair
-from crawler.upkeep.warc_members import mended
+from crawler.upkeep.warc_members import is_filler, mended
 
 
 class Found(NamedTuple):
@@ -74,9 +74,8 @@ class Recapture:
         for path in sorted((folder / segments.LOST_AND_FOUND).glob("*.warc.gz*")):
             name = path.name
             if name.endswith((".warc.gz", segments.OPEN_SUFFIX)) and not (folder / name).exists():
-                path.rename(folder / name)
+                rename(path, folder / name)
                 self._repair.done.append(f"{name}: taken back from {segments.LOST_AND_FOUND}")
-        sync_directory(folder)
 
     def _mend_segment(self, path: Path, name: str, end: int, known: set[int], restored: Counter[str]) -> int:
         """Blank what is broken, restore what the store does not know; the length up to which it is whole."""
@@ -84,8 +83,9 @@ class Recapture:
         whole = 0
         for offset, length, record in mended(path, name, min(end, path.stat().st_size)):
             whole = offset + length
-            if record is None:
+            if record is None or is_filler(record):  # blanked now, or by a repair that was cut off then
                 self._blank.setdefault(name, []).append((offset, whole))
+            if record is None:
                 self._repair.done.append(
                     f"{name} at {offset}: a broken record of {length} bytes is blank now"
                 )

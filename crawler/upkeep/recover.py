@@ -11,7 +11,7 @@ those pages again.
 """
 
 from crawler.errors import DamageError, UsageError
-from crawler.export.page_work import links_of
+from crawler.export.stored_pages import StoredPages
 from crawler.process.stages import Stages
 from crawler.records import Capture, Link, LinkFlag, PageRecord
 from crawler.storage.commit import Change
@@ -27,6 +27,7 @@ class Recovery:
             raise UsageError(f"{lost!r} is not among the processes {', '.join(stages.topology.names)}")
         self._stages = stages
         self._lost = lost
+        self._pages = StoredPages(stages.config)
         self._links: dict[int, Link] = {}
         self._queued: set[int] = set()
         self.problems: list[str] = []
@@ -53,7 +54,7 @@ class Recovery:
 
     def _take_page(self, fingerprint: int, record: PageRecord, capture: Capture) -> None:
         try:
-            urls = links_of(self._stages.pages.read(capture), self._stages.config)
+            urls = self._pages.links(self._stages.pages.read(capture), record.flags)
         except DamageError as error:
             self.problems.append(str(error))
             return

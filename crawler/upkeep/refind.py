@@ -7,7 +7,7 @@ import numpy as np
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.loosened import ANYWHERE
 from crawler.errors import DamageError
-from crawler.export.page_work import links_of
+from crawler.export.stored_pages import StoredPages
 from crawler.frontier.discovery.entries import decode
 from crawler.pages.captures import record_key
 from crawler.process.stages import Stages
@@ -113,11 +113,12 @@ def _reread(stages: Stages) -> None:
     seeds = list(stages.config.seeds)
     if seeds:
         take(seeds[0], seeds, 0, 0, int(LinkFlag.SEED))
+    stored = StoredPages(stages.config)
     for fingerprint, capture in stages.pages.newest_captures():
         record = stages.pages.record(fingerprint)
         if record is not None:
             try:
-                urls = links_of(stages.pages.read(capture), stages.config)
+                urls = stored.links(stages.pages.read(capture), record.flags)
             except DamageError:
                 continue  # `check` names it
             take(record.url, urls, fingerprint, record.depth + 1, 0)

@@ -1,20 +1,93 @@
-"""The state that the steps of a repair share: the process's folder and store, work done and losses so far."""
+"""The state that the steps of a repair share: the process's folder and store, work done and losses so far.
 
+A repair that was killed knows at its next run what it has found out, and what it can no
+longer see, since it has mended it:
+
+    journal          that it is under way, and that the store may have lost keys
+    repair.lost      fingerprints of pages whose copies are gone, noted before their keys are deleted
+    links.waiting/   the links log as it was found, until all that waited in it is queued
+"""
+
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
+
+import numpy as np
 
 from crawler.config import Config
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.journal import Journal, end_journal, keep_journal, load_journal
+from crawler.storage.files import AppendFile
 from crawler.storage.kv import DiskStore
 from crawler.urls.fingerprint import Fingerprinter
 
+LOST_FILE = "repair.lost"
+WAITING_LINKS = "links.waiting"
 _BATCH_BYTES = 4 << 20
 
 
-class BoundedWriter:
-    """Puts and deletes in synced batches of bounded size."""
+class RepairNote:
+    """What the journal says of the repair of one process."""
 
-    def __init__(self, store: DiskStore) -> None:
+    def __init__(self, directory: CrawlDirectory, name: str) -> None:
+        self._path, self._folder, self._name = directory.path, directory.process(name), name
+        self._journal = load_journal(self._path) or Journal("repair")
+        # Whether it was begun before, and what the store may have lost then.
+        self.cut_off = name in self._journal.facts
+        self.store_damaged = bool(self._journal.facts.get(name))
+
+    def begin(self, *, store_damaged: bool) -> None:
+        """Note, before anything is changed, that it is under way."""
+        self.store_damaged = self.store_damaged or store_damaged
+        self._journal.facts[self._name] = self.store_damaged
+        keep_journal(self._path, self._journal)
+
+    def end(self) -> None:
+        """All is mended: a process of which this is not noted is repaired from the beginning."""
+        shutil.rmtree(self._folder / WAITING_LINKS, ignore_errors=True)
+        (self._folder / LOST_FILE).unlink(missing_ok=True)
+        self._journal.facts.pop(self._name, None)
+        if self._journal.facts:
+            keep_journal(self._path, self._journal)
+        else:
+            end_journal(self._path)
+
+
+class LostPages(set[int]):
+    """Fingerprints of pages whose copies are gone, those of a repair that was cut off among them."""
+
+    def __init__(self, path: Path) -> None:
+        length = path.stat().st_size // 8 * 8 if path.exists() else 0
+        super().__init__(np.fromfile(path, "<u8", length // 8).tolist() if length else ())
+        self._path, self._length = path, length
+        self._unkept: list[int] = []
+
+    def add(self, fingerprint: int, /) -> None:
+        if fingerprint not in self:
+            self._unkept.append(fingerprint)
+        super().add(fingerprint)
+
+    def keep(self) -> None:
+        """Make them durable: what follows deletes the keys that tell of them."""
+        if self._unkept:
+            file = AppendFile(self._path, self._length)
+            try:
+                file.append(np.array(self._unkept, "<u8").tobytes())
+                file.sync()
+                self._length = file.length
+            finally:
+                file.close()
+            self._unkept.clear()
+
+
+class BoundedWriter:
+    """Puts and deletes in synced batches of bounded size; `before` is called before each is written."""
+
+    def __init__(self, store: DiskStore, before: Callable[[], None] = lambda: None) -> None:
         self._store = store
+        self._before = before
         self._batch, self._bytes = store.batch(sync=True), 0
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -31,6 +104,7 @@ class BoundedWriter:
             self.flush()
 
     def flush(self) -> None:
+        self._before()
         self._store.write(self._batch)
         self._batch, self._bytes = self._store.batch(sync=True), 0
 
@@ -50,5 +124,20 @@ class Repair:
     store: DiskStore
     writer: BoundedWriter
     store_damaged: bool
+    lost: LostPages
     done: list[str] = field(default_factory=list)
-    lost: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        folder: Path,
+        fingerprinter: Fingerprinter,
+        store: DiskStore,
+        *,
+        store_damaged: bool,
+    ) -> Self:
+        """A repair that is begun, or gone on with."""
+        lost = LostPages(folder / LOST_FILE)
+        writer = BoundedWriter(store, lost.keep)
+        return cls(config, folder, fingerprinter, store, writer, store_damaged, lost)

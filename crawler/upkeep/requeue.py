@@ -16,9 +16,9 @@ from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.registry import Meta
 from crawler.frontier.hosts.table import RECORD, full_record
 from crawler.pages.captures import unpack_record
-from crawler.process.stages import KEPT
 from crawler.records import Link
 from crawler.storage.commit import load_counters
+from crawler.storage.files import rename
 from crawler.storage.keys import (
     COUNTERS,
     DUE_FLUSHED,
@@ -26,13 +26,14 @@ from crawler.storage.keys import (
     DUE_RUNS,
     FRONTIER,
     HOST,
+    KEPT,
     PAGE,
     PARKED,
     TODO,
 )
 from crawler.storage.kv import DiskStore, scan_prefix, seal, unseal
 from crawler.storage.moving import load, pack
-from crawler.upkeep.repair import Repair
+from crawler.upkeep.repair import WAITING_LINKS, Repair
 
 
 class Requeue:
@@ -91,20 +92,28 @@ class Requeue:
         manifest = Manifest(
             config.urls.fingerprint, self._repair.fingerprinter.check_value, config.due.method == "memory"
         )
-        links = list(salvage(self._repair.folder / "links"))
+        links = self._waiting_links()
         if known and not manifest.in_memory:
             keys = np.sort(np.fromiter(known, np.uint64, len(known)))
             run = DiskRuns(self._repair.folder / "due", []).write([keys], len(keys), step="repair")
             assert run.entry is not None
             manifest.runs.append(run.entry)
             run.close()
-        shutil.rmtree(self._repair.folder / "links", ignore_errors=True)
         repeats = _load_or(store, DUE_FLUSHED, Flushed()).known
         self._repair.writer.put(DUE_RUNS, pack(manifest))
         self._repair.writer.put(DUE_LINKS, pack(Appended(0, repeats + len(known))))
         self._repair.writer.put(DUE_FLUSHED, pack(Flushed(0, repeats, len(known))))
         self._repair.writer.put(COUNTERS, pack(self._counters(repeats, len(known))))
         self._repair.done.append(f"due: one run of the {len(known)} URLs known is written anew")
+        return links
+
+    def _waiting_links(self) -> list[Link]:
+        """The links of the links log, which is put aside: it is empty from now on, and they are not queued yet."""
+        log, aside = self._repair.folder / "links", self._repair.folder / WAITING_LINKS
+        if log.exists() and not aside.exists():
+            rename(log, aside)
+        links = [*salvage(aside), *salvage(log)]
+        shutil.rmtree(log, ignore_errors=True)  # of a repair that was cut off: what it took from `aside`
         return links
 
     def _counters(self, repeats: int, known: int) -> dict[str, int]:

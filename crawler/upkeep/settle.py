@@ -42,7 +42,7 @@ def _deliver(sender: Stages, receiver: Stages) -> None:
         for sequence, entry in enumerate(entries, first):
             receiver.inbox.accept(sender.name, sequence, entry)
             for received in receiver.inbox.take():
-                receiver.commit(partial(receiver.admission.received, received))
+                receiver.commit(partial(receiver.signal_intake.received, received))
         if not entries:
             break
         spool.acknowledge(receiver.inbox.durable(sender.name))

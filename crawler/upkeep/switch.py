@@ -3,14 +3,13 @@
         settle   every link that waits in an outbox is applied by its owner, every DUE is flushed
     build    DIR/.reshard/<name> for each new process: the keys of its buckets, from all old ones
     check    each new process is opened there and verified as `crawler check` does
-    switch   a journal, DIR/reshard.json, decides; then folders are renamed, the old ones removed
+    switch   the journal (`crawl/journal.py`) decides; then folders are renamed, the old ones removed
 
 After a crash before the journal is written nothing has changed; after it the
 next `reshard` finishes what the journal says, and everything else refuses the
 directory.
 
 DIR/.reshard/<name>   new processes, being built
-DIR/reshard.json      the journal: once it is there, the switch will be finished
 DIR/.resharded/       old processes, until they are removed
 """
 
@@ -24,7 +23,8 @@ from msgspec.structs import replace
 from crawler.clock import Clock
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.topology import JOURNAL, TABLE_FILE, Topology, process_names, topology
+from crawler.crawl.journal import Journal, end_journal, keep_journal, load_journal
+from crawler.crawl.topology import TABLE_FILE, Topology, process_names, topology
 from crawler.errors import DirectoryError, UsageError
 from crawler.process.stages import at_rest
 from crawler.splitter.partition import Partition
@@ -35,10 +35,11 @@ from crawler.upkeep.settle import settle
 from crawler.urls.fingerprint import Fingerprinter
 
 BUILT, REPLACED = ".reshard", ".resharded"
+COMMAND = "reshard"
 
 
-class Journal(msgspec.Struct, forbid_unknown_fields=True):
-    """What the switch does: old and new processes, and the files that tell of them."""
+class Switch(msgspec.Struct, forbid_unknown_fields=True):
+    """What the journal says of a switch: old and new processes, and the files that tell of them."""
 
     old: list[str]
     new: list[str]
@@ -149,43 +150,42 @@ class Resharding:
                 )
 
     def _switch(self) -> None:
-        journal = Journal(
+        switch = Switch(
             old=self._old,
             new=list(self._target.names),
             config=self._directory.config_text(self._config),
             table=self._target.encode().decode(),
         )
-        atomic_write(self._directory.path / JOURNAL, msgspec.json.encode(journal))
+        keep_journal(self._directory.path, Journal(COMMAND, facts=msgspec.to_builtins(switch)))
         reach("reshard decided")
         finish(self._directory)
 
 
 def finish(directory: CrawlDirectory) -> bool:
     """Do what the journal says, from wherever a crash left it; whether there was one."""
-    path = directory.path / JOURNAL
-    if not path.exists():
+    journal = load_journal(directory.path)
+    if journal is None or journal.command != COMMAND:
         return False
-    journal = msgspec.json.decode(path.read_bytes(), type=Journal)
+    switch = msgspec.convert(journal.facts, Switch)
     built, replaced = directory.path / BUILT, directory.path / REPLACED
     replaced.mkdir(exist_ok=True)
-    for name in journal.old:
-        switched = name in journal.new and not (built / name).exists()
+    for name in switch.old:
+        switched = name in switch.new and not (built / name).exists()
         if not switched and directory.process(name).exists():
             directory.process(name).rename(replaced / name)
             reach("reshard replaced")
-    for name in journal.new:
+    for name in switch.new:
         if (built / name).exists():
             (built / name).rename(directory.process(name))
             reach("reshard renamed")
-    for name in journal.new:
+    for name in switch.new:
         directory.note_state(name, 0)  # its store is a new one
-    for name in set(journal.old) - set(journal.new):
+    for name in set(switch.old) - set(switch.new):
         directory.forget_begun(name)
-    atomic_write(directory.path / TABLE_FILE, journal.table.encode())
-    atomic_write(directory.config_file, journal.config.encode())
-    sync_directory(directory.path)
-    path.unlink()
+    atomic_write(directory.path / TABLE_FILE, switch.table.encode())
+    atomic_write(directory.config_file, switch.config.encode())
     sync_directory(directory.path)
     shutil.rmtree(built, ignore_errors=True)
     shutil.rmtree(replaced, ignore_errors=True)
+    end_journal(directory.path)
     return True

@@ -17,9 +17,11 @@ from crawler.errors import DamageError
 from crawler.pages import reading
 
 _MEMBER = re.compile(rb"\x1f\x8b\x08")
+_FILLER_ID = "<urn:uuid:00000000-0000-4000-8000-000000000000>"
 _FILLER = (
-    b"WARC/1.1\r\nWARC-Type: metadata\r\nWARC-Record-ID: <urn:uuid:00000000-0000-4000-8000-000000000000>\r\n\
+    b"WARC/1.1\r\nWARC-Type: metadata\r\nWARC-Record-ID: %b\r\n\
 WARC-Date: 1970-01-01T00:00:00Z\r\nContent-Length: 0\r\n\r\n\r\n\r\n"
+    % _FILLER_ID.encode()
 )
 
 
@@ -47,6 +49,11 @@ def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.
                 os.fsync(file.fileno())
                 yield at, length, None
             at += length
+
+
+def is_filler(record: reading.Record) -> bool:
+    """Whether it stands for what was broken once."""
+    return record.fields.get("warc-record-id") == _FILLER_ID
 
 
 def filler(length: int) -> bytes | None:

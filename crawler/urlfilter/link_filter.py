@@ -26,7 +26,7 @@ import re
 from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,7 +129,22 @@ class LinkFilter:
         `encoding` is the page's, `flags` are the links'. Never raises for what
         stands on a page.
         """
+        return _sort_out(self._results(base_url, _without_fragments(hrefs), encoding, flags))
+
+    def take_spelled(
+        self, base_url: str, hrefs: Iterable[str], encoding: str = "utf-8", flags: int = 0
+    ) -> tuple[Accepted, list[str]]:
+        """The same, and the first spelling of each link, without its fragment."""
         raw = _without_fragments(hrefs)
+        results = self._results(base_url, raw, encoding, flags)
+        spellings: dict[int, str] = {}
+        for href, entry in zip(raw, results, strict=True):
+            if entry.__class__ is tuple:
+                spellings.setdefault(entry[0], href)
+        return _sort_out(results), list(spellings.values())
+
+    def _results(self, base_url: str, raw: dict[str, None], encoding: str, flags: int) -> list[Any]:
+        """What becomes of each of the `raw` hrefs, as it stands in the tables."""
         base: str | None = base_url
         if not _REQUEST_FORM.fullmatch(base_url):
             base = (parse(base_url) or "").partition("#")[0] or None
@@ -139,7 +154,7 @@ class LinkFilter:
             self._fill(results, raw, table, base, encoding, flags)
         self._shrink()
         self.links += len(results)
-        return _sort_out(results)
+        return results
 
     def one(
         self, raw_url: str, flags: int = 0, *, base: str | None = None, encoding: str = "utf-8"
@@ -149,6 +164,10 @@ class LinkFilter:
         if rule:
             return Judged("", 0, rule)
         return Judged(url, self._fingerprint(url), self.filter.verdict(url, flags))
+
+    def form(self, raw_url: str) -> tuple[str, str]:
+        """(request form, "") of an absolute URL, or ("", the rule by which it has none)."""
+        return self._form((), None, raw_url, "utf-8")
 
     def explain(self, raw_url: str, flags: int = 0) -> Explanation:
         """Why an absolute URL is accepted or not."""

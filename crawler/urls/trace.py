@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crawler.errors import StoreError
-from crawler.storage.files import AppendFile
+from crawler.storage.files import AppendFile, atomic_write
 
 FORMAT = "crawler url trace 1"
 LINKS_FILE, PAGES_FILE, INFO_FILE = "links", "pages", "info.json"
@@ -76,9 +76,9 @@ class TraceWriter:
         try:
             folder.mkdir(parents=True)
             text = json.dumps({"format": FORMAT, **info}, indent=2)
-            (folder / INFO_FILE).write_text(text + "\n", encoding="utf-8")
         except OSError as error:
             raise StoreError(f"{folder}: cannot make a trace: {error.strerror or error}") from error
+        atomic_write(folder / INFO_FILE, text.encode() + b"\n")
         self._links_file = AppendFile(folder / LINKS_FILE)
         self._pages_file = AppendFile(folder / PAGES_FILE)
 

@@ -25,8 +25,6 @@ figures are shares, and both crawls have the same machine at the same time.
 import argparse
 import asyncio
 import json
-import socket
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,9 +32,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from crawler.cli.loopback import free_port
 from crawler.clock import SystemClock
 from crawler.lab.changing.readers import Readers, calibration
-from crawler.lab.changing.server import LOOPBACK, ChangingServer
+from crawler.lab.changing.server import LOOPBACK, ChangingServer, crawler
 from crawler.lab.changing.web import ChangingWeb, HostSpec
 
 HOSTS = 4
@@ -60,26 +59,6 @@ class Run(NamedTuple):
     fetched: int
     popular: int  # of them the tenth of the pages that is asked for most
     calibration: list[dict[str, float]]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-async def crawler(*arguments: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "crawler",
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    text, _ = await process.communicate()
-    if process.returncode:
-        raise SystemExit(f"crawler {arguments[0]}: exit {process.returncode}\n{text.decode()}")
 
 
 async def one(folder: Path, agent: str, number: int, options: argparse.Namespace) -> Run:

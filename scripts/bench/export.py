@@ -6,7 +6,6 @@ The reference parses each page and takes its text, one process, nothing else:
 what an export with text cannot be cheaper than. CPU is that of all processes.
 """
 
-import resource
 import sys
 import tempfile
 import time
@@ -15,20 +14,14 @@ from functools import partial
 from pathlib import Path
 
 from crawler.audit import collect
+from crawler.bench.meters import cpu_so_far
 from crawler.export.archives import opened
 from crawler.export.crew import processes
 from crawler.export.writing import Export, ExportRequest
 from crawler.extract.decode import to_utf8
 from crawler.extract.types import is_html
 from crawler.pages.formats.selection import newest_pages, selection
-from crawler.pages.formats.text import read_html
-
-
-def _cpu() -> float:
-    return sum(
-        usage.ru_utime + usage.ru_stime
-        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    )
+from crawler.pages.formats.text import text_of
 
 
 def _bare(directory: Path) -> tuple[int, float]:
@@ -37,16 +30,16 @@ def _bare(directory: Path) -> tuple[int, float]:
         stored = (page for _, page in newest_pages(crawled.archives, selection()))
         html = (page for page in stored if is_html(page.capture.content_type))
         bodies = [to_utf8(page.content, page.header_charset)[0] for page in html]
-    began = _cpu()
+    began = cpu_so_far()
     for body in bodies:
-        read_html(body, tame=True)
-    return len(bodies), _cpu() - began
+        text_of(body, tame=True)
+    return len(bodies), cpu_so_far() - began
 
 
 def _measure(name: str, run: Callable[[], object], pages: int, reference: float) -> None:
-    began, wall = _cpu(), time.perf_counter()
+    began, wall = cpu_so_far(), time.perf_counter()
     run()
-    took = _cpu() - began
+    took = cpu_so_far() - began
     print(
         f"{name:<22} {pages:>8,} pages {took:7.2f} CPU s  {took / reference:4.2f}"
         f"  {1e3 * took / pages:6.2f} ms a page, {time.perf_counter() - wall:.1f} s"

@@ -9,14 +9,15 @@ page (least of several rounds) and its ratio to the bare parse of the same run.
 import argparse
 import random
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from selectolax.lexbor import LexborHTMLParser
 
+from crawler.bench.meters import race
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Collected, Context
 from crawler.extract.decode import to_utf8
@@ -36,16 +37,9 @@ def _pages(folders: list[Path], count: int, least: int, most: int) -> list[bytes
     return [page for page, _ in zip(pages, range(count), strict=False)]
 
 
-def _costs(parts: dict[str, Callable[[int], object]], count: int) -> dict[str, float]:
-    """Seconds of CPU a page for each part: the least of some rounds, each of which runs all parts."""
-    best = dict.fromkeys(parts, float("inf"))
-    for _ in range(ROUNDS):
-        for name, work in parts.items():
-            began = time.process_time()
-            for number in range(count):
-                work(number)
-            best[name] = min(best[name], (time.process_time() - began) / count)
-    return best
+def _each(part: Callable[[int], object], count: int) -> None:
+    for number in range(count):
+        part(number)
 
 
 def main() -> None:
@@ -77,7 +71,8 @@ def main() -> None:
         "extract_page in all": lambda n: extract_page(pages[n], PAGE, CONFIG),
         "plain scan": lambda n: scan(pages[n], PAGE, CONFIG),
     }
-    costs = _costs(parts, count)
+    work = {name: partial(_each, part, count) for name, part in parts.items()}
+    costs = {name: took / count for name, took in race(work, ROUNDS).items()}
     for name, cost in costs.items():
         print(f"{name:36s} {cost * 1e6:8.1f} us  {cost / costs['bare parse']:6.3f}")
 

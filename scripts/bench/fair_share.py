@@ -27,7 +27,6 @@ import argparse
 import asyncio
 import collections
 import json
-import os
 import random
 import signal
 import subprocess
@@ -44,7 +43,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.end_to_end.hostile_server import address, free_port  # noqa: E402
+from crawler.bench.meters import children, cpu, memory, memory_below  # noqa: E402
+from crawler.cli.loopback import free_port  # noqa: E402
+from tests.end_to_end.hostile_server import address  # noqa: E402
 
 KINDS = (
     "tar-pit",
@@ -122,8 +123,7 @@ def crawl_measured(out: Path, arguments: list[str], *, stacks: bool) -> int:
     try:
         return command(arguments)
     finally:
-        status = Path("/proc/self/status").read_text()
-        peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
+        peak = memory().peak / (1 << 20)
         found = (
             {
                 "cpu": turns[0].cpu,
@@ -155,34 +155,11 @@ def server(kind: str, hosts: int, port: int, counts: Path | str = "") -> Iterato
         process.wait()
 
 
-def memory(pid: int) -> float:
-    """MiB of a process and its children, shared pages shared out."""
-    total = 0
-    pids = [pid]
-    try:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            pids += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
-    except OSError:
-        pass
-    for each in pids:
-        try:
-            total += int(Path(f"/proc/{each}/smaps_rollup").read_text().split("\nPss:")[1].split()[0])
-        except (OSError, IndexError):
-            pass
-    return total / 1024
-
-
 def loop_time(pid: int) -> tuple[float, float, float]:
     """Seconds for which a process's first thread ran and was kept from running, and its children ran."""
-    tick = os.sysconf("SC_CLK_TCK")
     try:
         ran, kept, _ = map(int, Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split())
-        children = 0
-        for task in os.listdir(f"/proc/{pid}/task"):
-            for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
-                fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
-                children += int(fields[11]) + int(fields[12])
-        return ran / 1e9, kept / 1e9, children / tick
+        return ran / 1e9, kept / 1e9, sum(map(cpu, children(pid)))
     except (OSError, ValueError):
         return 0.0, 0.0, 0.0
 
@@ -205,7 +182,7 @@ def await_start(process: subprocess.Popen[bytes], begun: Path) -> None:
 def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
     """Crawl beside one kind, or alone; return the figures."""
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        folder, port = Path(name), free_port()
+        folder, port = Path(name), free_port(address(80, 0))
         counts = folder / "counts"
         stack.enter_context(server("healthy", options.hosts, port, counts))
         hosts = [address(80, n) for n in range(options.hosts)]
@@ -238,7 +215,7 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
         before = after = loop_time(process.pid)
         while time.monotonic() < began + options.seconds and process.poll() is None:
             time.sleep(0.5)
-            peak = max(peak, memory(process.pid))
+            peak = max(peak, memory_below(process.pid) / (1 << 20))
             now = loop_time(process.pid)
             after = now if now[0] else after
         ended = time.monotonic()

@@ -23,10 +23,11 @@ import aiohttp
 import uvloop
 from yarl import URL
 
+from crawler.cli.loopback import free_port
 from crawler.clock import SystemClock
 from crawler.config import FetchConfig, IdentityConfig, NetworkConfig
 from crawler.fetcher.client import Client
-from crawler.fetcher.fetch_request import FetchRequest
+from crawler.fetcher.fetch_request import FetchTask
 
 HOSTS = 16
 PAGE_BYTES = 45_000
@@ -47,9 +48,7 @@ def server() -> Iterator[int]:
         folder = Path(name)
         folder.chmod(0o755)
         (folder / "page.html").write_bytes((b"<a href='/some/page'>text of a link</a>\n" * 2000)[:PAGE_BYTES])
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port))
         program = shutil.which("nginx") or "/usr/sbin/nginx"
         process = subprocess.Popen([program, "-c", str(folder / "nginx.conf"), "-p", str(folder)])
@@ -95,7 +94,7 @@ async def main(rounds: int, fetches: int, profile: bool) -> None:
             return len(await response.read())
 
     async def ours(url: str) -> int:
-        fetch = await client.fetch(FetchRequest(url, keep_alive=10.0))
+        fetch = await client.fetch(FetchTask(url, keep_alive=10.0))
         return len(fetch.content)
 
     figures: dict[str, list[float]] = {"bare": [], "ours": []}

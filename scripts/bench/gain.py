@@ -12,9 +12,18 @@ its own with a web of its own that changes alike, so that they share the machine
 second. Freshness is the server log's: the share of page time in which the last whole answer was the present
 version, after the first half of the time. Arms whose numbers of requests differ are not to be compared: lower --rate.
 
+`crawler lab worlds` has the gain on over sixty drawn webs, on a virtual clock.
+
     gain: uniform, oracle (true parameters), learned, deaf (learned, no word of changes), oracle-only (no exploration)
-    validators: learned, on hosts whose validators are right, always 304, fixed, new in each answer
+    validators: learned, on hosts whose validators are right or lie in one way or another (`lab/changing/web.py`),
+        and on right ones with a page, or a directory of ten, that lies
     noise: deaf, and told of 2 false signals for each change and no true one
+    daily: a web of 400 pages that change about once a day, importance Pareto, each asked every 16 hours on the average
+        for ten days (30 requests a second, 200 s): uniform, learned, greedy, without the neighbourhood clock, oracle
+    news: 600 pages and 4.2 articles a day on ten hubs, 150 days of 16 requests (15 a second, 160 s), the first 40 of
+        which find the pages. Delays from birth to copy, in days, of articles born after 60 days and before the
+        last 14; one without a copy is infinitely late. Rows: a fixed share for known pages, `auto`, its
+        new_page_weight, births in a sitemap or feed
 """
 
 import argparse
@@ -25,6 +34,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import uvloop
 
 from crawler.lab.changing.gain import DEAF, LEARNED, ORACLE, UNIFORM, Arm, GainGame, Played, play
@@ -32,10 +42,33 @@ from crawler.lab.changing.web import HostSpec
 
 PROCESSES = ("poisson", "bursty", "together", "poisson")
 WORD = ((1.0, 0.0), (0.6, 0.5), (0.3, 2.0), (0.0, 0.0))
-TABLES = ("gain", "validators", "noise")
+TABLES = ("gain", "validators", "noise", "daily", "news")
+DAILY = GainGame(
+    tuple(HostSpec(f"h{n}", rate=1.0, spread=1.0, lastmod="none") for n in range(4)),
+    visits=15.0, rate=30.0, budget=1.5, change_days=1.0, warm_up=0.2, pareto=1.2,
+)  # fmt: skip
+NEWS = GainGame(
+    (HostSpec("h", pages=600, directories=60, rate=1.0, lastmod="none", articles=630, hubs=10),),
+    visits=4.0, rate=15.0, budget=8.0, change_days=300.0, warm_up=0.4,
+)  # fmt: skip
 
 
-def hosts(word: tuple[tuple[float, float], ...], validators: str = "right") -> tuple[HostSpec, ...]:
+KINDS = (
+    "right", "always-304", "bare-304", "etag-fixed", "etag-new", "etag-unknown", "date-fixed",
+)  # fmt: skip
+LIARS = {
+    "one page etag-fixed": (("/d3/p33.html", "etag-fixed"),),
+    "one page bare-304": (("/d3/p33.html", "bare-304"),),
+    "one directory etag-fixed": (("/d3/", "etag-fixed"),),
+    "one directory bare-304": (("/d3/", "bare-304"),),
+}
+
+
+def hosts(
+    word: tuple[tuple[float, float], ...],
+    validators: str = "right",
+    exceptions: tuple[tuple[str, str], ...] = (),
+) -> tuple[HostSpec, ...]:
     return tuple(
         HostSpec(
             f"h{number}",
@@ -46,6 +79,7 @@ def hosts(word: tuple[tuple[float, float], ...], validators: str = "right") -> t
             recall=recall,
             noise=noise,
             validators=validators,
+            exceptions=exceptions,
         )
         for number, (process, (recall, noise)) in enumerate(zip(PROCESSES, word, strict=True))
     )
@@ -54,13 +88,47 @@ def hosts(word: tuple[tuple[float, float], ...], validators: str = "right") -> t
 def rows(table: str, game: GainGame) -> list[tuple[str, GainGame, Arm]]:
     """(name, game, arm) of the table's rows."""
     if table == "validators":
-        kinds = ("right", "always-304", "etag-fixed", "etag-new")
-        return [(kind, _on(game, hosts(WORD, kind)), LEARNED) for kind in kinds]
+        whole = [(kind, _on(game, hosts(WORD, kind)), LEARNED) for kind in KINDS]
+        return whole + [(name, _on(game, hosts(WORD, "right", own)), LEARNED) for name, own in LIARS.items()]
     if table == "noise":
         noisy = _on(game, hosts(((0.0, 2.0),) * 4))
         return [("none", noisy, DEAF), ("noise", noisy, LEARNED)]
+    if table == "daily":
+        greedy = Arm("greedy", policy="greedy")
+        plain = Arm("neighbourhood=false", settings={"refresh": {"neighbourhood": False}})
+        return [(arm.name, _seeded(DAILY, game), arm) for arm in (UNIFORM, LEARNED, greedy, plain, ORACLE)]
+    if table == "news":
+        return _news(_seeded(NEWS, game))
     arms = [(arm.name, game, arm) for arm in (UNIFORM, ORACLE, LEARNED, DEAF)]
     return [*arms, ("oracle-only", msgspec.structs.replace(game, explore=0.0), ORACLE)]
+
+
+def _news(game: GainGame) -> list[tuple[str, GainGame, Arm]]:
+    def arm(share: float | str, weight: float = 1.0, sitemaps: bool = False) -> Arm:
+        return Arm(
+            "news",
+            settings={
+                "refresh": {"share": share, "new_page_weight": weight},
+                "sitemaps": {"robots": sitemaps},
+                "due": {"max_wait": 0.05},
+            },
+        )
+
+    listed = [msgspec.structs.replace(host, lastmod="honest") for host in game.hosts]
+    fed = [msgspec.structs.replace(host, feed=True) for host in game.hosts]
+    return [
+        ("share=.9", game, arm(0.9)),
+        ("share=.2", game, arm(0.2)),
+        ("auto", game, arm("auto")),
+        ("auto weight 3", game, arm("auto", 3.0)),
+        ("auto weight 10", game, arm("auto", 10.0)),
+        ("auto in a sitemap", _on(game, tuple(listed)), arm("auto", sitemaps=True)),
+        ("auto in a feed", _on(game, tuple(fed)), arm("auto")),
+    ]
+
+
+def _seeded(game: GainGame, by: GainGame) -> GainGame:
+    return msgspec.structs.replace(game, seed=by.seed)
 
 
 def _on(game: GainGame, hosts: tuple[HostSpec, ...]) -> GainGame:
@@ -70,6 +138,21 @@ def _on(game: GainGame, hosts: tuple[HostSpec, ...]) -> GainGame:
 def played(game: GainGame, arm: Arm) -> Played:
     with tempfile.TemporaryDirectory() as folder:
         return uvloop.run(play(game, arm, Path(folder) / "crawl"))
+
+
+def _gain(one: Played, table: dict[str, Played]) -> str:
+    """The gain over the table's uniform, of that of its oracle."""
+    if not {"oracle", "uniform"} <= set(table):
+        return ""
+    uniform = table["uniform"].freshness
+    return f"{(one.freshness - uniform) / (table['oracle'].freshness - uniform):8.3f}"
+
+
+def _late(delays: list[float]) -> str:
+    """Median and nine tenths of the delays, share without a copy, articles."""
+    sorted_delays = np.sort(delays)
+    half, most = (sorted_delays[int(share * (len(delays) - 1))] for share in (0.5, 0.9))
+    return f"{half:8.2f}{most:8.2f}{np.isinf(sorted_delays).mean():7.3f}{len(delays):9,}"
 
 
 def main() -> int:
@@ -82,6 +165,7 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=60.0, help="requests a second of each arm (60)")
     parser.add_argument("--budget", type=float, default=2.0, help="requests, as multiples of the changes (2)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--at-once", type=int, default=0, metavar="N", help="arms at once (all)")
     args = parser.parse_args()
     if unknown := set(args.tables) - set(TABLES):
         parser.error(f"no table {', '.join(sorted(unknown))}; there are {', '.join(TABLES)}")
@@ -89,21 +173,21 @@ def main() -> int:
     wanted = args.arms.split(",") if args.arms else None
     asked = [(table, *row) for table in args.tables for row in rows(table, game)]
     asked = [row for row in asked if wanted is None or row[1] in wanted]
-    print(
-        f"{len(asked)} arms at once, {game.seconds:.0f} s, {game.speed / 86400:.1f} days a second", flush=True
-    )
-    with ProcessPoolExecutor(len(asked), mp_context=get_context("spawn")) as pool:
+    at_once = args.at_once or len(asked)
+    seconds = max(row[2].seconds for row in asked) * -(-len(asked) // at_once)
+    print(f"{len(asked)} arms, {at_once} at once, about {seconds:.0f} s", flush=True)
+    with ProcessPoolExecutor(at_once, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         came = list(pool.map(played, [row[2] for row in asked], [row[3] for row in asked]))
     for table in args.tables:
         mine = {row[1]: one for row, one in zip(asked, came, strict=True) if row[0] == table}
-        print(f"\n{table:24} {'fresh':>7} {'requests':>9} {'plain':>6}{'gain':>8}")
+        news = f"{'p50':>8}{'p90':>8}{'never':>7}{'articles':>9}" if table == "news" else f"{'gain':>8}"
+        counts = f"{'requests':>9} {'plain':>6} {'304':>6} {'same 200':>9} {'others':>6}"
+        print(f"\n{table:24} {'fresh':>7} {counts}{news}")
         for name, one in mine.items():
-            gain = ""
-            if table == "gain" and {"oracle", "uniform"} <= set(mine):
-                possible = mine["oracle"].freshness - mine["uniform"].freshness
-                gain = f"{(one.freshness - mine['uniform'].freshness) / possible:8.3f}"
+            more = _late(one.delays) if table == "news" else _gain(one, mine)
             plain = one.requests - one.conditional
-            print(f"{name:24} {one.freshness:7.4f} {one.requests:9,} {plain:6,}{gain}")
+            counts = f"{one.requests:9,} {plain:6,} {one.not_modified:6,} {one.repeated:9,} {one.others:6,}"
+            print(f"{name:24} {one.freshness:7.4f} {counts}{more}")
     return 0
 
 

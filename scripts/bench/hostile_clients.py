@@ -14,22 +14,18 @@ import collections
 import json
 import os
 import resource
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from crawler.bench.meters import memory
+from crawler.cli.loopback import free_port
+
 CRAWLER = [sys.executable, "-m", "crawler"]
 HALVES = (b"", b"GET /page?ur", b"GET / HTTP/1.1\r\nHost: a\r\nX: ")
 AT_ONCE = 10_000  # URLs of one notification
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Besieged:
@@ -40,7 +36,7 @@ class Besieged:
 
     def memory(self) -> int:
         """MiB resident."""
-        return int(Path(f"/proc/{self._pid}/statm").read_text().split()[1]) * 4096 >> 20
+        return memory(self._pid).resident >> 20
 
     def pages(self) -> int:
         return self._lines.read_bytes().count(b"\n") if self._lines.exists() else 0
@@ -113,7 +109,7 @@ async def junk(crawl: Besieged, signals: int) -> None:
         urls = [f"http://x{batch}-{n}.example/{n}" for n in range(AT_ONCE)]
         body = json.dumps({"urls": urls, "source": f"s{batch}"}).encode()
         status, answer, _ = await crawl.exchange("POST /signal HTTP/1.1", body)
-        refused.update(json.loads(answer)["refused"] if status == "200" else {f"status {status}": AT_ONCE})
+        refused.update(json.loads(answer)["why"] if status == "200" else {f"status {status}": AT_ONCE})
     took = time.monotonic() - began
     print(
         f"{signals:,} junk signals in {took:.1f} s: refused {dict(refused)}; memory {before} to {crawl.memory()} MiB; "

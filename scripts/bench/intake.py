@@ -12,7 +12,6 @@ for the intake without a memo, and, as the reference in the same run, for a bare
 
 import argparse
 import os
-import time
 from collections.abc import Callable
 from functools import partial
 from itertools import chain, zip_longest
@@ -21,6 +20,7 @@ from pathlib import Path
 import ada_url
 from selectolax.lexbor import LexborHTMLParser
 
+from crawler.bench.meters import cpu_of
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
 from crawler.urls.canonical import duplicate_key, hostname, resolve
@@ -40,13 +40,6 @@ def pages_of(folder: Path, limit: int) -> list[Page]:
             url = f"http://{folder.name.lower().replace('+', '-')}.example/{path.relative_to(folder)}"
             found.append((ada_url.normalize_url(url), list(dict.fromkeys(hrefs))))
     return found
-
-
-def cpu(work: Callable[[], object]) -> float:
-    """CPU seconds of one call."""
-    began = time.process_time()
-    work()
-    return time.process_time() - began
 
 
 def intake(memo_bytes_max: int) -> LinkFilter:
@@ -78,7 +71,7 @@ def race(pages: list[Page], memo_bytes_max: int, rounds: int) -> dict[str, float
             ("intake, no memo", partial(take_all, intake(0), pages)),
             ("ada_url.join_url", partial(bare_join, pages)),
         ):
-            best[name] = min(best.get(name, float("inf")), cpu(work))
+            best[name] = min(best.get(name, float("inf")), cpu_of(work))
     print(kept)
     return best
 
@@ -97,7 +90,7 @@ def steps(pages: list[Page]) -> None:
         "fingerprints": lambda: fingerprinter.fingerprints(urls),
     }
     for name, call in work.items():
-        print(f"  {name:<22} {min(cpu(call) for _ in range(3)) / len(urls) * 1e6:6.2f} us a link")
+        print(f"  {name:<22} {min(cpu_of(call) for _ in range(3)) / len(urls) * 1e6:6.2f} us a link")
 
 
 def main() -> None:

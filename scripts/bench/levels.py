@@ -16,7 +16,6 @@ One second is a day of the sites (`refresh.speed`). Stores are not synced, so th
 import argparse
 import asyncio
 import math
-import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +25,7 @@ import numpy as np
 from crawler.cli import access
 from crawler.clock import SystemClock
 from crawler.errors import CrawlerError
-from crawler.lab.changing.server import LOOPBACK, ChangingServer
+from crawler.lab.changing.server import LOOPBACK, ChangingServer, crawler
 from crawler.lab.changing.web import ChangingWeb, HostSpec
 
 HOSTS = 12
@@ -48,16 +47,6 @@ class Seen(NamedTuple):
     pages: list[int]
     fetches: int
     freshness: float
-
-
-async def crawler(*arguments: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "crawler", *arguments,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    text, _ = await process.communicate()
-    if process.returncode:
-        raise SystemExit(f"crawler {arguments[0]}: exit {process.returncode}\n{text.decode()}")
 
 
 def look(folder: Path) -> list[tuple[float, int]]:

@@ -17,7 +17,7 @@ During each, a random node is killed at a random instant and started again. The
 server's log and the WARC files are compared with the truth. Rows:
 
     as shipped           nothing lost, nothing stored twice, a kill costs what was in flight
-    ack-before-commit    planted bugs (tests/faults/planted_exchange.py): these must lose pages
+    ack-before-commit    planted bugs (tests.faults.planted.py): these must lose pages
     outbox-in-memory
 
 All traffic stays in the namespaces (198.18.0.0/15, for benchmarks: RFC 2544),
@@ -162,7 +162,7 @@ class Nodes:
     def __init__(self, folder: Path, seed: str, bug: str, rate: str) -> None:
         self.folder = folder
         self.kills: list[float] = []
-        self._module = ["tests.faults.planted_exchange", bug] if bug else ["crawler"]
+        self._module = ["tests.faults.planted", bug] if bug else ["crawler"]
         secret = folder / "secret"
         secret.write_text(os.urandom(16).hex())
         secret.chmod(0o600)

@@ -23,6 +23,7 @@ from typing import cast
 
 import numpy as np
 
+from crawler.bench.meters import memory
 from crawler.config import convert
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.permission import Robots
@@ -38,11 +39,6 @@ DAY = 86_400.0
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def resident() -> int:
-    """Bytes of memory in use by this process."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-
 def filled(size: int, rng: np.random.Generator) -> tuple[Schedule, np.ndarray]:
     """A schedule of `size` pages with some history, and their fingerprints."""
     keys = np.arange(1, size + 1, dtype=np.uint64) * GOLDEN
@@ -50,7 +46,7 @@ def filled(size: int, rng: np.random.Generator) -> tuple[Schedule, np.ndarray]:
     hosts = directories // np.uint64(30)
     crawled, changes = -rng.random(size) * 60 * DAY, rng.gamma(0.5, 0.7, size)
     schedule = Schedule(Settings())
-    before, started, longest = resident(), time.process_time(), 0.0
+    before, started, longest = memory().resident, time.process_time(), 0.0
     for begin in range(0, size, 1000):
         part, at = slice(begin, begin + 1000), time.thread_time()
         schedule.add_many(
@@ -64,7 +60,8 @@ def filled(size: int, rng: np.random.Generator) -> tuple[Schedule, np.ndarray]:
         f"{size:,} pages put in: {time.process_time() - started:.1f} CPU s, a thousand in at most {longest * 1e3:.1f} ms"
     )
     print(
-        f"memory: {(resident() - before) / size:.1f} bytes a page resident, {schedule.bytes_held / size:.1f} in tables"
+        f"memory: {(memory().resident - before) / size:.1f} bytes a page resident, "
+        f"{schedule.bytes_held / size:.1f} in tables"
     )
     return schedule, keys
 
@@ -143,12 +140,13 @@ def reopening(schedule: Schedule, now: float) -> None:
         store.close()
         size = sum(each.stat().st_size for each in Path(folder).iterdir())
         store, again = open_store(Path(folder)), Schedule(Settings())
-        before, began, cpu = resident(), time.monotonic(), time.process_time()
+        before, began, cpu = memory().resident, time.monotonic(), time.process_time()
         assert state.load(again, store, now) == pages
         print(
             f"stored in {stored:.0f} CPU s, {size / pages:.0f} bytes a page on disk; reopened in "
             f"{time.process_time() - cpu:.1f} CPU s, {time.monotonic() - began:.1f} s of the clock; "
-            f"{(resident() - before) / pages:.0f} bytes a page more in memory, {again.bytes_held / pages:.1f} in tables"
+            f"{(memory().resident - before) / pages:.0f} bytes a page more in memory, "
+            f"{again.bytes_held / pages:.1f} in tables"
         )
         store.close()
 

@@ -30,6 +30,7 @@ from pathlib import Path
 from filled import fill
 
 from crawler.bench.loading import SEED, Loader, hostname, numbers, tail, url
+from crawler.bench.meters import memory
 from crawler.clock import VirtualClock
 from crawler.config import Config, convert, set_key
 from crawler.process import collector
@@ -37,13 +38,6 @@ from crawler.process.stages import Stages
 from crawler.records import Fetch, Outcome, Task
 from crawler.storage.keys import HOST, TODO
 from crawler.storage.kv import after_prefix
-
-
-def memory() -> str:
-    """Resident memory now and at its peak, and the part that is no file's, in MiB."""
-    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    now, anonymous, peak = (int(fields[name].split()[0]) >> 10 for name in ("VmRSS", "RssAnon", "VmHWM"))
-    return f"{now} MiB resident ({anonymous} anonymous), peak {peak}"
 
 
 def settings(assignments: list[str]) -> Config:

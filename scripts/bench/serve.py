@@ -34,7 +34,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-TICKS = os.sysconf("SC_CLK_TCK")
+from crawler.bench import meters
+from crawler.bench.meters import cpu_with_children
+
 LUA = """
 local base, n = os.getenv("BASE"), 0
 local pages, hosts, pause = tonumber(os.getenv("PAGES")), tonumber(os.getenv("HOSTS")), tonumber(os.getenv("PAUSE"))
@@ -69,7 +71,7 @@ class Load(NamedTuple):
 
     @property
     def a_cpu_second(self) -> float:
-        return self.requests / max(self.cpu, 1 / TICKS)
+        return self.requests / max(self.cpu, 1 / meters.TICKS)
 
     def __str__(self) -> str:
         return f"{self.a_cpu_second:,.0f}/CPU s, P50 {self.median}, P99 {self.worst}{self.errors}"
@@ -87,19 +89,6 @@ def write_pages(folder: Path, count: int, size: int) -> None:
         (folder / f"p{n}.html").write_text(text[:size])
 
 
-def cpu(pid: int) -> float:
-    """CPU seconds of a process and of its children."""
-    total = 0
-    for each in [pid, *children(pid)]:
-        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / TICKS
-
-
-def children(pid: int) -> list[int]:
-    return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 def load(
     pid: int,
     url: str,
@@ -115,11 +104,11 @@ def load(
     pause = 1000.0 * connections / options.rate if options.rate else 0.0
     said_by = {"BASE": base, "PAGES": str(pages or options.pages), "HOSTS": str(hosts), "PAUSE": str(pause)}
     wrk = ["wrk", "--latency", "-t1", f"-c{connections}", f"-d{options.seconds}", "-s", str(script), url]
-    before, began = cpu(pid), time.monotonic()
+    before, began = cpu_with_children(pid), time.monotonic()
     said = subprocess.run(
         wrk, capture_output=True, text=True, check=True, env={**os.environ, **said_by}
     ).stdout
-    took, spent = time.monotonic() - began, cpu(pid) - before
+    took, spent = time.monotonic() - began, cpu_with_children(pid) - before
     requests = int(re.search(r"(\d+) requests in", said)[1])  # type: ignore[index]
     percentiles = dict(re.findall(r"^ +(50|99)% +(\S+) *$", said, re.MULTILINE))
     errors = "".join(
@@ -173,7 +162,10 @@ def beside_a_crawl(folder: Path, price: float, script: Path, options: argparse.N
         for connections in options.connections:
             spans = []
             for loaded in (False, True, False):
-                before, began = (fetched.read_bytes().count(b"\n"), cpu(crawler.pid)), time.monotonic()
+                before, began = (
+                    (fetched.read_bytes().count(b"\n"), cpu_with_children(crawler.pid)),
+                    time.monotonic(),
+                )
                 seen = None
                 if loaded:
                     seen = load(
@@ -190,7 +182,7 @@ def beside_a_crawl(folder: Path, price: float, script: Path, options: argparse.N
                     time.sleep(options.seconds)
                 took = time.monotonic() - began
                 pages = fetched.read_bytes().count(b"\n") - before[0]
-                spent = cpu(crawler.pid) - before[1]
+                spent = cpu_with_children(crawler.pid) - before[1]
                 served = seen.requests * price if seen else 0.0
                 spans.append((pages / took, 1e6 * (spent - served) / max(1, pages), served / took, seen))
             if crawler.poll() is not None:
@@ -259,7 +251,7 @@ def main() -> None:
         script.write_text(LUA)
         with running([nginx_program, "-c", str(folder / "conf")]) as nginx:
             time.sleep(0.5)
-            price = at_rest(folder, children(nginx.pid)[0], script, options)
+            price = at_rest(folder, meters.children(nginx.pid)[0], script, options)
             if options.crawl:
                 beside_a_crawl(folder, price, script, options)
 

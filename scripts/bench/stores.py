@@ -10,11 +10,11 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from random import Random
 
+from crawler.bench.meters import cpu_of
 from crawler.storage.engines import ENGINES, Engine, open_store
 from crawler.storage.kv import DiskStore, seal
 from crawler.storage.snapshot import snapshot
@@ -43,10 +43,10 @@ def main(urls: int) -> None:
 
 def measure(engine: Engine, folder: Path, rows: list[tuple[bytes, bytes]]) -> None:
     store = open_store(folder / "store", engine)
-    put = cpu(lambda: write(store, rows)) / len(rows)
-    get = cpu(lambda: [store.get(key) for key, _ in rows[::10]]) / len(rows[::10])
-    scan = cpu(lambda: sum(1 for _ in store.scan(b"t/", b"u/"))) / len(rows)
-    short = cpu(lambda: [list(islice(store.scan(key), 16)) for key, _ in rows[::40]]) / len(rows[::40])
+    put = cpu_of(lambda: write(store, rows)) / len(rows)
+    get = cpu_of(lambda: [store.get(key) for key, _ in rows[::10]]) / len(rows[::10])
+    scan = cpu_of(lambda: sum(1 for _ in store.scan(b"t/", b"u/"))) / len(rows)
+    short = cpu_of(lambda: [list(islice(store.scan(key), 16)) for key, _ in rows[::40]]) / len(rows[::40])
     snapshot(folder / "store", folder / "killed")
     store.close()
     disk = size(folder / "killed", "*") / len(rows)
@@ -70,13 +70,6 @@ def write(store: DiskStore, rows: list[tuple[bytes, bytes]]) -> None:
         for key, value in rows[first : first + GROUP]:
             batch.put(key, value)
         store.write(batch)
-
-
-def cpu(work: Callable[[], object]) -> float:
-    """Seconds of CPU of all threads of this process that `work` takes."""
-    begun = time.process_time()
-    work()
-    return time.process_time() - begun
 
 
 def size(folder: Path, pattern: str) -> int:

@@ -1,8 +1,10 @@
-"""The control socket comes and goes with its server, whatever else the process opens."""
+"""The control socket comes and goes with its server, whatever else the process opens; what asking it comes to."""
 
 import asyncio
 import logging
 import os
+import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,9 @@ import msgspec
 import pytest
 import uvloop
 
-from crawler.admin.control import REQUEST_BYTES_MAX, ControlServer
+from crawler.admin import control
+from crawler.admin.control import NOBODY, ControlServer, ask
+from crawler.errors import CrawlerError, DirectoryError
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
@@ -59,15 +63,14 @@ def test_two_that_begin_at_once_leave_the_mask_of_new_files_as_it_was(
             assert (tmp_path / name / "control.sock").stat().st_mode & 0o777 == 0o600
         await asyncio.gather(*(server.close() for server in servers))
 
-    os.umask(before := os.umask(0o022))
+    before = os.umask(0o027)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(play())
-    os.umask(after := os.umask(0o022))
-    assert after == before
+    assert os.umask(before) == 0o027
 
 
 def test_every_malformed_command_gets_an_error_line(tmp_path: Path) -> None:
-    """The connection goes on, and the next command is answered; only a line without an end ends it."""
+    """The connection goes on, and the next command is answered; only a line of more than a MiB ends it."""
     malformed = [b"", b"{", b"[1]", b"null", b'"status"', b"\xff\xfe", b"[" * 5000, b'{"a": 1}{']
 
     async def handler(request: dict[str, Any]) -> Any:
@@ -76,15 +79,189 @@ def test_every_malformed_command_gets_an_error_line(tmp_path: Path) -> None:
     async def play() -> None:
         server = ControlServer(tmp_path, handler)
         await server.start()
-        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"))
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"), limit=2 << 20)
         for line in malformed:
             writer.write(line + b'\n{"command": "x"}\n')
             answer = msgspec.json.decode(await reader.readline())
             assert (answer["ok"], answer["code"]) == (False, 2) and "no JSON object" in answer["error"], line
             assert msgspec.json.decode(await reader.readline()) == {"ok": True, "result": {"command": "x"}}
-        writer.write(b" " * (REQUEST_BYTES_MAX + 1))
-        assert b"a request of more than" in await reader.readline() and not await reader.read()
+        fits = b'{"a": "' + b"b" * ((1 << 20) - 10)
+        writer.write(fits + b'"}\n')
+        assert len(await reader.readline()) > 1 << 20
+        writer.write(b" " * ((1 << 20) + 1))
+        error = "a request of more than 1048576 bytes"
+        last = msgspec.json.decode(await reader.readline())
+        assert last == {"ok": False, "error": error, "code": 2} and not await reader.read()
         writer.close()
+        await server.close()
+
+    asyncio.run(play())
+
+
+def _asked(folder: Path, *requests: tuple[str, dict[str, Any]]) -> list[Any]:
+    """What `ask` comes to, an answer or an error, of a server that does what commands say."""
+
+    async def handler(request: dict[str, Any]) -> Any:
+        match request["command"]:
+            case "refuse":
+                raise DirectoryError("not this one")
+            case "fail":
+                raise KeyError("a bug")
+        return request
+
+    def one(command: str, arguments: dict[str, Any]) -> Any:
+        try:
+            return ask(folder, command, **arguments)
+        except CrawlerError as error:
+            return str(error), error.exit_code
+
+    async def play() -> list[Any]:
+        server = ControlServer(folder, handler)
+        await server.start()
+        try:
+            return [await asyncio.to_thread(one, *request) for request in requests]
+        finally:
+            await server.close()
+
+    return asyncio.run(play())
+
+
+def test_a_command_is_answered_refused_or_a_bug_of_ours(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A refusal keeps its exit code; a bug is code 1, its traceback is in the log, and the next is answered."""
+    with caplog.at_level(logging.ERROR, "crawler"):
+        found = _asked(tmp_path, ("get", {"urls": ["a"] * 20_000}), ("refuse", {}), ("fail", {}), ("x", {}))
+    answered, refused, failed, after = found
+    assert answered == {"command": "get", "urls": ["a"] * 20_000} and after == {"command": "x"}
+    assert refused == ("not this one", DirectoryError.exit_code) and DirectoryError.exit_code != 1
+    assert failed == ("internal error: KeyError: 'a bug'; see the log", 1)
+    (record,) = caplog.records
+    assert record.exc_info is not None and '"command":"fail"' in record.getMessage()
+
+
+def test_nobody_answers_where_no_process_runs(tmp_path: Path) -> None:
+    """No folder, a file in its place, no socket in it, or one that a dead process left, which the next takes over."""
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "fifo")  # to open one waits for a writer
+    before = len(os.listdir("/proc/self/fd"))
+    for folder in (tmp_path / "none", tmp_path / "file", tmp_path / "fifo", tmp_path):
+        assert ask(folder, "status") is NOBODY
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
+        left.bind(str(tmp_path / "control.sock"))
+    assert (tmp_path / "control.sock").is_socket() and ask(tmp_path, "status") is NOBODY
+    assert _asked(tmp_path, ("status", {})) == [{"command": "status"}]
+    assert ask(tmp_path, "status") is NOBODY and len(os.listdir("/proc/self/fd")) == before
+
+
+def test_an_answer_is_waited_for_half_a_minute_and_read_up_to_64_mib() -> None:
+    assert (control.TIMEOUT, control.ANSWER_BYTES_MAX) == (30.0, 64 << 20)
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b'{"ok": true, "result": 1}\n', b'{"ok": false, "error": "no"}\n', None]
+)
+def test_one_that_hangs_up_or_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None
+) -> None:
+    """One that ends before it answers is nobody; one that is there and silent is told of; an old one has no code."""
+    monkeypatch.setattr(control, "TIMEOUT", 0.2)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(tmp_path / "control.sock"))
+        listening.listen()
+        over = threading.Event()
+
+        def serve() -> None:
+            link, _ = listening.accept()
+            assert link.recv(1000) == b'{"command":"status","a":1}\n'
+            if answer is None:
+                over.wait(10.0)
+            else:
+                link.sendall(answer)
+            link.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        if answer is None:
+            with pytest.raises(DirectoryError, match="does not answer"):
+                ask(tmp_path, "status", a=1)
+        elif b"no" in answer:
+            with pytest.raises(CrawlerError, match="^no$") as caught:
+                ask(tmp_path, "status", a=1)
+            assert caught.value.exit_code == 1
+        else:
+            assert ask(tmp_path, "status", a=1) == (1 if answer else NOBODY)
+        over.set()
+        thread.join()
+
+
+def test_what_cannot_listen_or_lost_its_socket_leaves_nothing_open(tmp_path: Path) -> None:
+    """A folder that is not there, and a socket that is gone: closing is harmless, the mask is as before."""
+
+    async def answer(_: dict[str, Any]) -> None: ...
+
+    async def play() -> None:
+        server = ControlServer(tmp_path / "none", answer)
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(FileNotFoundError):
+            await server.start()
+        assert len(os.listdir("/proc/self/fd")) == before
+        await server.close()
+        server = ControlServer(tmp_path, answer)
+        await server.start()
+        (tmp_path / "control.sock").unlink()  # somebody tidied up
+        await server.close()
+        await asyncio.sleep(0.05)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    mask = os.umask(0o027)
+    asyncio.run(play())
+    assert os.umask(mask) == 0o027
+
+
+def test_a_client_that_goes_leaves_the_others_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It sends a command and resets the connection before the answer; nothing is logged, the next is answered."""
+    answered = asyncio.Event()
+
+    async def handler(request: dict[str, Any]) -> Any:
+        await asyncio.sleep(0.05)
+        answered.set()
+        return "a" * (8 << 20)
+
+    async def play() -> None:
+        server = ControlServer(tmp_path, handler)
+        await server.start()
+        _, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"))
+        writer.write(b"{}\n")
+        await writer.drain()
+        writer.transport.abort()
+        await asyncio.wait_for(answered.wait(), 10.0)
+        assert len(await asyncio.to_thread(ask, tmp_path, "x")) == 8 << 20
+        await server.close()
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(play())
+    assert not caplog.records
+
+
+def test_who_reads_no_answers_gets_no_more(tmp_path: Path) -> None:
+    """A client asks 300 times for a MiB and reads nothing: what waits for it stays small, and others are answered."""
+    count = 0
+
+    async def handler(request: dict[str, Any]) -> Any:
+        nonlocal count
+        count += 1
+        return "a" * (1 << 20)
+
+    async def play() -> None:
+        server = ControlServer(tmp_path, handler)
+        await server.start()
+        _, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"), limit=1024)
+        writer.write(b"{}\n" * 300)
+        for _ in range(3):
+            await asyncio.to_thread(ask, tmp_path, "x")
+        assert 3 < count < 30
+        writer.transport.abort()
         await server.close()
 
     asyncio.run(play())

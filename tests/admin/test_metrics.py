@@ -12,6 +12,12 @@ for seconds in (0.0005, 0.001, 0.02, 99.0):
     COMMITS.observe(seconds)
 
 
+HOST = {
+    "state": "ready", "cause": "", "ready_at": 0.0, "wait": 0.0, "next_retry_at": 0.0, "gap": 1.0, "failures": 0,
+    "refusals": 0, "slowdown": 1.0, "todo": 1, "parked": 0, "known": 1,
+}  # fmt: skip
+
+
 def status(name: str = "p0", hosts: int = 0) -> dict:
     return {
         "name": name,
@@ -28,7 +34,7 @@ def status(name: str = "p0", hosts: int = 0) -> dict:
             "parked_depth": 2,
         },
         "due": {"pending": 0, "known": 1, "new": 2, "runs": 1, "expected_collisions": 1e-9},
-        "waiting": [{"host": f"h{n}.example"} for n in range(hosts)],
+        "waiting": [HOST | {"host": f"h{n}.example"} for n in range(hosts)],
         "waited": {"host": 1.5},
         "timings": {"commit": COMMITS.plain(), "flush": vitals.Histogram().plain()},
         "processes": [vitals.of_process() | {"name": name, "started": 0.5, "loop_lag": 0.001}],

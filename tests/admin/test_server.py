@@ -21,6 +21,8 @@ class Processes:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         self.why = ""
+        self.gone: tuple[str, ...] = ()
+        self.owners = ["p0", "p1"]  # who answers `why`
 
     async def ask(self, request: Mapping[str, Any], *, first: bool = False) -> list[Any]:
         self.asked.append(dict(request))
@@ -29,13 +31,16 @@ class Processes:
         if request["command"] == "host":
             return [{"host": request["host"], "state": "unknown"}]
         if request["command"] == "why":
-            return [{"process": name, "owner": "p1", "url": request["url"]} for name in ("p0", "p1")]
+            return [{"process": name, "owner": "p1", "url": request["url"]} for name in self.owners]
         if request["command"] == "retire":
             raise UsageError("no regular expression")
         return [{}]
 
     def not_ready(self) -> str:
         return self.why
+
+    def missing(self) -> tuple[str, ...]:
+        return self.gone
 
 
 class Watched:
@@ -159,5 +164,21 @@ def test_events_come_each_second(watched: Watched) -> None:
         assert set(event) == {"now", "point", "status"}
         for _, _, writer in streams:
             writer.close()
+
+    watched.run(talk)
+
+
+def test_what_a_missing_process_knows_is_not_denied(watched: Watched) -> None:
+    """A host or URL of a process that does not run was "unknown", or described by a process that does not own it."""
+
+    async def talk(watched: Watched) -> None:
+        assert (await watched.ask("/hosts/a.example")).status == 404
+        watched.source.gone = ("p1",)
+        host = await watched.ask("/hosts/a.example")
+        assert (host.status, host.json["missing"]) == (503, ["p1"])
+        assert (await watched.ask("/bot/ledger?host=a.example")).json["missing"] == ["p1"]
+        watched.source.owners = ["p0"]
+        why = await watched.ask("/why?url=http://a.example/")
+        assert (why.status, why.json["missing"]) == (503, ["p1"]) and "p1" in why.json["why"]
 
     watched.run(talk)

@@ -143,6 +143,19 @@ def test_refreshes_of_several_processes_are_weighed_by_their_pages() -> None:
     assert merge([Status(), Status()]).refreshing == {}
 
 
+def test_new_pages_that_hubs_of_several_processes_have_shown_are_summed_up() -> None:
+    news = {"found": 3, "per_day": 1.5, "by_kind": {"page": 2, "feed": 1}, "dated": 1, "delay_median": 60.0,
+            "delay_p90": 80.0, "hubs": 2, "unfound": 1.5}  # fmt: skip
+    more = news | {"dated": 3, "by_kind": {"page": 3}, "delay_median": 20.0, "per_day": None}
+    parts = [refreshed(100, news=news, known_share=0.2), refreshed(300, news=more, known_share=0.6)]
+    said = merge([Status(refreshing=part) for part in (*parts, refreshed(9))]).refreshing
+    assert said["known_share"] == 0.5
+    assert said["news"] == {
+        "found": 6, "per_day": 1.5, "by_kind": {"page": 5, "feed": 1}, "dated": 4, "delay_median": 30.0,
+        "delay_p90": 80.0, "hubs": 4, "unfound": 3.0,
+    }  # fmt: skip
+
+
 def test_a_status_of_nothing_has_no_instant_and_no_counts() -> None:
     plain = Status().plain()
     assert plain["now"] == 0.0 and plain["frontier"]["todo"] == 0 and plain["splitter"] == {}

@@ -82,4 +82,4 @@ def test_why_begins_with_a_verdict(crawled: tuple[Path, Web]) -> None:
     )
     assert why(web.url("/hop1"))[0].startswith("Redirects to /hop2: 302 at 20")
     assert why("http://elsewhere.localhost/")[0].endswith(": host localhost.")
-    assert why("mailto:x")[0] == "Never asked: it is no usable http(s) URL."
+    assert why("mailto:x")[0] == "Never asked: its scheme is neither http nor https."

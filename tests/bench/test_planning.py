@@ -2,9 +2,6 @@
 
 import gzip
 import math
-import os
-import subprocess
-import sys
 import tempfile
 import zlib
 from contextlib import closing
@@ -38,7 +35,6 @@ from crawler.bench.units import (
     CrawlCost,
     checks,
     packed,
-    resident,
     shapes,
     units_of,
 )
@@ -329,20 +325,6 @@ def test_bodies_of_a_segment_are_packed_one_by_one() -> None:
     segment = b"".join(member(kind, bytes(9000)) for kind in ["warcinfo", *["response", "request"] * 7])
     assert packed(segment) == pytest.approx(7 * len(zlib.compress(bytes(9000))))
     assert packed(member("revisit", b"")) == 0.0
-
-
-def test_memory_of_a_process_counts_its_children() -> None:
-    before = resident(os.getpid())
-    assert before > 10 << 20
-    code = "held = b'x' * (80 << 20); print(flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as child:
-        assert child.stdout is not None and child.stdout.readline()
-        assert resident(child.pid) > 70 << 20
-        assert resident(os.getpid()) > before + (60 << 20)
-        child.communicate(b"\n")
-    assert resident(child.pid) == 0
 
 
 def test_the_command_reads_units_and_prints_a_table(

@@ -78,11 +78,11 @@ def test_later_layers_win_and_sources_are_kept() -> None:
 
 def test_text_is_read_as_its_key_asks() -> None:
     layers = Layers()
-    layers.set("flag", "identity.token", "123")
+    layers.set("flag", "identity.contact", "123")
     layers.set("flag", "network.allow_networks", "127.0.0.0/8, 10.0.0.0/8")
     layers.set("flag", "fetch.cookies", "true")
     config = layers.config()
-    assert config.identity.token == "123"
+    assert config.identity.contact == "123"
     assert config.network.allow_networks == ("127.0.0.0/8", "10.0.0.0/8")
     assert config.fetch.cookies is True
 

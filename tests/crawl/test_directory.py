@@ -145,8 +145,11 @@ def test_credentials_that_are_none_are_refused_and_those_of_others_passed_over(
         crawl.saved_config()
 
     def forbidden(self: Path) -> bytes:
-        raise PermissionError
+        if self == crawl.credentials_file:
+            raise PermissionError
+        return real(self)
 
+    real = Path.read_bytes
     monkeypatch.setattr(CrawlDirectory, "_config_problem", lambda self: "")
     monkeypatch.setattr(Path, "read_bytes", forbidden)
     assert convert(crawl.saved_config()).identity.headers == ("X-Who: me",)

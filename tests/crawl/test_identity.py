@@ -1,25 +1,12 @@
-"""Who asks: a token that robots.txt can name, and a contact before the first public host."""
+"""Who asks: a contact before the first public host."""
 
 import logging
 
 import pytest
 
 from crawler.config import convert
-from crawler.crawl.identity import Contact, check_identity, is_public
-from crawler.errors import ConfigError, UsageError
-
-
-@pytest.mark.parametrize(
-    ("token", "holds"), [("my-Crawler_x", True), ("a b", False), ("bot2", False), ("", False)]
-)
-def test_a_token_is_of_letters_hyphens_and_underscores(token: str, holds: bool) -> None:
-    """RFC 9309, section 2.2.1."""
-    config = convert({"identity": {"token": token}}) if token else convert({})
-    if holds or not token:
-        check_identity(config)
-    else:
-        with pytest.raises(ConfigError, match="RFC 9309"):
-            check_identity(config)
+from crawler.crawl.identity import Contact, is_public
+from crawler.errors import UsageError
 
 
 @pytest.mark.parametrize(

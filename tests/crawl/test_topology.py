@@ -6,7 +6,7 @@ import pytest
 
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.topology import JOURNAL, TABLE_FILE, check_processes, keep_table, process_names, topology
+from crawler.crawl.topology import TABLE_FILE, check_processes, keep_table, process_names, topology
 from crawler.errors import ConfigError, DirectoryError, UsageError
 from crawler.splitter.partition import BUCKETS, Partition
 from crawler.storage.kv import MemoryStore
@@ -53,12 +53,6 @@ def test_the_table_of_a_reshard_is_valid_and_one_that_is_named_before_it(tmp_pat
         topology(config_of(3), tmp_path, "p0")
     with pytest.raises(ConfigError, match="missing"):
         topology(config_of(2, table_file=str(tmp_path / "missing")), tmp_path, "p0")
-
-
-def test_a_reshard_that_was_cut_off_is_finished_first(tmp_path: Path) -> None:
-    (tmp_path / JOURNAL).write_text("{}")
-    with pytest.raises(DirectoryError, match="--to finishes it"):
-        topology(config_of(2), tmp_path, "p0")
 
 
 def test_a_crawl_keeps_its_processes(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from crawler.due import eliminator, known_set, memory_runs, merging, runs
+from crawler.due import eliminator, known_set, merging, runs
 from tests.forms import installed, interpreted
 
 SORTING = {
@@ -19,10 +19,6 @@ ELIAS_FANO = {
     "installed": installed("crawler.due.elias_fano"),
     "interpreted": interpreted("crawler.due.elias_fano"),
 }
-SPLIT_RUN = {
-    "installed": installed("crawler.due.split_run"),
-    "interpreted": interpreted("crawler.due.split_run"),
-}
 PENDING_SET = {
     "installed": installed("crawler.due.pending_set"),
     "interpreted": interpreted("crawler.due.pending_set"),
@@ -35,12 +31,8 @@ def using(form: str) -> Iterator[None]:
     with (
         mock.patch.object(known_set, "sorting", SORTING[form]),
         mock.patch.object(merging, "sorting", SORTING[form]),
-        mock.patch.object(memory_runs, "sorting", SORTING[form]),
-        mock.patch.object(memory_runs, "plain_join", PLAIN_JOIN[form]),
         mock.patch.object(runs, "sorting", SORTING[form]),
-        mock.patch.object(runs, "plain_join", PLAIN_JOIN[form]),
         mock.patch.object(runs, "elias_fano", ELIAS_FANO[form]),
-        mock.patch.object(memory_runs, "SplitRun", SPLIT_RUN[form].SplitRun),
         mock.patch.object(eliminator, "PendingSet", PENDING_SET[form].PendingSet),
     ):
         yield

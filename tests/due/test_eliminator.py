@@ -377,7 +377,7 @@ def test_the_next_flush_frees_what_a_compaction_replaced(tmp_path: Path) -> None
         process.begin_flush()
         process.end_flush()
     first, second = process.due._known.runs
-    maps = [first._mapped, second._mapped]
+    maps = [first._data, second._data]
     del second
     process.begin_compaction()
     process.end_compaction()

@@ -1,7 +1,6 @@
 """The known set: disjoint runs, few of them, each key rewritten seldom; slices; expected collisions."""
 
 import math
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +14,12 @@ from crawler.due.memory_runs import MemoryRuns
 from crawler.due.runs import DiskRuns
 from crawler.errors import DamageError
 from tests.due import forms
-from tests.due.old_runs import plain_run
 
 LAST = 2**64 - 1
 
 
 def known_set(store=None, *, merge_all: bool = False, chunk_bytes: int = 160) -> KnownSet:
-    return KnownSet(store or MemoryRuns(split_count_min=64), [], merge_all=merge_all, chunk_bytes=chunk_bytes)
+    return KnownSet(store or MemoryRuns(), [], merge_all=merge_all, chunk_bytes=chunk_bytes)
 
 
 @given(
@@ -50,38 +48,6 @@ def test_against_a_set(buffers: list[list[int]], merge_all: bool, chunk_bytes: i
         assert [number for chunk in chunks for number in chunk.tolist()] == sorted(model)
         assert all(0 < len(chunk) <= max(chunk_bytes // 8, 2 * len(known.runs)) for chunk in chunks)
         assert all((number in known) == (number in model) for number in range(70))
-
-
-@given(
-    old=st.lists(st.lists(st.integers(0, 400), min_size=1, max_size=60, unique=True), max_size=3),
-    buffers=st.lists(st.lists(st.integers(0, 400), max_size=40), min_size=1, max_size=6),
-    form=st.sampled_from(["installed", "interpreted"]),
-)
-@settings(deadline=None, max_examples=25)
-def test_plain_and_coded_runs_are_one_set(old: list[list[int]], buffers: list[list[int]], form: str) -> None:
-    """Runs that versions before wrote are read beside coded ones, and coded by the merge they come into."""
-    with forms.using(form), tempfile.TemporaryDirectory() as directory:
-        model: set[int] = set()
-        entries = []
-        for number, numbers in enumerate(old, 1):
-            keys = np.array(sorted(set(numbers) - model), np.uint64)
-            model |= set(numbers)
-            if len(keys):
-                entries.append(plain_run(Path(directory), keys, number))
-        store = DiskRuns(Path(directory), entries)
-        known = known_set(store)
-        for run in store.opened:
-            known.add(run)
-        for buffer in buffers:
-            assert known.learn(np.array(buffer, np.uint64)) == len(set(buffer) - model)
-            model |= set(buffer)
-            known._check()
-            assert len(known) == len(model) and known.problems() == []
-        merged = [run for run in known.runs if run.entry not in entries]
-        assert all(run.entry.coding == 1 for run in merged)
-        assert {path.name for path in Path(directory).iterdir()} == {run.entry.name for run in known.runs}
-        for run in known.runs:
-            run.close()
 
 
 def test_runs_are_few_and_rewritten_seldom(tmp_path: Path) -> None:

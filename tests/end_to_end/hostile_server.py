@@ -51,16 +51,6 @@ def address(network: int, host: int) -> str:
     return f"127.{network}.{host // 250}.{host % 250 + 1}"
 
 
-def free_port() -> int:
-    """A port that was free a moment ago, far enough below those that the system gives out."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind((address(80, 0), 0))
-            port = int(probe.getsockname()[1])
-        if port < 60_000:
-            return port
-
-
 Chunks = Iterator[bytes]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.web import Web, crawl, page, redirect
+from tests.end_to_end.web import Answer, Asked, Route, Web, crawl, page, redirect, run
 
 SECRET = "Bearer s3cr3t-t0k3n"
 ROBOTS = "User-agent: *\nDisallow: /never\n"
@@ -57,6 +57,48 @@ def test_the_secret_is_in_one_file_that_only_the_user_may_read(tmp_path: Path) -
         crawl(tmp_path)
         assert ("localhost", "/in") in _told(web)
         assert all(asked.headers.get("X-Study") == "7" for asked in web.asked)
+
+
+@pytest.mark.parametrize("by", ["--header", "--set", "--load-cookies"])
+def test_a_session_is_in_no_record_whoever_sends_the_cookie(
+    tmp_path: Path, by: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A cookie set by hand, one of the jar, one of a file: archive, logs, exports and `why` show none of its value."""
+
+    def visited(asked: Asked) -> Answer:
+        return 200, {"Set-Cookie": "sid=s3cr3t; Path=/", "Content-Type": "text/html"}, page("/in")
+
+    file = tmp_path / "cookies.txt"
+    file.write_text("a.localhost\tFALSE\t/\tFALSE\t0\tsid\ts3cr3t\n")
+    flag = {"--header": "Cookie: sid=s3cr3t", "--set": "fetch.cookies=true", "--load-cookies": str(file)}[by]
+    answer: Route = page("/in") if by == "--header" else visited
+    with Web({"a.localhost/": answer, "/in": page(text="in")}) as web:
+        directory, url = tmp_path / "crawl", web.url("/in", "a.localhost")
+        crawl(directory, web.url("/", "a.localhost"), by, flag, "--set", "pages.gzip_level=0", "-v")
+        asked = {asked.path: asked.headers.get("Cookie", "") for asked in web.asked}
+        assert "sid=s3cr3t" in asked["/in"]
+    for form in ("warc", "wacz", "jsonl", "crawl-log", "cdxj"):
+        assert (
+            run("export", "--dir", directory, "--format", form, "--output", tmp_path / f"{form}.out").code
+            == 0
+        )
+    for command in (
+        ("why", url),
+        ("get", url, "--headers"),
+        ("status", "-v"),
+        ("config", "show"),
+        ("report",),
+    ):
+        assert "s3cr3t" not in run(*command, "--dir", directory).text, command
+    said = capfd.readouterr()
+    assert "s3cr3t" not in said.out + said.err
+    holding = [
+        each for each in tmp_path.rglob("*") if each.is_file() and b"s3cr3t" in _plain(each.read_bytes())
+    ]
+    private = {"credentials", "cookies.txt"}  # each for its user only, and the file that was given
+    assert {each.name for each in holding} <= private
+    records = b"".join(_plain(each.read_bytes()) for each in directory.rglob("*.warc.gz"))
+    assert b"ookie: [redacted]" in records
 
 
 def _plain(data: bytes) -> bytes:

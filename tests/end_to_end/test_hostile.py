@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from crawler.admin.control import ControlServer
+from crawler.cli.loopback import free_port
 from crawler.fetcher.client import Client
 from crawler.fetcher.resolver import Resolver
 from crawler.frontier.frontier import Frontier
@@ -24,7 +25,7 @@ from crawler.process.errands import Errands
 from crawler.process.reader import Reader
 from crawler.robots.cache import RobotsCache
 from crawler.urlfilter.link_filter import LinkFilter
-from tests.end_to_end.hostile_server import address, free_port
+from tests.end_to_end.hostile_server import address
 from tests.end_to_end.web import Web, crawl, lines, page
 from tests.fetcher.test_unexpected import large_certificate
 
@@ -201,7 +202,7 @@ def test_hosts_that_hang_hold_no_place_that_is_needed(
 ) -> None:
     """20 of them come first, for 10 places, and no limit of time ends their requests: 20 others come whole."""
     monkeypatch.setattr(place_shares, "PROMPT_MAX", 0.1)
-    port = free_port()
+    port = free_port(address(80, 0))
     with hostile("hang", 20, port), hostile("healthy", 20, port):
         urls = [f"http://{address(network, n)}:{port}/" for network in (90, 80) for n in range(20)]
         limits = ("header_timeout", "silence_timeout", "total_timeout", "crowded_timeout")

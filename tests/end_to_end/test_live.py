@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,18 +14,13 @@ from typing import Any
 
 import pytest
 
+from crawler.cli.loopback import free_port
 from crawler.storage.engines import open_store
 from crawler.storage.keys import ASKED
 from crawler.storage.kv import scan_prefix
 from tests.end_to_end import tree_server
 
 CRAWLER = [sys.executable, "-m", "crawler"]
-
-
-def free_port() -> int:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        return made.getsockname()[1]
 
 
 def ask(
@@ -47,11 +41,13 @@ def ask(
 class Running:
     """A crawl in a process of its own, with what it listens on."""
 
-    def __init__(self, folder: Path, seeds: list[str], *flags: str) -> None:
+    def __init__(
+        self, folder: Path, seeds: list[str], *flags: str, command: str = "crawl", serve: int = 0
+    ) -> None:
         self.folder = folder / "crawl"
-        self.serve, self.admin = free_port(), free_port()
+        self.serve, self.admin = serve or free_port(), free_port()
         listening = ["--serve", f"127.0.0.1:{self.serve}", "--admin", f"127.0.0.1:{self.admin}"]
-        program = [*CRAWLER, "crawl", *seeds, "--dir", str(self.folder), "--progress", "none", *listening]
+        program = [*CRAWLER, command, *seeds, "--dir", str(self.folder), "--progress", "none", *listening]
         program += ["--allow-network", "127.0.0.0/8", "--delay-factor", "0", *flags]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(program, stderr=pipe, stdout=pipe, start_new_session=True)

@@ -3,31 +3,19 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
+from crawler.cli.loopback import free_port, free_ports
 from tests.end_to_end.test_many_processes import QUICK, command, report_of, stored_by
-from tests.end_to_end.web import served
+from tests.end_to_end.web import Answer, Asked, Web, redirect
 from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, settings
 
 PAGES = 300
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on just now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class Nodes:
@@ -83,7 +71,7 @@ def test_nodes_share_a_crawl_and_a_late_one_is_waited_for(tmp_path: Path) -> Non
 
 def _copied(nodes: Nodes, original: "subprocess.Popen[str]", *arguments: str) -> "subprocess.Popen[str]":
     """A node that runs on a copy of the folder of `a`, taken while `a` writes there; a torn copy is taken again."""
-    elsewhere = f"127.0.0.1:{free_ports(1)[0]}"
+    elsewhere = f"127.0.0.1:{free_port()}"
     while True:
         shutil.rmtree(nodes.folder / "copy", ignore_errors=True)
         subprocess.run(["cp", "-a", str(nodes.folder / "a"), str(nodes.folder / "copy")], check=True)
@@ -191,43 +179,25 @@ def test_a_crawl_that_one_process_began_goes_on_as_nodes(tmp_path: Path) -> None
     assert all(report_of(tmp_path / name)["stopped_by"] == "done" for name in "ab")
 
 
-class _Moved(BaseHTTPRequestHandler):
+def moved_sites() -> Web:
     """Sites 1 to 8 have moved to sites 11 to 18, whose roots link to pages of their own and of all others."""
 
-    protocol_version = "HTTP/1.1"
-    asked: list[str]
+    def answer(asked: Asked) -> Answer:
+        number = int(asked.host.rpartition(".")[2])
+        if number <= 8:
+            return redirect(f"http://127.3.0.{number + 10}:{web.port}/", 301)
+        links = "".join(f'<a href="http://127.3.0.{n}:{web.port}/from{number}">x</a>' for n in range(11, 19))
+        return f"{links} {number}" if asked.path == "/" else asked.path
 
-    def do_GET(self) -> None:
-        host, _, port = self.headers["Host"].partition(":")
-        number = int(host.rpartition(".")[2])
-        type(self).asked.append(host + self.path)
-        moved = number <= 8
-        links = "".join(f'<a href="http://127.3.0.{n}:{port}/from{number}">x</a>' for n in range(11, 19))
-        body = f"{links} {number}".encode() if self.path == "/" and not moved else self.path.encode()
-        self.send_response(301 if moved else 200)
-        self.send_header("Location", f"http://127.3.0.{number + 10}:{port}/")
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@contextmanager
-def moved_sites() -> Iterator[int]:
-    """Serve the sites; the port."""
-    _Moved.asked = []
-    with served(_Moved) as port:
-        yield port
+    web = Web({}, address="0.0.0.0", other=answer)
+    return web
 
 
 def test_the_scope_grows_in_all_processes_when_a_seed_redirects(tmp_path: Path) -> None:
     """In scope `host`, links into where a seed moved to are followed by whichever process meets them."""
     directory = tmp_path / "crawl"
-    with moved_sites() as port:
-        seeds = [f"http://127.3.0.{n}:{port}/" for n in range(1, 9)]
+    with moved_sites() as web:
+        seeds = [f"http://127.3.0.{n}:{web.port}/" for n in range(1, 9)]
         flags = settings("--processes", "3", *QUICK, "--scope", "host")
         ended = crawl(directory, *seeds, *flags)
         assert ended.code == 0, ended.err
@@ -235,5 +205,6 @@ def test_the_scope_grows_in_all_processes_when_a_seed_redirects(tmp_path: Path) 
     assert report["splitter"]["scope_told"] == report["splitter"]["scope_heard"] > 0
     assert report["conservation"] == "holds"
     own = {f"127.3.0.{n}/from{n}" for n in range(11, 19)}
-    assert own <= set(_Moved.asked)
-    assert len(_Moved.asked) == len(set(_Moved.asked))
+    asked = [each.host + each.path for each in web.asked]
+    assert own <= set(asked)
+    assert len(asked) == len(set(asked))

@@ -35,3 +35,15 @@ def test_word_of_changes_is_followed_and_a_lost_one_is_seen(
     monkeypatch.setattr(Refresh, "signal", lambda self, fingerprints, source, now: len(fingerprints))
     (lost,) = played(tmp_path / "lost", LEARNED)
     assert lost.freshness < told.freshness - 0.04
+
+
+@pytest.mark.parametrize("exceptions", [(("/d1/p5.html", "etag-fixed"),), (("/d0/", "etag-fixed"),)])
+def test_a_liar_costs_the_other_pages_of_its_host_nothing(
+    tmp_path: Path, exceptions: tuple[tuple[str, str], ...]
+) -> None:
+    """One page, or one directory, that lied turned conditional requests off for its whole host."""
+    host = HostSpec("a", pages=20, directories=4, rate=1.0, lastmod="none", exceptions=exceptions)
+    game = GainGame((host,), visits=24.0, rate=60.0, budget=4.0, patience=20.0)
+    came = asyncio.run(play(game, DEAF, tmp_path))
+    assert came.conditional > 0.6 * came.requests
+    assert came.not_modified > came.repeated

@@ -2,9 +2,6 @@
 
 import shutil
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import msgspec
@@ -16,8 +13,9 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DirectoryError
 from crawler.storage.faults import POINTS
 from crawler.storage.kv import scan_prefix
+from crawler.upgrade.ready import ready
 from tests.end_to_end.test_many_processes import QUICK, command, report_of
-from tests.end_to_end.web import served
+from tests.end_to_end.web import Asked, Web
 from tests.faults.harness import TreeWeb, crawl, end, settings, start
 
 PAGES = 400
@@ -126,7 +124,7 @@ def test_a_reshard_that_is_cut_off_is_finished_or_void(
         assert content(directory) == before
     else:
         with pytest.raises(DirectoryError, match="crawler reshard"):
-            content(directory)
+            ready(CrawlDirectory(directory))
     assert main(["reshard", "--to", "3", "--dir", str(directory), "-q"]) == 0
     assert main(["check", "--dir", str(directory)]) == 0
     assert content(directory) == before
@@ -162,39 +160,25 @@ def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
         assert len(web.fetched()) == PAGES
 
 
-class _Copies(BaseHTTPRequestHandler):
-    """A site on each address: the root links to the next addresses' roots and to a page that is the same everywhere."""
+def copies() -> Web:
+    """A site on each address: the root links to the next one's root and to a page that is the same everywhere."""
 
-    protocol_version = "HTTP/1.1"
+    def root(asked: Asked) -> str:
+        number = int(asked.host.rpartition(".")[2])
+        return (
+            f'<a href="/same.html">{number}</a><a href="http://127.2.0.{number % 8 + 1}:{web.port}/">on</a>'
+        )
 
-    def do_GET(self) -> None:
-        host, _, port = self.headers["Host"].partition(":")
-        number = int(host.rpartition(".")[2])
-        body = b"the same everywhere, without a link"
-        if self.path == "/":
-            body = f'<a href="/same.html">{number}</a><a href="http://127.2.0.{number % 8 + 1}:{port}/">on</a>'.encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@contextmanager
-def copies() -> Iterator[int]:
-    """Serve eight sites with a page in common; the port."""
-    with served(_Copies) as port:
-        yield port
+    same = "the same everywhere, without a link"
+    web = Web({"/": root, "/same.html": same}, address="0.0.0.0")
+    return web
 
 
 def test_revisits_find_what_they_repeat_in_another_process(tmp_path: Path) -> None:
     """The copies are stored once, wherever they were met first; the rest are revisits of that."""
     directory = tmp_path / "crawl"
-    with copies() as port:
-        ended = crawl(directory, f"http://127.2.0.1:{port}/", *settings())
+    with copies() as web:
+        ended = crawl(directory, f"http://127.2.0.1:{web.port}/", *settings())
         assert ended.code == 0, ended.err
     for to in ("4", "2", "3"):
         reshard(directory, to)

@@ -37,13 +37,21 @@ Route = Answer | Callable[[Asked], Answer]
 
 
 class Web:
-    """Serves `routes`: "host/path" or "/path" (any host) -> answer; all else is 404. A context manager.
+    """Serves `routes`: "host/path" or "/path" (any host) -> answer; `other` is that to all else. A context manager.
 
-    With `tls` over TLS; `url` gives http all the same.
+    With `tls` over TLS; `url` gives http all the same. `address` 0.0.0.0 is a host at each loopback address.
     """
 
-    def __init__(self, routes: Mapping[str, Route], tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        tls: ssl.SSLContext | None = None,
+        *,
+        address: str = "127.0.0.1",
+        other: Route = (404, {}, ""),
+    ) -> None:
         self.routes = dict(routes)
+        self._other = other
         self.asked: list[Asked] = []
         web = self
 
@@ -58,7 +66,7 @@ class Web:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer((address, 0), Handler)
         self._server.daemon_threads = True
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
@@ -90,7 +98,7 @@ class Web:
         sent = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
         asked = Asked(handler.headers["Host"].rsplit(":", 1)[0], path, handler.headers, handler.command, sent)
         self.asked.append(asked)
-        route = self.routes.get(asked.host + path, self.routes.get(path, (404, {}, "")))
+        route = self.routes.get(asked.host + path, self.routes.get(path, self._other))
         answer = route(asked) if callable(route) else route
         status, headers, body = answer if isinstance(answer, tuple) else (200, {}, answer)
         data = body.encode() if isinstance(body, str) else body
@@ -126,18 +134,25 @@ class Tunnels(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def tunnels(port: int) -> Iterator[tuple[str, list[str]]]:
-    """(URL of a CONNECT proxy whose tunnels lead to `port`, what it was asked for)."""
-    asked: list[str] = []
-    handler = type("TunnelsTo", (Tunnels,), {"port": port, "asked": asked})
+def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    """Serve with a handler of http.server, which writes its bytes by itself; yield the port."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        yield server.server_address[1]
     finally:
         server.shutdown()
         server.server_close()
+
+
+@contextlib.contextmanager
+def tunnels(port: int) -> Iterator[tuple[str, list[str]]]:
+    """(URL of a CONNECT proxy whose tunnels lead to `port`, what it was asked for)."""
+    asked: list[str] = []
+    handler = type("TunnelsTo", (Tunnels,), {"port": port, "asked": asked})
+    with served(handler) as at:
+        yield f"http://127.0.0.1:{at}", asked
 
 
 def page(*links: str, head: str = "", text: str = "") -> str:
@@ -207,16 +222,3 @@ def outcomes(directory: Path) -> dict[str, str]:
     found = {"/" + line["url"].split("/", 3)[3]: line["outcome"] for line in lines(directory)}
     assert set(found.values()) <= set(Outcome)
     return found
-
-
-@contextlib.contextmanager
-def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
-    """A server of many hosts, at one port of every loopback address; the port."""
-    with ThreadingHTTPServer(("0.0.0.0", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()

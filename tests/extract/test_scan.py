@@ -37,6 +37,22 @@ def test_what_it_finds(content: bytes, hrefs: list[str]) -> None:
     assert _hrefs(content) == hrefs
 
 
+@pytest.mark.parametrize(
+    ("content", "title"),
+    [
+        (b"<title> A\n title &amp; more</title><title>no</title>", "A title & more"),
+        (b"<!--<title>no</title>--><script>'<title>no'</script><TITLE class=x>yes</TITLE>", "yes"),
+        (b"<title></title><title>second</title>", "second"),
+        (b"<title>open to the end", "open to the end"),
+        (b"<title", ""),
+        (b"<title>" + b"x" * 2000 + b"</title>", "x" * 1000),
+        (b"<a href=x>", ""),
+    ],
+)
+def test_the_title(content: bytes, title: str) -> None:
+    assert scan(content, PAGE, CONFIG).title == title
+
+
 def test_it_obeys_the_page() -> None:
     content = b"<meta content='nofollow' name='ROBOTS'><base href=/b/><a href=x>"
     found = scan(content, PAGE, CONFIG)

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
+import crawler
 from crawler.config import ByteCount, ExtractConfig, Seconds
-from crawler.extract import worker as worker_module
 from crawler.extract.collected import Context
 from crawler.extract.links import extract_page
 from crawler.extract.parser_child import LENGTH, Job, limits_of, serve
@@ -226,7 +226,7 @@ def test_a_cancelled_page_leaves_no_answer_behind() -> None:
 def test_a_child_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         worker = Worker(CONFIG)
-        monkeypatch.setattr(worker_module.sys, "executable", "/nonexistent/python")
+        monkeypatch.setattr(sys, "executable", "/nonexistent/python")
         (found,) = await _closing(worker, LINK + LARGE)
         assert found.parse_limit and found.hrefs == ["first", "x"] and worker.deaths == 1
 
@@ -235,7 +235,7 @@ def test_a_child_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_child_ends_with_its_input() -> None:
     """What a SIGKILL of the parent looks like to the child: its pipe is closed."""
-    root = Path(worker_module.crawler.__file__).parent.parent
+    root = Path(crawler.__file__).parent.parent
     child = subprocess.Popen(
         [sys.executable, "-m", "crawler.extract.parser_child"], cwd=root, stdin=subprocess.PIPE
     )

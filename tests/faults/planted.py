@@ -1,54 +1,36 @@
-"""`python -m tests.faults.planted BUG crawl ...`: the crawler with a bug planted, to see the tests fail.
+"""`python -m tests.faults.planted BUG crawl ...`: the crawler, all its processes, with a bug planted; tests must see it.
 
-page-before-links    a page's record is committed at once, its links a group later
-no-truncation        WARC files are not cut to their committed lengths when they are opened
-links-not-synced     the links log is written, but not synced before the batch that counts on it
-no-room-for-runs     no bug, but a disk that refuses the first three run files
+The bugs are those of `tests/lab/cluster/planted.py`, and one that is none:
+
+    no-room-for-runs    the first writes of DUE runs fail
 """
 
 import sys
-from functools import partial
-from operator import attrgetter
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from crawler.storage import commit
+from crawler.cli import main
+from crawler.due.runs import DiskRuns
+from crawler.errors import StoreError
+from crawler.storage.commit import Change, CommitPoint
+from crawler.supervision import child, supervisor
+from tests.lab.cluster.planted import PLANTS
 
 
-def page_before_links() -> None:
-    """Put the links of every change into a change of their own behind it: a crash between loses them."""
-    take = commit.CommitPoint.take_made
+def _slow_disk() -> list[tuple[Any, str, Any]]:
+    """Time for a crash between an acknowledgement and the commit."""
+    write = CommitPoint.write
 
-    def take_half(self: commit.CommitPoint) -> list[commit.Change]:
-        group = take(self)
-        for change in filter(attrgetter("captures"), group):
-            links = commit.Change()
-            links.links, change.links = change.links, []
-            change.after.append(partial(self.add, links))
-        return group
+    def write_slowly(self: CommitPoint, group: Sequence[Change]) -> None:
+        time.sleep(0.05)
+        write(self, group)
 
-    commit.CommitPoint.take_made = take_half  # type: ignore[method-assign]
+    return [(CommitPoint, "write", write_slowly)]
 
 
-def no_truncation() -> None:
-    """Let segments keep what no commit names."""
-    from crawler.pages import segments
-
-    segments.cut = lambda path, length: 0  # type: ignore[assignment]
-
-
-def links_not_synced() -> None:
-    """Let a group be acknowledged whose links a power cut would lose."""
-    from crawler.due.links_log import LinksLog
-
-    LinksLog.sync = LinksLog.write_out  # type: ignore[method-assign]
-
-
-def no_room_for_runs() -> None:
-    """Let the first writes of DUE runs fail."""
-    from crawler.due import runs
-    from crawler.errors import StoreError
-
-    write = runs.DiskRuns.write
+def _no_room_for_runs() -> list[tuple[Any, str, Any]]:
+    write = DiskRuns.write
     left = [3]
 
     def write_or_fail(*arguments: Any, **options: Any) -> Any:
@@ -57,18 +39,25 @@ def no_room_for_runs() -> None:
             raise StoreError("run: cannot write: No space left on device")
         return write(*arguments, **options)
 
-    runs.DiskRuns.write = write_or_fail  # type: ignore[method-assign]
+    return [(DiskRuns, "write", write_or_fail)]
 
 
-BUGS = {
-    "page-before-links": page_before_links,
-    "no-truncation": no_truncation,
-    "links-not-synced": links_not_synced,
-    "no-room-for-runs": no_room_for_runs,
+OWN: dict[str, Callable[[], list[tuple[Any, str, Any]]]] = {
+    "no-room-for-runs": _no_room_for_runs,
+    "ack-before-commit": lambda: [*PLANTS["ack-before-commit"].patches(), *_slow_disk()],
 }
 
-if __name__ == "__main__":
-    BUGS[sys.argv[1]]()
-    from crawler.cli import main
 
-    raise SystemExit(main(sys.argv[2:]))
+def plant(bug: str) -> None:
+    """Let this process have a bug from now on."""
+    for thing, name, value in (OWN[bug] if bug in OWN else PLANTS[bug].patches)():
+        setattr(thing, name, value)
+
+
+if __name__ == "__main__":
+    bug, command, *arguments = sys.argv[1:]
+    plant(bug)
+    if command == "worker":
+        raise SystemExit(child.main(arguments))
+    supervisor.PROGRAM = ("-m", "tests.faults.planted", bug, "worker")
+    raise SystemExit(main([command, *arguments]))

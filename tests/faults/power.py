@@ -24,6 +24,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from crawler.lab.cluster.disk import SyncedFiles
 from crawler.storage.engines import AUTO, chosen
 
 
@@ -88,72 +89,25 @@ def _recorded(sync: Any, recorder: Recorder) -> Any:
     return sync_and_note
 
 
-class Durable:
-    """What the record says: lengths by inode, and the names of files by directory."""
-
-    def __init__(self, record: Path) -> None:
-        self.lengths: dict[int, int] = {}
-        self.names: dict[Path, dict[str, int]] = {}
-        for line in record.read_text().splitlines():
-            event = json.loads(line)
-            if "directory" in event:
-                self.names[Path(event["directory"])] = event["names"]
-            else:
-                path = Path(event["file"])
-                self.lengths[event["inode"]] = event["length"]
-                self.names.setdefault(path.parent, {})[path.name] = event["inode"]
-
-
 def cut_power(record: Path, root: Path, rng: random.Random) -> int:
     """Leave in `root` what a power cut may leave; how many files are not what they were."""
-    durable = Durable(record)
-    changed = 0
-    for path in [path for path in root.rglob("*") if path.is_file()]:
-        if path.parent.name == "store" and path.suffix != ".log":
-            continue
-        changed += _lose_tail(path, durable, rng)
-        if path.exists():
-            changed += _undo_rename(path, durable, rng)
-    return changed
-
-
-def _lose_tail(path: Path, durable: Durable, rng: random.Random) -> bool:
-    """Cut a file back to what is safe, and something at random of what is not."""
-    status = path.stat()
-    length = durable.lengths.get(status.st_ino)
-    if length is None and rng.random() < 0.5:
-        path.unlink()
-        return True
-    length = length or 0
-    tail = status.st_size - length
-    if tail <= 0:
-        return False
-    kept = rng.choice([0, rng.randint(0, tail)])
-    with path.open("r+b") as file:
-        file.truncate(length + kept)
-        if rng.random() < 0.5:
-            file.seek(length)
-            file.write(rng.choice([bytes(kept), rng.randbytes(kept)]))
-    return True
-
-
-def _undo_rename(path: Path, durable: Durable, rng: random.Random) -> bool:
-    names = durable.names.get(path.parent, {})
-    inode = path.stat().st_ino
-    if names.get(path.name) == inode or rng.random() < 0.5:
-        return False
-    old = next((name for name, other in names.items() if other == inode), None)
-    if old is None:
-        return False
-    path.rename(path.with_name(old))
-    return True
+    synced = SyncedFiles()
+    for line in record.read_text().splitlines():
+        event = json.loads(line)
+        if "directory" in event:
+            synced.names[event["directory"]] = event["names"]
+        else:
+            synced.note(event["file"], event["inode"], event["length"])
+    return synced.lose_power(
+        root, rng, spared=lambda path: path.parent.name == "store" and path.suffix != ".log"
+    )
 
 
 if __name__ == "__main__":
-    from tests.faults.planted import BUGS
-
     if sys.argv[2]:
-        BUGS[sys.argv[2]]()
+        from tests.faults.planted import plant as plant_bug
+
+        plant_bug(sys.argv[2])
     plant(Path(sys.argv[1]))
     from crawler.cli import main
 

@@ -160,7 +160,9 @@ def test_repair_writes_nothing_before_the_ballast_is_free(
 
     monkeypatch.setattr(files, "write_all", write_all)
     monkeypatch.setattr(
-        checking, "repair_store", lambda store, engine: ("" if not ballast.exists() else "too early", False)
+        checking,
+        "repair_store",
+        lambda store, engine, before: ("" if not ballast.exists() else "too early", False),
     )
     assert checking.repair_before_opening(directory / "p0") == (["freed 1 MiB of ballast"], False)
 

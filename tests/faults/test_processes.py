@@ -115,7 +115,7 @@ def test_the_judge_sees_a_planted_bug(tmp_path: Path, bug: str, point: str) -> N
         folder = tmp_path / str(times)
         folder.mkdir()
         with TreeWeb(folder, PAGES // 3, "--fanout", "3") as web:
-            planted = ("tests.faults.planted_exchange", bug)
+            planted = ("tests.faults.planted", bug)
             ended = crawl_with_fault(web, folder / "crawl", f"{point}:{times}", planted)
             if not ended or judge(web, folder / "crawl").lost:
                 return

@@ -6,7 +6,7 @@ import ssl
 import struct
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import uvloop
@@ -14,7 +14,7 @@ import uvloop
 from crawler.clock import VirtualClock
 from crawler.config import FetchConfig, IdentityConfig, NetworkConfig, Seconds
 from crawler.fetcher.client import Client
-from crawler.fetcher.fetch_request import FetchRequest
+from crawler.fetcher.fetch_request import FetchTask
 from crawler.records import Fetch
 
 
@@ -45,6 +45,41 @@ LOOPBACK = NetworkConfig(allow_networks=("127.0.0.0/8",))
 def small(**changes: Any) -> FetchConfig:
     """The defaults with small values for some limits; no other time limit is met on a busy machine."""
     return msgspec.structs.replace(PATIENT, **changes)
+
+
+class Relay:
+    """A proxy on loopback: `_talk` with each client; a context manager, reached at `authority`."""
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.authority = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._talk(reader, writer)
+        except (asyncio.IncompleteReadError, OSError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raise NotImplementedError
+
+
+async def joined(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    """Pass bytes on between a client and a port on loopback, until both have ended."""
+    far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+    await asyncio.gather(_pipe(reader, far_writer), _pipe(far_reader, writer))
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+    writer.close()
 
 
 class Server:
@@ -123,7 +158,7 @@ async def _one(script: Script, config: FetchConfig, fields: dict[str, Any]) -> t
     await client.start()
     try:
         async with Server(script) as server:
-            request = FetchRequest(server.url(fields.pop("path", "/")), ("127.0.0.1",), **fields)
+            request = FetchTask(server.url(fields.pop("path", "/")), ("127.0.0.1",), **fields)
             return await client.fetch(request), server
     finally:
         await client.close()

@@ -15,7 +15,7 @@ from crawler.fetcher.cookies import (
     load_cookies,
     parse_cookie_date,
 )
-from crawler.fetcher.fetch_request import FetchRequest, split
+from crawler.fetcher.fetch_request import FetchTask, split
 from crawler.records import Outcome
 from tests.fetcher.scripted import OK, Server, make_client, run, small
 
@@ -140,11 +140,11 @@ def test_cookies_are_sent_only_if_asked_for(cookies: bool, own_jar: bool) -> Non
         async with Server([SETTING]) as server:
             jar = CookieJar() if own_jar else None
             for _ in range(2):
-                got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), jar=jar))
+                got = await client.fetch(FetchTask(server.url(), ("127.0.0.1",), jar=jar))
                 assert got.outcome is Outcome.FETCHED
             assert b"Cookie:" not in server.requests[0]
             assert (b"\r\nCookie: s=1; t=2\r\n" in server.requests[1]) is (cookies or own_jar)
-            await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
+            await client.fetch(FetchTask(server.url(), ("127.0.0.1",)))
             assert (b"Cookie:" in server.requests[2]) is cookies
         await client.close()
 
@@ -180,7 +180,7 @@ def test_a_file_of_cookies(tmp_path: Path, url: str, sent: str) -> None:
     path.write_text(FILE, encoding="utf-8-sig")
     jar = load_cookies(str(path), NOW)
     jar._check()
-    assert jar.private and jar.header(split(url), NOW) == sent
+    assert jar.lasts and jar.header(split(url), NOW) == sent
     path.write_text(as_file(jar), encoding="utf-8")
     again = load_cookies(str(path), NOW)
     assert again.header(split(url), NOW) == sent and len(again) == len(jar)
@@ -210,11 +210,41 @@ def test_cookies_of_a_file_stand_in_no_record(tmp_path: Path) -> None:
             client = make_client(small(cookies_file=str(path)))
             await client.start()
             for _ in range(2):
-                got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
+                got = await client.fetch(FetchTask(server.url(), ("127.0.0.1",)))
                 assert b"secret" not in got.request_head + repr(got.headers).encode()
                 assert got.header(b"set-cookie") == b"sid=[redacted]"
             assert b"Cookie: sid=secret\r\n" in server.requests[0]
             assert b"Cookie: sid=newsecret\r\n" in server.requests[1]
             await client.close()
+
+    run(play())
+
+
+def test_what_a_jar_sends_stands_in_no_record(tmp_path: Path) -> None:
+    """Whichever jar it is, and a Cookie header of the configuration too; a jar of the crawl also hides what it gets."""
+    path = tmp_path / "cookies.txt"
+    path.write_text("host.test\tFALSE\t/\tFALSE\t0\tsid\tsecret\n")
+    answer = OK.replace(b"Content-Type", b"Set-Cookie: sid=secret; Path=/\r\nContent-Type")
+    chain = FetchTask("", ("127.0.0.1",), jar=CookieJar())
+    by_hand = FetchTask("", ("127.0.0.1",), headers=("Cookie: sid=secret",))
+    ways = [
+        (small(cookies=True), FetchTask("", ("127.0.0.1",)), True),
+        (small(cookies_file=str(path)), FetchTask("", ("127.0.0.1",)), True),
+        (small(), chain, False),
+        (small(), by_hand, False),
+    ]
+
+    async def play() -> None:
+        for config, request, lasts in ways:
+            async with Server([answer]) as server:
+                client = make_client(config)
+                await client.start()
+                request.url = server.url()
+                await client.fetch(request)
+                got = await client.fetch(request)
+                assert b"Cookie: sid=secret\r\n" in server.requests[1]
+                assert b"secret" not in got.request_head and b"Cookie: [redacted]\r\n" in got.request_head
+                assert got.header(b"set-cookie") == (b"sid=[redacted]" if lasts else b"sid=secret; Path=/")
+                await client.close()
 
     run(play())

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from crawler.config import FetchConfig, IdentityConfig
 from crawler.errors import ConfigError
-from crawler.fetcher.fetch_request import Asking, FetchLimits, FetchRequest, Target, split
+from crawler.fetcher.fetch_request import Asking, FetchLimits, FetchTask, Target, split
+from crawler.fetcher.redaction import redacted_fields, redacted_head
 
 URLS = [
     ("http://host.test/", Target("http", "host.test", "host.test", 80, "/")),
@@ -31,7 +32,7 @@ def asking(**changes: object) -> Asking:
 @given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
 def test_no_value_breaks_the_head(path: str, etag: str, modified: str) -> None:
     """One request line and one line a field, whatever was stored or found on a page."""
-    request = FetchRequest("http://host.test/" + path.replace("#", ""), etag=etag, last_modified=modified)
+    request = FetchTask("http://host.test/" + path.replace("#", ""), etag=etag, last_modified=modified)
     lines = asking().head(request, split(request.url)).split(b"\r\n")
     assert lines[0].startswith(b"GET /") and lines[0].endswith(b" HTTP/1.1") and lines[0].count(b" ") == 2
     assert len(lines) == 1 + 5 + bool(etag) + bool(modified) + 1 + 2
@@ -39,7 +40,7 @@ def test_no_value_breaks_the_head(path: str, etag: str, modified: str) -> None:
 
 
 def test_own_headers_take_the_place_of_others() -> None:
-    request = FetchRequest(
+    request = FetchTask(
         "http://h.test/", headers=("accept-language: de", "X-A: 1"), accept="text/plain", keep_alive=1.0
     )
     head = asking(headers=("X-A: 0", "X-B: 2")).head(request, split(request.url)).decode()
@@ -60,8 +61,8 @@ def test_bad_configured_headers_are_refused(line: str) -> None:
 
 def test_limits_of_a_request() -> None:
     default = FetchLimits.of(FetchConfig())
-    assert FetchRequest("http://h.test/").limits(default) is default
-    own = FetchRequest("http://h.test/", body_bytes_max=7, total_timeout=3.0).limits(default)
+    assert FetchTask("http://h.test/").limits(default) is default
+    own = FetchTask("http://h.test/", body_bytes_max=7, total_timeout=3.0).limits(default)
     assert (own.body_bytes_max, own.total_timeout, own.wire_bytes_max) == (7, 3.0, default.wire_bytes_max)
 
 
@@ -69,16 +70,32 @@ def test_credentials_are_sent_only_where_they_may_go_and_shown_nowhere() -> None
     headers = ("Authorization: Basic x", "X-Api-Key: k", "cookie: a=b", "X-Study: 7")
     asking = Asking(IdentityConfig(headers=headers), "agent")
     target = split("http://h.test/")
-    plain, trusted = FetchRequest("http://h.test/"), FetchRequest("http://h.test/", credentials=True)
+    plain, trusted = FetchTask("http://h.test/"), FetchTask("http://h.test/", credentials=True)
     assert not asking.is_secret(plain) and asking.is_secret(trusted)
     assert b"X-Study: 7" in asking.head(plain, target)
+    shown = redacted_head(asking.head(trusted, target))
     for secret in (b"Basic x", b"X-Api-Key: k", b"a=b"):
         assert secret not in asking.head(plain, target)
         assert secret in asking.head(trusted, target)
-        assert secret not in asking.head(trusted, target, redacted=True)
-    assert b"Authorization: [redacted]" in asking.head(trusted, target, redacted=True)
-    own = FetchRequest("http://h.test/", headers=("X-Auth-Token: t", "Accept-Language: de"))
+        assert secret not in shown
+    assert b"Authorization: [redacted]" in shown and b"X-Study: 7" in shown
+    own = FetchTask("http://h.test/", headers=("X-Auth-Token: t", "Accept-Language: de"))
     assert asking.is_secret(own)
     assert b"X-Auth-Token: t\r\n" in asking.head(own, target)
-    shown = asking.head(own, target, redacted=True)
+    shown = redacted_head(asking.head(own, target))
     assert b"X-Auth-Token: [redacted]\r\n" in shown and b"Accept-Language: de" in shown
+
+
+def test_cookies_that_a_server_sets_keep_their_names() -> None:
+    fields = ((b"X", b"a=b"), (b"Set-COOKIE", b"sid=s3cr3t; Path=/"), (b"set-cookie", b"bare"))
+    kept = ((b"X", b"a=b"), (b"Set-COOKIE", b"sid=[redacted]"), (b"set-cookie", b"bare=[redacted]"))
+    assert redacted_fields(fields) == kept
+
+
+@pytest.mark.parametrize("name", ["Cookie", "cookie", "Authorization", "PROXY-AUTHORIZATION", "X-Api-Key"])
+def test_a_redacted_head_is_the_head_but_for_its_secrets(name: str) -> None:
+    lines = ["GET /a:b?cookie: c HTTP/1.1", "Host: h.test", f"{name}: s3cr3t: x", "Accept: */*", "", ""]
+    shown = redacted_head("\r\n".join(lines).encode())
+    lines[2] = f"{name}: [redacted]"
+    assert shown == "\r\n".join(lines).encode()
+    assert redacted_head(shown) == shown

@@ -8,15 +8,15 @@ import pytest
 from crawler.config import NetworkConfig
 from crawler.errors import ConfigError
 from crawler.fetcher.connector import check_proxy
-from crawler.fetcher.fetch_request import FetchRequest
+from crawler.fetcher.fetch_request import FetchTask
 from crawler.records import Outcome
-from tests.fetcher.scripted import OK, Server, make_client, run, small
+from tests.fetcher.scripted import OK, Relay, Server, joined, make_client, run, small
 from tests.fetcher.test_tls import DATA, server_context
 
 pytest.importorskip("python_socks")
 
 
-class Socks:
+class Socks(Relay):
     """A SOCKS 5 server: any name leads to `port` on loopback; `reply` is its answer, `login` what it asks for."""
 
     def __init__(self, port: int, *, reply: int = 0, login: tuple[bytes, bytes] | None = None) -> None:
@@ -25,22 +25,9 @@ class Socks:
         self.login = login
         self.asked: list[tuple[bytes, int]] = []
 
-    async def __aenter__(self) -> "Socks":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.authority = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await self._greet(reader, writer)
-            await self._connect(reader, writer)
-        except (asyncio.IncompleteReadError, OSError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._greet(reader, writer)
+        await self._connect(reader, writer)
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """RFC 1928, 3, and the sub-negotiation of RFC 1929."""
@@ -63,14 +50,7 @@ class Socks:
         self.asked.append((name, int.from_bytes(await reader.readexactly(2), "big")))
         writer.write(bytes([5, self.reply, 0, 1, 0, 0, 0, 0, 0, 0]))
         if not self.reply:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.port)
-            await asyncio.gather(_pipe(reader, far_writer), _pipe(far_reader, writer))
-
-
-async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65536):
-        writer.write(data)
-    writer.close()
+            await joined(reader, writer, self.port)
 
 
 @pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
@@ -84,7 +64,7 @@ def test_the_proxy_gets_the_name_and_the_host_the_request(scheme: str) -> None:
             client = make_client(small(proxy=proxy), network=NetworkConfig())
             await client.start()
             for _ in range(2):
-                got = await client.fetch(FetchRequest("http://host.test/a?b", keep_alive=5.0))
+                got = await client.fetch(FetchTask("http://host.test/a?b", keep_alive=5.0))
                 assert (got.outcome, got.content, got.address) == (Outcome.FETCHED, b"hello", "")
                 assert b"secret" not in got.request_head
             assert socks.asked == [(b"host.test", 80)] and server.connections == 1
@@ -101,7 +81,7 @@ def test_tls_runs_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
         async with Server([OK], context=server_context()) as server, Socks(server.port) as socks:
             client = make_client(small(proxy=f"socks5://{socks.authority}"), network=NetworkConfig())
             await client.start()
-            got = await client.fetch(FetchRequest("https://host.test/"))
+            got = await client.fetch(FetchTask("https://host.test/"))
             assert (got.outcome, got.tls_ok) == (Outcome.FETCHED, True), got.error
             await client.close()
 
@@ -119,7 +99,7 @@ def test_its_refusals_are_told_apart(reply: int, outcome: str) -> None:
         async with Socks(0, reply=reply) as socks:
             client = make_client(small(proxy=f"socks5://{socks.authority}"), network=NetworkConfig())
             await client.start()
-            got = await client.fetch(FetchRequest("http://host.test/"))
+            got = await client.fetch(FetchTask("http://host.test/"))
             assert got.outcome == outcome and got.error
             await client.close()
 
@@ -132,7 +112,7 @@ def test_a_wrong_password_and_a_dead_proxy_are_the_proxys_errors() -> None:
             for proxy in (f"socks5://me:wrong@{socks.authority}", "socks5://127.0.0.1:1"):
                 client = make_client(small(proxy=proxy), network=NetworkConfig())
                 await client.start()
-                got = await client.fetch(FetchRequest("http://host.test/"))
+                got = await client.fetch(FetchTask("http://host.test/"))
                 assert got.outcome is Outcome.PROXY_ERROR and "wrong" not in got.error
                 await client.close()
 

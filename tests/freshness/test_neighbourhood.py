@@ -113,19 +113,34 @@ def test_neighbours_are_believed_as_far_as_they_are_right(truth: float) -> None:
     assert credence.believed[site] == pytest.approx(truth, abs=0.1)
 
 
-def test_a_new_site_is_believed_as_the_crawl_is_and_all_at_first() -> None:
+def test_a_new_site_is_believed_as_the_crawl_is_and_nearly_all_at_first() -> None:
     credence = Credence()
     noisy = credence.add()
-    assert credence.believed[noisy] == 1.0
+    assert credence.believed[noisy] == pytest.approx(1.0 / (1.0 + math.exp(-3.0)))
     for number in range(2000):
         credence.observe(noisy, 0.5, 0.9, number % 2 == 0)
     other = credence.add()
     assert credence.believed[other] < 0.2
     back = Credence()
     back.add()
-    back.restore(0, credence.agreement, credence.weight)
+    back.restore(0, credence.agreement, credence.weight, 0.0)
     credence.renew(noisy)
     assert back.believed[0] == credence.believed[noisy]
+
+
+def test_the_clock_must_earn_its_place() -> None:
+    """A site stops using the clock if it predicts no better than the rates alone, and keeps it if it does."""
+    credence = Credence()
+    useless, useful = credence.add(), credence.add()
+    for number in range(400):
+        credence.score(useless, 0.5, 0.5, number % 2 == 0)
+        credence.score(useful, 0.5, 0.9 if number % 2 == 0 else 0.1, number % 2 == 0)
+    credence.renew(useless)
+    credence.renew(useful)
+    assert credence.believed[useless] < 0.5
+    assert credence.believed[useful] > 0.99
+    credence.restore(useful, 0.0, 0.0, -30.0)
+    assert credence.believed[useful] < 0.01
 
 
 def test_what_is_certain_tells_nothing_more() -> None:

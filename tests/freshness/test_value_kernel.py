@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.freshness import crawl_value as cv
 from crawler.freshness import value_kernel
 from crawler.freshness.params import PageParameters, Pages
 from crawler.freshness.residuals import late_gain, late_residual
 from crawler.freshness.value_kernel import CERTAIN, GREEDY, NEVER, NOISY, SIGNALS_ONLY
+from crawler.lab.refresh import crawl_value as cv
 
 
 def _residual(i: int, x: Decimal) -> Decimal:

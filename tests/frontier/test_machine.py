@@ -15,7 +15,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from crawler.frontier.discovery.entries import class_in_order
 from crawler.frontier.frontier import Frontier
+from crawler.orders.classes import NEUTRAL, class_in, with_class
 from crawler.records import Blame, Errand, Fetch, Outcome, Task
 from crawler.robots.cache import ALLOWED, DENIED, FETCH, Verdict, VerdictKind
 from crawler.storage.kv import MemoryStore
@@ -74,6 +76,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     hosts = HOSTS
     concurrency = 2
+    settings = SETTINGS
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +99,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.borrowed: list[str] = []
         self.frontier = Frontier(
             self.store,
-            SETTINGS,
+            self.settings,
             robots=self.robots,
             fingerprinter=Hash(),
             registrable_domain=domain_of,
@@ -115,8 +118,12 @@ class FrontierMachine(RuleBasedStateMachine):
             host = data.draw(st.sampled_from(self.hosts))
             scheme = data.draw(st.sampled_from(["https://{}", "http://{}", "http://{}:81"]))
             path = data.draw(st.sampled_from(["/a", "/private", "/retire", "/?q=1"]))
-            links.append(link(f"{scheme.format(host)}{path}{self.count}", depth=data.draw(st.integers(0, 3))))
+            url, depth = f"{scheme.format(host)}{path}{self.count}", data.draw(st.integers(0, 3))
+            links.append(link(url, depth=depth, flags=self._flags(data)))
         self._add(links)
+
+    def _flags(self, data: st.DataObject) -> int:
+        return 0
 
     def _add(self, links: list[Any]) -> None:
         batch = self.store.batch()
@@ -125,6 +132,9 @@ class FrontierMachine(RuleBasedStateMachine):
         self.waiting.update((item.url, item) for item in links)
         self.uncommitted.update(item.url for item in links)
         self.commits.append(("add", (batch, links)))
+
+    def _is_durable(self, batch: Any) -> None:
+        """A batch of `add` was written."""
 
     @rule()
     def take(self) -> None:
@@ -140,10 +150,14 @@ class FrontierMachine(RuleBasedStateMachine):
             assert errand.url in self.waiting and errand.url not in self.done
             assert errand.fingerprint == self.waiting[errand.url].fingerprint
             assert errand.depth == self.waiting[errand.url].depth
+            self._judge_place(errand)
             assert (errand.task is Task.DENIED) == ("/private" in errand.url)
         if errand.task in (Task.PAGE, Task.ROBOTS):
             self._judge_start(errand)
         self.out.append((errand, self.now))
+
+    def _judge_place(self, errand: Errand) -> None:
+        assert class_in_order(errand.order) == NEUTRAL
 
     def _judge_start(self, errand: Errand) -> None:
         assert errand.address in ADDRESSES[errand.hostname]
@@ -212,6 +226,7 @@ class FrontierMachine(RuleBasedStateMachine):
         if kind == "add":
             batch, links = item
             self.store.write(batch)
+            self._is_durable(batch)
             self.uncommitted.difference_update(entry.url for entry in links)
             self.frontier.committed(batch, self.now)
             return
@@ -364,7 +379,7 @@ class FrontierMachine(RuleBasedStateMachine):
             list(self.frontier.hosts(self.now, 20)),
         )
         self.frontier._check()
-        leftovers = [key for key in self.store._data if key.startswith((b"t/", b"p/"))]
+        leftovers = [key for key in self.store._data if key.startswith((b"t/", b"p/", b"y/"))]
         assert not leftovers
 
 
@@ -380,7 +395,94 @@ class FewHosts(FrontierMachine):
         self.commit()
 
 
-FrontierMachine.TestCase.settings = FewHosts.TestCase.settings = settings(
+class Ordered(FrontierMachine):
+    """Links have classes, and better ones come for URLs that wait; a crash forgets those not written.
+
+    `places` are the classes that URLs wait with, `durable_places` those in the store.
+    A URL that was tried once, or is in flight, keeps its place.
+    """
+
+    settings = config(
+        politeness={"delay": DELAY, "backoff_first": 4, "backoff_max": 16, "give_up_after": "1 d"},
+        frontier={"front_factor": 2, "read_ahead": 2, "later_max": 3, "address_waiters_max": 1},
+        order={"name": "depth", "first_come": 0.25},
+    )
+
+    def _open(self, clean: bool) -> None:
+        if not hasattr(self, "places"):
+            self.places: dict[str, int] = {}
+            self.durable_places: dict[str, int] = {}
+            self.written_with: dict[int, tuple[Any, dict[str, int]]] = {}
+            self.taken: set[str] = set()
+        self.places = dict(self.durable_places)
+        self.written_with.clear()
+        super()._open(clean)
+
+    def _flags(self, data: st.DataObject) -> int:
+        return with_class(0, data.draw(st.sampled_from([0, 40, 41, 42, 43, NEUTRAL, 255])))
+
+    def _add(self, links: list[Any]) -> None:
+        super()._add(links)
+        new = {item.url: class_in(item.flags) for item in links}
+        batch = self.commits[-1][1][0]
+        self.written_with[id(batch)] = batch, new
+        self.places.update(new)
+
+    def _is_durable(self, batch: Any) -> None:
+        self.durable_places.update(self.written_with.pop(id(batch))[1])
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def improve(self, data: st.DataObject) -> None:
+        """Better links to some URLs, among them such as are done."""
+        some = sorted(self.waiting) + sorted(self.done)
+        self._improve(data, data.draw(st.lists(st.sampled_from(some), max_size=4)))
+
+    @rule(data=st.data())
+    def improve_what_is_asked(self, data: st.DataObject) -> None:
+        """Better links to URLs in flight, and to those whose end is not committed yet; they keep their places."""
+        for _ in range(8):
+            self.take()
+            places = [place for place, (errand, _) in enumerate(self.out) if errand.task is not Task.PAGE]
+            for place in reversed(places):
+                self._end(place, GOOD)
+            self.now += 2.0
+        pages = [errand.url for errand, _ in self.out]
+        if pages and data.draw(st.booleans()):
+            self._end(0, GOOD)
+        self._improve(data, [url for url in pages if url in self.waiting])
+
+    def _improve(self, data: st.DataObject, urls: list[str]) -> None:
+        batch, moved = self.store.batch(), {}
+        links = []
+        for url in dict.fromkeys(urls):
+            known = self.waiting.get(url) or link(url, depth=9)
+            better = data.draw(st.sampled_from([0, 20, 38, 40, 41, 200]))
+            links.append(link(url, depth=known.depth, flags=with_class(0, better)))
+            if url in self.waiting and url not in self.taken and self.places[url] - better >= 2:
+                moved[url] = self.places[url] = better
+        self.frontier.improve(links, batch, self.now)
+        self.written_with[id(batch)] = batch, moved
+        self.commits.append(("add", (batch, [])))
+
+    def _judge_place(self, errand: Errand) -> None:
+        if errand.url not in self.taken:
+            assert class_in_order(errand.order) == self.places[errand.url]
+        self.taken.add(errand.url)
+
+    @invariant()
+    def index_is_whole(self) -> None:
+        """Each entry of the queues is found by its fingerprint, and nothing else is."""
+        data = self.store._data
+        found = {key[2:10] + order for key, order in data.items() if key.startswith(b"y/")}
+        assert found == {key[2:] for key in data if key.startswith(b"t/")}
+
+
+class OrderedFew(Ordered, FewHosts):
+    """Whole queues in memory, whose entries move before they are written."""
+
+
+FrontierMachine.TestCase.settings = FewHosts.TestCase.settings = Ordered.TestCase.settings = settings(
     max_examples=60,
     stateful_step_count=60,
     deadline=None,
@@ -388,4 +490,7 @@ FrontierMachine.TestCase.settings = FewHosts.TestCase.settings = settings(
     derandomize=True,
 )
 TestFrontierMachine = FrontierMachine.TestCase
+OrderedFew.TestCase.settings = Ordered.TestCase.settings
 TestFewHosts = FewHosts.TestCase
+TestOrdered = Ordered.TestCase
+TestOrderedFew = OrderedFew.TestCase

@@ -18,9 +18,9 @@ from crawler.pages.formats import rows
 from crawler.pages.formats.selection import selection
 from crawler.pages.formats.warc_stream import cdxj_lines
 from crawler.pages.page_cache import PageCache
-from crawler.records import Extracted, Outcome, PageState, Task
+from crawler.records import Extracted, LinkFlag, Outcome, PageState, Task
 from crawler.storage.kv import MemoryStore, seal
-from tests.pages.support import HTML, START, Site, fetch, not_modified
+from tests.pages.support import HTML, START, Site, errand, fetch, not_modified
 
 URL = "http://site.example/"
 NOARCHIVE = Extracted(base=URL, noarchive=True, noindex=True)
@@ -362,3 +362,78 @@ def test_an_answer_that_cannot_be_built_is_stored_bare(
     assert page is not None and page.payload == b"body"
     assert not [*site.cache.check()]
     assert site.cache.write([]) == 0
+
+
+def test_keys_that_are_new_are_told(tmp_path: Path) -> None:
+    """The store's counters rest on it: one record a URL, one capture a URL and instant."""
+    site = Site(tmp_path)
+    first, again = site.decide(fetch(body=b"1"), 1), site.decide(fetch(body=b"2"), 1)
+    assert [(each.new_record, each.new_capture) for each in (first, again)] == [(True, True), (False, False)]
+    site.commit(first, again)
+    site.now = START
+    late = site.visit(fetch(body=b"3"), 1)
+    assert (late.new_record, late.new_capture) == (False, False)
+    later = site.visit(fetch(body=b"4"), 1)
+    assert (later.new_record, later.new_capture) == (False, True)
+
+
+def test_a_copy_knows_the_page_that_led_to_it_before_that_is_committed(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.commit(site.decide(fetch(URL), 1), site.decide(fetch(URL + "a", b"other"), 2, via=1))
+    content = b"".join(gzip.decompress(path.read_bytes()) for path in site.segments())
+    assert b"via: " + URL.encode() in content and b"urn:fingerprint" not in content
+
+
+def test_a_304_is_captured_with_type_and_digest_of_the_page(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    first = site.visit(fetch(body=b"page"), 1)
+    second = site.visit(not_modified(), 1)
+    assert first.capture is not None and second.capture is not None
+    assert second.capture.content_type == first.capture.content_type == "text/html"
+    assert second.capture.digest == first.capture.digest == hashlib.sha1(b"page").digest()
+    other = site.visit(fetch(URL + "b", b"other", content_type="text/plain"), 2)
+    assert other.capture is not None
+    assert (other.capture.content_type, other.capture.digest) == (
+        "text/plain",
+        hashlib.sha1(b"other").digest(),
+    )
+
+
+def test_bytes_stored_by_an_earlier_run_are_not_stored_again(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.visit(fetch(URL + "a", b"same"), 1)
+    site.cache.close()
+    assert not [path for path in site.segments() if path.name.endswith(".open")]
+    later = Site(tmp_path, site.store)
+    later.now = site.now
+    capture = later.visit(fetch(URL + "b", b"same"), 2).capture
+    assert capture is not None and capture.kind == "revisit"
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "same"),
+    [
+        ("text", {}, True),
+        ("raw", {}, False),
+        ("text", {"content_type": "text/plain"}, False),
+        ("text", {"undecoded": True}, False),
+    ],
+)
+def test_markup_is_no_change_where_the_text_counts(
+    tmp_path: Path, kind: str, values: dict[str, Any], same: bool
+) -> None:
+    """Read once for both questions: whether there is news, and what becomes of the record."""
+    site = Site(tmp_path, comparison=lambda url: Comparison(kind))
+    site.visit(fetch(body=b"<p>page</p>"), 1)
+    answer = fetch(body=b"<p class=x>page</p>", **values)
+    asked = errand(flags=int(LinkFlag.REFRESH))
+    reads: list[int] = []
+    read = site.cache._reads_the_same
+    site.cache._reads_the_same = lambda *given: reads.append(1) or read(*given)  # type: ignore[method-assign, func-returns-value]
+    assert site.cache.shows_known(answer, asked) is same
+    capturing = site.visit(answer, 1, flags=int(LinkFlag.REFRESH))
+    assert capturing.unchanged is same and len(reads) == 1
+    assert site.cache.shows_known(fetch(body=b"<p>news</p>"), asked) is False and len(reads) == 2
+    plain = Site(tmp_path / "first", comparison=lambda url: Comparison(kind))
+    plain.visit(fetch(body=b"<p>page</p>"), 1)
+    assert plain.visit(answer, 1).unchanged is False, "of a page that is no refresh any byte counts"

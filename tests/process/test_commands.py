@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from crawler.admin.status import Status
+from crawler.change_signals import Signalled
 from crawler.clock import iso_time
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 from crawler.frontier import views
 from crawler.frontier.discovery import intake as discovery_intake
-from crawler.frontier.refresh.refreshing import SIGNAL_SOURCES
 from crawler.process import commands as module
 from crawler.process.commands import HOSTS_AT_ONCE, Commands
 from crawler.process.portions import PORTION_LINKS
@@ -110,7 +110,9 @@ def test_why_tells_a_page_a_url_to_do_and_one_never_met(stages: Stages) -> None:
     assert todo["url"] == "http://a.org/todo" and todo["known"] and todo["queue"] == "to do"
     assert todo["waiting"]["host"] == "a.org" and "record" not in todo
     assert not ask(stages, "why", url="http://b.org/")["known"]
-    assert ask(stages, "why", url="mailto:x")["verdict"] == "Never asked: it is no usable http(s) URL."
+    assert (
+        ask(stages, "why", url="mailto:x")["verdict"] == "Never asked: its scheme is neither http nor https."
+    )
 
 
 def test_get_gives_the_stored_copy_or_nothing(stages: Stages) -> None:
@@ -124,9 +126,16 @@ def test_get_gives_the_stored_copy_or_nothing(stages: Stages) -> None:
 def test_seeds_are_queued_and_what_is_no_url_is_named(stages: Stages) -> None:
     assert ask(stages, "seed", urls=["http://b.org/", "ftp://b.org/"]) == {
         "queued": 1,
-        "refused": ["ftp://b.org/"],
+        "refused": [{"url": "ftp://b.org/", "why": "its scheme is neither http nor https"}],
     }
-    assert ask(stages, "seed", urls=["x:"]) == {"queued": 0, "refused": ["x:"]}
+    for url, why in (
+        ("http://", "no URL"),
+        ("http://b.org:25/", "its port"),
+        (URL + "x" * 8192, "length_max"),
+    ):
+        said = ask(stages, "seed", urls=[url])
+        assert said["queued"] == 0 and why in said["refused"][0]["why"], said
+        assert said["refused"][0]["why"] in ask(stages, "why", url=url)["verdict"], "one verdict"
     assert stages.frontier_counts().todo == 1
 
 
@@ -142,6 +151,10 @@ def test_urls_are_retired_by_a_pattern(stages: Stages) -> None:
     ask(stages, "seed", urls=["http://b.org/1", "http://b.org/2", "http://c.org/1"])
     assert ask(stages, "retire", pattern=r"b\.org") == {"retired": 2}
     assert stages.frontier_counts().todo == 1
+    assert ask(stages, "why", url="http://b.org/1")["verdict"].startswith("Dropped: "), (
+        "and not that it waits"
+    )
+    assert ask(stages, "why", url="http://c.org/1")["verdict"].startswith("To do: ")
 
 
 def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,13 +229,17 @@ def test_a_request_of_many_urls_is_taken_in_portions(
     known = [f"http://a.org/{n}" for n in range(5)]
     visited(joint, *known)
     looked_at: list[int] = []
-    told = Signals(joint, monkeypatch)
+    signal = joint.stages.refresh.signal  # type: ignore[union-attr]
+    told: list[int] = []
+    monkeypatch.setattr(
+        joint.stages.refresh, "signal", lambda *some: told.append(len(some[0])) or signal(*some)
+    )
     links = joint.admission.links
     monkeypatch.setattr(
         joint.admission, "links", lambda *some: looked_at.append(len(some[2])) or links(*some)
     )
     new = [f"http://h{n}.org/" for n in range(2 * PORTION_LINKS + 1)]
-    commands = Commands(joint.stages, joint.stages.commit)
+    commands = Commands(joint.stages, joint.stages.commit if command == "seed" else joint.stages.point.add)
     request = {"command": command, "urls": known * 60 + new}
     if command == "seed":
         request["settings"] = {"crawl.scope": "any"}
@@ -235,7 +252,7 @@ def test_a_request_of_many_urls_is_taken_in_portions(
     if command == "seed":
         assert sum(looked_at) == 300 + len(new)
     else:
-        assert sum(looked_at) == len(new) and [len(some) for some, *_ in told.taken] == [PORTION_LINKS, 44]
+        assert sum(looked_at) == len(new) and told == [len(known)], "a URL counts once"
     joint.stages.commit_now(Change())
     assert joint.stages.problems() == []
 
@@ -376,54 +393,20 @@ def test_seeds_elsewhere_ask_for_looser_settings_again(open_joint: Open) -> None
     assert directory.config_file.stat().st_mtime_ns == config, "nothing new to note"
 
 
-class Signals:
-    """What the refresh schedule is told."""
-
-    def __init__(self, joint: Joint, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.taken: list[tuple[list[int], int, float]] = []
-        self.staged: list[Change] = []
-        monkeypatch.setattr(joint.stages.refresh, "signal", self._signal)
-        monkeypatch.setattr(joint.stages.refresh, "stage_signals", self.staged.append)
-
-    def _signal(self, known: list[int], number: int, now: float) -> int:
-        self.taken.append((known, number, now))
-        return len(known) - 1
-
-
-def test_signals_tell_the_schedule_of_known_pages_and_queue_new_ones(
-    open_joint: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_is_decided_by_the_intake_and_told_in_its_words(open_joint: Open) -> None:
     joint = open_joint(refresh={"endless": True, "share": 0.5})
-    visited(joint, HOME, "http://a.org/2", "http://a.org/3")
-    known = [joint.fingerprint(url) for url in (HOME, "http://a.org/2", "http://a.org/3")]
-    schedule = Signals(joint, monkeypatch)
-    committed: list[Change] = []
-    urls = [HOME, "http://a.org/2", "http://a.org/3", NEW, "x:", "y:", AWAY]
-    said = Commands(joint.stages, committed.append).run({"command": "signal", "urls": urls})
-    assert said == {"noted": 2, "links": 1, "not_refreshed": 1, "refused": 3}
-    assert schedule.taken == [(known, SIGNAL_SOURCES["signal"], joint.clock.now())]
-    assert committed[0] is schedule.staged[0] and len(committed) == 2
-    joint.stages.commit_now(committed[1])
-    assert joint.errand().depth == 1
-    for source, number in (("feed:of/site", SIGNAL_SOURCES["feed"]), ("nobody", len(SIGNAL_SOURCES))):
-        ask(joint.stages, "signal", urls=[HOME], source=source)
-        assert schedule.taken[-1][:2] == ([known[0]], number)
-
-
-def test_signals_where_nothing_is_refreshed_queue_new_pages_alone(joint: Joint) -> None:
     visited(joint, HOME)
-    said = ask(joint.stages, "signal", urls=[HOME, HOME, NEW])
-    assert said == {"noted": 0, "links": 1, "not_refreshed": 2, "refused": 0}
-    assert ask(joint.stages, "signals") == []
-
-
-def test_each_process_takes_the_signals_of_its_own_pages(open_joint: Open) -> None:
-    joint = open_joint(names=("p0", "p1"), crawl={"scope": "any"})
-    urls = [f"http://h{n}.org/" for n in range(8)]
-    owner = joint.stages.topology.partition.owner
-    own = [url for url in urls if owner(joint.fingerprint(url)) == "p0"]
-    said = ask(joint.stages, "signal", urls=urls)
-    assert said == {"noted": 0, "links": len(own), "not_refreshed": 0, "refused": 0} and own != urls
+    said = ask(joint.stages, "signal", urls=[HOME, NEW, AWAY, "x:"], source="feed:of/site")
+    assert {name: n for name, n in said.items() if isinstance(n, int)} == Signalled(
+        noted=1, queued=1, out_of_scope=1, refused=1
+    ).counts()
+    told = {each["url"]: (each["fate"], each.get("why", "")) for each in said["urls"]}
+    assert told == {
+        HOME: ("noted", ""), NEW: ("queued", ""), AWAY: ("out_of_scope", "scope"), "x:": ("refused", "scheme"),
+    }  # fmt: skip
+    assert said["why"] == {"scope": 1, "scheme": 1}
+    assert joint.errand().url == NEW
+    assert ask(joint.stages, "why", url=HOME)["refresh"]["signals_by_source"] == {"feed": 1}
 
 
 def test_signals_are_told_by_host_and_source(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,7 +424,6 @@ def test_signals_are_told_by_host_and_source(open_joint: Open, monkeypatch: pyte
     [
         ("block", {"host": "a.org"}),
         ("unblock", {"host": "a.org"}),
-        ("signal", {"urls": [NEW]}),
         ("retire", {"pattern": "new"}),
     ],
 )
@@ -470,3 +452,40 @@ def test_a_command_waits_for_what_is_being_made_and_commits(
     if "block" in command:
         called = ("block", "a.org") if command == "block" else ("unblock", "a.org", joint.clock.now())
         assert done == ["made", called, "committed"]
+
+
+def test_a_page_that_is_served_is_not_said_to_be_never_asked(open_joint: Open) -> None:
+    """Its robots.txt has changed since: what holds now, and that a copy is kept, which the page server shows."""
+    joint = open_joint(refresh={"endless": True, "share": 0.5, "min_age": 0.0})
+    visited(joint, HOME)
+    joint.clock.advance(10 * 86_400.0)
+    errand = joint.errand(Task.ROBOTS)
+    rules = fetch(errand.url, b"User-agent: *\nDisallow: /\n", began=joint.clock.now())
+    joint.commit(joint.harvest.robots(errand, rules, joint.clock.now()))
+    errand = joint.errand(Task.DENIED)
+    joint.commit(joint.harvest.denied(errand, joint.clock.now()))
+    said = ask(joint.stages, "why", url=HOME)
+    assert said["record"]["state"] == "denied"
+    copy = said["captures"][-1]["fetched_at"]
+    assert said["verdict"] == (
+        f"Not asked again: `Disallow: /` in {HOME}robots.txt forbids it; the copy of {copy} is kept and served."
+    )
+
+
+def test_robots_txt_that_is_not_obeyed_forbids_nothing(open_joint: Open) -> None:
+    joint = open_joint(override=[{"match": "a.org", "robots": "ignore"}], crawl={"scope": "any"})
+    for host, denied in (("a.org", False), ("b.org", True)):
+        joint.seeds(f"http://{host}/")
+        rules = fetch(f"http://{host}/robots.txt", b"User-agent: *\nDisallow: /\n", began=joint.clock.now())
+        authority = f"http://{host}"
+        change = Change()
+        recording = joint.stages.robots.recording(
+            authority, status=200, outcome=rules.outcome, body=rules.content, complete=True,
+            now=joint.clock.now(), batch=change,
+        )  # fmt: skip
+        for _ in recording:
+            pass
+        joint.stages.commit(change)
+        said = ask(joint.stages, "why", url=f"http://{host}/new")
+        assert said["robots"]["denied"] == denied, said
+        assert said["verdict"].startswith("Never met, and if it were:" if denied else "Never met: no fetched")

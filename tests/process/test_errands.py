@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from crawler.byte_account import ByteAccount
 from crawler.errors import StoreError
 from crawler.fetcher.dns_cache import Resolution
-from crawler.fetcher.fetch_request import FetchRequest, split
+from crawler.fetcher.fetch_request import FetchTask, split
 from crawler.process.errands import (
     HEAVY_BYTES,
     HEAVY_LINKS,
@@ -36,13 +37,15 @@ NOT_FOUND = Resolution((), 0.0, Outcome.DNS_NOT_FOUND, "no such name")
 
 
 class Canned:
-    """Client and resolver: answers by URL, addresses by name; what is no answer is raised."""
+    """Fetcher and resolver: answers by URL, addresses by name; what is no answer is raised."""
+
+    places = 0
 
     def __init__(self, joint: Joint) -> None:
         self._joint = joint
         self.answers: dict[str, list[Fetch | Exception]] = {}
         self.names: dict[str, Resolution | Exception] = {}
-        self.requests: list[FetchRequest] = []
+        self.requests: list[FetchTask] = []
         self.asked_at: list[float] = []
         self.held_at: list[int] = []
         self.ended: list[str] = []
@@ -54,7 +57,7 @@ class Canned:
     def let_go(self, owner: object) -> None:
         self.account.release(owner)
 
-    async def fetch(self, request: FetchRequest) -> Fetch:
+    async def fetch(self, request: FetchTask) -> Fetch:
         self.requests.append(request)
         self.held_at.append(self.account.held)
         self.asked_at.append(self._joint.clock.now())
@@ -93,7 +96,7 @@ class Run:
             joint.stages.config,
             clock=joint.clock,
             frontier=joint.frontier,
-            network=Network(self.canned, self.canned, Reader(joint.stages.config)),  # type: ignore[arg-type]
+            network=Network(self.canned, self.canned, Reader(joint.stages.config)),
             harvest=joint.harvest,
             key=joint.stages.fingerprinter.key,
             trusts=joint.stages.learned.trusts,
@@ -207,6 +210,8 @@ def test_sitemaps_have_a_bound_of_their_own(run: Run) -> None:
     run.see_through(errand)
     request, most = run.canned.requests[-1], run.joint.stages.config.sitemaps.bytes_max
     assert request.body_bytes_max == request.wire_bytes_max == most
+    assert request.listener is not None, "it is read as it comes"
+    assert all(other.listener is None for other in run.canned.requests[:-1])
 
 
 def test_bytes_are_held_until_the_commit_of_their_own_errand(
@@ -268,6 +273,8 @@ def test_a_page_with_many_links_is_decided_on_when_there_is_time(run: Run) -> No
 
 
 def test_what_is_heavy() -> None:
+    """Two MiB of body and content, a thousand links, 64 KiB of robots.txt: not more than one answer in a hundred."""
+    assert (HEAVY_BYTES, HEAVY_LINKS, HEAVY_ROBOTS) == (2 << 20, 1000, 64 << 10)
     half = HEAVY_BYTES // 2
     assert not is_heavy(fetch(HOME, b"x" * half), None)
     assert is_heavy(fetch(HOME, b"x" * half, content=b"x" * (half + 1)), None)
@@ -283,7 +290,7 @@ def test_what_is_heavy() -> None:
 def test_memory_of_links_grows_with_their_number_and_length() -> None:
     assert size_of(Extracted(HOME)) == 0
     one, two = size_of(Extracted(HOME, hrefs=["ab"])), size_of(Extracted(HOME, hrefs=["ab"], maps=["abc"]))
-    assert 50 < one < 70 and two == 2 * one + 1
+    assert one == sys.getsizeof("ab") + 8 and two == 2 * one + 1
     assert size_of(Extracted(HOME, requisites=["ab"], repeats=["ab"])) == 2 * one
     assert size_of(Extracted(HOME, dated=[("ab", 1.0)])) == 150
 
@@ -374,11 +381,17 @@ def test_what_failed_requests_met_is_said_to_who_asks_for_it(
     run.canned.names["a.org"] = Resolution((), 0.0, Outcome.DNS_ERROR, "no answer")
     with caplog.at_level(logging.DEBUG, "crawler"):
         asyncio.run(run.errands.run(Errand(Task.RESOLVE, 1, "a.org", HOME)))
-        run.answer(fetch(HOME, b"", outcome=Outcome.BAD_REDIRECT, status=301, blame=Blame.URL, error="why"))
+        run.makers.clear()
+        run.answer(fetch(HOME))
+        run.see_through(run.joint.errand())
+        run.joint.add(HOME + "bad")
+        run.answer(
+            fetch(HOME + "bad", b"", outcome=Outcome.BAD_REDIRECT, status=301, blame=Blame.URL, error="why")
+        )
         asyncio.run(run.errands.run(run.joint.errand()))
     assert caplog.messages == [
         "http://a.org/: dns error: no answer",
-        "http://a.org/: bad redirect 301: why",
+        "http://a.org/bad: bad redirect 301: why",
     ]
 
 
@@ -429,8 +442,9 @@ def test_a_hop_to_the_same_key_is_followed_in_the_hosts_turn(run: Run) -> None:
     run.joint.page(run.joint.errand(), fetch(HOME))
     run.joint.add(HOME + "~x")
     run.canned.answers[HOME + "~x"][0].body = b"moved" * 1000
+    moved = run.canned.answers[HOME + "~x"][0]
     answer = run.fetched(run.joint.errand())
-    assert run.canned.held_at == [0, 0], "a hop that waits holds nothing"
+    assert run.canned.held_at == [0, 0] and not moved.body, "a hop that waits holds nothing"
     assert (answer.outcome, answer.url) == (Outcome.FETCHED, HOME + "%7Ex")
     first, second = run.canned.asked_at
     assert second - first >= run.joint.stages.config.politeness.delay
@@ -511,6 +525,42 @@ def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
     before = run.joint.clock.now()
     assert run.see_through(errand).counts["robots.connect_error"] == 1
     assert HOP_WAIT_MAX - 5.0 <= run.joint.clock.now() - before <= HOP_WAIT_MAX + 5.0
+
+
+def test_the_more_often_a_hop_asks_for_its_turn_the_longer_it_waits(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that is always about to be free is asked after 10 ms, then ever less often, at least every 2 s."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        run.joint.clock.advance(seconds)
+
+    monkeypatch.setattr("crawler.process.errands.asyncio.sleep", sleep)
+    answers = iter([1e-9] * 16 + [0.0])
+    monkeypatch.setattr(type(run.joint.frontier), "borrow", lambda *_: next(answers))
+    assert asyncio.run(run.errands._borrow(run.joint.errand(), "b.org", ""))
+    assert waits == pytest.approx([min(0.01 * 1.5**n, 2.0) for n in range(16)]) and waits[-1] == 2.0
+
+
+def test_a_hop_that_fails_by_a_bug_gives_its_host_back_as_if_it_took_no_time(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[str, float]] = []
+    give_back = type(run.joint.frontier).give_back
+
+    def noted(self: Any, name: str, now: float, took: float, *more: float) -> Any:
+        given.append((name, took))
+        return give_back(self, name, now, took, *more)
+
+    monkeypatch.setattr(type(run.joint.frontier), "give_back", noted)
+    errand = run.joint.errand(Task.ROBOTS)
+    run.answer(redirect(errand.url, "http://b.org/robots.txt"))
+    run.canned.names["b.org"] = Resolution(("127.0.0.2",), 1e12)
+    run.canned.answers["http://b.org/robots.txt"] = [ValueError("odd bytes")]
+    run.see_through(errand)
+    assert given[-1] == ("b.org", 0.0) and [name for name, _ in given] == ["a.org", "b.org"]
 
 
 # ---- look-ups, refusals ----

@@ -640,7 +640,9 @@ def test_new_and_known_pages_share_the_part_of_the_rate(
     """By what all processes say: pages that are known, hosts with work."""
     exchange, told, asked = peered().exchange, [], []
     said = {"p0": Progress(work=0, weight=0.0), "p1": Progress(work=3, weight=2.0)}
-    refresh: Any = SimpleNamespace(share_set=0.5, set_portion=lambda *portion: told.append(portion))
+    refresh: Any = SimpleNamespace(
+        share=SimpleNamespace(refresh=0.5), set_portion=lambda *portion: told.append(portion)
+    )
 
     def portions(*args: Any, **flags: Any) -> tuple[float, float]:
         asked.append((args, flags))

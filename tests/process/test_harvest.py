@@ -11,6 +11,7 @@ from crawler.process.books import conservation, splitter_conservation
 from crawler.records import (
     Blame,
     DueCounts,
+    Errand,
     Extracted,
     Fetch,
     FrontierCounts,
@@ -26,6 +27,7 @@ from crawler.storage.kv import scan_prefix
 from tests.process.support import Joint, counted, fetch, links_of, made, redirect
 
 HOME = "http://a.org/"
+AGAIN = int(LinkFlag.AGAIN)
 REFRESH, SEED, SITEMAP = int(LinkFlag.REFRESH), int(LinkFlag.SEED), int(LinkFlag.SITEMAP)
 OK = fetch(HOME).wire_bytes
 
@@ -368,6 +370,137 @@ def test_retired_urls_are_done(joint: Joint) -> None:
     assert joint.errand().url == HOME + "y"
 
 
+def test_retiring_in_portions_counts_all_and_commits_each(joint: Joint) -> None:
+    """The same as at once; a portion without a URL makes no change."""
+    for path in ("x1", "x2", "y"):
+        joint.add(HOME + path)
+    changes: list[Change] = []
+
+    def commit(change: Change) -> None:
+        changes.append(change)
+        joint.stages.commit(change)
+
+    portions = joint.harvest.retiring("/x", commit)
+    pauses = 0
+    while True:
+        try:
+            next(portions)
+            pauses += 1
+        except StopIteration as end:
+            assert end.value == 2
+            break
+    assert pauses >= len(changes) and all(change.counts["urls.retired"] for change in changes)
+    assert sum(change.counts["urls.done"] for change in changes) == 2
+    assert joint.errand().url == HOME + "y"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "blame", "final"),
+    [(Outcome.FETCHED, Blame.NONE, True), (Outcome.TEMPORARY, Blame.URL, False)],
+)
+def test_an_answer_knows_whether_it_was_the_last(
+    joint: Joint, outcome: Outcome, blame: Blame, final: bool
+) -> None:
+    joint.add(HOME)
+    answer = fetch(HOME, outcome=outcome, blame=blame)
+    joint.page(joint.errand(), answer)
+    assert answer.final is final
+
+
+def test_rules_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) -> None:
+    """What one robots.txt adds, not what there was before."""
+    joint = open_joint(robots={"rules_max": 2})
+    joint.seeds(HOME)
+    body = b"User-agent: *\n" + b"".join(b"Disallow: /%d\n" % n for n in range(5))
+    for _ in range(2):
+        errand = joint.errand(Task.ROBOTS)
+        change = joint.commit(joint.harvest.robots(errand, fetch(errand.url, body), joint.clock.now()))
+        assert change.counts["robots.rules_ignored"] == 3
+        joint.seeds("http://other.org/")
+
+
+@pytest.mark.parametrize("values", [{"undecoded": True}, {"content": b""}])
+def test_a_robots_txt_that_cannot_be_decoded_is_out_of_reach(joint: Joint, values: dict[str, Any]) -> None:
+    joint.add(HOME)
+    errand = joint.errand(Task.ROBOTS)
+    answer = fetch(errand.url, b"garbled", **values)
+    joint.commit(joint.harvest.robots(errand, answer, joint.clock.now()))
+    assert joint.stages.robots.copy("http://a.org").failures == 1
+
+
+def test_an_empty_robots_txt_allows_all(joint: Joint) -> None:
+    joint.add(HOME)
+    errand = joint.errand(Task.ROBOTS)
+    joint.commit(joint.harvest.robots(errand, fetch(errand.url, b""), joint.clock.now()))
+    copy = joint.stages.robots.copy("http://a.org")
+    assert (copy.failures, copy.fetched_at > 0.0) == (0, True)
+
+
+# ---- known pages that were queued once more ----
+
+TAG = {"headers": ((b"ETag", b'"1"'), (b"Last-Modified", b"Mon, 01 Jan 2024 00:00:00 GMT"))}
+
+
+def again(joint: Joint) -> Errand:
+    """A stored page with an ETag is to be asked again."""
+    joint.follow(HOME, fetch(HOME, b"first", **TAG), extracted("/x"))
+    joint.add(HOME, flags=AGAIN)
+    errand = joint.errand()
+    assert errand.flags & AGAIN
+    return errand
+
+
+def test_a_page_queued_again_is_asked_with_its_validators(joint: Joint) -> None:
+    joint.add("http://b.org/")
+    assert joint.harvest.conditions(joint.errand(), joint.clock.now()) == ("", "")
+    errand = again(joint)
+    pair = ('"1"', "Mon, 01 Jan 2024 00:00:00 GMT")
+    assert joint.harvest.conditions(errand, joint.clock.now()) == pair
+    assert joint.harvest.known_content(errand) == b"first"
+
+
+def test_conditions_are_those_that_the_configuration_wants(open_joint: Callable[..., Joint]) -> None:
+    joint = open_joint(refresh={"conditional": False})
+    assert joint.harvest.conditions(again(joint), joint.clock.now()) == ("", "")
+
+
+def test_a_lie_to_a_page_queued_again_is_noticed(open_joint: Callable[..., Joint]) -> None:
+    """The content is another under the same ETag: from then on the host is asked plainly."""
+    joint = open_joint(refresh={"check_every": 1})
+    errand = again(joint)
+    assert joint.harvest.conditions(errand, joint.clock.now()) == ("", ""), "a check"
+    joint.page(errand, fetch(HOME, b"second", **TAG), extracted())
+    assert joint.harvest._validators.lies == 1
+
+
+def test_a_page_queued_again_without_news_is_done_and_brings_no_links(joint: Joint) -> None:
+    change = joint.page(again(joint), fetch(HOME, b"first", **TAG), extracted("/new"))
+    assert counted(change) == {
+        "refresh.fetched": 1,
+        "refresh.done": 1,
+        "refresh.content_same": 1,
+        "urls.done": 1,
+        "bytes.wire": 105,
+        "bytes.decoded": 5,
+    }
+    assert joint.harvest._validators.lies == 0 and not change.links
+
+
+def test_a_page_queued_again_that_fails_is_not_done(joint: Joint) -> None:
+    answer = fetch(HOME, outcome=Outcome.TEMPORARY, blame=Blame.URL, status=500)
+    assert "urls.done" not in counted(joint.page(again(joint), answer))
+
+
+def test_content_that_cannot_be_read_is_no_content(joint: Joint) -> None:
+    errand = again(joint)
+    assert joint.harvest.known_content(errand) == b"first"
+    for segment in (joint.stages.directory / "warc").iterdir():
+        segment.write_bytes(b"x" * segment.stat().st_size)
+    assert joint.harvest.known_content(errand) == b""
+    stranger = Errand(Task.PAGE, 1, "b.org", "http://b.org/", fingerprint=joint.fingerprint("http://b.org/"))
+    assert joint.harvest.known_content(stranger) == b""
+
+
 # ---- refreshes ----
 
 
@@ -450,7 +583,7 @@ def test_new_links_of_a_changed_page_are_discovery(refreshing: Joint) -> None:
         "bytes.wire": 106,
         "bytes.decoded": 6,
     }
-    assert links_of(change) == [("http://a.org/new", 1, 0, 0)]
+    assert links_of(change) == [("http://a.org/new", 1, 0, int(LinkFlag.NEWS))]
     record = joint.stages.pages.record(joint.fingerprint(HOME))
     assert record is not None and (record.links, record.changes) == (2, 1)
     assert not joint.stages.problems()
@@ -513,3 +646,33 @@ def test_the_books_are_wrong_if_a_counter_is(counter: str) -> None:
 def test_the_books_of_a_crawl_that_has_not_begun_hold() -> None:
     assert conservation({}, DueCounts(), FrontierCounts()) == []
     assert splitter_conservation({}, SplitterCounts()) == []
+
+
+def test_a_refresh_is_asked_as_the_schedule_says(refreshing: Joint) -> None:
+    joint = refreshing
+    joint.seeds(HOME)
+    joint.page(joint.errand(), fetch(HOME, b"first", **TAG), extracted())
+    errand = joint.errand()
+    assert errand.flags & REFRESH
+    assert joint.harvest.conditions(errand, joint.clock.now()) == ('"1"', "Mon, 01 Jan 2024 00:00:00 GMT")
+
+
+def test_dates_of_other_hosts_are_no_signals(refreshing: Joint) -> None:
+    """A refreshed map tells of its own host's pages only, and of URLs that are some."""
+    joint = refreshing
+    known(joint)
+    assert joint.stages.refresh is not None
+    heard: list[list[tuple[str, float]]] = []
+    joint.stages.refresh.hear = lambda told_by, dated, source, now, batch: heard.append(list(dated)) or 0  # type: ignore[method-assign, func-returns-value]
+    dated = [("/x", 1.0), ("mailto:me", 2.0), ("http://b.org/y", 3.0), ("http://a.org/z", 4.0)]
+    errand = joint.errand()
+    joint.page(errand, fetch(HOME, b"news"), extracted(dated=dated, told_by="feed"))
+    assert heard == [[("http://a.org/x", 1.0), ("http://a.org/z", 4.0)]]
+
+
+def test_how_a_robots_txt_was_carried_is_counted(joint: Joint) -> None:
+    joint.add(HOME)
+    errand = joint.errand(Task.ROBOTS)
+    answer = fetch(errand.url, b"", connection="reused")
+    change = joint.commit(joint.harvest.robots(errand, answer, joint.clock.now()))
+    assert change.counts["connections.reused"] == 1

@@ -2,8 +2,7 @@
 
 from crawler.process.known_end import Awaited, Extent, KnownEnd
 from crawler.splitter.crawlwide import Progress
-from crawler.storage.keys import ENDED
-from crawler.storage.kv import MemoryStore, seal
+from crawler.storage.kv import MemoryStore
 
 IDLE = {"p0": Progress(idle=True)}
 
@@ -20,7 +19,6 @@ def made(store: MemoryStore, standing: tuple[int, ...], now: float = 0.0) -> Kno
 
 def test_an_end_is_known_in_the_next_life_as_long_as_nothing_was_done_since() -> None:
     assert not made(MemoryStore(), (0, 0, 0)).stands
-    assert not made(MemoryStore({ENDED: seal(b"")}), (0, 0, 0)).stands, "a mark that does not say how far"
     assert made(kept(), (5, 6, 7)).stands
     for behind in ((6, 6, 7), (5, 7, 7), (5, 6, 8)):
         assert not made(kept(), behind).stands

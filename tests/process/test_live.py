@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from crawler.admin import vitals
+from crawler.change_signals import Signalled
 from crawler.clock import iso_time
 from crawler.config import convert
 from crawler.errors import ConfigError, UsageError
@@ -18,8 +19,9 @@ from crawler.process import live as module
 from crawler.process.commands import Commands
 from crawler.process.live import COUNTS_INTERVAL, KEY_FILE_WAIT, Live, live_settings
 from crawler.process.waits import Wait
-from crawler.records import Outcome, Task
+from crawler.records import Errand, Outcome, Task
 from crawler.serve.indexnow import KEY_AGE_MAX
+from crawler.serve.refusal import Refusal
 from crawler.storage.commit import Change
 from crawler.storage.keys import ASKED, TODO
 from crawler.storage.kv import scan_prefix, seal, unseal
@@ -43,6 +45,7 @@ class Shown:
             queue=self.queued.append,
             wake=lambda: self.woken.append("wake"),
             stopped_by="",
+            kept=None,
             started=12.0,
             commands=Commands(stages, self.queued.append, dict),
             commits=SimpleNamespace(observe=None),
@@ -108,12 +111,13 @@ def in_loop(call: Callable[[], Any]) -> Any:
     return asyncio.run(play())
 
 
+def ahead(shown: Shown, *urls: str) -> list[str]:
+    """What becomes of these pages, asked for one after the other."""
+    return in_loop(lambda: [shown.live.ahead(url, shown.fingerprint(url)).state.value for url in urls])
+
+
 def test_an_unknown_page_is_fetched_soon_as_a_link_once(shown: Shown) -> None:
-    number = shown.fingerprint(NEW)
-    assert in_loop(lambda: (shown.live.fetch_ahead(NEW, number), shown.live.fetch_ahead(NEW, number))) == (
-        True,
-        True,
-    )
+    assert ahead(shown, NEW, NEW) == ["queued", "queued"]
     assert len(shown.queued) == 1
     shown.commit()
     assert shown.joint.errand().depth == 1, "as deep as a link of a seed"
@@ -121,15 +125,27 @@ def test_an_unknown_page_is_fetched_soon_as_a_link_once(shown: Shown) -> None:
 
 def test_a_page_that_waits_already_needs_nothing(shown: Shown) -> None:
     shown.joint.seeds(NEW)
-    assert in_loop(lambda: shown.live.fetch_ahead(NEW, shown.fingerprint(NEW))) and not shown.queued
+    assert ahead(shown, NEW) == ["queued"] and not shown.queued
 
 
 def test_what_may_not_be_fetched_is_not_promised(shown: Shown) -> None:
-    ahead = shown.live.fetch_ahead
-    assert not in_loop(lambda: ahead(AWAY, shown.fingerprint(AWAY))), "out of scope"
-    assert not in_loop(lambda: ahead(HOME, shown.fingerprint(HOME))), "stored, and nothing is refreshed"
+    """`refresh=1` said "queued" of a blocked host and of a page that robots.txt forbids."""
+    assert ahead(shown, AWAY, HOME) == ["out_of_scope", "not_refreshed"]
+    rules = b"User-agent: *\nDisallow: /no\n"
+    url = "http://a.org/robots.txt"
+    errand = Errand(Task.ROBOTS, shown.joint.frontier._registry.host_key("a.org"), "a.org", url)
+    change = Change()
+    made(shown.joint.harvest._record_robots(change, errand, fetch(url, rules), shown.joint.clock.now()))  # type: ignore[arg-type]
+    assert ahead(shown, HOME + "no/1") == ["disallowed"]
+    shown.joint.frontier.block("a.org")
+    assert ahead(shown, NEW) == ["blocked"]
+    assert (
+        shown.live.ahead(NEW, shown.fingerprint(NEW)).why
+        == "its host is blocked; `crawler unblock` takes it up again"
+    )
+    shown.joint.frontier.unblock("a.org", shown.joint.clock.now())
     shown.process.stopped_by = "signal"
-    assert not in_loop(lambda: ahead(NEW, shown.fingerprint(NEW))) and not shown.queued
+    assert ahead(shown, NEW) == ["at_rest"] and not shown.queued
 
 
 def test_pages_asked_ahead_have_a_bound_and_a_time(open_joint: Callable[..., Joint]) -> None:
@@ -140,56 +156,47 @@ def test_pages_asked_ahead_have_a_bound_and_a_time(open_joint: Callable[..., Joi
         loop, waits = asyncio.get_running_loop(), []
         loop.call_later = lambda *timer: waits.append(timer)  # type: ignore[method-assign,assignment]
         urls = [f"{HOME}{n}" for n in range(3)]
-        assert [shown.live.fetch_ahead(url, shown.fingerprint(url)) for url in urls] == [True, True, False]
+        said = [shown.live.ahead(url, shown.fingerprint(url)) for url in urls]
+        assert [each.state for each in said] == ["queued", "queued", "full"] and said[2].wait == 60.0
         delay, forget, number = waits[0]
         assert delay == 60.0
         forget(number)
-        assert shown.live.fetch_ahead(urls[2], shown.fingerprint(urls[2]))
+        assert shown.live.ahead(urls[2], shown.fingerprint(urls[2])).queued
 
     asyncio.run(play())
 
 
-def test_a_known_page_is_the_refresh_frontier_s(fresh: Shown) -> None:
-    assert fresh.live.fetch_ahead(HOME, fresh.fingerprint(HOME)) and fresh.woken == ["wake"]
+def test_a_known_page_is_the_refresh_frontier_s(fresh: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ahead(fresh, HOME) == ["queued"] and fresh.woken == ["wake"]
     assert not fresh.queued
-    fresh.live.refresh_ahead = lambda url, fingerprint: False
-    assert not fresh.live.fetch_ahead(HOME, fresh.fingerprint(HOME))
+    monkeypatch.setattr(fresh.joint.stages.refresh, "ask", lambda fingerprint: False)
+    assert ahead(fresh, HOME) == ["full"]
 
 
 # -- signals
 
 
-def test_signals_of_known_and_unknown_pages(fresh: Shown) -> None:
-    said = fresh.live.signal([HOME, NEW, AWAY, AWAY + "x"], "indexnow")
-    assert (said.accepted, said.links, said.refused) == (1, 1, {"scope": 2})
-    fresh.commit()
+def test_signals_are_told_of_once_they_are_durable(fresh: Shown) -> None:
+    """An answer that does not wait tells a client of a signal that a crash loses."""
+    committed: list[int] = []
+
+    async def kept() -> bool:
+        committed.append(len(fresh.queued))
+        fresh.commit()
+        return True
+
+    fresh.process.kept = kept
+    said = asyncio.run(fresh.live.signal([HOME, NEW, AWAY, AWAY + "x"], "indexnow"))
+    assert said.counts() == Signalled(noted=1, queued=1, out_of_scope=2).counts() and committed == [1]
     assert fresh.joint.stages.frontier_counts().todo == 1
 
+    async def late() -> bool:
+        return False
 
-def test_signals_where_nothing_is_refreshed(shown: Shown) -> None:
-    said = shown.live.signal([HOME, HOME], "indexnow")
-    assert (said.accepted, said.links, said.refused) == (0, 0, {"not_refreshing": 2}) and not shown.queued
-
-
-@pytest.mark.parametrize(
-    ("source", "number"),
-    [(name, number) for name, number in module.SIGNAL_SOURCES.items()]
-    + [(f"{name}:more", number) for name, number in module.SIGNAL_SOURCES.items()]
-    + [("nobody knows", len(module.SIGNAL_SOURCES))],
-)
-def test_a_signal_counts_for_its_source(
-    fresh: Shown, monkeypatch: pytest.MonkeyPatch, source: str, number: int
-) -> None:
-    taken: list[tuple[Any, ...]] = []
-    refresh = fresh.joint.stages.refresh
-    assert refresh is not None
-    monkeypatch.setattr(refresh, "signal", lambda *what: len(taken.append(what) or what[0]))
-    said = fresh.live.signal([HOME], source)
-    assert said.accepted == 1 and taken == [([fresh.fingerprint(HOME)], number, fresh.joint.clock.now())]
-    staged: list[Change] = []
-    monkeypatch.setattr(refresh, "stage_signals", staged.append)
-    (maker,) = fresh.queued
-    assert maker() is staged[0], "durable with the next group"
+    fresh.process.kept = late
+    with pytest.raises(Refusal) as refusal:
+        asyncio.run(fresh.live.signal([HOME], "indexnow"))
+    assert refusal.value.status == 503
 
 
 # -- requests are importance
@@ -309,7 +316,7 @@ def test_an_old_key_file_is_waited_for_where_it_may_be_asked_again(
     fresh: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh.joint.clock.advance(KEY_AGE_MAX + 1.0)
-    fresh.live.refresh_ahead = lambda url, fingerprint: False  # it has been asked for already
+    monkeypatch.setattr(fresh.joint.stages.refresh, "ask", lambda fingerprint: False)  # too many wait
     assert key_file(fresh, monkeypatch, HOME) == (None, 600)
 
 
@@ -329,7 +336,7 @@ def test_the_status_has_the_sections_of_a_running_process(shown: Shown) -> None:
 
 def test_a_host_is_explained_with_its_robots_txt(shown: Shown) -> None:
     facts = shown.ask("host", host="a.org")
-    assert facts["robots"]["of"] == "http://a.org" and facts["robots"]["status"] == 404
+    assert [(each["of"], each["status"]) for each in facts["robots"]] == [("http://a.org", 404)]
     assert "robots" not in shown.ask("host", host="never.example")
     with pytest.raises(UsageError, match="no host name"):
         shown.ask("host", host="a b")
@@ -519,11 +526,12 @@ def test_what_goes_on_in_the_background_ends_before_the_server_is_closed(shown: 
 
 def test_robots_txt_of_a_host_that_has_https_alone(shown: Shown) -> None:
     joint = shown.joint
-    assert shown.live._robots("http://s.org/") == {}
     joint.seeds("https://s.org/")
+    assert shown.ask("host", host="s.org")["robots"] == []
     errand = joint.errand(Task.ROBOTS)
     joint.commit(joint.harvest.robots(errand, fetch(errand.url, b""), joint.clock.now()))
-    told = shown.live._robots("http://s.org/")
-    assert told == {"of": "https://s.org", "status": 200, "fetched_at": iso_time(joint.clock.now())}
+    (told,) = shown.ask("host", host="s.org")["robots"]
+    assert (told["of"], told["status"]) == ("https://s.org", 200)
+    assert told["fetched_at"] == iso_time(joint.clock.now())
     joint.seeds("http://new.org/")
-    assert shown.ask("host", host="new.org")["robots"] == {}
+    assert shown.ask("host", host="new.org")["robots"] == []

@@ -16,7 +16,7 @@ from crawler.process import collector
 from crawler.process import process as module
 from crawler.process.process import SEEDS_AHEAD, SEEDS_GRACE, Process
 from crawler.process.stages import Stages
-from crawler.storage.commit import Change
+from crawler.storage.commit import Change, load_counters
 
 SEEDS = [["http://a.org/"], ["http://b.org/"], ["http://c.org/"], ["http://d.org/"], ["http://e.org/"]]
 
@@ -493,3 +493,62 @@ def test_others_see_this_process_through_its_loops(alone: Callable[..., Alone]) 
     assert loops.idle() and loops.in_flight() == 0 and loops.pages_ended() == 0
     one.stages.frontier.finished = lambda now: ""  # type: ignore[method-assign]
     assert not loops.idle()
+
+
+# -- what is queued is kept
+
+
+def counted(one: Alone) -> int:
+    """What the store's counters have of the test's changes."""
+    return load_counters(one.stages.store).get("test", 0)
+
+
+def counting() -> Change:
+    change = Change()
+    change.count("test")
+    return change
+
+
+@pytest.mark.parametrize("when", ["before", "during", "stopping", "behind"])
+def test_what_is_queued_is_kept_whenever_it_comes(alone: Callable[..., Alone], when: str) -> None:
+    one = alone()
+
+    async def play() -> None:
+        process = one.process
+        if when == "before":
+            process.queue(counting())
+            assert counted(one) == 0 and await process.kept() and counted(one) == 1, "no loop runs"
+            return
+        running = asyncio.create_task(process.run())
+        if when == "behind":
+            process.stop("stopped")
+            await running
+            process.queue(counting)
+            assert counted(one) == 1, "at once"
+            return
+        await asyncio.sleep(0)
+        if when == "stopping":
+            process.stop("stopped")
+        process.queue(counting)
+        if when == "during":
+            assert await process.kept() and counted(one) == 1
+            process.stop("stopped")
+        await running
+
+    asyncio.run(play())
+    assert counted(one) == 1
+
+
+def test_what_a_failed_disk_did_not_take_is_not_said_to_be_kept(
+    alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT_WAIT", 0.01)
+    one = alone()
+    one.process.failure = StoreError("full")
+    one.process.queue(counting())
+    assert asyncio.run(one.process.kept()) is False and counted(one) == 0
+    one.process.failure, one.process.commits.writing = None, True
+    assert asyncio.run(one.process.kept()) is False and counted(one) == 0
+    one.process.commits.writing = False
+    one.process.commit_rest()
+    assert counted(one) == 1

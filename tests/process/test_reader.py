@@ -341,7 +341,9 @@ def test_both_children_are_ended() -> None:
 def test_a_parser_is_forked_where_that_can_be(monkeypatch: pytest.MonkeyPatch, can: bool) -> None:
     forks: list[Any] = []
     monkeypatch.setattr(module, "can_fork", lambda: can)
-    monkeypatch.setattr(module, "fork_children", lambda *asked: forks.append(asked) or ["child", "other"])
+    monkeypatch.setattr(
+        module, "fork_children", lambda *asked, helpers: forks.append(asked) or ["child", "other"]
+    )
     assert module.fork_parser() == ("child" if can else None)  # type: ignore[comparison-overlap]
     assert forks == ([(module.work, 1)] if can else [])
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from crawler.process.verdict import sentence
+from crawler.process.verdict import prospect, sentence
+from crawler.serve.seam import Ahead, AheadState
 
 RECORD = {
     "state": "stored",
@@ -16,6 +17,9 @@ RECORD = {
 }
 ACCEPTED = {"filter": "accepted", "reason": "it passes", "known": True}
 DENIES = {"line": "Disallow: /x", "url": "http://h/robots.txt", "denied": True}
+
+
+COPIES = [{"status": 299, "fetched_at": "T"}, {"status": 200, "fetched_at": "S"}]
 
 
 def _record(**values: Any) -> dict[str, Any]:
@@ -47,7 +51,33 @@ def _record(**values: Any) -> dict[str, Any]:
             "Never asked: `Disallow: /x` in http://h/robots.txt forbids it.",
         ),
         (_record(state="denied", status=0), "Never asked: the robots.txt of its host forbade it then."),
+        (
+            _record(state="denied", status=0, noarchive=False) | {"robots": DENIES, "captures": COPIES},
+            "Not asked again: `Disallow: /x` in http://h/robots.txt forbids it; the copy of T is kept and served.",
+        ),
+        (
+            _record(state="denied", status=0, noarchive=True) | {"robots": DENIES, "captures": COPIES[1:]},
+            "Not asked again: `Disallow: /x` in http://h/robots.txt forbids it; "
+            "the copy of S is kept, not served (noarchive).",
+        ),
+        (
+            _record(state="denied", status=0)
+            | {"robots": DENIES, "captures": [{"status": 404, "fetched_at": "T"}]},
+            "Never asked: `Disallow: /x` in http://h/robots.txt forbids it.",
+        ),
+        (
+            _record(state="failed", status=500, noarchive=False) | {"captures": COPIES},
+            "Failed: 500 at T; the copy of T is kept and served.",
+        ),
         (_record(state="retired"), "Dropped by `crawler retire`."),
+        (
+            ACCEPTED | {"dropped": True},
+            "Dropped: it was met, and waits in no queue; `crawler retire` took it out.",
+        ),
+        (
+            ACCEPTED | {"known": False, "waiting": {"state": "given_up"}},
+            "Never met, and if it were: its host was given up.",
+        ),
         (
             ACCEPTED | {"queue": "parked", "parked_by": "depth"},
             "Parked: it lies deeper than crawl.depth allows; it comes back when that is raised.",
@@ -94,3 +124,49 @@ def _record(**values: Any) -> dict[str, Any]:
 )
 def test_sentences(answer: dict[str, Any], text: str) -> None:
     assert sentence(answer) == text
+
+
+WAITS = {"state": "backing_off", "wait": 12.5}
+
+
+@pytest.mark.parametrize(
+    ("facts", "ahead"),
+    [
+        ({}, Ahead(AheadState.QUEUED, "it is queued; ask again later")),
+        ({"waiting": WAITS}, Ahead(AheadState.QUEUED, "it is queued; its host failed lately", 12.5)),
+        (
+            {"waiting": {"state": "waits", "wait": 0.0}, "paused": []},
+            Ahead(AheadState.QUEUED, "it is queued; ask again later"),
+        ),
+        ({"waiting": {"state": "unknown"}}, Ahead(AheadState.QUEUED, "it is queued; ask again later")),
+        (
+            {"waiting": WAITS, "paused": ["user", "disk"]},
+            Ahead(AheadState.QUEUED, "it is queued; the crawl is paused (user, disk)"),
+        ),
+        (
+            {"waiting": {"state": "blocked", "wait": 3.0}, "paused": ["user"]},
+            Ahead(AheadState.BLOCKED, "its host is blocked; `crawler unblock` takes it up again"),
+        ),
+        ({"waiting": {"state": "refused"}}, Ahead(AheadState.BLOCKED, "its host refused too often")),
+        ({"waiting": {"state": "given_up"}}, Ahead(AheadState.BLOCKED, "its host was given up")),
+        (
+            {"waiting": {"state": "excluded"}},
+            Ahead(AheadState.BLOCKED, "its domain has too many hosts (crawl.hosts_per_domain)"),
+        ),
+        (
+            {"robots": DENIES, "waiting": {"state": "blocked"}, "record": object()},
+            Ahead(AheadState.DISALLOWED, "`Disallow: /x` in http://h/robots.txt forbids it"),
+        ),
+        ({"robots": DENIES | {"denied": False}}, Ahead(AheadState.QUEUED, "it is queued; ask again later")),
+        (
+            {"filter": "scope", "reason": "it lies outside", "robots": DENIES, "record": None},
+            Ahead(AheadState.OUT_OF_SCOPE, "it lies outside"),
+        ),
+        (
+            {"filter": "include", "reason": "no pattern", "record": object()},
+            Ahead(AheadState.QUEUED, "it is queued; ask again later"),
+        ),
+    ],
+)
+def test_whether_a_url_may_be_asked(facts: dict[str, Any], ahead: Ahead) -> None:
+    assert prospect(ACCEPTED | facts) == ahead

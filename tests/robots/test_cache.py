@@ -291,3 +291,30 @@ def test_the_stored_form() -> None:
     """A change of the stored form is a change of the store's format."""
     encoded = msgspec.msgpack.encode(RobotsCopy(None, 1.0, 2, 3.0, 4.0, 5, "x"))
     assert msgspec.msgpack.decode(encoded) == [None, 1.0, 2, 3.0, 4.0, 5, "x"]
+
+
+def test_copies_of_a_host_by_authority() -> None:
+    """Every port's, of that host alone, also those that are not in the store yet; no more than asked for."""
+    store = MemoryStore()
+    cache = RobotsCache(store, RobotsConfig(), "me", 10)
+    authorities = [
+        "http://a.org",
+        "http://a.org:8080",
+        "https://a.org:444",
+        "http://a.org.b",
+        "http://aa.org:1",
+    ]
+    for n, authority in enumerate(authorities):
+        answer = {"status": 404, "outcome": Outcome.GONE, "body": b"", "complete": True, "now": float(n)}
+        if n:
+            batch = store.batch()
+            cache.record(authority, batch=batch, **answer)
+            store.write(batch)
+        else:
+            cache.record(authority, **answer)
+    again = RobotsCache(store, RobotsConfig(), "me", 10)
+    assert [(of, copy.fetched_at) for of, copy in cache.copies("a.org", 9)] == [
+        ("http://a.org", 0.0), ("http://a.org:8080", 1.0), ("https://a.org:444", 2.0)
+    ]  # fmt: skip
+    assert [of for of, _ in again.copies("a.org", 1)] == ["http://a.org:8080"]
+    assert cache.copies("b.org", 9) == []

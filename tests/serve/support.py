@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
+from crawler.change_signals import Signalled
 from crawler.config import ServeConfig
 from crawler.records import PageRecord
 from crawler.serve.pages import PageDesk
 from crawler.serve.rewriting import rewriter
-from crawler.serve.seam import Located, Signalled
+from crawler.serve.seam import Ahead, AheadState, Located
 from crawler.serve.server import PageServer
 from crawler.urls.fingerprint import Fingerprinter
 from tests.pages.support import START, Site, fetch
@@ -30,6 +31,7 @@ class CrawlOfSite:
         self.probability: float | None = None
         self.elsewhere = False
         self.scope = "http://site.example/"
+        self.verdict = Ahead(AheadState.QUEUED, "ask again later")
 
     def locate(self, url: str) -> Located:
         return Located(NAMES.fingerprint(url), None if self.elsewhere else self.site.cache, "p1")
@@ -40,18 +42,19 @@ class CrawlOfSite:
     def fresh_probability(self, fingerprint: int, record: PageRecord, now: float) -> float | None:
         return self.probability
 
-    def ahead(self, url: str, fingerprint: int) -> bool:
-        if not url.startswith(self.scope):
-            return False
-        self.queued.append(url)
-        return True
+    def ahead(self, url: str, fingerprint: int) -> Ahead:
+        if self.verdict.queued and not url.startswith(self.scope):
+            return Ahead(AheadState.OUT_OF_SCOPE, "scope")
+        if self.verdict.queued:
+            self.queued.append(url)
+        return self.verdict
 
     def asked_for(self, fingerprint: int) -> None:
         self.asked.append(fingerprint)
 
-    def signal(self, urls: Sequence[str], source: str) -> Signalled:
-        self.signals.append((tuple(urls), source))
-        return Signalled(accepted=len(urls))
+    async def signal(self, raw_urls: Sequence[str], source: str) -> Signalled:
+        self.signals.append((tuple(raw_urls), source))
+        return Signalled(noted=len(raw_urls))
 
     def ready(self) -> str:
         return ""

@@ -46,9 +46,9 @@ def test_the_second_answer_is_that_of_the_first(served: Served) -> None:
     long_way = []
     real = served.server._answer
 
-    async def noted(request):  # type: ignore[no-untyped-def]
+    async def noted(request, connection):  # type: ignore[no-untyped-def]
         long_way.append(request.raw_path)
-        return await real(request)
+        return await real(request, connection)
 
     served.server.listener._handle = noted
     served.crawl.probability = 0.5

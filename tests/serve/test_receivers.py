@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crawler.change_signals import Signalled
 from crawler.serve import indexnow
 from crawler.serve.receiving import Receivers
 from crawler.serve.refusal import Refusal
@@ -37,11 +38,11 @@ class Receiving(Served):
             self.crawl,
             self.config,
             lambda: self.now,
+            signal=self.crawl.signal,
             random=lambda n: bytes([len(self.fetched)]) * n,
             fetch_text=self._fetch,
             read_feed=lambda body: [f"{SITE}{n}" for n in range(1, 1 + body.count(b"<entry>"))],
             in_background=lambda work: self.tasks.append(asyncio.get_running_loop().create_task(work)),
-            pause=lambda: asyncio.sleep(0),
         )
         self.server._receive = self.receivers.receive
 
@@ -73,8 +74,8 @@ def test_signals(tmp_path: Path) -> None:
             "/signal",
             b'{"urls": ["http://site.example/", "HTTP://SITE.example:80/", "junk:"], "source": "cms"}',
         )
-        assert said.status == 200 and said.json == {"accepted": 1, "links": 0, "refused": {"no_url": 1}}
-        assert served.crawl.signals == [((SITE,), "signal:cms")]
+        assert said.status == 200 and said.json == msgspec.to_builtins(Signalled(noted=3))
+        assert served.crawl.signals == [((SITE, "HTTP://SITE.example:80/", "junk:"), "signal:cms")]
         for body in (b"", b"[]", b'{"urls": 1}', b'{"urls": [1]}', b"[" * 100_000, b"\xff"):
             assert (await served.post("/signal", body)).status == 400, body[:10]
         assert (await served.post("/signal", msgspec.json.encode({"urls": ["x"] * 101}))).status == 422
@@ -92,10 +93,12 @@ def test_junk_signals_pass_at_their_rate_only(tmp_path: Path) -> None:
     async def talk(served: Receiving) -> None:
         urls = [f"{SITE}{n}" for n in range(100)]
         body = msgspec.json.encode({"urls": urls, "source": "loud"})
-        first, second = (await served.post("/signal", body)).json, (await served.post("/signal", body)).json
-        assert first["accepted"] == 100 and second["refused"] == {"too_many": 100}
+        assert (await served.post("/signal", body)).json["noted"] == 100
+        none = await served.post("/signal", body)
+        assert none.status == 429 and none.fields["retry-after"] == "10" and none.json["urls"] == 100
         served.now += 5.0
-        assert (await served.post("/signal", body)).json["accepted"] == 50
+        half = (await served.post("/signal", body)).json
+        assert (half["noted"], half["refused"], half["why"]) == (50, 50, {"too_many": 50})
         for number in range(30):  # invented sources share one rate
             await served.post("/signal", msgspec.json.encode({"urls": urls, "source": f"s{number}"}))
         assert sum(len(urls) for urls, _ in served.crawl.signals) <= 100 + 50 + 100
@@ -135,10 +138,12 @@ def test_indexnow_looks_at_the_key_once_a_day(tmp_path: Path) -> None:
 
     async def talk(served: Receiving) -> None:
         served.texts[f"{SITE}{KEY}.txt"] = KEY.encode() + b"\n"
-        assert (await served.get(get())).status == 202
+        waiting = await served.get(get())
+        assert waiting.status == 202 and waiting.json == {"waiting": 1}
         await served.settle()
         assert served.crawl.signals == [((f"{SITE}new",), "indexnow:site.example")]
-        assert (await served.post("/indexnow", posted())).status == 200
+        taken = await served.post("/indexnow", posted())
+        assert taken.status == 200 and taken.json == msgspec.to_builtins(Signalled(noted=2))
         assert served.crawl.signals[-1] == ((f"{SITE}a", f"{SITE}b"), "indexnow:site.example")
         assert served.fetched == [f"{SITE}{KEY}.txt"]
         served.now += indexnow.KEY_AGE_MAX
@@ -245,6 +250,46 @@ def test_a_websub_hub(tmp_path: Path) -> None:
         assert (await hub.distribute()).status == 410, "the lease has ended"
 
     talk_to(tmp_path, talk)
+
+
+def test_what_another_process_has_is_its_affair(tmp_path: Path) -> None:
+    """The key file of its host, and the subscription whose token it made."""
+
+    async def talk(served: Receiving) -> None:
+        served.receivers._processes = ("p0", "p1", "p2")
+        for token, owner in (("0002" + "a" * 32, "p2"), ("0001", "p1")):
+            other = await served.post(f"/websub/{token}", FEED)
+            assert (other.status, other.json["owner"]) == (421, owner)
+            assert (await served.get(f"/websub/{token}?hub.mode=denied")).json["owner"] == owner
+        for token in ("0000", "0003", "ffff", "000", "wxyz", "-001", "", "+002"):
+            assert (await served.post(f"/websub/{token}", FEED)).status == 410, "ours, and unknown"
+        served.crawl.elsewhere = True
+        for answer in (await served.get(get()), await served.post("/indexnow", posted())):
+            assert (answer.status, answer.json["owner"]) == (421, "p1")
+        assert served.fetched == [] and served.crawl.signals == []
+
+    talk_to(tmp_path, talk)
+
+
+def test_notifications_are_taken_whole_or_sent_again(tmp_path: Path) -> None:
+    """IndexNow's clients and hubs know a status, and no number of URLs."""
+
+    async def talk(served: Receiving) -> None:
+        served.receivers.keys._known[(f"{SITE}{KEY}.txt", KEY)] = (True, served.now)
+        hub = Hub(served)
+        await hub.subscribe(
+            served.receivers.subscriptions.begin("http://hub.example/", "t", "http://us.example")
+        )
+        await hub.verify()
+        first = posted(urlList=[f"{SITE}{n}" for n in range(2)])
+        assert [(await served.post("/indexnow", first)).status for _ in range(2)] == [200, 429]
+        served.now += 0.2  # enough for all sources together
+        assert [(await hub.distribute()).status for _ in range(2)] == [202, 429]
+        served.now += 0.9
+        assert (await served.post("/indexnow", first)).status == 200, "what was refused costs nothing"
+        assert [len(urls) for urls, _ in served.crawl.signals] == [2, 2, 2]
+
+    talk_to(tmp_path, talk, signal_urls_max=3, signals_per_second=1.0)
 
 
 def test_a_hub_may_deny() -> None:

@@ -8,6 +8,7 @@ import brotli
 import pytest
 
 from crawler.records import Extracted, Outcome
+from crawler.serve.seam import Ahead, AheadState
 from tests.pages.support import HTML, START, not_modified
 from tests.serve.support import NAMES, Served
 
@@ -22,14 +23,14 @@ def served(tmp_path: Path) -> Served:
 
 
 def test_a_copy_with_its_fields(served: Served) -> None:
-    served.store(headers=(*HTML, (b"X-Kept", b"1"), (b"Set-Cookie", b"a=b"), (b"ETag", b'"theirs"')))
+    served.store(headers=(*HTML, (b"Allow", b"GET"), (b"Set-Cookie", b"a=b"), (b"ETag", b'"theirs"')))
     served.crawl.probability = 0.8123
 
     async def talk(served: Served) -> None:
         response = await served.get(AT)
         assert (response.status, response.body) == (200, b"<p>page</p>")
         fields = response.fields
-        assert fields["content-type"] == "text/html; charset=utf-8" and fields["x-kept"] == "1"
+        assert fields["content-type"] == "text/html; charset=utf-8" and fields["allow"] == "GET"
         assert fields["age"] == "100" and fields["x-fresh-probability"] == "0.812"
         assert fields["x-crawled-at"] == fields["x-changed-at"] == "2023-11-14T22:13:20Z"
         assert fields["memento-datetime"] == fields["last-modified"] == "Tue, 14 Nov 2023 22:13:20 GMT"
@@ -241,10 +242,44 @@ def test_what_is_missing_withheld_or_stale(served: Served) -> None:
         assert again.status == 200 and again.fields["x-refresh"] == "queued"
         later = await served.get(AT + "later&refresh=1")
         assert later.status == 202 and served.crawl.queued == [PAGE, PAGE, PAGE + "later"]
-        assert (await served.get("/page?url=http://169.254.169.254/&refresh=1")).status == 404
+        assert (await served.get("/page?url=http://169.254.169.254/&refresh=1")).status == 403
         served.crawl.elsewhere = True
         other = await served.get(AT)
         assert other.status == 421 and other.json["owner"] == "p1"
+
+    served.run(talk)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status", "fields", "shown"),
+    [
+        (Ahead(AheadState.QUEUED, "soon", 30.5), 202, {"retry-after": "31"}, "queued; wait=31"),
+        (Ahead(AheadState.QUEUED, "soon"), 202, {}, "queued"),
+        (Ahead(AheadState.BLOCKED, "its host is blocked"), 409, {}, "blocked"),
+        (Ahead(AheadState.DISALLOWED, "`Disallow: /`"), 403, {}, "disallowed"),
+        (Ahead(AheadState.FULL, "too many", 60.0), 503, {"retry-after": "60"}, "full; wait=60"),
+        (Ahead(AheadState.NOT_REFRESHED, "known"), 404, {}, "not_refreshed"),
+        (Ahead(AheadState.AT_REST, "it does not run"), 404, {}, "at_rest"),
+    ],
+)
+def test_what_becomes_of_a_page_that_is_to_be_refreshed(
+    served: Served, verdict: Ahead, status: int, fields: dict[str, str], shown: str
+) -> None:
+    served.store()
+    served.crawl.verdict = verdict
+
+    async def talk(served: Served) -> None:
+        missing = await served.get(AT + "missing&refresh=1")
+        assert missing.status == status, missing.body
+        assert {name: missing.fields[name] for name in fields} == fields
+        assert ("retry-after" in missing.fields) == bool(fields)
+        if status != 404:
+            assert missing.json == {"state": verdict.state, "why": verdict.why, "queued": verdict.queued}
+        else:
+            assert (missing.json["state"], missing.json["refresh"]) == ("unknown", verdict.state)
+        copy = await served.get(AT + "&refresh=1")
+        assert (copy.status, copy.fields["x-refresh"]) == (200, shown)
+        assert (await served.get(AT + "&refresh=1&max-stale=0")).json["queued"] == verdict.queued
 
     served.run(talk)
 

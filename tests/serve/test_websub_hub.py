@@ -1,9 +1,12 @@
 """A small WebSub hub written from the Recommendation, over real sockets, and our subscriber: asked, verified, renewed."""
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -12,9 +15,17 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from crawler.clock import VirtualClock
+from crawler.config import IdentityConfig, NetworkConfig
 from crawler.errors import ConfigError
+from crawler.fetcher.address_guard import AddressGuard
+from crawler.fetcher.direct import DirectRequests
+from crawler.fetcher.fetch_request import FetchTask
+from crawler.fetcher.resolver import Resolver
+from crawler.records import Fetch, Outcome
 from crawler.serve import websub
 from crawler.serve.subscriber import Subscriber, read_topics
+from tests.fetcher.scripted import make_client, small
 from tests.serve.test_receivers import FEED, SITE, Receiving, talk_to
 
 TOPIC = "http://site.example/feed"
@@ -30,6 +41,7 @@ class WebSubHub:
         self.status, self.lease = 202, 1000
         self.forms: list[dict[str, str]] = []
         self.subscribers: dict[str, str] = {}  # callback -> secret: asked again it replaces the former (5.1)
+        self.agents: list[str] = []
         self.verified: list[bool] = []
         self.url = ""
         self._challenges = itertools.count()
@@ -47,6 +59,9 @@ class WebSubHub:
     async def __aexit__(self, *_: object) -> None:
         await self.settled()
         await self._client.close()
+        await self.gone()
+
+    async def gone(self) -> None:
         await self._runner.cleanup()
 
     async def _asked(self, request: web.BaseRequest) -> web.Response:
@@ -54,6 +69,7 @@ class WebSubHub:
         form = {name: str(value) for name, value in (await request.post()).items()}
         assert form["hub.mode"] == "subscribe" and len(form["hub.secret"]) < 200
         self.forms.append(form)
+        self.agents.append(request.headers["User-Agent"])
         if self.status == 202:
             task = asyncio.create_task(self._verify(form))
             self._tasks.add(task)
@@ -92,16 +108,28 @@ class WebSubHub:
         return statuses
 
 
-async def asking(served: Receiving, hub: WebSubHub) -> Subscriber:
+@asynccontextmanager
+async def asking(served: Receiving, *hubs: str, **fetch: Any) -> AsyncIterator[Subscriber]:
+    """Our subscriber, with the crawl's own fetcher, which may ask 127.0.0.1 and no other special address."""
     public = f"http://127.0.0.1:{served.port}/"
-    served.receivers.subscriptions.want(read_topics([f"{TOPIC} {hub.url}"], public))
-    return Subscriber(served.receivers.subscriptions, public, lambda: served.now)
+    served.receivers.subscriptions.want(read_topics([f"{TOPIC} {hub}" for hub in hubs], public))
+    clock, network = VirtualClock(), NetworkConfig(allow_networks=("127.0.0.1/32",))
+    client = make_client(
+        small(**fetch), identity=IdentityConfig(token="ourbot"), network=network, clock=clock
+    )
+    resolver = Resolver(network, AddressGuard(network.allow_networks), clock)
+    await client.start()
+    direct = DirectRequests(client, resolver, proxied="proxy" in fetch)
+    try:
+        yield Subscriber(served.receivers.subscriptions, public, lambda: served.now, direct.ask, 0.0)
+    finally:
+        await client.close()
+        await resolver.close()
 
 
 def test_subscribed_fed_and_renewed(tmp_path: Path) -> None:
     async def talk(served: Receiving) -> None:
-        async with WebSubHub() as hub:
-            subscriber = await asking(served, hub)
+        async with WebSubHub() as hub, asking(served, hub.url) as subscriber:
             await subscriber.ask()
             await hub.settled()
             assert hub.verified == [True] and await hub.publish() == [202]
@@ -117,6 +145,7 @@ def test_subscribed_fed_and_renewed(tmp_path: Path) -> None:
             served.now += 1000.0
             assert await hub.publish() == [410], "without renewal it ends"
             assert hub.subscribers == {}
+            assert all(agent.startswith("ourbot/") for agent in hub.agents)
 
     talk_to(tmp_path, talk)
 
@@ -125,8 +154,8 @@ def test_a_hub_that_refuses_is_asked_later_each_time(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def talk(served: Receiving) -> None:
-        async with WebSubHub() as hub:
-            subscriber = await asking(served, hub)
+        hub = WebSubHub()
+        async with hub, asking(served, hub.url) as subscriber:
             hub.status = 500
             at = []
             for _ in range(400):
@@ -147,12 +176,154 @@ def test_a_hub_that_refuses_is_asked_later_each_time(
             assert hub.verified == [True], "no lease named: ours"
             served.now += 0.5 * websub.LEASE_DEFAULT
             assert await hub.publish() == [202]
-        await subscriber.ask()
-        served.now += websub.LEASE_DEFAULT
-        await subscriber.ask()
-        assert "cannot be asked" in caplog.messages[-1], "a hub that is gone is a line in the log"
+            await hub.gone()
+            await subscriber.ask()
+            served.now += websub.LEASE_DEFAULT
+            await subscriber.ask()
+            assert "cannot be asked" in caplog.messages[-1], "a hub that is gone is a line in the log"
 
     talk_to(tmp_path, talk)
+
+
+class Told:
+    """A listener that answers every request alike and keeps what it was told."""
+
+    def __init__(self, answer: str = "HTTP/1.1 202 Accepted", *lines: str) -> None:
+        head = "\r\n".join([answer, *lines, "Content-Length: 0", "Connection: close", "", ""])
+        self.answer = head.encode()
+        self.requests: list[bytes] = []
+
+    @asynccontextmanager
+    async def at(self, address: str) -> AsyncIterator[str]:
+        server = await asyncio.start_server(self._take, address, 0)
+        try:
+            yield f"http://{address}:{server.sockets[0].getsockname()[1]}"
+        finally:
+            server.close()
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = b""
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(
+                (int(line[16:]) for line in head.split(b"\r\n") if line.startswith(b"Content-Length: ")), 0
+            )
+            head += await reader.readexactly(length)
+        self.requests.append(head)
+        writer.write(self.answer)
+        writer.close()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
+def test_a_hub_cannot_send_the_secret_elsewhere(
+    tmp_path: Path, status: int, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Seen: a hub's redirect made us GET, and with 307 POST `hub.secret` to, whatever it named.
+
+    The other listener is a forbidden address, or an address that we may ask but is not the hub.
+    """
+
+    async def talk(served: Receiving) -> None:
+        victim = Told()
+        async with victim.at(address) as elsewhere:
+            hub = Told(f"HTTP/1.1 {status} Elsewhere", f"Location: {elsewhere}/internal")
+            async with hub.at("127.0.0.1") as url, asking(served, f"{url}/hub") as subscriber:
+                await subscriber.ask()
+        assert len(hub.requests) == 1 and b"hub.secret" in hub.requests[0]
+        assert victim.requests == []
+        assert caplog.messages[-1].startswith(f"websub: {url}/hub "), caplog.messages
+
+    talk_to(tmp_path, talk)
+
+
+def test_a_hub_at_a_forbidden_address_is_not_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def talk(served: Receiving) -> None:
+        hub = Told()
+        async with hub.at("127.0.0.2") as url, asking(served, f"{url}/hub") as subscriber:
+            await subscriber.ask()
+        assert hub.requests == [] and "address not allowed: 127.0.0.2" in caplog.messages[-1]
+
+    talk_to(tmp_path, talk)
+
+
+def test_a_hub_may_move_within_its_origin(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """307 and 308 repeat the form (5.1); a hub that sends us round ends."""
+
+    async def talk(served: Receiving) -> None:
+        hub = Told("HTTP/1.1 308 Moved", "Location: /new")
+        async with hub.at("127.0.0.1") as url, asking(served, f"{url}/hub") as subscriber:
+            await subscriber.ask()
+        assert len(hub.requests) == 6 and caplog.messages[-1].endswith("redirects more than 5 times")
+        first, second = hub.requests[:2]
+        assert first.startswith(b"POST /hub HTTP/1.1") and second.startswith(b"POST /new HTTP/1.1")
+        assert first.partition(b"\r\n\r\n")[2] == second.partition(b"\r\n\r\n")[2] != b""
+
+    talk_to(tmp_path, talk)
+
+
+def test_hubs_are_asked_through_the_proxy(tmp_path: Path) -> None:
+    async def talk(served: Receiving) -> None:
+        proxy = Told()
+        async with (
+            proxy.at("127.0.0.1") as url,
+            asking(served, "http://hub.example/hub", proxy=url) as subscriber,
+        ):
+            await subscriber.ask()
+        (request,) = proxy.requests
+        assert (
+            request.startswith(b"POST http://hub.example/hub HTTP/1.1") and b"User-Agent: ourbot/" in request
+        )
+
+    talk_to(tmp_path, talk)
+
+
+def test_hubs_are_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crawler.serve.subscriber.LOOK_INTERVAL", 0.0)
+    now, asked = itertools.count(0.0, 40.0), []
+
+    async def play() -> None:
+        subscriptions, enough = websub.Subscriptions(bytes), asyncio.Event()
+        subscriptions.want([(TOPIC, "http://hub.example/")])
+
+        async def ask(task: FetchTask) -> Fetch:
+            asked.append(task)
+            if len(asked) == 3:
+                enough.set()
+            return Fetch(task.url, Outcome.FETCHED, status=202)
+
+        running = asyncio.create_task(
+            Subscriber(subscriptions, "http://us.example/", now.__next__, ask, 0.0).run()
+        )
+        await enough.wait()
+        running.cancel()
+
+    asyncio.run(play())
+    assert {(task.method, task.total_timeout, task.body_bytes_max) for task in asked} == {
+        ("POST", 20.0, 65_536)
+    }
+    assert b"hub.callback=http%3A%2F%2Fus.example%2Fwebsub%2F" in asked[0].body
+
+
+def test_the_forms_for_one_hub_go_in_turn(tmp_path: Path) -> None:
+    """However many topics it has, it is asked as other servers are: one request at a time."""
+    under_way, most, asked = 0, 0, []
+
+    async def ask(task: FetchTask) -> Fetch:
+        nonlocal under_way, most
+        asked.append(task.url)
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        return Fetch(task.url, Outcome.FETCHED, status=202)
+
+    subscriptions = websub.Subscriptions(bytes)
+    numbers = itertools.count()
+    subscriptions._random = lambda n: next(numbers).to_bytes(n, "big")
+    subscriptions.want([(f"{TOPIC}{n}", "http://hub.example/") for n in range(5)])
+    asyncio.run(Subscriber(subscriptions, "http://us.example", lambda: 0.0, ask, 0.0).ask())
+    assert len(asked) == 5 and most == 1
 
 
 @pytest.mark.parametrize(

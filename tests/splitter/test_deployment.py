@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from crawler import config as configuration
-from crawler.splitter.peers import parse_address, parse_peers
+from crawler.config.forms import host_port, named_addresses
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 K8S = CONFIG / "k8s"
@@ -72,7 +72,7 @@ def test_volumes_labels_and_ports_fit_together() -> None:
 
 def test_the_peers_are_the_pods() -> None:
     peers = configuration_of_pod().splitter.peers
-    addresses = parse_peers(peers)
+    addresses = named_addresses(peers)
     name, service = STATEFUL_SET["metadata"]["name"], STATEFUL_SET["spec"]["serviceName"]
     ports = {each["name"]: each["containerPort"] for each in CONTAINER["ports"]}
     assert addresses == {
@@ -92,7 +92,7 @@ def test_the_configuration_of_a_pod_is_one() -> None:
     splitter = configuration_of_pod().splitter
     mounts = {mount["name"]: mount["mountPath"] for mount in CONTAINER["volumeMounts"]}
     assert Path(splitter.secret_file).parent == Path(mounts["secret"])
-    assert parse_address(splitter.listen)[1] == CONTAINER["ports"][0]["containerPort"]
+    assert host_port(splitter.listen)[1] == CONTAINER["ports"][0]["containerPort"]
     assert f"--config={mounts['config']}/crawl.toml" in CONTAINER["args"]
     assert f"--dir={mounts['crawl']}" in CONTAINER["args"]
 

@@ -18,6 +18,8 @@ import uvloop
 
 from crawler.clock import SystemClock
 from crawler.config import SplitterConfig
+from crawler.config.checks import check_limits
+from crawler.config.forms import host_port, named_addresses
 from crawler.errors import ConfigError, DamageError, DirectoryError
 from crawler.splitter.crawlwide import CrawlWide, Progress
 from crawler.splitter.inbox import Inbox
@@ -26,11 +28,8 @@ from crawler.splitter.partition import Partition
 from crawler.splitter.peers import (
     Peers,
     Strangers,
-    check_limits,
     is_loopback,
     listen_address,
-    parse_address,
-    parse_peers,
     tls_contexts,
 )
 from crawler.splitter.session import Common, Identity, Listener
@@ -452,14 +451,14 @@ def test_only_loopback_is_listened_on_without_a_secret() -> None:
 
 
 def test_addresses_and_peers_are_read() -> None:
-    assert parse_address("[::1]:80") == ("::1", 80)
-    assert parse_peers(("a=h:1", "b-1=[::1]:2")) == {"a": ("h", 1), "b-1": ("::1", 2)}
+    assert host_port("[::1]:80") == ("::1", 80)
+    assert named_addresses(("a=h:1", "b-1=[::1]:2")) == {"a": ("h", 1), "b-1": ("::1", 2)}
     for text in ("h", "h:", "h:x", "h:65536", "h:١"):
         with pytest.raises(ConfigError):
-            parse_address(text)
+            host_port(text)
     for peers in (("a",), ("a=h:1", "a=h:2"), ("=h:1",), ("a b=h:1",)):
         with pytest.raises(ConfigError):
-            parse_peers(peers)
+            named_addresses(peers)
 
 
 def test_an_address_in_use_is_a_config_error() -> None:
@@ -474,10 +473,8 @@ def test_an_address_in_use_is_a_config_error() -> None:
     run(main, use_uvloop=False)
 
 
-def test_tls_files_belong_together_and_must_be_readable(tmp_path: Path, authority: Path) -> None:
+def test_tls_files_must_be_readable(tmp_path: Path, authority: Path) -> None:
     assert tls_contexts(SplitterConfig()) == (None, None)
-    with pytest.raises(ConfigError, match="together"):
-        tls_contexts(SplitterConfig(tls_key="x"))
     missing = str(tmp_path / "none.pem")
     with pytest.raises(ConfigError, match="none.pem"):
         tls_contexts(SplitterConfig(tls_key=missing, tls_certificate=missing, tls_authority=missing))

@@ -227,3 +227,45 @@ def test_a_lock_held_briefly_is_waited_for(tmp_path: Path) -> None:
     starting.join()
     with files.Lock(path, "p0"), pytest.raises(BusyError, match="in use by process p0"):
         files.Lock(path, "p0", brief=True)
+
+
+# -- files and folders that appear ------------------------------------------------------------
+
+
+def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "made"
+    path.write_bytes(b"before")
+    (tmp_path / "made~").write_bytes(b"of a writer that was killed, and longer")
+    reached: list[tuple[str, bytes]] = []
+    with files.new_file(path, reached=lambda step: reached.append((step, path.read_bytes()))) as file:
+        file.write(b"all")
+        assert path.read_bytes() == b"before"
+    before, after = b"before", b"all"
+    assert reached == [("written", before), ("synced", before), ("renamed", after), ("named", after)]
+    with pytest.raises(KeyError), files.new_file(path) as file:
+        file.write(b"half")
+        raise KeyError
+    assert path.read_bytes() == after and [each.name for each in tmp_path.iterdir()] == ["made"]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_folder_appears_when_it_is_full(tmp_path: Path, there: bool) -> None:
+    """One that is there and empty stays the folder that it is."""
+    path = tmp_path / "made"
+    if there:
+        path.mkdir()
+    inode = path.stat().st_ino if there else 0
+    (tmp_path / "made~").mkdir()
+    (tmp_path / "made~" / "left").write_text("of a writer that was killed")
+    with files.new_folder(path) as draft:
+        (draft / "deep").mkdir()
+        (draft / "deep" / "file").write_text("1")
+        assert not there or not list(path.iterdir())
+    assert [each.name for each in path.iterdir()] == ["deep"] and (not there or path.stat().st_ino == inode)
+    with pytest.raises(KeyError), files.new_folder(path, replace=True) as draft:
+        raise KeyError
+    assert [each.name for each in path.iterdir()] == ["deep"]
+    with files.new_folder(path, replace=True) as draft:
+        (draft / "other").write_text("2")
+    assert [each.name for each in path.iterdir()] == ["other"]
+    assert [each.name for each in tmp_path.iterdir()] == ["made"]

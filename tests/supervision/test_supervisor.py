@@ -290,7 +290,7 @@ def test_processes_that_not_even_a_kill_ends_are_left_alone(
     assert supervisor.directory.report_file.exists(), "what is known is kept"
 
 
-@pytest.mark.parametrize("check", ["check_identity", "check_processes", "topology"])
+@pytest.mark.parametrize("check", ["check_start", "check_processes", "topology"])
 def test_what_cannot_be_crawled_is_refused_before_anything_is_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: str
 ) -> None:

@@ -17,9 +17,9 @@ from crawler.records import Outcome, PageRecord, PageState
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 from crawler.storage.keys import BUCKET_TABLE, EQUIVALENCES, ROBOTS
-from crawler.storage.kv import MemoryStore, scan_prefix, seal, unseal
+from crawler.storage.kv import scan_prefix, seal, unseal
 from crawler.upkeep import build
-from crawler.upkeep.build import _BATCH_BYTES, _Writer, open_source, problems_of
+from crawler.upkeep.build import open_source, problems_of
 from crawler.upkeep.switch import Resharding
 from tests.upkeep.test_reshard import config_of, crawl
 
@@ -100,37 +100,6 @@ def test_pieces_of_a_process_are_its_buckets_by_old_owner(tmp_path: Path) -> Non
     ends = [end for *_, end in found]
     assert [begin for _, begin, _ in found] == [0, *ends[:-1]] and ends[-1] == 1 << 16
     assert [source for source, *_ in found] == ["first", "first", "second", "second"]
-
-
-class Counting(MemoryStore):
-    """A store that remembers how many bytes each of its batches had, and whether they were synced."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sizes: list[int] = []
-        self.synced: list[bool] = []
-
-    def batch(self, *, sync: bool = True) -> Any:
-        self.synced.append(sync)
-        return super().batch(sync=sync)
-
-    def write(self, batch: Any) -> None:
-        before = sum(len(key) + len(value) for key, value in self.scan(b""))
-        super().write(batch)
-        self.sizes.append(sum(len(key) + len(value) for key, value in self.scan(b"")) - before)
-
-
-def test_batches_are_written_as_soon_as_they_are_large() -> None:
-    """So memory is bounded by one batch and one value, however large the crawl is."""
-    store = Counting()
-    writer = _Writer(store)  # type: ignore[arg-type]
-    piece = 1 << 20
-    for number in range(9):
-        writer.put(b"%04d" % number, bytes(piece - 4))
-    assert store.sizes == [_BATCH_BYTES] * 2 == [4 * piece] * 2
-    writer.flush()
-    assert store.sizes[2:] == [piece] and len(list(store.scan(b""))) == 9
-    assert all(store.synced)
 
 
 def test_a_process_whose_books_are_wrong_is_found_before_the_switch(tmp_path: Path) -> None:

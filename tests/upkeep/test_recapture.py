@@ -18,7 +18,7 @@ from crawler.storage.engines import open_store
 from crawler.storage.keys import CAPTURE, PAGE, PAYLOAD, SEGMENT
 from crawler.storage.kv import scan_prefix, seal
 from crawler.upkeep.recapture import Recapture
-from crawler.upkeep.repair import BoundedWriter, Repair
+from crawler.upkeep.repair import Repair
 from crawler.urls.fingerprint import Fingerprinter
 from tests.process.support import SEED, Joint, fetch
 from tests.upkeep.support import HREFS, LINKS, TREE, config, lose, write
@@ -33,8 +33,7 @@ def begun(directory: CrawlDirectory, *, store_damaged: bool) -> Iterator[tuple[R
     folder = directory.process("p0")
     store = open_store(folder / "store")
     try:
-        writer = BoundedWriter(store)
-        repair = Repair(config(), folder, Fingerprinter(SEED), store, writer, store_damaged)
+        repair = Repair.of(config(), folder, Fingerprinter(SEED), store, store_damaged=store_damaged)
         yield Recapture(repair), repair
     finally:
         store.close()

@@ -1,11 +1,14 @@
-"""What the steps of a repair write: in synced batches of bounded size."""
+"""What the steps of a repair write, in synced batches of bounded size, and what a kill must not make them forget."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.journal import Journal, load_journal
 from crawler.upkeep import repair as module
-from crawler.upkeep.repair import BoundedWriter
+from crawler.upkeep.repair import BoundedWriter, LostPages, RepairNote
 
 
 class Store:
@@ -49,3 +52,50 @@ def test_batches_are_synced_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert store.written[2:] == [[(b"c", b"")]] and all(store.synced)
     writer.flush()
     assert store.written[3:] == [[]]
+
+
+def test_what_a_repair_has_found_out_outlasts_a_kill(tmp_path: Path) -> None:
+    """Two processes, of which each is repaired for itself; damage that was noted is not forgotten."""
+    directory = CrawlDirectory(tmp_path)
+    note = RepairNote(directory, "p0")
+    assert not note.cut_off and load_journal(tmp_path) is None
+    note.begin(store_damaged=True)
+    again = RepairNote(directory, "p0")
+    assert again.cut_off and again.store_damaged
+    again.begin(store_damaged=False)
+    assert again.store_damaged
+    other = RepairNote(directory, "p1")
+    assert not other.cut_off
+    other.begin(store_damaged=False)
+    RepairNote(directory, "p0").end()
+    assert load_journal(tmp_path) == Journal("repair", facts={"p1": False})
+    left = RepairNote(directory, "p1")
+    assert left.cut_off and not left.store_damaged
+    left.end()
+    assert load_journal(tmp_path) is None
+
+
+def test_lost_pages_are_kept_before_the_keys_that_tell_of_them_go(tmp_path: Path) -> None:
+    lost = LostPages(tmp_path / "lost")
+    lost.add(7)
+    lost.add((1 << 64) - 1)
+    assert LostPages(tmp_path / "lost") == set()
+    lost.keep()
+    lost.add(7)
+    lost.keep()
+    with (tmp_path / "lost").open("ab") as file:
+        file.write(b"torn")
+    again = LostPages(tmp_path / "lost")
+    assert again == {7, (1 << 64) - 1}
+    again.add(9)
+    again.keep()
+    assert LostPages(tmp_path / "lost") == again
+
+
+def test_they_are_kept_before_each_batch() -> None:
+    done: list[str] = []
+    store: Any = Store()
+    writer = BoundedWriter(store, lambda: done.append(f"kept, {len(store.written)} batches"))
+    writer.delete(b"a")
+    writer.flush()
+    assert done == ["kept, 0 batches"] and len(store.written) == 1

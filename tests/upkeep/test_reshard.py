@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from crawler.clock import VirtualClock
 from crawler.config import Config, RefreshConfig, Seconds, convert
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.topology import JOURNAL, TABLE_FILE, process_names
+from crawler.crawl.journal import JOURNAL, Journal, keep_journal
+from crawler.crawl.topology import TABLE_FILE, process_names
 from crawler.errors import DirectoryError, UsageError
 from crawler.frontier.refresh import RefreshOutcome, state
 from crawler.process.stages import Stages, at_rest
@@ -23,7 +24,7 @@ from crawler.storage.keys import ASKED, HANDOVER, HOST, INBOX, OUTBOX, REFRESH, 
 from crawler.storage.kv import scan_prefix, seal
 from crawler.upkeep import switch
 from crawler.upkeep.settle import settle
-from crawler.upkeep.switch import BUILT, REPLACED, Journal, Resharding, finish
+from crawler.upkeep.switch import BUILT, REPLACED, Resharding, Switch, finish
 
 SEED = bytes(range(16))
 URLS = [f"http://h{n}.org/{page}" for n in range(12) for page in "ab"]
@@ -271,7 +272,7 @@ def test_what_was_built_and_is_not_whole_changes_nothing(
 def test_each_step_is_durable_before_the_next_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names of what was built before the journal, the new configuration before the journal goes; then its end."""
     directory, done = crawl(tmp_path / "crawl", 2), []
-    for name in ("sync_directory", "atomic_write"):
+    for name in ("sync_directory", "atomic_write", "keep_journal", "end_journal"):
         real = getattr(switch, name)
 
         def noted(path: Path, *more: Any, name: str = name, real: Any = real) -> None:
@@ -286,14 +287,14 @@ def test_each_step_is_durable_before_the_next_begins(tmp_path: Path, monkeypatch
     assert done == [
         ("sync_directory", BUILT, False),
         ("reach", "reshard built", True),
-        ("atomic_write", JOURNAL, False),
+        ("keep_journal", root, False),
         ("reach", "reshard decided", True),
         *[("reach", "reshard replaced", True)] * 2,
         *[("reach", "reshard renamed", True)] * 3,
         ("atomic_write", TABLE_FILE, True),
         ("atomic_write", directory.config_file.name, True),
         ("sync_directory", root, True),
-        ("sync_directory", root, False),
+        ("end_journal", root, True),
     ]
 
 
@@ -323,8 +324,8 @@ def prepared(path: Path, old: list[str], new: list[str]) -> CrawlDirectory:
     for name in new:
         (path / BUILT / name / "store").mkdir(parents=True)
         (path / BUILT / name / "store" / "whose").write_text(f"new {name}")
-    journal = Journal(old=old, new=new, config="[crawl]\nprocesses = 3\n", table='{"epoch": 2}')
-    (path / JOURNAL).write_bytes(msgspec.json.encode(journal))
+    journalled = Switch(old=old, new=new, config="[crawl]\nprocesses = 3\n", table='{"epoch": 2}')
+    keep_journal(path, Journal("reshard", facts=msgspec.to_builtins(journalled)))
     return directory
 
 

@@ -157,10 +157,13 @@ function show(event) {
   const started = Math.min(...processes.map((process) => process.started));
   const paused = status.paused && status.paused.length ? `paused (${status.paused.join(", ")})` : "crawling";
   const rate = point.pages || 0;
-  const left = rate > 0.01 ? seconds(frontier.todo / rate) : "";
-  const said = `${paused}, up ${seconds(event.now - started)}`;
+  const outlook = status.outlook || {}, members = status.members || [];
+  const missing = members.filter((member) => member.state === "missing");
+  const gone = missing.map((member) => member.name).join(", ");
+  const said = `${paused}, up ${seconds(event.now - started)}` + (gone ? `; not running: ${gone}` : "");
   if ($("state").textContent !== said) $("state").textContent = said;
-  $("state").className = "";
+  $("state").title = outlook.said || "";
+  $("state").className = gone ? "bad" : "";
   document.title = `${rate.toFixed(rate < 10 ? 1 : 0)} pages/s - crawler`;
   fill($("tiles"), [
     ["Pages/s", rate.toFixed(rate < 10 ? 1 : 0)],
@@ -170,7 +173,7 @@ function show(event) {
     ["In flight", count(frontier.in_flight || 0)],
     ["Hosts", count(frontier.hosts || 0)],
     ["Parked", count(frontier.parked || 0)],
-    ["Left at this rate", left || "-"],
+    ["Left at this rate", outlook.seconds == null ? (outlook.brings == null ? "-" : "grows") : seconds(outlook.seconds)],
   ]);
   table("outcomes", ["outcome", "fetches#"], Object.entries(pages).sort((a, b) => b[1] - a[1]).map(([name, n]) => [words(name), n]), "no fetch yet");
   const waited = Object.entries(status.waited || {}).filter(([, n]) => n > 0).map(([name, n]) => [`waited for: ${words(name)}`, seconds(n)]);
@@ -181,7 +184,9 @@ function show(event) {
   const filtered = Object.entries(urls.filtered || {}).map(([name, n]) => [`filtered: ${words(name)}`, n]);
   const dues = Object.entries(due).map(([name, n]) => [`DUE: ${words(name)}`, n < 1 && n > 0 ? n.toExponential(1) : n]);
   table("links", ["links", "number#"], [...links, ...filtered, ...dues]);
-  table("processes", ["process", "pid#", "CPU#", "memory#", "files#", "lag#"], processes.map((p) => [p.name, String(p.pid), seconds(p.cpu_seconds), bytes(p.rss_bytes), p.descriptors, `${Math.ceil(1000 * (p.loop_lag || 0))} ms`]));
+  const alive = processes.map((p) => [p.name, String(p.pid), seconds(p.cpu_seconds), bytes(p.rss_bytes), p.descriptors, `${Math.ceil(1000 * (p.loop_lag || 0))} ms`]);
+  const dead = missing.map((m) => [m.name, make("span", { class: "bad" }, m.seen_at ? `not running, seen ${new Date(1000 * m.seen_at).toLocaleTimeString()}` : "not running"), "", "", "", ""]);
+  table("processes", ["process", "pid#", "CPU#", "memory#", "files#", "lag#"], [...alive, ...dead]);
   const rest = [];
   for (const [section, name] of [["serve", "page server"], ["refresh", "refresh"], ["splitter", "splitter"]]) {
     for (const [key, value] of Object.entries(status[section] || {})) {
@@ -219,7 +224,8 @@ async function showHost(name) {
   $("host-name").textContent = name;
   $("host-ledger").href = `/bot/ledger?host=${encodeURIComponent(name)}`;
   const plain = Object.entries(facts).filter(([, value]) => typeof value !== "object" && value !== "");
-  fill($("host-facts"), [...plain, ...Object.entries(facts.robots || {}).map(([key, value]) => [`robots ${key}`, value])].map(([key, value]) => [words(key), fact(key, value)]));
+  const robots = (facts.robots || []).map((copy) => [`robots of ${copy.of}`, copy.fetched_at ? `${copy.status} at ${copy.fetched_at}` : `${words(copy.outcome)}, tried again ${copy.retry_at || ""}`]);
+  fill($("host-facts"), [...plain.map(([key, value]) => [words(key), fact(key, value)]), ...robots]);
   table("host-fetches", ["when", "URL", "status#", "outcome", "gap#"], (facts.fetches || []).map((f) => [new Date(f.ts).toLocaleTimeString(), make("span", {}, f.url), String(f.status), words(f.outcome || ""), f.gap === null ? "" : seconds(f.gap)]), "none in the log");
   $("host-close").focus();
 }
@@ -229,11 +235,17 @@ function notice(text) {
   $("notice").textContent = text;
 }
 
+function outcome(command, answers) {
+  if (command === "seed") return [`${answers[0].queued} queued`, ...answers[0].refused.map((each) => `refused: ${each.url}: ${each.why}`)].join("; ");
+  if (command === "retire") return `${answers.reduce((sum, each) => sum + each.retired, 0)} waiting URLs dropped; stored pages stay`;
+  return "done";
+}
+
 async function act(command) {
   try {
     const answer = await fetch("/do", { method: "POST", headers: { "Content-Type": "application/json", "X-Admin-Token": token }, body: JSON.stringify(command) });
     const said = await answer.json();
-    notice(answer.ok ? `${command.command}: done` : `${command.command}: ${said.why || said.error}`);
+    notice(answer.ok ? `${command.command}: ${outcome(command.command, said.answers)}` : `${command.command}: ${said.why || said.error}`);
     if (answer.status === 403) use("");
   } catch { notice(`${command.command}: no answer`); }
 }

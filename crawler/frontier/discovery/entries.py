@@ -3,11 +3,11 @@
     t/ + bucket 2 + host 6 + order 8   ->  sealed Todo         to do
     p/ + bucket 2 + host 6 + order 8   ->  sealed Todo         parked: beyond a budget or the depth
 
-    order = priority (8 bits) | depth (16 bits) | sequence (40 bits)
+    order = class (8 bits) | depth (16 bits) | sequence (40 bits)
 
-so a scan of one host's keys gives its URLs by priority, then breadth-first,
-then in the order they came. The order names the entry for life: a retry and
-a stay in the park keep it.
+so a scan of one host's keys gives its URLs by class (`orders/classes.py`; 0 first, 128 where
+nobody gave one), then breadth-first, then in the order they came. A retry and a stay in the
+park keep the order; a better link may give an entry that was not tried another class.
 
 A queue in LevelDB leaves tombstones, and a scan from the queue's first key
 walks over all of them: popping 10,000 URLs by seeking the prefix was measured
@@ -21,7 +21,7 @@ Nearly all entries have no other property and are stored short:
 
     tail | via 8 | low 48 bits of the fingerprint      little-endian; the bucket stands in the key
 
-The others, and those of format 0.1.0, are MessagePack arrays; their first byte is above any
+The others are MessagePack arrays; their first byte is above any
 that a tail begins with. With 10 URLs a host LevelDB keeps 42 bytes a short entry and 48 an
 array: 13 of the key, the rest compressed text.
 """
@@ -68,11 +68,16 @@ _decoder = msgspec.msgpack.Decoder(Todo)
 Entry = tuple[int, Todo]  # (order, what to do)
 
 
-def make_order(priority: int, depth: int, sequence: int) -> int:
-    """The order of a new entry: 0 first; depths beyond 16 bits count as the last one."""
+def make_order(place: int, depth: int, sequence: int) -> int:
+    """The order of a new entry of the class `place`; depths beyond 16 bits count as the last one."""
     if depth > DEPTH_MAX:
         depth = DEPTH_MAX
-    return (priority << DEPTH_BITS | depth) << SEQUENCE_BITS | sequence
+    return (place << DEPTH_BITS | depth) << SEQUENCE_BITS | sequence
+
+
+def class_in_order(order: int) -> int:
+    """The class an order was made with."""
+    return order >> DEPTH_BITS + SEQUENCE_BITS
 
 
 def order_depth(order: int) -> int:

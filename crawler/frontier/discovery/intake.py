@@ -7,15 +7,21 @@ Entries of a batch are not in the store before it is written. Until then
 * a host of the front reads no further, unless its whole queue is in memory;
 * a host that had nothing to do enters the front at once if the front wants
   hosts, with its new entries in memory; else it waits for its turn outside.
+
+Under an order an entry has the class that came with its link. `improve` moves one to a better
+class: the old key goes and the new one comes by the same batch, so an entry never stands in a
+queue twice.
 """
 
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from crawler.config import FrontierConfig
+from crawler.config import FrontierConfig, OrderConfig
 from crawler.frontier.discovery.entries import (
+    SEQUENCE_MAX,
     Todo,
+    class_in_order,
     decode,
     encode,
     join_url,
@@ -24,16 +30,19 @@ from crawler.frontier.discovery.entries import (
     order_depth,
     split_url,
 )
+from crawler.frontier.discovery.waiting_index import WaitingIndex, index_key
 from crawler.frontier.hosts.budget import SITEMAP
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
 from crawler.frontier.hosts.registry import Registry
 from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED, HostFlag, HostState
 from crawler.frontier.hosts.workbench import Workbench
-from crawler.records import Link
+from crawler.orders.classes import NEUTRAL, PLAIN, WORST, class_in
+from crawler.orders.order import BREADTH_FIRST
+from crawler.records import Link, LinkFlag
 from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import Batch, KeyValue, after_prefix
 
-_PRIORITY = 128  # of a link where no function gives one
+_RANKED = int(LinkFlag.RANKED)
 RETIRED_AT_ONCE = 2_000  # entries that are looked at in one turn of the loop: some 10 ms
 _UNPARK_CHUNK = 10_000  # entries moved by one batch
 
@@ -45,6 +54,7 @@ class Intake:
         self,
         store: KeyValue,
         config: FrontierConfig,
+        order: OrderConfig,
         registry: Registry,
         bench: Workbench,
         priority: Callable[[Link], int] | None,
@@ -55,6 +65,10 @@ class Intake:
         self._priority = priority
         self._read_ahead = config.read_ahead
         self._entries_max = config.entries_max
+        self._by_class = order.name != BREADTH_FIRST
+        self._raise_classes = order.raise_classes
+        self.index = WaitingIndex(store, keeps=self._by_class and order.raise_classes > 0)
+        self._retiring: dict[int, set[int]] = {}  # by id of the batch: slots whose retired entries it deletes
         self._batches: dict[int, tuple[Batch, set[int]]] = {}  # by id: the batch, and the slots it adds to
         self.unwritten: dict[int, int] = {}  # slot -> id of the latest batch that adds to it
 
@@ -68,7 +82,8 @@ class Intake:
         touched: dict[int, str] = {}
         registry, memo = self._registry, self._registry.memo
         keys, budget = registry.hosts.key, registry.budget
-        priority, sequence = _PRIORITY, registry.sequence
+        place, sequence = NEUTRAL, registry.sequence
+        index = self.index if self.index.keeps else None
         may_enter = len(self._bench.front) + self._bench.wanted(now)
         for link in links:
             name, tail = split_url(link.url)
@@ -77,20 +92,90 @@ class Intake:
                 slot = registry.slot_beside(name, link.fingerprint)
             touched[slot] = name
             sequence += 1
+            flags = link.flags
+            if self._by_class:
+                place = self.index.promised(link.fingerprint, class_in(flags))
+            if flags > PLAIN:
+                flags &= PLAIN
             if self._priority is not None:
-                priority = self._priority(link)
-            order = make_order(priority, link.depth, sequence)
-            entry = Todo(tail, link.fingerprint, link.via, link.redirects, link.flags)
-            limited = budget.binds or link.flags & SITEMAP
-            if limited and (rule := budget.rule(slot, link.depth, link.url, name, link.flags)):
+                order = make_order(self._ranked(place, link), link.depth, sequence)
+            else:
+                order = make_order(place, link.depth, sequence)
+            entry = Todo(tail, link.fingerprint, link.via, link.redirects, flags)
+            limited = budget.binds or flags & SITEMAP
+            if limited and (rule := budget.rule(slot, link.depth, link.url, name, flags)):
                 self._park(slot, order, entry, rule, batch)
             else:
                 key = make_key(TODO, keys[slot], order)
                 batch.put(key, encode(key, entry))
+                if index is not None:
+                    index.put(keys[slot], order, entry, batch)
                 self._enqueue(slot, name, order, entry, may_enter, now)
         registry.sequence = sequence
         registry.put_meta(batch)
         self._touch(touched, batch, now)
+
+    def _ranked(self, place: int, link: Link) -> int:
+        """The class of a link that the user may have given a priority: so many classes better or worse."""
+        assert self._priority is not None
+        return max(0, min(place + self._priority(link) - NEUTRAL, WORST))
+
+    def improve(self, links: Sequence[Link], batch: Batch, now: float) -> int:
+        """Give the URLs of `links` that wait the class of their link, if it is better; return how many were moved.
+
+        Better by `order.raise_classes` at least. URLs in flight, tried before, parked or done stay as they are, and
+        those that the user has given a priority; one that is not queued yet will be queued with the class.
+        """
+        touched: dict[int, str] = {}
+        moved, registry = 0, self._registry
+        retiring = set().union(*self._retiring.values())
+        for link in links if self.index.keeps else ():
+            name, _ = split_url(link.url)
+            slot = registry.memo.get(name, NOWHERE)
+            slot = registry.find(name) if slot == NOWHERE else slot
+            found = None if slot == NOWHERE else self.index.find(registry.hosts.key[slot], link.fingerprint)
+            place = class_in(link.flags)
+            if found is None:
+                self.index.promise(link.fingerprint, place)
+            elif slot not in retiring and self._may_move(slot, *found):
+                order, entry = found
+                if class_in_order(order) - place >= self._raise_classes:
+                    depth = min(order_depth(order), link.depth)
+                    self._move(slot, order, make_order(place, depth, order & SEQUENCE_MAX), entry, batch)
+                    touched[slot] = name
+                    moved += 1
+        if touched:
+            self._touch(touched, batch, now)
+        return moved
+
+    def _may_move(self, slot: int, order: int, entry: Todo) -> bool:
+        """Whether an entry has the place that the order gave it, and was not tried, nor is about to be."""
+        tried = entry.attempt or entry.strikes or entry.retry_at or self._in_flight(slot, order)
+        return not (tried or entry.flags & _RANKED)
+
+    def _move(self, slot: int, order: int, better: int, entry: Todo, batch: Batch) -> None:
+        """Put the entry `order` of a host's queue where the order `better` says."""
+        hosts, host = self._registry.hosts, self._bench.front.get(slot)
+        batch.delete(make_key(TODO, hosts.key[slot], order))
+        key = make_key(TODO, hosts.key[slot], better)
+        batch.put(key, encode(key, entry))
+        self.index.put(hosts.key[slot], better, entry, batch)
+        if host is not None:
+            host.remove({order})
+            self._push(host, better, entry)
+        if better < hosts.cursor[slot]:
+            hosts.cursor[slot] = better
+            if host is None:
+                self._bench.improved(slot)
+
+    def _push(self, host: FrontHost, order: int, entry: Todo) -> None:
+        """Let a host of the front have an entry, in memory if the rest of its queue up to there is."""
+        was_first = host.first_order()
+        host.push(order, entry)
+        if len(host.queue) > self._read_ahead:
+            self._spill(host)
+        if self._by_class and order < was_first:
+            self._bench.improved(host.slot)
 
     def _park(self, slot: int, order: int, entry: Todo, rule: int, batch: Batch) -> None:
         registry = self._registry
@@ -111,9 +196,11 @@ class Intake:
         registry.budget.accept(slot, entry.flags)
         registry.todo += 1
         hosts.todo[slot] = todo = hosts.todo[slot] + 1
+        host = bench.front.get(slot)
         if todo == 1 or order < hosts.cursor[slot]:
             hosts.cursor[slot] = order
-        host = bench.front.get(slot)
+            if self._by_class and host is None:
+                bench.improved(slot)
         if todo == 1:  # this is the whole queue
             if host is not None:
                 host.read_to = NO_ORDER
@@ -126,9 +213,7 @@ class Intake:
                 host = self.front_host(slot, name, NO_ORDER)
                 bench.enter(host)
         if host is not None:
-            host.push(order, entry)
-            if len(host.queue) > self._read_ahead:
-                self._spill(host)
+            self._push(host, order, entry)
 
     def _spill(self, host: FrontHost) -> None:
         """Keep a host's queue within its share of the memory, at most four times what is read at once."""
@@ -152,7 +237,9 @@ class Intake:
                 self.settle_place(slot, now)
 
     def committed(self, batch: Batch, now: float) -> None:
-        """The batch was written: its entries can be read back."""
+        """The batch was written: its entries can be read back, and those it deletes cannot."""
+        self._retiring.pop(id(batch), None)
+        self.index.written(batch)
         _, slots = self._batches.pop(id(batch), (None, ()))
         for slot in slots:
             if self.unwritten.get(slot) == id(batch):
@@ -224,6 +311,8 @@ class Intake:
             entry.rule = 0
             batch.delete(key)
             batch.put(TODO + key[2:], encode(key, entry))
+            if self.index.keeps:
+                batch.put(index_key(registry.hosts.key[slot], entry.fingerprint), key[10:])
             self._enqueue(slot, name, order, entry)
         for slot, name in touched.items():
             batch.put(*registry.record(slot, name))
@@ -262,12 +351,17 @@ class Intake:
                 continue
             count += 1
             batch.delete(key)
+            if self.index.keeps:
+                batch.delete(index_key(self._registry.hosts.key[slot], entry.fingerprint))
+                self.index.forget(entry.fingerprint)
             self._uncount(prefix, slot, entry)
             self._registry.note(slot, name)
             gone.setdefault(slot, set()).add(order)
         for slot, orders in gone.items():
             if (host := self._bench.front.get(slot)) is not None:
                 host.remove(orders)
+        if self.index.keeps and gone:
+            self._retiring.setdefault(id(batch), set()).update(gone)
         self._registry.put_notes(batch)
         self._registry.put_meta(batch)
         if next(found, None) is not None:

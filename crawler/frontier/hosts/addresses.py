@@ -11,15 +11,14 @@ clock.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from math import inf
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 from crawler.config import PolitenessConfig
 
-if TYPE_CHECKING:
-    from crawler.frontier.hosts.front_host import FrontHost
+Host = TypeVar("Host")
 
 
-class Address:
+class Address(Generic[Host]):
     """One IP address: how many requests are on it, and which hosts wait for it.
 
     `domains` holds the registrable domains met on it, None once they are so
@@ -36,11 +35,11 @@ class Address:
         self.in_flight = 0
         self.ready = ready
         self.domains: set[int] | None = set()
-        self.waiting: deque[FrontHost] | None = None
+        self.waiting: deque[Host] | None = None
         self.held: deque[float] | None = None
         self.event = 0.0
 
-    def wait(self, host: "FrontHost", *, first: bool) -> None:
+    def wait(self, host: Host, *, first: bool) -> None:
         """One more host waits, before the others if `first`."""
         if self.waiting is None:
             self.waiting = deque()
@@ -59,7 +58,7 @@ class Address:
         return f"Address({self.name}, {kind}, {self.in_flight} in flight, {self.line} waiting)"
 
 
-class Addresses:
+class Addresses(Generic[Host]):
     """The addresses in use and the latest others."""
 
     def __init__(self, config: PolitenessConfig, entries_max: int, processes: int) -> None:
@@ -68,7 +67,7 @@ class Addresses:
         self._shared_domains = config.shared_address_domains
         self._shared_in_flight = max(1, config.shared_address_in_flight // processes)
         self._entries_max = entries_max
-        self._addresses: dict[str, Address] = {}
+        self._addresses: dict[str, Address[Host]] = {}
         self._opened = 0.0
 
     def configure(self, config: PolitenessConfig) -> None:
@@ -84,7 +83,7 @@ class Addresses:
     def __len__(self) -> int:
         return len(self._addresses)
 
-    def __iter__(self) -> Iterator[Address]:
+    def __iter__(self) -> Iterator[Address[Host]]:
         return iter(self._addresses.values())
 
     @property
@@ -92,7 +91,7 @@ class Addresses:
         """Whether addresses hold anything up."""
         return self.gap > 0.0
 
-    def meet(self, name: str, domain: int, now: float) -> Address:
+    def meet(self, name: str, domain: int, now: float) -> Address[Host]:
         """The address `name`, with `domain` counted among those on it."""
         address = self._addresses.get(name)
         if address is None:
@@ -105,9 +104,9 @@ class Addresses:
                 address.domains = None
         return address
 
-    def choose(self, names: Sequence[str], domain: int, now: float) -> tuple[Address, float]:
+    def choose(self, names: Sequence[str], domain: int, now: float) -> tuple[Address[Host], float]:
         """The address where a request may start first, and from when (infinity: not known)."""
-        best: tuple[Address, float] | None = None
+        best: tuple[Address[Host], float] | None = None
         for name in names:
             address = self.meet(name, domain, now)
             instant = self.start_at(address)
@@ -119,7 +118,7 @@ class Addresses:
         assert best is not None, names
         return best
 
-    def start_at(self, address: Address) -> float | None:
+    def start_at(self, address: Address[Host]) -> float | None:
         """The instant from which a request may start there; None: not before one of those in flight ends."""
         if address.domains is None:
             held = address.held or ()
@@ -129,17 +128,17 @@ class Addresses:
             return max(address.ready, held[surplus]) if surplus < len(held) else None
         return address.ready if address.in_flight == 0 else None
 
-    def line_takes(self, address: Address) -> float:
+    def line_takes(self, address: Address[Host]) -> float:
         """Seconds, about, until one more than those that wait there has its turn."""
         return self._interval(address) * (address.line + 1)
 
-    def _interval(self, address: Address) -> float:
+    def _interval(self, address: Address[Host]) -> float:
         """Seconds between two starts there, about."""
         if address.domains is None:
             return max(self.gap / self._shared_in_flight, self._shared_interval)
         return self.gap
 
-    def turn_at(self, names: Sequence[str], host: "FrontHost", now: float) -> float:
+    def turn_at(self, names: Sequence[str], host: Host, now: float) -> float:
         """About when a host that waits at one of the addresses has its turn there."""
         for address in filter(None, map(self._addresses.get, names)):
             line = list(address.waiting or ())
@@ -148,10 +147,10 @@ class Addresses:
                 return max(now if first is None else first, now) + self._interval(address) * line.index(host)
         return now
 
-    def acquire(self, address: Address) -> None:
+    def acquire(self, address: Address[Host]) -> None:
         address.in_flight += 1
 
-    def release(self, address: Address, ended: float) -> None:
+    def release(self, address: Address[Host], ended: float) -> None:
         """A request that ended at `ended` frees its place."""
         assert address.in_flight > 0, address
         address.in_flight -= 1

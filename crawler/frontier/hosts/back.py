@@ -59,6 +59,13 @@ class Back:
             some = prompt[at : at + BLOCK]
             self._note(int(some.sum()), int((~some).sum()))
 
+    def first(self, *, others: bool) -> int:
+        """About the slot that `popleft` gives next: the head of either queue; there must be one."""
+        return self._others.head if others and self._others else self._prompt.head
+
+    def improved(self, slot: int) -> None:
+        """A host has a better first URL: its turn does not depend on that."""
+
     def _note(self, prompt: int, others: int) -> None:
         if self._blocks and sum(self._blocks[-1]) < BLOCK:
             self._blocks[-1][0] += prompt

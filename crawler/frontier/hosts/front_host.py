@@ -96,8 +96,8 @@ class FrontHost:
         self.waiting = False
         self.addresses: tuple[str, ...] = ()
         self.expires = 0.0
-        self.address: Address | None = None
-        self.called_by: Address | None = None
+        self.address: Address[FrontHost] | None = None
+        self.called_by: Address[FrontHost] | None = None
         self.served = 0
         self.tick = NO_PLAN
         self.wake = 0.0
@@ -203,6 +203,10 @@ class FrontHost:
         self.later = [item for item in self.later if item[1][0] not in orders]
         heapq.heapify(self.queue)
         heapq.heapify(self.later)
+
+    def first_order(self) -> int:
+        """The order of the first entry to be tried now; at the earliest, if it is not in memory."""
+        return self.queue[0][0] if self.queue else self.read_to
 
     def cursor(self) -> int:
         """No entry of the host's queue has a smaller order."""

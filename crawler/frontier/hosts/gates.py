@@ -20,6 +20,7 @@ from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.registry import Registry
 from crawler.frontier.hosts.visits import ASK_AGAIN, Visits
 from crawler.frontier.hosts.workbench import Workbench
+from crawler.orders.order import BREADTH_FIRST
 
 
 class Gates:
@@ -43,7 +44,9 @@ class Gates:
         self.registry = registry
         self.hosts = registry.hosts
         self.politeness = HostPoliteness(config.politeness, registry.hosts)
-        self.addresses = Addresses(config.politeness, config.frontier.addresses_max, processes)
+        self.addresses: Addresses[FrontHost] = Addresses(
+            config.politeness, config.frontier.addresses_max, processes
+        )
         self.rate = Rate(config.crawl.rate / processes)
         self.bench = Workbench(
             registry.hosts,
@@ -53,6 +56,7 @@ class Gates:
             front_max=config.frontier.front_factor * concurrency,
             turn_max=config.frontier.turn_max,
             stay=config.fetch.keep_alive_max,
+            first_come=1.0 if config.order.name == BREADTH_FIRST else config.order.first_come,
         )
         self.look_ups = LookUps(self.bench, config.network.dns_concurrency, self.rate)
         self.shares = PlaceShares(

@@ -25,6 +25,10 @@ in flight. All other hosts are numbers in the host table:
 * A host leaves after `turn_max` requests if others stand in the back queue,
   so one with endless links starves nobody. An address takes up at most
   `waiters_max` places of the front.
+* Under an order (`orders/`) the hosts whose instant has come, in the front and in the back,
+  have their turns by the class of their best URL; a part of the turns, `first_come`, goes to
+  the one that has waited longest (`turns.py`). While the front has room, a host that is better
+  than all its ready ones comes in. Hosts that wait for an address are called as they arrived.
 * With more ready hosts than the rate or the machine can ask, the front would keep
   the others out for good. So a host that is asked `stay` seconds after its own
   instant has lost its connection: it goes to the end of the back queue, and the
@@ -37,11 +41,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from crawler.frontier.discovery.entries import class_in_order
 from crawler.frontier.hosts.addresses import Address, Addresses
 from crawler.frontier.hosts.back import Back
 from crawler.frontier.hosts.calendar import Calendar
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
-from crawler.frontier.hosts.table import HostState, HostTable
+from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, HostState, HostTable
+from crawler.frontier.hosts.turns import ClassedBack, DueFront, Plan
+from crawler.orders.classes import WORST
 
 LOOK_AGAIN = 1.0  # s; a look through the front costs up to 1 ms
 TURN_MIN = 3  # errands before a late host goes: a look-up, robots.txt and the first page
@@ -52,7 +59,8 @@ class Workbench:
 
     `load(slot)` gives the object of a host that enters the front, or None if
     it cannot enter now; `unload(host)` is told of one that leaves. `stay`: see
-    above, in seconds.
+    above, in seconds. `first_come`: the part of the turns that goes by waiting
+    alone; 1.0 without an order.
     """
 
     def __init__(
@@ -65,14 +73,17 @@ class Workbench:
         front_max: int,
         turn_max: int,
         stay: float,
+        first_come: float = 1.0,
     ) -> None:
         self.hosts = hosts
         self._addresses = addresses
         self.front: dict[int, FrontHost] = {}
-        self.back = Back(hosts)
+        self._by_class = first_come < 1.0
+        self.back: Back | ClassedBack = ClassedBack(hosts, first_come) if self._by_class else Back(hosts)
+        self._due = DueFront(first_come, self._is_valid)  # stays empty without an order
         self.calendar = Calendar(hosts)
-        self._heap: list[tuple[float, int, FrontHost | Address]] = []
-        self._chosen: list[tuple[float, int, FrontHost | Address]] = []  # hosts that have a known page to ask
+        self._heap: list[Plan] = []
+        self._chosen: list[Plan] = []  # hosts that have a known page to ask
         self._tick = 0
         self.admits = front_max  # hosts that may come in from outside the front now; `look_ups` says so
         self.admitting_others = True  # whether those may that are not known to answer soon
@@ -96,7 +107,7 @@ class Workbench:
 
         Those that are ready go first, over connections that live.
         """
-        if self._heap and self._heap[0][0] <= now:
+        if (self._heap and self._heap[0][0] <= now) or (self._by_class and self._due):
             return 0
         return max(0, min(self.admits, self._front_max - len(self.front)))
 
@@ -134,6 +145,13 @@ class Workbench:
         if len(self._heap) + len(self._chosen) > 4 * len(self.front) + 64:
             self._sweep()
 
+    def improved(self, slot: int) -> None:
+        """A host has a better first URL than before: its place among those that are ready goes by that."""
+        if self.hosts.place[slot] == HostState.BACK:
+            self.back.improved(slot)
+        elif (host := self.front.get(slot)) is not None and host.tick != NO_PLAN:
+            self.wake(host, host.wake)
+
     def sleep(self, host: FrontHost) -> None:
         """No plan: the host has nothing to do, or waits for something else than time."""
         self._look_at = 0.0
@@ -168,6 +186,8 @@ class Workbench:
     def pop(self, now: float) -> FrontHost | None:
         """The next host whose instant has come; it is in no plan then. None if there is none."""
         self._expire(now)
+        if self._by_class:
+            self._admit_better(now)
         host = self._pop_heap(now)
         if host is not None and self._is_late(host, now):
             self.leave(host, now, idle=self.hosts.todo[host.slot] == 0)
@@ -197,6 +217,8 @@ class Workbench:
     def next_event(self, now: float) -> float | None:
         """The earliest instant at which `pop` may give a host."""
         if self._may_admit() and (self.has_room() or now >= self._look_at):
+            return now
+        if self._by_class and self._due:
             return now
         self._skip_stale(self._heap)
         instants = [self._heap[0][0]] if self._heap else []
@@ -246,22 +268,74 @@ class Workbench:
                 self.hosts.place[slot] = HostState.BACK
                 self.back.append(slot)
 
-    def _pop_heap(self, now: float) -> FrontHost | None:
+    def first(self, now: float) -> tuple[int, int]:
+        """(slot, order) of the host whose turn is next, best class first, and of its first URL at the earliest.
+
+        (NOWHERE, NO_ORDER) if none may be asked now. An order is never above that of the first URL.
+        """
+        self._expire(now)
+        found = [(NO_ORDER, NOWHERE)]
+        if (item := self._first_due(now)) is not None:
+            host = item if isinstance(item, FrontHost) else item.waiting[0] if item.waiting else None
+            if host is not None:
+                found.append((host.first_order(), host.slot))
+        if self._may_admit() and (len(found) == 1 or (self._by_class and self.has_room())):
+            slot = self.back.first(others=self.admitting_others)
+            found.append((self.hosts.cursor[slot], slot))
+        order, slot = min(found)
+        return slot, order
+
+    def _first_due(self, now: float) -> FrontHost | Address | None:
+        """The next item of the front whose instant has come; it stays where it is."""
+        if self._by_class:
+            self._note_due(now)
+            return self._due.first()
+        self._skip_stale(self._heap)
+        return self._heap[0][2] if self._heap and self._heap[0][0] <= now else None
+
+    def _note_due(self, now: float) -> None:
+        """Move the items whose instant has come from the heap to those that have their turns by class."""
         heap = self._heap
         while heap and heap[0][0] <= now:
-            instant, tick, item = heapq.heappop(heap)
-            if isinstance(item, FrontHost):
-                if item.tick == tick:
-                    item.tick = NO_PLAN
-                    item.called_by = None
-                    return item
-            elif item.event == instant:
-                item.event = 0.0
-                if item.waiting:
-                    host = item.waiting.popleft()
-                    host.waiting = False
-                    host.called_by = item
-                    return host
+            plan = heapq.heappop(heap)
+            if self._is_valid(plan):
+                self._due.add(_class_of(plan[2]), plan)
+        if len(self._due) > 4 * len(self.front) + 64:
+            self._due.sweep()
+
+    def _pop_due(self, now: float) -> FrontHost | None:
+        """`_pop_heap` by classes."""
+        self._note_due(now)
+        while (plan := self._due.pop()) is not None:
+            if (host := self._started(plan)) is not None:
+                return host
+        return None
+
+    def _pop_heap(self, now: float) -> FrontHost | None:
+        if self._by_class:
+            return self._pop_due(now)
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            if (host := self._started(heapq.heappop(heap))) is not None:
+                return host
+        return None
+
+    @staticmethod
+    def _started(plan: Plan) -> FrontHost | None:
+        """The host whose turn a plan is, no longer planned; None if the plan is stale, or nobody waits there."""
+        instant, tick, item = plan
+        if isinstance(item, FrontHost):
+            if item.tick == tick:
+                item.tick = NO_PLAN
+                item.called_by = None
+                return item
+        elif item.event == instant:
+            item.event = 0.0
+            if item.waiting:
+                host = item.waiting.popleft()
+                host.waiting = False
+                host.called_by = item
+                return host
         return None
 
     def _admit(self, now: float) -> bool:
@@ -276,6 +350,15 @@ class Workbench:
                 self.wake(host, self.hosts.ready[slot])
                 return True
         return False
+
+    def _admit_better(self, now: float) -> None:
+        """Bring one host in from the back if there is room, and its URL is of a better class than any that is due."""
+        if not (self.has_room() and self._may_admit()):
+            return
+        self._note_due(now)
+        due, slot = self._due.first(), self.back.first(others=self.admitting_others)
+        if due is not None and class_in_order(self.hosts.cursor[slot]) < _class_of(due):
+            self._admit(now)
 
     def _make_room(self, now: float) -> bool:
         """Send an eighth of the front away: idle hosts first, then those that wait longest."""
@@ -297,7 +380,7 @@ class Workbench:
             return self.hosts.todo[host.slot] == 0
         return host.wake > max(now, min(self.hosts.ready[host.slot], now + self._stay))
 
-    def _skip_stale(self, heap: list[tuple[float, int, FrontHost | Address]]) -> None:
+    def _skip_stale(self, heap: list[Plan]) -> None:
         while heap and not self._is_valid(heap[0]):
             heapq.heappop(heap)
 
@@ -308,7 +391,7 @@ class Workbench:
         heapq.heapify(self._chosen)
 
     @staticmethod
-    def _is_valid(entry: tuple[float, int, FrontHost | Address]) -> bool:
+    def _is_valid(entry: Plan) -> bool:
         instant, tick, item = entry
         if isinstance(item, FrontHost):
             return item.tick == tick
@@ -330,9 +413,16 @@ class Workbench:
         assert len(self.front) <= self._front_max
         planned = {
             id(item)
-            for _, tick, item in (*self._heap, *self._chosen)
+            for _, tick, item in (*self._heap, *self._chosen, *self._due)
             if isinstance(item, FrontHost) and item.tick == tick
         }
         for host in self.front.values():
             assert (id(host) in planned) == (host.tick != NO_PLAN), host
             assert not (host.held and host.tick != NO_PLAN), host
+
+
+def _class_of(item: FrontHost | Address) -> int:
+    """The class of the first URL of a host, or of the first host that waits at an address."""
+    if isinstance(item, FrontHost):
+        return class_in_order(item.first_order())
+    return class_in_order(item.waiting[0].first_order()) if item.waiting else WORST

@@ -9,11 +9,12 @@ exploration.py  the page longest unvisited has a share of the fetches
 overview.py   what can be asked of a schedule without changing it: pages, hosts, what a store keeps; its invariants
 expectation.py  how fresh the copies are, and what more rate would bring
 importance.py how important pages are: requests a day, served ones and a prior where nobody asks (mu of the model)
+sources.py    how often it pays to read a sitemap or feed
 heaps.py      many meldable heaps over one array of nodes
 numbering.py  64-bit keys to small numbers, growing without a burst of work
 settings.py   settings, outcomes, views
 refreshing.py the schedule joined to frontier, pages and store
-validators.py conditional requests, and whose validators can be believed
+validators.py conditional requests, and which validators can be believed
 state.py      records in the store, and the schedule rebuilt from them
 arms.py       several policies side by side, as one schedule
 levels.py     equal levels in all processes: how the rate moves between them

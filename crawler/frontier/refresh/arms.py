@@ -150,6 +150,10 @@ class Arms:
         schedule, number, _ = self._split(page)
         schedule.bound_ages(number, min_age, max_age)
 
+    def show(self, page: int, found: float, now: float) -> None:
+        schedule, number, _ = self._split(page)
+        schedule.show(number, found, now)
+
     def block(self, host: int, until: float) -> None:
         for arm, schedule in enumerate(self.schedules):
             if self._busy.get(host, arm) == arm:  # the others wait for the end of its flight
@@ -277,6 +281,21 @@ class Arms:
             schedule.level = level
 
     @property
+    def mean_rate(self) -> float:
+        """The mean over the arms."""
+        return sum(schedule.mean_rate for schedule in self.schedules) / len(self.schedules)
+
+    @property
+    def revisit(self) -> float:
+        """That of the first arm: their shares of pages and rate are alike."""
+        return self.schedules[0].revisit
+
+    @revisit.setter
+    def revisit(self, revisit: float) -> None:
+        for schedule in self.schedules:
+            schedule.revisit = revisit
+
+    @property
     def bias(self) -> tuple[float, float]:
         """Changes found and expected by late crawls, the mean of the arms'."""
         sums = [schedule.bias for schedule in self.schedules]
@@ -325,7 +344,24 @@ class Arms:
         """What the arm has learned of the site that asked it last; after a restart all arms begin with that."""
         return self.schedules[self._last.get(host, 0)].site_state(host)
 
-    def directory_state(self, page: int) -> tuple[int, tuple[float, float, float]]:
+    def hub(self, page: int, now: float) -> dict[str, float]:
+        schedule, number, _ = self._split(page)
+        return schedule.hub(number, now)
+
+    def hubs_view(self, now: float) -> dict[str, float]:
+        """The sums over all arms."""
+        views = [schedule.hubs_view(now) for schedule in self.schedules]
+        return {name: sum(view[name] for view in views) for name in views[0]}
+
+    def hub_state(self, page: int) -> tuple[float, float]:
+        schedule, number, _ = self._split(page)
+        return schedule.hub_state(number)
+
+    def restore_hub(self, page: int, found: float, watched: float) -> None:
+        schedule, number, _ = self._split(page)
+        schedule.restore_hub(number, found, watched)
+
+    def directory_state(self, page: int) -> tuple[int, tuple[float, ...]]:
         schedule, number, _ = self._split(page)
         return schedule.directory_state(number)
 
@@ -335,11 +371,11 @@ class Arms:
             schedule.restore_site(host_key, numbers)
 
     def restore_directory(
-        self, directory_key: int, host_key: int, observed: float, expected: float, at: float
+        self, directory_key: int, host_key: int, counts: tuple[float, ...], news: tuple[float, ...]
     ) -> None:
         self.host(host_key)
         for schedule in self.schedules:
-            schedule.restore_directory(directory_key, host_key, observed, expected, at)
+            schedule.restore_directory(directory_key, host_key, counts, news)
 
     def _check(self) -> None:
         for arm, schedule in enumerate(self.schedules):

@@ -15,6 +15,8 @@ cdef class Deadlines:
     cdef bint plain
     cdef bint clocked
     cdef Py_ssize_t _kind
+    cdef double _new_page_weight
+    cdef double _discovery_share_max
     cdef int stood
     cdef double stood_at
     cdef double stood_worth
@@ -27,11 +29,15 @@ cdef class Deadlines:
     cdef double offset(self, int page, int host, double now) noexcept
     cdef double ratio(self, int page, int host, double elapsed, double n, double now) noexcept
     cdef double worth(self, int page, int host, double now) noexcept
-    cdef double wait(self, int page, int host, double n) noexcept
+    cdef double wait(self, int page, int host, double n, double now) noexcept
+    cdef double pace(self, int page, int host, double now) noexcept
+    cdef void note_take(self, int page, int host, double now) noexcept
+    cdef double hub_part(self, int page, int host, double now) noexcept
     cdef double key(self, int page, int host, double n, double offset, double now) noexcept
     cdef double due(self, int page, int host, double n, double elapsed, double now) noexcept
     cdef void find_level(self, int page) noexcept
-    cdef void sample_level(self) noexcept
+    cdef void sample_level(self, double now) noexcept
     cdef double _azar_value(self, double elapsed) noexcept
     cdef double _azar_wait(self, double level) noexcept
+    cdef double due_by_worth(self, double worth, double now) noexcept
     cdef double _again(self, double crawled, int host, double now) noexcept

@@ -29,6 +29,7 @@ from crawler.freshness.value_kernel import ALL_TERMS
 from crawler.frontier.refresh.settings import Settings
 
 if cython.compiled:
+    from cython.cimports.crawler.freshness.discovery import hub_value, hub_wait
     from cython.cimports.crawler.freshness.learning import Learning
     from cython.cimports.crawler.freshness.neighbourhood import elapsed_of
     from cython.cimports.crawler.freshness.value_kernel import Parameters
@@ -37,6 +38,7 @@ if cython.compiled:
 else:
     from math import sqrt
 
+    from crawler.freshness.discovery import hub_value, hub_wait
     from crawler.freshness.learning import Learning
     from crawler.freshness.neighbourhood import elapsed_of
     from crawler.freshness.value_kernel import Parameters
@@ -48,8 +50,11 @@ _TOLERANCE = cython.declare(cython.double, 1e-3)  # of V^-1, relative
 _QUIET_SHARE = cython.declare(cython.double, 0.25)  # of Ts: looked at again, where the neighbourhood is quiet
 _SIGNAL_MAX = cython.declare(cython.uint, 15)  # of one source: four bits
 _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # of all, where they are one count
+_SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)  # of a take, in a host's share of hubs
+_RESTRAIN = cython.declare(cython.double, 0.9)  # of the worth of hubs, a take beyond their share
+_RESTRAINT_LEAST = cython.declare(cython.double, 1e-9)
 _SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # pages a first level is found from
-_SAMPLE_STEPS = cython.declare(cython.int, 40)  # bisections of 1e18 to 1e-3
+_SAMPLE_STEPS = cython.declare(cython.int, 40)  # bisections of 1e36 to 1e-9
 _ALL_TERMS = cython.declare(cython.Py_ssize_t, ALL_TERMS)
 
 # Policies.
@@ -71,6 +76,8 @@ class Deadlines:
         self.plain = not settings.pooling
         self.clocked = settings.neighbourhood and self.policy == BY_VALUE
         self._kind = _KINDS.get(settings.policy, 0)
+        self._new_page_weight = settings.new_page_weight if self.policy == BY_VALUE else 0.0
+        self._discovery_share_max = settings.discovery_share_max
         self.page = Parameters()
         self.counts = rows_of(np.zeros(8))
         self.stood, self.stood_at, self.stood_worth = -1, 0.0, 0.0
@@ -171,7 +178,54 @@ class Deadlines:
         clock: cython.double = elapsed
         if self.clocked:
             clock = self.learning.clock(host, self.tables.page_heaps.nodes[page].owner, elapsed, now)
-        return self.page.value(clock, n) / level
+        return (self.page.value(clock, n) + hub_value(self.pace(page, host, now), elapsed)) / level
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def pace(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
+        """nu theta: the importance of new pages that a hub would show, a unit of time; 0 of other pages.
+
+        A new page is worth `new_page_weight` mean pages of its host, less the host's restraint.
+        """
+        row: cython.int = self.tables.hubs.row_of(page)
+        if row < 0 or self._new_page_weight <= 0.0:
+            return 0.0
+        theta: cython.double = self.learning.discovery.theta(
+            host, self.tables.page_heaps.nodes[page].owner, self.tables.hubs.rows[row].found,
+            self.tables.hubs.rows[row].watched, now - self.tables.crawled[page], now,
+        )  # fmt: skip
+        nu: cython.double = self._new_page_weight * self.tables.host_rows[host].weight
+        nu /= max(self.tables.host_rows[host].pages, 1)
+        return nu * theta * self.tables.host_rows[host].restraint
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def note_take(self, page: cython.int, host: cython.int, now: cython.double) -> cython.void:
+        """A page is taken: measure the share of the host's refreshes that hubs have, and hold it to its bound.
+
+        Endless new pages, such as a calendar's, would take all. So what hubs show is worth less on a host,
+        take by take, as long as their share is above the bound, and more again below it.
+        """
+        row_share: cython.double = self.tables.host_rows[host].discovery_share
+        if row_share == 0.0 and self.tables.hubs.row_of(page) < 0:
+            return
+        row_share += _SHARE_STEP * (self.hub_part(page, host, now) - row_share)
+        restraint: cython.double = self.tables.host_rows[host].restraint
+        restraint *= _RESTRAIN if row_share > self._discovery_share_max else 1.0 / _RESTRAIN
+        self.tables.host_rows[host].discovery_share = row_share
+        self.tables.host_rows[host].restraint = min(max(restraint, _RESTRAINT_LEAST), 1.0)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def hub_part(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
+        """The part of a page's value that is for the new pages it would show, 0 .. 1."""
+        pace: cython.double = self.pace(page, host, now)
+        if pace <= 0.0:
+            return 0.0
+        elapsed: cython.double = max(now - self.tables.crawled[page], 0.0)
+        shown: cython.double = hub_value(pace, elapsed)
+        level: cython.double = self.steering.level * self.tables.host_rows[host].boost
+        return min(shown / max(self.worth(page, host, now) * level, shown), 1.0) if shown > 0.0 else 0.0
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -197,7 +251,7 @@ class Deadlines:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def wait(self, page: cython.int, host: cython.int, n: cython.double) -> cython.double:
+    def wait(self, page: cython.int, host: cython.int, n: cython.double, now: cython.double) -> cython.double:
         """The time, by the page's clock, from its last crawl until its value reaches the level."""
         level: cython.double = self.steering.level * self.tables.host_rows[host].boost
         if self.policy == BY_AGE:
@@ -206,6 +260,9 @@ class Deadlines:
             return self.tables.intervals[page]
         if self.policy == BY_AZAR:
             return self._azar_wait(level)
+        pace: cython.double = self.pace(page, host, now)
+        if pace > 0.0:
+            return hub_wait(self.page, level, n, pace, 0.0, self.steering.scale, _TOLERANCE)
         return self.page.wait(level, n, 0.0, _TOLERANCE)
 
     @cython.cfunc
@@ -227,14 +284,24 @@ class Deadlines:
         """The key of a page whose parameters are assigned."""
         crawled: cython.double = self.tables.crawled[page]
         latest: cython.double = crawled + self.tables.max_age(page) + offset
-        if n > 0.0:
+        if n > 0.0 or self.tables.hubs.row_of(page) >= 0:
             ratio: cython.double = self.ratio(page, host, max(now - crawled, 0.0), n, now)
             if ratio >= 1.0:
-                return min(now - 0.5 * self.steering.revisit * (min(ratio, RATIO_MAX) - 1.0) + offset, latest)
-        wait: cython.double = self.wait(page, host, n)
+                return min(self.due_by_worth(ratio, now) + offset, latest)
+        wait: cython.double = self.wait(page, host, n, now)
         if wait == _INFINITY:  # not worth a crawl: looked at again, as the level may have sunk
             return min(self._again(crawled, host, now) + offset, latest)
         return min(crawled + wait, latest)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def due_by_worth(self, worth: cython.double, now: cython.double) -> cython.double:
+        """The deadline that orders a page which is worth `worth` times the level, about 1 or more.
+
+        Near the level a value grows as the square of the age: a page that is late by a share x of its interval is
+        worth 1 + 2 x. One unit for all pages, the mean interval, orders them by value.
+        """
+        return now - 0.5 * self.steering.revisit * max(min(worth, RATIO_MAX) - 1.0, 0.0)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -254,12 +321,23 @@ class Deadlines:
     ) -> cython.double:
         """When `page` is due, as its neighbourhood stands now; optimistic."""
         crawled: cython.double = self.tables.crawled[page]
-        wait: cython.double = self.wait(page, host, n)
-        due: cython.double = crawled + wait
+        pace: cython.double = self.pace(page, host, now)
+        excess: cython.double = 0.0
+        if self.clocked:
+            excess = self.learning.excess(host, self.tables.page_heaps.nodes[page].owner, now)
+        wait: cython.double
+        due: cython.double
+        if pace > 0.0:
+            level: cython.double = self.steering.level * self.tables.host_rows[host].boost
+            return min(
+                crawled + hub_wait(self.page, level, n, pace, excess, self.steering.scale, _TOLERANCE),
+                crawled + self.tables.max_age(page),
+            )
+        wait = self.wait(page, host, n, now)
+        due = crawled + wait
         if wait == _INFINITY:
             due = self._again(crawled, host, now)
         elif self.clocked:
-            excess: cython.double = self.learning.excess(host, self.tables.page_heaps.nodes[page].owner, now)
             due = crawled + elapsed_of(wait, excess, self.steering.scale)
             if excess < 0.0:  # a quiet neighbourhood may wake, which no offset would show
                 due = min(due, now + _QUIET_SHARE * self.steering.scale)
@@ -282,16 +360,16 @@ class Deadlines:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def sample_level(self) -> cython.void:
+    def sample_level(self, now: cython.double) -> cython.void:
         """The level at which _SAMPLE pages, with no signals, would take their share of the rate."""
-        low: cython.double = 1e-9 * self.steering.level
-        high: cython.double = 1e9 * self.steering.level
+        low: cython.double = 1e-18 * self.steering.level
+        high: cython.double = 1e18 * self.steering.level
         _step: cython.Py_ssize_t
         k: cython.Py_ssize_t
         page: cython.int
         rows: cython.Py_ssize_t = self.tables.pages.rows
         size: cython.Py_ssize_t = min(_SAMPLE, rows)
-        wanted: cython.double = self.steering.rate * size / max(self.tables.pages.size, 1)
+        wanted: cython.double = self.steering.fetch_rate() * size / max(self.tables.pages.size, 1)
         for _step in range(_SAMPLE_STEPS):
             self.steering.level = sqrt(low * high)
             total: cython.double = 0.0
@@ -299,7 +377,7 @@ class Deadlines:
                 page = cython.cast(cython.int, k * (rows // size))
                 if not self.tables.states[page] & HELD:
                     self.assign(page, self.tables.owner(page))
-                    total += 1.0 / self.wait(page, self.tables.owner(page), 0.0)
+                    total += 1.0 / self.wait(page, self.tables.owner(page), 0.0, now)
             if total > wanted:
                 low = self.steering.level
             else:

@@ -28,7 +28,7 @@ SAMPLE = 1000  # pages looked at for the expected freshness
 SAMPLE_AGE = 2.0  # seconds for which a sample stands; one takes some 10 ms
 DECILES = 10
 MORE_RATE = 0.1  # of the rate, whose gain is told
-_BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain of freshness
+BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain of freshness
 
 
 class _Arm(msgspec.Struct):
@@ -131,7 +131,7 @@ class Expectation:
         settings = self._schedule.settings
         policies = [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
         whole = float(weights.mean()) * len(self._schedule) if len(weights) else 0.0
-        if not (whole and self._schedule.rate and all(policy in _BY_LEVEL for policy in policies)):
+        if not (whole and self._schedule.rate and all(policy in BY_LEVEL for policy in policies)):
             return {}
         gain = MORE_RATE * self._schedule.rate * self._schedule.level / whole
         return {"share": MORE_RATE, "gain": round(min(gain, 1.0), 5)}

@@ -5,8 +5,8 @@
                  over depth + 1                pages near the seeds matter more ("depth")
                                   the value of a file           for URLs of `refresh.importance_file`
 
-All processes have the same scale, since they compare levels. Pages that tell of
-others (sitemaps, feeds) get theirs from `Refresh.hear`.
+All processes have the same scale, since they compare levels. A page that tells of others (a sitemap,
+a feed) is as important as any; how often it is read goes with what its signals save (`sources.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,6 +28,11 @@ class Importance:
         self._by_depth = config.prior == "depth"
         self._values = values or {}
         self.asked: Callable[[int, float], float] | None = None  # (fingerprint, now) -> requests a second
+
+    @property
+    def prior(self) -> float:
+        """The importance of a page of which nothing is known."""
+        return self._prior
 
     def of(self, fingerprint: int, record: PageRecord, now: float) -> float:
         """The importance of a page, above 0."""

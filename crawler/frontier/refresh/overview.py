@@ -8,9 +8,10 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp, isfinite
 
-from crawler.frontier.refresh.settings import HostView, PageView, Settings
+from crawler.frontier.refresh.settings import DAY, HostView, PageView, Settings
 
 if cython.compiled:
+    from cython.cimports.crawler.freshness.discovery import hub_value
     from cython.cimports.crawler.freshness.learning import Learning
     from cython.cimports.crawler.frontier.refresh.deadlines import Deadlines
     from cython.cimports.crawler.frontier.refresh.exploration import Exploration
@@ -28,6 +29,7 @@ if cython.compiled:
 else:
     from math import exp, isfinite
 
+    from crawler.freshness.discovery import hub_value
     from crawler.freshness.learning import Learning
     from crawler.frontier.refresh.deadlines import Deadlines
     from crawler.frontier.refresh.exploration import Exploration
@@ -44,6 +46,7 @@ else:
     )
 
 _INFINITY = cython.declare(cython.double, float("inf"))
+_HUB_SAMPLE = 1000  # hubs that stand for all where a sum over them is asked for
 
 
 @cython.cclass
@@ -100,14 +103,17 @@ class Overview:
             return self._tables.page_heaps.nodes[page].key
         self._deadlines.assign(page, host)
         n = self._deadlines.signals_of(host, self._tables.rows[page].signals)
-        if self._deadlines.wait(page, host, n) == _INFINITY:
+        if self._deadlines.wait(page, host, n, now) == _INFINITY:
             return self._tables.crawled[page] + self._tables.max_age(page)
         return self._deadlines.due(page, host, n, max(now - self._tables.crawled[page], 0.0), now)
 
     def page(self, page: int, now: float) -> PageView:
-        """All that is known of a page."""
-        due = self.due_at(page, now)
+        """All that is known of a page, by means of this moment: a schedule rebuilt from the store says the same."""
+        self._require(page)
         host: cython.int = self._tables.owner(page)
+        self._learning.renew_crawl()
+        self._learning.renew(host)
+        due = self.due_at(page, now)
         elapsed = max(now - self._tables.crawled[page], 0.0)
         self._deadlines.assign(page, host)
         level = self._steering.level * self._tables.host_rows[host].boost
@@ -151,6 +157,11 @@ class Overview:
             staleness += n * self._deadlines.page.signal_weight
         return exp(-staleness)
 
+    @property
+    def mean_rate(self) -> float:
+        """Changes of a page per time, the mean over the crawl."""
+        return self._learning.rates.crawl_mean
+
     def host_view(self, host: int) -> HostView:
         """All that is known of a host."""
         self._require_host(host)
@@ -182,6 +193,41 @@ class Overview:
         found: list[int] = np.flatnonzero(counts.any(axis=1)).tolist()
         return found
 
+    def hub(self, page: int, now: float) -> dict[str, float]:
+        """Return what is known of a page as a hub: new pages a day, its value; {} if it is none."""
+        self._require(page)
+        self._instant(now)
+        row: cython.int = self._tables.hubs.row_of(page)
+        if row < 0:
+            return {}
+        host: cython.int = self._tables.owner(page)
+        elapsed = max(now - self._tables.crawled[page], 0.0)
+        discovery = self._learning.discovery
+        directory: cython.int = self._tables.page_heaps.nodes[page].owner
+        found: cython.double = self._tables.hubs.rows[row].found
+        watched: cython.double = self._tables.hubs.rows[row].watched
+        theta = discovery.theta(host, directory, found, watched, elapsed, now)
+        error = discovery.error(host, directory, found, watched, elapsed, now)
+        return {
+            "pages_per_day": theta * DAY,
+            "error": error * DAY,
+            "unfound": theta * elapsed,
+            "value": hub_value(self._deadlines.pace(page, host, now), elapsed),
+        }
+
+    def hubs_view(self, now: float) -> dict[str, float]:
+        """Return how many pages are hubs, and how many pages exist, as they let expect, that nobody has found."""
+        pages = self._tables.hubs.pages()
+        step = max(1, len(pages) // _HUB_SAMPLE)
+        unfound = sum(self.hub(page, now)["unfound"] for page in pages[::step].tolist())
+        return {"hubs": len(pages), "unfound": round(step * unfound, 1)}
+
+    def hub_state(self, page: int) -> tuple[float, float]:
+        """Pages found, and seconds watched; (0, 0) of a page that is no hub."""
+        self._require(page)
+        found: tuple[float, float] = self._tables.hubs.state(page)
+        return found
+
     def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:
         """Fingerprint, keys of host and directory, last crawl, k, T, signals, importance, state."""
         self._require(page)
@@ -203,27 +249,31 @@ class Overview:
         )
 
     def site_state(self, host: int) -> tuple[int, list[float]]:
-        """The host's key; its neighbourhood counts (3), sums of its signals' quality (18), boost, credence (2)."""
+        """The host's key, and its numbers: clock (3), signals (18), boost, credence (3), new pages (3)."""
         self._require_host(host)
         sites = self._learning.sites
         counts = [sites.observed_counts[host], sites.expected_counts[host], sites.instants[host]]
         credence = self._learning.credence
-        trials = [credence.agreements[host], credence.weights[host]]
+        trials = [credence.agreements[host], credence.weights[host], credence.scores[host]]
         sums = self._learning.quality.sums_of(host).tolist()
         return self._tables.hosts.key_of(host), [
             *counts,
             *sums,
             self._tables.host_rows[host].boost,
             *trials,
+            *self._learning.discovery.site_state(host),
         ]
 
-    def directory_state(self, page: int) -> tuple[int, tuple[float, float, float]]:
-        """Key and neighbourhood counts of the page's directory."""
+    def directory_state(self, page: int) -> tuple[int, tuple[float, ...]]:
+        """Key, neighbourhood counts (3) and new pages (3) of the page's directory."""
         self._require(page)
         number: cython.int = self._tables.page_heaps.nodes[page].owner
         groups = self._learning.directories
         counts = (groups.observed_counts[number], groups.expected_counts[number], groups.instants[number])
-        return self._tables.directories.key_of(number), counts
+        return self._tables.directories.key_of(number), (
+            *counts,
+            *self._learning.discovery.directory_state(number),
+        )
 
     @cython.ccall
     @cython.exceptval(-1, check=True)
@@ -267,6 +317,7 @@ class Overview:
     def _check(self) -> None:
         """Assert all invariants."""
         self._queues._check(self._held)
+        self._tables.hubs._check(set(self._tables.pages._check()))
         assert self.waiting_signals == sum(len(keys) for keys, _ in self._backlog)
         assert 0.0 <= self._steering.level < _INFINITY
         self._learning._check()

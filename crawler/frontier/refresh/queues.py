@@ -13,8 +13,13 @@ host above the common level goes first as soon as it may be asked. Otherwise its
 turn, which would raise the level further.
 
 *Keys are optimistic.* Offsets only fall between crawls, and levels move in small steps. The entry at the top is
-checked: its offset is computed again, the value of its page is compared with the level, and the entry goes back
-with the right key if the page is not due.
+checked: its offset and its value are computed again. If its key was too early, the entry goes back with the right
+one, and the next entry is checked. A page is taken only with a right key, also when it is worth the level: otherwise
+the host of the largest offset would always go first.
+
+*Pages that are due are ordered by their values.* The key of a page that is worth the level or more is earlier, the
+more it is worth (`Deadlines.due_by_worth`). So the order is that of Algorithm 1 also while many pages are due:
+after a start, a pause, or a leap of the level.
 
 *Bounded work.* A look corrects at most CHECKS_MAX keys and releases at most RELEASES_MAX waiting hosts and
 pages; the rest is left to the next look. After the level has moved far, a sweep computes the keys of all pages
@@ -24,7 +29,7 @@ again, a few at a time.
 import cython
 
 if cython.compiled:
-    from cython.cimports.crawler.frontier.refresh.deadlines import Deadlines
+    from cython.cimports.crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
     from cython.cimports.crawler.frontier.refresh.steering import STANDS, Steering
     from cython.cimports.crawler.frontier.refresh.tables import (
         AWAY,
@@ -39,7 +44,7 @@ if cython.compiled:
         Tables,
     )
 else:
-    from crawler.frontier.refresh.deadlines import Deadlines
+    from crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
     from crawler.frontier.refresh.steering import STANDS, Steering
     from crawler.frontier.refresh.tables import (
         AWAY,
@@ -56,6 +61,7 @@ else:
 
 _RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)  # hosts or pages whose wait is over
 _SWEEP_FROM = cython.declare(cython.double, 0.7)  # ratio of levels from which on keys are swept
+_KEY_TOLERANCE = cython.declare(cython.double, 1e-3)  # of the age at which a page is due
 CHECKS_MAX = 64  # keys made anew by one look; each costs about 2 us
 
 
@@ -112,12 +118,20 @@ class Queues:
         n: cython.double = self.deadlines.signals_of(host, self.tables.rows[page].signals)
         self.deadlines.stood, self.deadlines.stood_at = page, now
         self.deadlines.stood_worth = self.deadlines.ratio(page, host, elapsed, n, now)
-        if self.deadlines.stood_worth >= STANDS:
+        worth: cython.double = self.deadlines.stood_worth
+        if worth >= STANDS and self.deadlines.policy != BY_VALUE:
             return page
         offset: cython.double = self.deadlines.offset(page, host, now)
         deadline: cython.double = self.tables.page_heaps.nodes[page].key - offset
-        due: cython.double = self.deadlines.due(page, host, n, elapsed, now)
-        if due <= deadline + 1e-3 * (deadline - crawled):
+        due: cython.double
+        slack: cython.double
+        if worth >= STANDS:
+            due = self.deadlines.due_by_worth(worth, now)
+            slack = now - crawled
+        else:
+            due = self.deadlines.due(page, host, n, elapsed, now)
+            slack = deadline - crawled
+        if due <= deadline + _KEY_TOLERANCE * slack:
             return page
         self.move(page, due + offset, now)
         return -1

@@ -16,36 +16,29 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
+from crawler.change_signals import NAMES, source_number
 from crawler.config import Overrides, RefreshConfig
 from crawler.frontier.hosts.front_host import Refetch
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.arms import Arms
-from crawler.frontier.refresh.expectation import Expectation
+from crawler.frontier.refresh.expectation import BY_LEVEL, Expectation
 from crawler.frontier.refresh.importance import Importance
 from crawler.frontier.refresh.levels import Balance, LevelReport
+from crawler.frontier.refresh.news import News, kind_of
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import DAY, HostView, PageView, RefreshOutcome, Settings
+from crawler.frontier.refresh.sources import TOLD_MAX, Announced, Readings, ages
 from crawler.frontier.refresh.validators import Validators
 from crawler.frontier.share import Share
 from crawler.records import Errand, LinkFlag, Outcome, PageRecord, PageState
 from crawler.storage.kv import Batch, KeyValue
 from crawler.urls.canonical import authority, hostname, target
 
-# Numbers under which the schedule counts signals; any other source is the last one, 7.
-SIGNAL_SOURCES = {
-    "sitemap": 0,
-    "feed": 1,
-    "indexnow": 2,
-    "websub": 3,
-    "signal": 4,
-    "headers": 5,
-    "listing": 6,
-}
 _REFRESH = int(LinkFlag.REFRESH)
 _OWN_WAY = int(LinkFlag.OWN_WAY)
 _LOW_48 = (1 << 48) - 1
@@ -54,11 +47,11 @@ FEED_TYPES = frozenset(
     {"application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/xml", "text/xml"}
 )
 _ADOPTED_AT_ONCE = 1024
-_SOURCE_STEP = 0.5  # of a reading, in the importance of a page that tells of others
 HEARD_MAX = 100_000  # (host, source) pairs whose delays are kept
-ENDLESS_SHARE = 0.9  # of a crawl that is there for freshness, where none is set
+_HOPS_MAX = 20  # redirects between a hub and the page that it showed
 AHEAD_MAX = 1000  # pages asked for out of turn
 AHEAD_LOOKS = 8  # of them looked at by one call
+FRESH_DIGITS = 9  # of a probability; the order in which a schedule was summed up shows in the sixteenth
 BUSY_SHARE = 0.8  # of the time, in which a process whose rate keeps it from asking more is busy
 _BUSY_SMOOTHING = 20.0  # seconds over which that is averaged
 _SHOWN = (Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED)
@@ -75,7 +68,7 @@ def settings_of(config: RefreshConfig, policy: str = "") -> Settings:
     """The schedule's part of the configuration; of an arm, with its `policy`."""
     same = (
         "neighbourhood", "pooling", "explore", "min_age", "discard_window", "clock_min",
-        "clock_max", "first_interval", "retry_age", "gone_age",
+        "clock_max", "first_interval", "retry_age", "gone_age", "new_page_weight", "discovery_share_max",
     )  # fmt: skip
     return Settings(
         policy=policy or config.policy,
@@ -95,6 +88,11 @@ def result_of(outcome: Outcome, *, unchanged: bool, stored: bool = True) -> Refr
     if outcome is Outcome.ROBOTS_DENIED:
         return RefreshOutcome.DENIED
     return RefreshOutcome.FAILED if outcome in _FAILURES else RefreshOutcome.GONE
+
+
+def share_of(config: RefreshConfig) -> float | Literal["auto"]:
+    """Return how fetches are divided; a crawl that is there for freshness divides them by worth where nothing is set."""
+    return "auto" if config.endless and not config.share else config.share
 
 
 class Refresh:
@@ -135,8 +133,7 @@ class Refresh:
         else:
             self.schedule = Schedule(settings_of(config), seed=seed, track=True)
         self._speed = config.speed
-        self.share_set = config.share or ENDLESS_SHARE  # of the rate, where new URLs want it, too
-        self.share = Share(self.share_set)
+        self.share = Share(share_of(config))
         self.portion = 1.0  # of what all processes spend on known pages
         self.endless = config.endless
         self._record = record
@@ -152,9 +149,12 @@ class Refresh:
         self._ahead: deque[int] = deque()  # fingerprints of pages asked for out of turn
         self._wanted: set[int] = set()
         self.validators = Validators(config)
+        self.readings = Readings()
+        self._by_value = all(policy in BY_LEVEL for policy in config.arms or (config.policy,))
         self.importance = importance or Importance(config)
         self.expectation = Expectation(self.schedule, self._speed)
         self.balance = Balance(name)
+        self.news = News()
         self._busy, self._waited = 1.0, 0.0  # share of the time that the rate holds this process back
         self._levelled_at = -math.inf
         self._delays: dict[
@@ -164,6 +164,9 @@ class Refresh:
 
     def __len__(self) -> int:
         return len(self.schedule)
+
+    def __contains__(self, fingerprint: int) -> bool:
+        return fingerprint in self.schedule
 
     # -- opening -----------------------------------------------------------------
 
@@ -181,6 +184,7 @@ class Refresh:
         state.load(self.schedule, store, self._sites(now))
         self.balance.tilt = state.stored_tilt(store)
         self.expectation.hazard = state.stored_hazard(store)
+        self.validators.open(store)
         new = (
             (fingerprint, record)
             for fingerprint, read in stored()
@@ -195,6 +199,7 @@ class Refresh:
                 [self.importance.of(fingerprint, record, now) for fingerprint, record in chunk]
             )
             self.schedule.add_many(fingerprints, hosts, directories, crawled, weights, self._sites(now))
+        self._take_up_sources(store, now)
         if self._has_bounds:
             for fingerprint, read in stored():
                 if (page := self.schedule.find(fingerprint)) >= 0:
@@ -313,6 +318,8 @@ class Refresh:
             )  # fmt: skip
             if self._has_bounds:
                 self._bound_ages(page, record.url, now)
+            if is_source(record) and self._by_value:
+                self._meet_source(page, record, then, batch)
             if host in self._shut:
                 self.schedule.block(self.schedule.host_of(page), math.inf)
         state.stage_page(self.schedule, page, batch)
@@ -330,16 +337,21 @@ class Refresh:
     ) -> None:
         """A page was asked again at `now`, its record was `before`; its host may be asked from `until` on."""
         changed = result is RefreshOutcome.CHANGED
-        if self.validators.answered(errand.fingerprint, errand.host, before, after, changed, now):
+        if self.validators.answered(errand.fingerprint, errand.host, before, after, changed, now, batch):
             self.expectation.results["validator_lies"] += 1
         known = self._held.pop(errand.fingerprint, None)
         if known is None:
             return
         page = self.schedule.find(errand.fingerprint)
         self.expectation.ended(known, result, self._sites(now))
-        if not is_source(after):
-            self.schedule.weigh(page, self.importance.of(errand.fingerprint, after, now), self._sites(now))
-        self.schedule.settle(page, self._sites(now), result, self._sites(until))
+        self.schedule.weigh(page, self.importance.of(errand.fingerprint, after, now), self._sites(now))
+        told = changed and is_source(after) and self._by_value
+        learned = RefreshOutcome.UNCHANGED if told else result  # a source changes with every page it names
+        self.schedule.settle(page, self._sites(now), learned, self._sites(until))
+        if is_source(after):
+            self.readings.pass_time(errand.fingerprint, self._sites(now) - known.crawled_at)
+            if result is RefreshOutcome.UNCHANGED:
+                self._heed_source(errand.fingerprint, [], 0, now, batch)
         self._stage(page, batch)
 
     def conditions(self, errand: Errand, now: float) -> tuple[str, str]:
@@ -379,7 +391,7 @@ class Refresh:
         for fingerprint in fingerprints:
             page = self.schedule.find(fingerprint)
             record = self._record(fingerprint) if page >= 0 else None
-            if record is None or is_source(record):
+            if record is None:
                 continue
             self.schedule.weigh(page, self.importance.of(fingerprint, record, now), self._sites(now))
             state.stage_page(self.schedule, page, batch)
@@ -401,39 +413,81 @@ class Refresh:
         """A page that tells of others says when these (request forms) changed; how many it says anything new about.
 
         A change before a page's last crawl has been seen then. `told_by` is the fingerprint of the
-        page that told: its importance is what its news are worth.
+        page that told: how often it is read goes with what its news are worth (`sources.py`).
         """
-        changed, worth = [], 0.0
+        changed, pages = [], []
         for url, changed_at in dated:
             fingerprint = self._fingerprint(url)
             page = self.schedule.find(fingerprint)
             if page < 0:
+                self.news.told(fingerprint, changed_at)
                 continue
-            known = self.schedule.page_state(page)
-            if self._sites(_latest(changed_at)) > known[3]:
+            pages.append(page)
+            if self._sites(_latest(changed_at)) > self.schedule.page_state(page)[3]:
                 changed.append(fingerprint)
-                worth += known[7]
                 self._note_delay(page, source, now - changed_at)
-        self._weigh_source(told_by, worth, SIGNAL_SOURCES[source], now, batch)
-        return self.signal(changed, SIGNAL_SOURCES[source], now)
+        number = source_number(source)
+        self._heed_source(told_by, pages, number, now, batch)
+        return self.signal(changed, number, now)
 
-    def _weigh_source(self, fingerprint: int, worth: float, source: int, now: float, batch: Batch) -> None:
-        """Give a page that tells of others its importance: that of the pages it tells of, as far as it is right.
+    def found(self, via: int, fingerprint: int, record: PageRecord, now: float, batch: Batch) -> None:
+        """Credit the page `via`, which showed a URL when it was asked again, with the page that the URL became.
 
-        A signal that is true with probability p costs 1/p refreshes for each change
-        that it finds, of which p are: so its worth is p^2 of the pages'. Where it
-        is worth less than a page of its own, it is a page.
+        Redirects lead back to the page that showed the first URL of their chain. A page of another process gets no
+        credit: nearly all that a hub shows is on its own host.
         """
+        hub = self._record(via)
+        for _ in range(_HOPS_MAX):
+            if hub is None or hub.state is not PageState.REDIRECTED:
+                break
+            via = hub.via
+            hub = self._record(via)
+        page = self.schedule.find(via)
+        if hub is None or page < 0:
+            return
+        self.news.found(kind_of(hub, is_feed=hub.content_type in FEED_TYPES), fingerprint, record, now)
+        self.schedule.show(page, 1.0, self._sites(now))
+        state.stage(self.schedule, page, batch)
+
+    def _meet_source(self, page: int, record: PageRecord, then: float, batch: Batch) -> None:
+        """Let a source that was read for the first time be read as one that is right half of the time."""
+        own = self.schedule.page(page, then)
+        interval = self.readings.begin(own.fingerprint, record.links, own.rate, own.level / own.importance)
+        self._read_every(interval, page, record.url, then)
+        self.readings.stage(own.fingerprint, batch)
+
+    def _heed_source(
+        self, fingerprint: int, news: Sequence[int], source: int, now: float, batch: Batch
+    ) -> None:
+        """Let a source be read at the interval at which that pays, given the pages it told of; else as a page."""
         page = self.schedule.find(fingerprint)
         record = self._record(fingerprint) if page >= 0 else None
-        if record is None or not is_source(record):
+        if record is None or not is_source(record) or not self._by_value:
             return
-        precision = self.schedule.quality(self.schedule.host_of(page))[1][source]
-        before = self.schedule.page_state(page)[7]
-        after = before + _SOURCE_STEP * (precision * precision * worth - before)
-        least = self.importance.of(fingerprint, record, now)
-        self.schedule.weigh(page, max(after, least), self._sites(now))
-        state.stage_page(self.schedule, page, batch)
+        then = self._sites(now)
+        own = self.schedule.page(page, then)
+        looked = [self.schedule.page(each, then) for each in news[:: 1 + len(news) // TOLD_MAX]]
+        told = Announced([each.importance for each in looked], [each.rate for each in looked], len(news))
+        precision = self.schedule.quality(own.host)[1][source]
+        self._read_every(self.readings.hear(fingerprint, told, own.level, precision), page, record.url, then)
+        self.readings.stage(fingerprint, batch)
+
+    def _read_every(self, interval: float, page: int, url: str, then: float) -> None:
+        """Bound the ages of a source, unless the user has; the bounds of the configuration hold."""
+        own = self._overrides.for_url(url, hostname(url)) if self._has_bounds else None
+        if own is not None and (own.min_age is not None or own.max_age is not None):
+            return
+        bounds = ages(interval, self.config.min_age, self.config.max_age or math.inf)
+        self.schedule.bound_ages(page, *bounds)
+        self.schedule.weigh(page, self.schedule.page_state(page)[7], then)  # a new deadline
+
+    def _take_up_sources(self, store: KeyValue, now: float) -> None:
+        for fingerprint in self.readings.open(store):
+            page, record = self.schedule.find(fingerprint), self._record(fingerprint)
+            if page >= 0 and record is not None and self._by_value:
+                level = self.schedule.page(page, self._sites(now)).level
+                interval = self.readings.interval(fingerprint, level)
+                self._read_every(interval, page, record.url, self._sites(now))
 
     def _note_delay(self, page: int, source: str, delay: float) -> None:
         sums = self._delays.setdefault((self.schedule.host_of(page), source), [0.0, 0.0])
@@ -470,10 +524,20 @@ class Refresh:
         """The value of the page that is next: what more rate would gain here; 0 without pages."""
         return self.schedule.price(self._sites(now)) if len(self.schedule) else 0.0
 
+    def new_value(self, importance: float) -> float:
+        """Return what it is worth to fetch a URL for the first time: its importance over the mean change rate.
+
+        That is the ceiling of a page of mean rate: no copy is as stale as the one that is not there. `importance`
+        is that of the URL over a known page's, 0 .. 1.
+        """
+        rate = self.schedule.mean_rate
+        weight = self.config.new_page_weight or 1.0
+        return importance * weight * self.importance.prior / rate if rate > 0.0 else 0.0
+
     def set_portion(self, discovery: float, known: float, rate: float) -> None:
         """The parts of the whole `rate` that this process has for new and for known pages."""
         self.portion = known
-        if discovery + known > 0.0:
+        if discovery + known > 0.0 and not self.share.auto:
             self.share.refresh = known / (discovery + known)
         if known > 0.0:
             self.set_rate(known * rate)
@@ -490,8 +554,12 @@ class Refresh:
             return None
         known = self.schedule.page(page, self._sites(now))
         if known.crawled_at > self._sites(fetched_at):
-            return math.exp(-known.rate * max(self._sites(now) - self._sites(fetched_at), 0.0))
-        return self.expectation.hazard.corrected(known.fresh)
+            age = max(self._sites(now) - self._sites(fetched_at), 0.0)
+            return round(math.exp(-known.rate * age), FRESH_DIGITS)
+        return self._fresh(known)
+
+    def _fresh(self, known: PageView) -> float:
+        return round(self.expectation.hazard.corrected(known.fresh), FRESH_DIGITS)
 
     def explain(self, fingerprint: int, now: float) -> dict[str, Any]:
         """Rate and its error, clock, signals, value and deadline of a page, what it waits for; {} if it is not here.
@@ -506,9 +574,9 @@ class Refresh:
         for name in ("fingerprint", "host", "directory"):
             del plain[name]
         host = self.schedule.host_view(known.host)
-        told = dict(zip((*SIGNAL_SOURCES, "other"), known.signals, strict=False))
+        told = dict(zip(NAMES, known.signals, strict=False))
         return plain | {
-            "fresh": round(self.expectation.hazard.corrected(known.fresh), 4),
+            "fresh": self._fresh(known),
             "rate_error": known.rate / math.sqrt(1.0 + known.changes),
             "signals_by_source": {source: n for source, n in told.items() if n},
             "crawled_at": known.crawled_at / self._speed,
@@ -516,6 +584,7 @@ class Refresh:
             "host_ready": _finite(host.ready / self._speed),
             "host_level": host.level,
             "waits_for": self._waits_for(known, host, now),
+            "hub": self.schedule.hub(page, self._sites(now)),
         }
 
     def _waits_for(self, known: PageView, host: HostView, now: float) -> str:
@@ -540,6 +609,8 @@ class Refresh:
             "in_flight": len(self._held),
             "ahead": len(self._ahead),
             "share": round(self.portion, 4),
+            "known_share": round(self.share.refresh, 3),
+            "news": self.news.view(now) | self.schedule.hubs_view(self._sites(now)),
             "busy": round(self._busy, 3),
         }
 
@@ -552,7 +623,7 @@ class Refresh:
         rows = []
         for host in self.schedule.heard_hosts():
             signals, precisions, recall = self.schedule.quality(host)
-            for source, number in SIGNAL_SOURCES.items():
+            for number, source in enumerate(NAMES):
                 if signals[number] > 0.0:
                     n, delays = self._delays.get((host, source), (0.0, 0.0))
                     rows.append(

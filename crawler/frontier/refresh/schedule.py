@@ -75,9 +75,11 @@ _WORK_SLICE = cython.declare(cython.Py_ssize_t, 256)  # and by `work`
 _SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)  # keys made anew beside a look, while a sweep lasts
 _SIGNAL_MAX = cython.declare(cython.uint, 15)  # of one source: four bits
 _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # of all, where they are one count
-_RENEW_CRAWLS = cython.declare(cython.int, 1000)  # of a host, after which what it learned is summed up
-_RENEW_AGE = cython.declare(cython.double, 86_400.0)
+_FIRST_TAKES = cython.declare(
+    cython.Py_ssize_t, 8
+)  # after which a measured rate says enough for a first level
 _GONE_DOUBLINGS = cython.declare(cython.int, 4)
+_GONE_SHARE = cython.declare(cython.double, 0.01)  # most of the fetches that pages which are away get
 _DOUBLINGS_MAX = cython.declare(cython.int, 7)
 _NUTCH_SHORTER = cython.declare(cython.double, 0.8)  # Nutch's AdaptiveFetchSchedule, its defaults
 _NUTCH_LONGER = cython.declare(cython.double, 1.4)
@@ -97,7 +99,7 @@ class Schedule(Overview):
     """
 
     _discard: cython.double
-    _crawls: cython.Py_ssize_t
+    _away: cython.Py_ssize_t
 
     def __init__(
         self, settings: Settings = DEFAULTS, *, level: float = 0.0, seed: int = 1, track: bool = False
@@ -122,7 +124,7 @@ class Schedule(Overview):
         self._touched: Any = set() if track else None
         self._backlog: Any = deque()
         self._discard = settings.discard_window
-        self._crawls = 0
+        self._away = 0
         self.takes = self.waiting_signals = 0
 
     # -- pages come and go
@@ -229,6 +231,7 @@ class Schedule(Overview):
             self._tables.rows[page].signals = signals[i]
             self._tables.states[page] = states[i] if states[i] & (AWAY | FAILED) else 0
             self._tables.states[page] &= AWAY | FAILED | (7 * DOUBLING)
+            self._away += self._tables.states[page] & AWAY != 0
             numbers[i] = page
             if changes[i] > 0.0 or watched[i] > 0.0:
                 host = self._tables.owner(page)
@@ -253,6 +256,7 @@ class Schedule(Overview):
     @cython.cfunc
     def _free(self, page: cython.int) -> cython.void:
         """Give up the row of a page that is in no heap and has no fingerprint any more."""
+        self._away -= self._tables.states[page] & AWAY != 0
         self._tables.free(page)
         self._steering.set_scale()
 
@@ -295,6 +299,22 @@ class Schedule(Overview):
         if not 0.0 <= min_age <= max_age or min_age == _INFINITY or not max_age > 0.0:
             raise ValueError(f"ages {min_age} .. {max_age}")
         self._tables.bound_ages(page, float(min_age), float(max_age))
+
+    def show(self, page: int, found: float, now: float) -> None:
+        """Credit a page with `found` new pages whose URLs it was the first to show, when it was asked again."""
+        self._require(page)
+        self._instant(now)
+        if not 0.0 <= found < _INFINITY:
+            raise ValueError(f"found {found}")
+        if found > 0.0:
+            host: cython.int = self._tables.owner(page)
+            directory: cython.int = self._tables.page_heaps.nodes[page].owner
+            watched: cython.double = self._tables.rows[page].watched
+            shown: cython.bint = self._tables.hubs.row_of(page) >= 0
+            row: cython.int = self._tables.hubs.make(page, watched)
+            self._tables.hubs.rows[row].found += found
+            self._learning.discovery.credit(host, directory, found, now, shown)
+            self._queues.reschedule(page, now)
 
     def block(self, host: int, until: float) -> None:
         """Do not ask this host before `until` (infinite: until told otherwise)."""
@@ -421,13 +441,16 @@ class Schedule(Overview):
         self._queues.release(now)
         if (
             self._steering.unknown
-            and self._steering.rate > 0.0
+            and (self._steering.rate > 0.0 or self.takes >= _FIRST_TAKES)
             and self._tables.pages.size > 0
             and self._deadlines.policy != BY_INTERVAL
         ):
             self._steering.unknown = False
-            self._deadlines.sample_level()
+            self._deadlines.sample_level(now)
         self._queues.sweep(_SWEEP_ROWS, now)
+        hub: cython.int = self._tables.hubs.turn()
+        if hub >= 0:
+            self._queues.reschedule(hub, now)
         return self._queues.first(now)
 
     @cython.ccall
@@ -484,6 +507,7 @@ class Schedule(Overview):
     def _steer(self, page: cython.int, host: cython.int, now: cython.double) -> cython.void:
         """Move the levels by what the page taken at `now` says of them; exploration and retries say nothing."""
         state: cython.uint = self._tables.states[page]
+        self._deadlines.note_take(page, host, now)
         tick: cython.double = now - self._steering.previous
         gap: cython.double = now - self._tables.host_rows[host].previous
         self._steering.note_take(host, now, self.takes)
@@ -559,26 +583,16 @@ class Schedule(Overview):
                 self._deadlines.counts, changed,
             )  # fmt: skip
             self._tables.rows[page].watched += self._learning.observed_clock
-            self._renew(host, now)
+            shown: cython.bint = self._tables.hubs.row_of(page) >= 0
+            self._tables.hubs.crawled(page, elapsed)
+            self._learning.discovery.watch(host, directory, elapsed, now, shown)
+            self._learning.renew(host)
+            self._learning.renew_crawl()
         if self._deadlines.policy == BY_INTERVAL:
             self._tables.intervals[page] *= _NUTCH_SHORTER if changed else _NUTCH_LONGER
         self._tables.crawled[page] = now
+        self._away -= self._tables.states[page] & AWAY != 0
         self._tables.states[page] = 0
-
-    @cython.cfunc
-    def _renew(self, host: cython.int, now: cython.double) -> cython.void:
-        """Sum up what the host and the crawl have shown, now and then."""
-        self._tables.host_rows[host].crawls += 1
-        self._crawls += 1
-        crawls: cython.int = self._tables.host_rows[host].crawls
-        often: cython.int = min(_RENEW_CRAWLS, max(4, self._tables.host_rows[host].pages >> 3))
-        if crawls >= often or now - self._tables.host_rows[host].renewed > _RENEW_AGE:
-            self._learning.renew(host)
-            self._tables.host_rows[host].crawls = 0
-            self._tables.host_rows[host].renewed = now
-        if self._crawls >= min(_RENEW_CRAWLS, max(4, self._tables.pages.size >> 3)):
-            self._learning.renew_crawl()
-            self._crawls = 0
 
     def renew(self) -> None:
         """Sum up what crawl and hosts have shown, and make all keys anew, in slices; after a bulk load."""
@@ -597,17 +611,24 @@ class Schedule(Overview):
         failed: cython.bint,
         now: cython.double,
     ) -> cython.void:
-        """A page that failed or is away: it may not be asked for a while, each time twice as long."""
+        """A page that failed or is away: it may not be asked for a while, each time twice as long.
+
+        Pages that are away wait so long at least that all of them get `_GONE_SHARE` of the fetches: few come back,
+        .4 % in each doubling of the time since they went.
+        """
         state: cython.uint = self._tables.states[page]
         wanted: cython.uint = FAILED if failed else AWAY
         times: cython.int = state // DOUBLING if state & wanted else 0
         wait: cython.double
+        self._away += (not failed) - (state & AWAY != 0)
         if failed:
             self._tables.rows[page].signals = self._deadlines.summed(signals, self._tables.rows[page].signals)
             wait = self._queues.retry_age * (1 << times)
         else:
             self._tables.crawled[page] = now
             wait = self._queues.gone_age * (1 << min(times, _GONE_DOUBLINGS))
+            if self.rate > 0.0:
+                wait = max(wait, self._away / (_GONE_SHARE * self.rate))
         self._tables.states[page] = wanted | DOUBLING * min(times + 1, _DOUBLINGS_MAX)
         self._queues.withhold(page, now + wait)
 
@@ -623,18 +644,12 @@ class Schedule(Overview):
         if not 0.0 < level < _INFINITY:
             raise ValueError(f"level {level}")
         self._steering.level = self._queues.swept_level = level
-        self._steering.unknown, self._queues.swept, self._steering.step = (
-            False,
-            0,
-            self._steering.gain,
-        )  # keys follow row by row
+        self._steering.unknown, self._queues.swept = False, 0  # keys follow row by row
 
     @property
     def rate(self) -> float:
         """Fetches per time, as it was set or else measured; 0 if neither."""
-        if self._steering.rate > 0.0:
-            return self._steering.rate
-        return 1.0 / self._steering.tick if self._steering.tick > 0.0 else 0.0
+        return self._steering.fetch_rate()
 
     @rate.setter
     def rate(self, rate: float) -> None:
@@ -642,6 +657,17 @@ class Schedule(Overview):
             raise ValueError(f"rate {rate}")
         self._steering.rate = rate
         self._steering.set_scale()
+
+    @property
+    def revisit(self) -> float:
+        """The mean time between two crawls of a page; 0 as long as no rate is known."""
+        return self._steering.revisit if self._steering.fetch_rate() > 0.0 else 0.0
+
+    @revisit.setter
+    def revisit(self, revisit: float) -> None:
+        if not 0.0 < revisit < _INFINITY:
+            raise ValueError(f"revisit {revisit}")
+        self._steering.set_revisit(revisit)
 
     def price(self, now: float) -> float:
         """What one more fetch gains now: the level, or the value of the next page if it waits far above it."""
@@ -659,17 +685,26 @@ class Schedule(Overview):
         self._learning.sites.restore(host, *numbers[:3])
         self._learning.quality.restore(host, numbers[3:21])
         self._tables.host_rows[host].boost = min(max(numbers[21], 1.0), RATIO_MAX)
-        self._learning.credence.restore(host, *numbers[22:24])
+        self._learning.credence.restore(host, *numbers[22:25])
+        self._learning.discovery.restore_site(host, *numbers[25:28])
+
+    def restore_hub(self, page: int, found: float, watched: float) -> None:
+        """Put back what `hub_state` gave."""
+        self._require(page)
+        _finite(np.array([found, watched]))
+        self._tables.hubs.restore(page, found, watched)
 
     def restore_directory(
-        self, directory_key: int, host_key: int, observed: float, expected: float, at: float
+        self, directory_key: int, host_key: int, counts: tuple[float, ...], news: tuple[float, ...]
     ) -> None:
         """Put back what `directory_state` gave, before any page of the directory."""
-        _finite(np.array([observed, expected, at]))
+        _finite(np.array(counts))
+        _finite(np.array(news))
         directory: cython.int = self._tables.directories.find(directory_key)
         if directory < 0:
             directory = self._tables.new_directory(directory_key, self._tables.host(host_key))
-        self._learning.directories.restore(directory, observed, expected, at)
+        self._learning.directories.restore(directory, *counts)
+        self._learning.discovery.restore_directory(directory, *news)
 
 
 def _weight(importance: float) -> None:

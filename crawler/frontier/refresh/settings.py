@@ -9,7 +9,6 @@ from crawler.errors import UsageError
 
 DAY = 86_400.0
 POLICIES = ("ncis", "greedy", "cis", "azar-lds", "uniform", "interval")
-SOURCES = 8  # kinds of signals; a page counts up to 15 of each between two crawls
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -27,6 +26,8 @@ class Settings(msgspec.Struct, frozen=True):
     retry_age: a page that failed waits so long, twice as long after each further failure.
     gone_age: so does one that is gone, has moved or is denied, up to sixteen times that.
     gain: relative step of the level at a take.
+    new_page_weight: importance of a page not found yet over that of a known page of its host; 0: hubs are pages.
+    discovery_share_max: of the refreshes of a host, that hubs get for what they would show.
     """
 
     policy: str = "ncis"
@@ -36,12 +37,14 @@ class Settings(msgspec.Struct, frozen=True):
     min_age: float = 0.0
     max_age: float = math.inf
     discard_window: float = 0.0
-    clock_min: float = 7.0 * DAY
+    clock_min: float = 60.0
     clock_max: float = 90.0 * DAY
     first_interval: float = 30.0 * DAY
     retry_age: float = 3600.0
     gone_age: float = 30.0 * DAY
     gain: float = 5e-4
+    new_page_weight: float = 1.0
+    discovery_share_max: float = 0.5
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -54,6 +57,10 @@ class Settings(msgspec.Struct, frozen=True):
             raise UsageError("refresh: min_age must not exceed max_age, nor clock_min clock_max")
         if not self.clock_min > 0.0 or not self.first_interval > 0.0:
             raise UsageError("refresh: clock_min and first_interval must be above 0")
+        if not 0.0 <= self.new_page_weight < math.inf or not 0.0 < self.discovery_share_max <= 1.0:
+            raise UsageError(
+                "refresh: new_page_weight must be finite and not negative, discovery_share_max in (0, 1]"
+            )
         if not 0.0 <= self.explore < 1.0 or not 0.0 < self.gain < 0.1:
             raise UsageError("refresh: explore must be in [0, 1), gain in (0, 0.1)")
 

@@ -1,9 +1,12 @@
 """The refresh state in the store: a record a page, a site, a directory; and the schedule rebuilt from them.
 
-    f/<fingerprint>     last crawl, k, T, signals since, importance, state; host and directory
-    s/<host key>        the site's neighbourhood counts and credence, signal quality by source, level over the common one
-    n/<directory key>   the directory's neighbourhood counts; its host
+    f/<fingerprint>     last crawl, k, T, signals since, importance, state; host and directory; of a hub also the
+                        new pages it has shown, and the time watched
+    s/<host key>        the site's neighbourhood counts and credence, signal quality by source, level over the common
+                        one, new pages
+    n/<directory key>   the directory's neighbourhood counts and new pages; its host
     m/refresh           the common level
+    m/revisit           the mean time between two crawls of a page
         m/hazard            recent changes found and expected (`freshness/hazard_ratio.py`)
     m/bias              the same by the rates that neighbourhoods are compared with (`freshness/learning.py`)
     m/tilt              how much more a page of this process weighs than those of others (`levels.py`)
@@ -35,10 +38,11 @@ _PAGE_TYPE = np.dtype(
     ]
 )  # fmt: skip
 assert _PAGE_TYPE.itemsize == _PAGE.size
-_SITE_NUMBERS = 24
+_SITE_NUMBERS = 28
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
-_DIRECTORY = struct.Struct("<Q3d")
-_LEVEL = struct.Struct("<d")
+_DIRECTORY = struct.Struct("<Q6d")
+_HUB = struct.Struct("<2f")  # behind the record of a page that is one
+_NUMBER = struct.Struct("<d")
 _HAZARD = struct.Struct("<2d")
 _CHUNK = 4096  # pages put in at once on opening
 
@@ -50,7 +54,9 @@ def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     directory_key, counts = schedule.directory_state(page)
     record = _DIRECTORY.pack(host_key, *counts)
     batch.put(keys.REFRESH_DIRECTORY + _key.pack(directory_key), seal(record))
-    batch.put(keys.REFRESH_LEVEL, level_record(schedule.level))
+    batch.put(keys.REFRESH_LEVEL, number_record(schedule.level))
+    if (revisit := schedule.revisit) > 0.0:
+        batch.put(keys.REFRESH_REVISIT, number_record(revisit))
     batch.put(keys.REFRESH_BIAS, seal(_HAZARD.pack(*schedule.bias)))
 
 
@@ -69,24 +75,23 @@ def stored_hazard(store: KeyValue) -> HazardRatio:
 
 def stage_tilt(tilt: float, batch: Batch) -> None:
     """What this process's pages weigh against those of others."""
-    batch.put(keys.REFRESH_TILT, seal(_LEVEL.pack(tilt)))
+    batch.put(keys.REFRESH_TILT, number_record(tilt))
 
 
 def stored_tilt(store: KeyValue) -> float:
     """The same as it was stored; 1 if it never was."""
-    value = store.get(keys.REFRESH_TILT)
-    return 1.0 if value is None else float(_LEVEL.unpack(unseal(keys.REFRESH_TILT, value))[0])
+    return stored_number(store, keys.REFRESH_TILT) or 1.0
 
 
-def stored_level(store: KeyValue) -> float:
-    """The common level as it was stored; 0 if it never was."""
-    value = store.get(keys.REFRESH_LEVEL)
-    return 0.0 if value is None else float(_LEVEL.unpack(unseal(keys.REFRESH_LEVEL, value))[0])
+def stored_number(store: KeyValue, key: bytes) -> float:
+    """Return the level or the revisit interval as it was stored; 0 if it never was."""
+    value = store.get(key)
+    return 0.0 if value is None else float(_NUMBER.unpack(unseal(key, value))[0])
 
 
-def level_record(level: float) -> bytes:
-    """The value of the level's key."""
-    return seal(_LEVEL.pack(level))
+def number_record(number: float) -> bytes:
+    """Return the value of such a key."""
+    return seal(_NUMBER.pack(number))
 
 
 def stage_site(schedule: Schedule | Arms, host: int, batch: Batch) -> int:
@@ -99,7 +104,9 @@ def stage_site(schedule: Schedule | Arms, host: int, batch: Batch) -> int:
 def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     """The record of a page that only a signal touched."""
     fingerprint, *row = schedule.page_state(page)
-    batch.put(keys.REFRESH + _key.pack(fingerprint), seal(_PAGE.pack(*row)))
+    found, watched = schedule.hub_state(page)
+    hub = _HUB.pack(found, watched) if found > 0.0 else b""
+    batch.put(keys.REFRESH + _key.pack(fingerprint), seal(_PAGE.pack(*row) + hub))
 
 
 def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> int:
@@ -108,32 +115,37 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> int:
     Raises:
         DamageError: a record is not whole.
     """
-    if (level := stored_level(store)) > 0.0:
+    if (level := stored_number(store, keys.REFRESH_LEVEL)) > 0.0:
         schedule.level = level
+    if (revisit := stored_number(store, keys.REFRESH_REVISIT)) > 0.0:
+        schedule.revisit = revisit
     if (value := store.get(keys.REFRESH_BIAS)) is not None:
         schedule.bias = _HAZARD.unpack(unseal(keys.REFRESH_BIAS, value))
     for key, payload in _records(store, keys.REFRESH_SITE, _SITE.size):
         schedule.restore_site(key, np.array(_SITE.unpack(payload)))
     for key, payload in _records(store, keys.REFRESH_DIRECTORY, _DIRECTORY.size):
-        host_key, *counts = _DIRECTORY.unpack(payload)
-        schedule.restore_directory(key, host_key, *counts)
-    records = _records(store, keys.REFRESH, _PAGE.size)
+        host_key, *numbers = _DIRECTORY.unpack(payload)
+        schedule.restore_directory(key, host_key, tuple(numbers[:3]), tuple(numbers[3:]))
+    records = _records(store, keys.REFRESH, _PAGE.size, _PAGE.size + _HUB.size)
     while chunk := list(islice(records, _CHUNK)):
-        rows = np.frombuffer(b"".join(payload for _, payload in chunk), _PAGE_TYPE)
+        rows = np.frombuffer(b"".join(payload[: _PAGE.size] for _, payload in chunk), _PAGE_TYPE)
         fingerprints = np.array([key for key, _ in chunk], np.uint64)
-        schedule.add_many(
+        numbers_of = schedule.add_many(
             fingerprints, rows["host"], rows["directory"], rows["crawled"], rows["importance"], now,
             changes=rows["changes"], watched=rows["watched"], signals=rows["signals"], states=rows["state"],
         )  # fmt: skip
+        for page, (_, payload) in zip(numbers_of.tolist(), chunk, strict=True):
+            if len(payload) > _PAGE.size:
+                schedule.restore_hub(page, *_HUB.unpack_from(payload, _PAGE.size))
     schedule.renew()
     return len(schedule)
 
 
-def _records(store: KeyValue, prefix: bytes, size: int) -> Iterator[tuple[int, bytes]]:
-    """(key, payload) of every record behind a prefix."""
+def _records(store: KeyValue, prefix: bytes, *sizes: int) -> Iterator[tuple[int, bytes]]:
+    """(key, payload) of every record behind a prefix; payloads have one of `sizes`."""
     for key, value in scan_prefix(store, prefix):
         payload = unseal(key, value)
-        if len(key) != len(prefix) + 8 or len(payload) != size:
+        if len(key) != len(prefix) + 8 or len(payload) not in sizes:
             raise DamageError(f"store: refresh record {key!r} has {len(payload)} bytes")
         yield _key.unpack_from(key, len(prefix))[0], payload
 

@@ -7,7 +7,6 @@ cdef class Steering:
     cdef double level
     cdef double rate
     cdef double gain
-    cdef double step
     cdef bint unknown
     cdef double previous
     cdef double tick
@@ -18,7 +17,9 @@ cdef class Steering:
     cdef double _measured
     cdef Py_ssize_t _run
     cdef int _side
+    cdef double fetch_rate(self) noexcept
     cdef void set_scale(self) noexcept
+    cdef void set_revisit(self, double revisit) noexcept
     cdef void note_take(self, int host, double now, Py_ssize_t takes) noexcept
     cdef void follow(self, double before, double after) noexcept
     cdef void judge(

@@ -3,7 +3,8 @@
 """The common level, the levels of saturated hosts, and the rate they answer to.
 
 *The common level finds itself.* A page taken before it is due shows a level too high for the bandwidth: it
-sinks. A page taken late though its host was free shows a level too low: it rises.
+sinks. A page taken late shows a level too low, and the level rises, unless the page had to wait for its host: a
+host that was asked up to this instant, and is hardly ever idle, is late for reasons of its own.
 
 *A host's own level* is `boost` times the common one. It is above the common one only while the host is hardly ever
 idle: politeness keeps a saturated host from its due pages, which would be taken round robin under the common
@@ -32,9 +33,8 @@ _STEP_OF_ONE = cython.declare(
 _SMALL_STEP_MAX = cython.declare(cython.double, 0.01)
 _STEP_MAX = cython.declare(cython.double, 0.05)
 _FAR = cython.declare(cython.double, 20.0)  # steps for a page whose value is e times the level, or 1/e
-_FIRST_STEP = cython.declare(
-    cython.double, 0.02
-)  # of a level that nobody knows yet; halved when it is passed
+_FAR_MAX = cython.declare(cython.double, 32.0)  # steps at once for a page far from the level
+_RUN_MAX = cython.declare(cython.int, 4)  # doublings of the step in a long run to one side
 _HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # step of a small host's own level
 _HOST_STEP_MAX = cython.declare(cython.double, 0.2)
 _FALL_MAX = cython.declare(cython.double, 0.5)  # of a host's own level, at a page that is worth less
@@ -52,6 +52,8 @@ _SCALE_EVERY = cython.declare(cython.Py_ssize_t, 64)  # takes
 _LEVEL_MIN = cython.declare(cython.double, 1e-200)
 _LEVEL_MAX = cython.declare(cython.double, 1e200)
 _INFINITY = cython.declare(cython.double, float("inf"))
+
+_FIRST_REVISIT = cython.declare(cython.double, 28.0 * 86_400.0)  # until a rate is known
 
 # Also the queues'.
 STANDS = 0.97  # a value this near the level is due: keys are made to 1e-3
@@ -71,24 +73,38 @@ class Steering:
     def __init__(self, tables: Tables, level: float, gain: float, clock_min: float, clock_max: float) -> None:
         self.tables = tables
         self.level, self.rate = level, 0.0
-        self.gain, self.step = gain, gain if level > 0.0 else _FIRST_STEP
+        self.gain = gain
         self.unknown = level <= 0.0
         self.previous, self.tick = -_INFINITY, 0.0
-        self.scale = self.revisit = self._clock_min = clock_min
-        self._clock_max, self._measured = clock_max, 0.0
+        self._clock_min, self._clock_max, self._measured = clock_min, clock_max, 0.0
+        self.revisit = _FIRST_REVISIT
+        self.scale = min(max(0.25 * _FIRST_REVISIT, clock_min), clock_max)
         self._run, self._side = 0, 0
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def fetch_rate(self) -> cython.double:
+        """Fetches per time, as they were set or else measured; 0 if neither."""
+        if self.rate > 0.0:
+            return self.rate
+        return 1.0 / self.tick if self.tick > 0.0 else 0.0
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def set_scale(self) -> cython.void:
         """Take the mean revisit interval, and the neighbourhood's time constant, from rate and size."""
-        rate: cython.double = self.rate
-        if rate <= 0.0 and self.tick > 0.0:
-            rate = 1.0 / self.tick
+        rate: cython.double = self.fetch_rate()
         if rate > 0.0:
-            self.revisit = max(self.tables.pages.size, 1) / rate
-            self.scale = min(max(0.25 * self.revisit, self._clock_min), self._clock_max)
-            self.tables.learning.scale = self.scale
+            self.set_revisit(max(self.tables.pages.size, 1) / rate)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def set_revisit(self, revisit: cython.double) -> cython.void:
+        """Take the mean revisit interval, and what is measured in it: the clock's scale, the prior of rates."""
+        self.revisit = revisit
+        self.scale = min(max(0.25 * revisit, self._clock_min), self._clock_max)
+        self.tables.learning.scale = self.scale
+        self.tables.learning.rates.set_revisit(revisit)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -134,7 +150,12 @@ class Steering:
         if deadline > now:
             if above < 1.0:  # else its key is from before the level sank
                 self._turn(-1, above)
-        elif not jumped and now - max(deadline, ready) > tick and above >= STANDS:
+        elif (
+            not jumped
+            and above >= STANDS
+            and now - deadline > tick
+            and (now - ready > tick or self.tables.host_rows[host].idle > _IDLE_SHARE)
+        ):
             self._turn(1, above)
         idle: cython.double = min(max((now - ready) / gap, 0.0), 1.0) if 0.0 < gap < _INFINITY else 1.0
         idle = self.tables.host_rows[host].idle + _IDLE_WEIGHT * (idle - self.tables.host_rows[host].idle)
@@ -150,27 +171,19 @@ class Steering:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _turn(self, side: cython.int, worth: cython.double) -> cython.void:
-        """A step of the level to one side, after a page whose value over the level is `worth`.
+        """Move the level one step to a side, after a page whose value is `worth` times the level was taken.
 
-        It grows with how far off that page shows the level to be, and with every
-        64 takes (or a quarter of the pages) on one side, up to sixteenfold:
-        more would overshoot, as most keys follow the level only at their next
-        crawl. A level that was never passed takes larger steps.
+        The step grows with the distance of that page's value from the level, and in a run to one side with its
+        length. Larger steps would overshoot, as most keys follow the level only at their next check.
         """
-        if side != self._side:
-            if self._side != 0:
-                self.step = max(0.5 * self.step, self.gain)
-            self._side = side
-            self._run = 0
-        self._run += 1
+        self._run = self._run + 1 if side == self._side else 1
+        self._side = side
+        run: cython.int = self._run // max(64, self.tables.pages.size >> 2)
+        far: cython.double = _FAR * abs(log(max(worth, 1.0 / RATIO_MAX)))
         step: cython.double = max(
-            self.step, min(_STEP_OF_ONE / max(self.tables.pages.size, 1), _SMALL_STEP_MAX)
+            self.gain, min(_STEP_OF_ONE / max(self.tables.pages.size, 1), _SMALL_STEP_MAX)
         )
-        if self.step <= self.gain:
-            far: cython.double = _FAR * abs(log(max(worth, 1.0 / RATIO_MAX)))
-            step *= max(
-                1 << min(self._run // max(64, self.tables.pages.size >> 2), 4), min(max(far, 1.0), 16.0)
-            )
+        step *= max(1 << min(run, _RUN_MAX), min(max(far, 1.0), _FAR_MAX))
         self.level *= 1.0 + side * min(step, _STEP_MAX)
 
     @cython.cfunc

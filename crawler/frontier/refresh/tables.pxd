@@ -1,5 +1,6 @@
 from crawler.freshness.learning cimport Learning
 from crawler.frontier.refresh.heaps cimport Heaps
+from crawler.frontier.refresh.hubs cimport Hubs
 from crawler.frontier.refresh.numbering cimport Numbering
 
 cdef unsigned int EXPLORED, AWAY, FAILED, HELD, WITHHELD, DOUBLING, JUMPED, LOW_BITS
@@ -19,11 +20,12 @@ cdef struct HostRow:
     double previous
     double boost
     double idle
-    double renewed
+    double weight
+    double discovery_share
+    double restraint
     int root
     int pages
     int run
-    int crawls
     unsigned char busy
     unsigned char place
     unsigned char exploring
@@ -56,6 +58,7 @@ cdef class Tables:
     cdef Heaps page_heaps
     cdef Heaps directory_heaps
     cdef Heaps host_heaps
+    cdef Hubs hubs
     cdef Learning learning
     cdef double first_interval
     cdef dict _columns

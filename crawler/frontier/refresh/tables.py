@@ -24,12 +24,14 @@ from crawler.freshness.params import PageParameters
 if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
     from cython.cimports.crawler.frontier.refresh.heaps import Heaps
+    from cython.cimports.crawler.frontier.refresh.hubs import Hubs
     from cython.cimports.crawler.frontier.refresh.numbering import Numbering
 else:
     from math import exp, log, sqrt
 
     from crawler.freshness.learning import Learning
     from crawler.frontier.refresh.heaps import Heaps
+    from crawler.frontier.refresh.hubs import Hubs
     from crawler.frontier.refresh.numbering import Numbering
 
 _INFINITY = cython.declare(cython.double, float("inf"))
@@ -56,8 +58,9 @@ PAGE_KIND = np.dtype([("changes", "f4"), ("watched", "f4"), ("signals", "u4")])
 DIRECTORY_KIND = np.dtype([("root", "i4"), ("pages", "i4")])
 HOST_KIND = np.dtype(
     [
-        ("ready", "f8"), ("previous", "f8"), ("boost", "f8"), ("idle", "f8"), ("renewed", "f8"), ("root", "i4"),
-        ("pages", "i4"), ("run", "i4"), ("crawls", "i4"), ("busy", "u1"), ("place", "u1"), ("exploring", "u1"),
+        ("ready", "f8"), ("previous", "f8"), ("boost", "f8"), ("idle", "f8"), ("weight", "f8"),
+        ("discovery_share", "f8"), ("restraint", "f8"), ("root", "i4"),
+        ("pages", "i4"), ("run", "i4"), ("busy", "u1"), ("place", "u1"), ("exploring", "u1"),
     ],
     align=True,
 )  # fmt: skip
@@ -96,6 +99,7 @@ class Tables:
         self.pages, self.directories, self.hosts = Numbering(), Numbering(), Numbering()
         self.page_heaps, self.directory_heaps = Heaps(seed), Heaps(seed + 1)
         self.host_heaps = Heaps(seed + 2)
+        self.hubs = Hubs()
         self.owned = self.weighted = self.bounded = False
         self.roots = 0.0  # sum of the square roots of the importances of all pages
         self.first_interval = first_interval
@@ -135,6 +139,7 @@ class Tables:
             self.intervals[page] = self.first_interval
         self.directory_rows[directory].pages += 1
         self.host_rows[host].pages += 1
+        self.host_rows[host].weight += 1.0
         return page
 
     @cython.cfunc
@@ -165,7 +170,8 @@ class Tables:
             self.host_heaps.grow(len(self.host_rows))
         self.host_rows[host].ready = self.host_rows[host].previous = -_INFINITY
         self.host_rows[host].boost = self.host_rows[host].idle = 1.0
-        self.host_rows[host].renewed = -_INFINITY
+        self.host_rows[host].weight = self.host_rows[host].discovery_share = 0.0
+        self.host_rows[host].restraint = 1.0
         self.host_rows[host].root = -1
         self.host_heaps.clear(host, 0)
         self.learning.add_site()
@@ -217,9 +223,12 @@ class Tables:
             self.grow()
             for row in range(self.pages.rows):
                 self.importances[row] = _UNIT
-        self.roots -= sqrt(_importance_of(self.importances[page]))
+        host: cython.int = self.owner(page)
+        before: cython.double = _importance_of(self.importances[page])
         self.importances[page] = _code_of(importance)
-        self.roots += sqrt(_importance_of(self.importances[page]))
+        after: cython.double = _importance_of(self.importances[page])
+        self.roots += sqrt(after) - sqrt(before)
+        self.host_rows[host].weight += after - before
 
     @cython.cfunc
     @cython.inline
@@ -241,7 +250,10 @@ class Tables:
         if self.states[page] & EXPLORED:
             self.host_rows[host].exploring = 0
         self.states[page] = HELD  # a free row takes part in nothing
-        self.roots -= sqrt(_importance_of(self.importances[page])) if self.weighted else 1.0
+        weight: cython.double = _importance_of(self.importances[page]) if self.weighted else 1.0
+        self.roots -= sqrt(weight)
+        self.host_rows[host].weight -= weight
+        self.hubs.forget(page)
         self.directory_rows[directory].pages -= 1
         self.host_rows[host].pages -= 1
         self.learning.rates.forget(host, self.rows[page].changes, self.rows[page].watched)
@@ -282,6 +294,7 @@ class Tables:
         a_page += 2 * self.weighted + self.bounded + 4 * (self.first_interval > 0.0)
         total: int = pages * a_page + directories * (24 + 24 + DIRECTORY_KIND.itemsize)
         total += hosts * (24 + HOST_KIND.itemsize)
+        total += self.hubs.bytes_held(pages)
         return total + sum(table.bytes_held() for table in (self.pages, self.directories, self.hosts))
 
 

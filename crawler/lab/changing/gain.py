@@ -8,12 +8,17 @@ asks them again as its policy says; freshness and requests are counted after the
     learned     the frontier as it ships: rates, neighbourhood, signal quality learned on the way
         deaf        learned, but nobody pushes signals
 
+Where hosts have articles, the crawl begins at their first pages and has to find the others itself; the delays from
+the birth of an article to its copy are judged of those born after the warm-up, early enough before the end.
+
 The web runs `speed` times as fast as the wall, and `refresh.speed` tells the crawl so: days of the web take
 milliseconds, and priors and time constants in days keep their meaning. Politeness, sockets and commits run in real
 time: at a few requests a second and host they are a thousandth of the time between two crawls of a page.
 """
 
 import asyncio
+import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +28,7 @@ from crawler.api import Crawl
 from crawler.clock import SystemClock
 from crawler.freshness.params import PageParameters
 from crawler.lab.changing.server import ChangingServer
-from crawler.lab.changing.web import ChangingWeb, HostSpec
+from crawler.lab.changing.web import ChangingWeb, HostSpec, WebRequest
 
 DAY = 86_400.0
 PUSH_EVERY = 0.05  # s between looks at what is to be pushed
@@ -37,6 +42,9 @@ class Arm(msgspec.Struct, frozen=True):
     policy: str = "ncis"
     true: bool = False
     told: bool = True
+    settings: Mapping[str, Mapping[str, Any]] = msgspec.field(
+        default_factory=dict
+    )  # beside those of the game
 
 
 UNIFORM = Arm("uniform", policy="uniform", told=False)
@@ -50,6 +58,7 @@ class GainGame(msgspec.Struct, frozen=True):
 
     `change_days` is the mean time between two changes of a page, in days of the web; noise of a host is given
     as a multiple of its change rate. With a `patience` above 1 it ends with the last visit, however long that takes.
+    Articles of a host are those born in the time of the game. `pareto`: the shape of the pages' importance, 0: all alike.
     """
 
     hosts: tuple[HostSpec, ...]
@@ -61,6 +70,8 @@ class GainGame(msgspec.Struct, frozen=True):
     seed: int = 1
     explore: float = 0.05
     patience: float = 1.0  # times `seconds` until it ends, however few requests were made
+    pareto: float = 0.0
+    grace: float = 14.0  # days before the end, after which the birth of an article does not count any more
 
     @property
     def pages(self) -> int:
@@ -75,35 +86,62 @@ class GainGame(msgspec.Struct, frozen=True):
         """Seconds of the web in one of ours."""
         return round(self.rate * self.change_days * DAY / (self.budget * self.pages))
 
+    @property
+    def has_news(self) -> bool:
+        return any(host.articles for host in self.hosts)
+
+    def weights(self) -> list[float]:
+        """Return the importance of each page of a web without articles."""
+        rng = random.Random(self.seed)
+        return [rng.paretovariate(self.pareto) if self.pareto else 1.0 for _ in range(self.pages)]
+
 
 class Played(msgspec.Struct, frozen=True):
-    """What came of an arm after the warm-up: share of page time current, requests for pages, of them conditional."""
+    """What came of an arm after the warm-up.
+
+    freshness: share of page time current, weighted by importance.
+    requests, conditional: for pages; of them with a condition.
+    not_modified, repeated: answered 304; answered 200 with the version that the copy had.
+    others: requests for listings, hubs, sitemaps, feeds.
+    delays: from birth to copy of each article, in days; infinite without a copy.
+    """
 
     freshness: float
     requests: int
     conditional: int
+    not_modified: int
+    repeated: int
+    others: int
+    delays: list[float]
     report: dict[str, Any]
 
 
 def web_of(game: GainGame, start: float) -> ChangingWeb:
     """The game's web; rates of the hosts are multiples of the mean change rate."""
     rate = game.speed / (game.change_days * DAY)
+    horizon = game.patience * game.seconds + 60.0
     hosts = [
-        msgspec.structs.replace(host, rate=host.rate * rate, noise=host.noise * rate) for host in game.hosts
+        msgspec.structs.replace(
+            host,
+            rate=host.rate * rate,
+            noise=host.noise * rate,
+            articles=round(host.articles * horizon / game.seconds),
+        )
+        for host in game.hosts
     ]
-    return ChangingWeb(hosts, horizon=game.patience * game.seconds + 60.0, start=start, seed=game.seed)
+    return ChangingWeb(hosts, horizon=horizon, start=start, seed=game.seed)
 
 
 def settings_of(game: GainGame, arm: Arm) -> dict[str, Any]:
-    """The crawl's settings: those of a crawl of one's own sites, at a rate."""
-    return {
+    """The crawl's settings: those of a crawl of one's own sites, at a rate; the arm's own go before."""
+    tree: dict[str, dict[str, Any]] = {
         "network": {"allow_networks": ["127.0.0.0/8"]},
         "politeness": {"delay": 0.005, "delay_factor": 0.0, "address_delay_share": 0.0},
         "sitemaps": {"robots": False},
         "due": {"max_wait": 0.2},
         "admin": {"address": "off"},
         "store": {"durability": "process"},
-        "crawl": {"rate": game.rate, "max_time": game.patience * game.seconds, "depth": 0},
+        "crawl": {"rate": game.rate, "max_time": game.patience * game.seconds},
         "refresh": {
             "endless": True,
             "share": 0.05,  # all pages are found first
@@ -115,6 +153,9 @@ def settings_of(game: GainGame, arm: Arm) -> dict[str, Any]:
             "speed": game.speed,
         },
     }
+    if not game.has_news:
+        tree["crawl"]["depth"] = 0
+    return tree | {part: tree.get(part, {}) | dict(own) for part, own in arm.settings.items()}
 
 
 async def play(game: GainGame, arm: Arm, directory: Path) -> Played:
@@ -122,10 +163,13 @@ async def play(game: GainGame, arm: Arm, directory: Path) -> Played:
     clock = SystemClock()
     web = web_of(game, clock.now())
     async with ChangingServer(web, clock) as server:
-        seeds = [web.url(page) for page in range(len(web))]
-        del server
+        seeds = server.seeds() if game.has_news else [web.url(page) for page in range(len(web))]
         begin = clock.now() + game.warm_up * game.seconds
-        async with Crawl(settings_of(game, arm), directory=directory, seeds=seeds) as crawl:
+        tree = settings_of(game, arm)
+        weights = game.weights() if game.pareto else None
+        if weights is not None:
+            tree["refresh"]["importance_file"] = str(_weights_file(directory, seeds, weights))
+        async with Crawl(tree, directory=directory, seeds=seeds) as crawl:
             beside = asyncio.create_task(_beside(web, game, arm, crawl, clock))
             try:
                 report = await crawl.run()
@@ -137,8 +181,36 @@ async def play(game: GainGame, arm: Arm, directory: Path) -> Played:
     if game.patience > 1.0 and pages:
         begin = pages[int(game.warm_up * len(pages))].at
     asked = [each for each in pages if begin <= each.at < end]
-    conditional = sum(each.conditional for each in asked)
-    return Played(web.freshness(begin, end), len(asked), conditional, report)
+    others = sum(each.page < 0 and begin <= each.at < end for each in web.log)
+    delays = web.delays(begin, end - game.grace * DAY / game.speed)
+    return Played(
+        web.freshness(begin, end, weights),
+        len(asked),
+        sum(each.conditional for each in asked),
+        sum(each.status == 304 for each in asked),
+        _repeated(pages, begin, end),
+        others,
+        [delay * game.speed / DAY for delay in delays],
+        report,
+    )
+
+
+def _repeated(pages: list[WebRequest], begin: float, end: float) -> int:
+    """Whole answers between the instants that brought the version which the page's whole answer before had brought."""
+    copies: dict[int, int] = {}
+    repeated = 0
+    for each in pages:
+        if each.status == 200:
+            repeated += begin <= each.at < end and copies.get(each.page) == each.version
+            copies[each.page] = each.version
+    return repeated
+
+
+def _weights_file(directory: Path, urls: list[str], weights: list[float]) -> Path:
+    """A file for `refresh.importance_file`, beside the crawl's directory."""
+    file = directory.with_suffix(".importance")
+    file.write_text("".join(f"{url} {weight}\n" for url, weight in zip(urls, weights, strict=True)))
+    return file
 
 
 async def _beside(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, clock: SystemClock) -> None:
@@ -161,13 +233,13 @@ def _reveal(web: ChangingWeb, game: GainGame, crawl: Crawl, pages: set[int], now
     """Tell the schedule the true parameters of pages; those of them that it knows."""
     stages = crawl.stages
     assert stages.refresh is not None
-    told = set()
+    told, weights = set(), game.weights()
     for page in pages:
         number = stages.refresh.schedule.find(stages.fingerprinter.fingerprint(web.url(page)))
         if number >= 0:
             host = web.hosts[web.host_of[page]]
             rate = max(web.rates[page] / game.speed, NEVER)
-            truth = PageParameters(1.0, rate, host.recall, host.noise / game.speed)
+            truth = PageParameters(weights[page], rate, host.recall, host.noise / game.speed)
             stages.refresh.schedule.set_page(number, truth, now * game.speed)
             told.add(page)
     return told

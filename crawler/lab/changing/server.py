@@ -10,12 +10,15 @@ the crawl. The web's dates (Date, Last-Modified, lastmod) are those of the clock
 crawl on the same clock finds them in the past.
 """
 
-import socket
+import asyncio
+import sys
 import time
 from email.utils import formatdate
+from typing import Self
 
 from aiohttp import web
 
+from crawler.cli.loopback import LoopbackSites
 from crawler.clock import Clock
 from crawler.lab.changing.web import ChangingWeb
 
@@ -41,6 +44,17 @@ durability = "process"
 """
 
 
+async def crawler(*arguments: str) -> None:
+    """Run a command of the crawler; one that fails ends the program, with what it said."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "crawler", *arguments,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    text, _ = await process.communicate()
+    if process.returncode:
+        raise SystemExit(f"crawler {arguments[0]}: exit {process.returncode}\n{text.decode()}")
+
+
 class FastClock:
     """Wall time at the start, from then on `speed` seconds for each that passes."""
 
@@ -55,58 +69,39 @@ class FastClock:
         return self._start + (time.monotonic() - self._began) * self.speed
 
 
-class ChangingServer:
+def _address(number: int) -> str:
+    return f"127.0.0.{FIRST_ADDRESS + number}"
+
+
+class ChangingServer(LoopbackSites):
     """Serves a changing web until closed; use as an async context manager."""
 
     def __init__(self, model: ChangingWeb, clock: Clock) -> None:
         if len(model.hosts) > HOSTS_MAX:
             raise ValueError(f"{len(model.hosts)} hosts; there are addresses for {HOSTS_MAX}")
+        super().__init__(self._answer, map(_address, range(len(model.hosts))))
         self.model = model
-        self.port = 0
         self._clock = clock
-        self._runners: list[web.ServerRunner] = []
 
-    async def __aenter__(self) -> "ChangingServer":
-        for number in range(len(self.model.hosts)):
-            runner = web.ServerRunner(web.Server(self._answerer(number), access_log=None))
-            self._runners.append(runner)
-            await runner.setup()
-            await web.SockSite(runner, self._listen(number)).start()
-            self.model.origins[number] = f"http://{self._address(number)}:{self.port}"
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        self.model.origins[:] = [f"http://{_address(n)}:{self.port}" for n in range(len(self.model.hosts))]
         return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for runner in self._runners:
-            await runner.cleanup()
-        self._runners.clear()
-
-    @staticmethod
-    def _address(number: int) -> str:
-        return f"127.0.0.{FIRST_ADDRESS + number}"
-
-    def _listen(self, number: int) -> socket.socket:
-        """A socket of the host's address, on the port that the system gave the first."""
-        link = socket.socket()
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        link.bind((self._address(number), self.port))
-        self.port = link.getsockname()[1]
-        return link
 
     def seeds(self) -> list[str]:
         """The first page of each host."""
         return [f"{origin}/" for origin in self.model.origins]
 
-    def _answerer(self, host: int):  # type: ignore[no-untyped-def]  # aiohttp's handler type is private
-        async def answer(request: web.BaseRequest) -> web.StreamResponse:
-            if request.method not in ("GET", "HEAD"):
-                return web.Response(status=405)
-            now = self._clock.now()
-            headers = {name.lower(): value for name, value in request.headers.items()}
-            given = self.model.answer(host, request.path, headers, now)
-            sent = {**given.headers, "Date": formatdate(now, usegmt=True)}
-            return web.Response(status=given.status, headers=sent, body=given.body)
-
-        return answer
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.method not in ("GET", "HEAD"):
+            return web.Response(status=405)
+        assert request.transport is not None
+        host = int(request.transport.get_extra_info("sockname")[0].rpartition(".")[2]) - FIRST_ADDRESS
+        now = self._clock.now()
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        given = self.model.answer(host, request.path, headers, now)
+        sent = {**given.headers, "Date": formatdate(now, usegmt=True)}
+        return web.Response(status=given.status, headers=sent, body=given.body)
 
     def __repr__(self) -> str:
         return f"ChangingServer({self.model!r} on port {self.port})"

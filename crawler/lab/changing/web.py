@@ -15,9 +15,16 @@ host's. A host may offer
     feed        an Atom feed of the last changes
         noise       false signals: at this rate a page's lastmod moves without a change
     recall      the share of its changes that it pushes (`signals`); false signals are pushed too
-    validators  right: ETag and Last-Modified; always-304: 304 to every condition;
-                etag-fixed: an ETag that never changes; etag-new: one new in each answer; none
+    validators  right: ETag and Last-Modified; always-304: 304 to every condition; bare-304: the same, without
+                validators in the 304; etag-fixed: an ETag that never changes; etag-new: one new in each
+                answer; etag-unknown: one that the server does not know again, beside a right date (as of a
+                server that compresses); date-fixed: a right ETag and a date that never changes, either of
+                which makes a 304; none
+    exceptions  pages whose validators are others, by the first part of their path: one page, a directory
     stamp       an HTML comment that differs in each answer: raw bytes change, the text does not
+    articles    pages born at random instants of the web's time (404 before): each is shown by one of
+                `hubs`, among its 20 newest, and by that hub's archive, which shows all of its articles;
+                hubs are as active as log-normal numbers
 
 `ChangingWeb.answer` is a plain function of the request and `now`; the server
 (`lab/changing/server.py`) only carries bytes. A page's text holds `token(page, version)`,
@@ -29,6 +36,7 @@ Times are seconds on the web's own clock; `start` is its first instant, at
 which every page has version 0.
 """
 
+import math
 import random
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -43,12 +51,16 @@ from crawler.lab.league.world import DAY, Heard, World
 
 PROCESSES = ("poisson", "bursty", "together")
 LASTMODS = ("honest", "lying", "constant", "none")
-VALIDATORS = ("right", "always-304", "etag-fixed", "etag-new", "none")
+VALIDATORS = (
+    "right", "always-304", "bare-304", "etag-fixed", "etag-new", "etag-unknown", "date-fixed", "none",
+)  # fmt: skip
 BURST = 5.0  # mean changes of a burst
 BURST_SPAN = 0.25  # of the mean gap between changes: how far a burst is spread
 SHARED = 0.5  # share of changes in `together` that come with the directory
 JOINS = 0.5  # probability that a page takes part in an event of its directory
 FEED_ENTRIES = 20
+ARCHIVE = "archive.html"
+NEWEST = 20  # articles that a hub shows; its archive shows all
 CHANGES_MAX = 10_000_000
 LOG_MAX = 10_000_000  # requests; a run that asks more must read the log before
 
@@ -67,17 +79,23 @@ class HostSpec(msgspec.Struct, frozen=True):
     noise: float = 0.0
     recall: float = 0.0
     validators: str = "right"
+    exceptions: tuple[tuple[str, str], ...] = ()
     stamp: bool = False
+    articles: int = 0
+    hubs: int = 1
 
     def __post_init__(self) -> None:
         if not 1 <= self.directories <= self.pages or not self.rate >= 0.0 or not self.noise >= 0.0:
             raise ValueError(f"{self.name}: need a page in each directory, and rates of 0 or more")
+        if self.articles < 0 or self.hubs < 1:
+            raise ValueError(f"{self.name}: need a hub, and 0 articles or more")
         if not 0.0 <= self.recall <= 1.0:
             raise ValueError(f"{self.name}: recall {self.recall} is not within 0 .. 1")
         for value, known in (
             (self.process, PROCESSES),
             (self.lastmod, LASTMODS),
             (self.validators, VALIDATORS),
+            *((kind, VALIDATORS) for _, kind in self.exceptions),
         ):
             if value not in known:
                 raise ValueError(f"{self.name}: {value!r} is none of {', '.join(known)}")
@@ -106,25 +124,28 @@ class WebRequest(msgspec.Struct, frozen=True):
 class ChangingWeb:
     """Hosts and pages, numbered from 0 over all hosts; the same seed makes the same web.
 
-    `changes[page]` are the sorted instants of its changes until `start + horizon`.
+    `changes[page]` are the sorted instants of its changes until `start + horizon`, `born[page]` is when it
+    appears: at `start`, or later if it is an article. Articles are numbered behind the other pages of their host.
     """
 
     def __init__(
         self, hosts: Sequence[HostSpec], *, horizon: float, start: float = 0.0, seed: int = 1
     ) -> None:
-        expected = horizon * sum(host.pages * (host.rate + host.noise) for host in hosts)
+        sizes = [host.pages + host.articles for host in hosts]
+        expected = horizon * sum(
+            size * (host.rate + host.noise) for size, host in zip(sizes, hosts, strict=True)
+        )
         if not 0.0 < horizon < float("inf") or not expected < CHANGES_MAX:
             raise ValueError(
                 f"a web of {expected:.3g} changes; up to {CHANGES_MAX:,} may be, in a time above 0"
             )
         self.hosts = tuple(hosts)
         self.start, self.horizon, self.seed = start, horizon, seed
-        self.first = np.cumsum(
-            [0, *(host.pages for host in hosts)]
-        ).tolist()  # page number of each host's first
+        self.first = np.cumsum([0, *sizes]).tolist()  # page number of each host's first
         self.host_of: list[int] = []
         self.directory_of: list[int] = []  # number of the page's directory in its host
         self.rates: list[float] = []
+        self.born: list[float] = []
         self.changes: list[list[float]] = []
         self.noise: list[list[float]] = []
         self.log: list[WebRequest] = []
@@ -157,11 +178,29 @@ class ChangingWeb:
             else:
                 shared = [at for at in events[directories[page]] if rng.random() < JOINS]
                 times = shared + list(self._poisson(rng, rate * (1.0 - SHARED)))
-            self.host_of.append(number)
-            self.directory_of.append(directories[page])
-            self.rates.append(rate)
-            self.changes.append(sorted(times))
-            self.noise.append(list(self._poisson(rng, host.noise)))
+            self._enter(number, directories[page], rate, self.start, sorted(times), rng)
+        activity = [rng.lognormvariate(0.0, host.spread) for _ in range(host.hubs)]
+        for _ in range(host.articles):
+            born = self.start + rng.random() * self.horizon
+            times = [at for at in self._poisson(rng, host.rate) if at > born]
+            self._enter(
+                number,
+                host.directories + rng.choices(range(host.hubs), activity)[0],
+                host.rate,
+                born,
+                times,
+                rng,
+            )
+
+    def _enter(
+        self, host: int, directory: int, rate: float, born: float, changes: list[float], rng: random.Random
+    ) -> None:
+        self.host_of.append(host)
+        self.directory_of.append(directory)
+        self.rates.append(rate)
+        self.born.append(born)
+        self.changes.append(changes)
+        self.noise.append([at for at in self._poisson(rng, self.hosts[host].noise) if at >= born])
 
     def _poisson(self, rng: random.Random, rate: float) -> Iterable[float]:
         at = self.start
@@ -194,16 +233,20 @@ class ChangingWeb:
         return [page for _, page in self._signals[after:by]]
 
     def _all(self, pages: Iterable[int]) -> Iterable[tuple[float, int]]:
-        return ((at, page) for page in pages for at in self.changes[page])
+        """(instant, page) of all that a feed tells: changes, and the births of articles."""
+        for page in pages:
+            yield from ((at, page) for at in self.changes[page])
+            if self.born[page] > self.start:
+                yield self.born[page], page
 
     def version(self, page: int, now: float) -> int:
         """How often the page has changed by `now`."""
         return bisect_right(self.changes[page], now)
 
     def modified(self, page: int, now: float) -> float:
-        """When the page changed last; `start` if never."""
+        """When the page changed last; its birth if never."""
         version = self.version(page, now)
-        return self.changes[page][version - 1] if version else self.start
+        return self.changes[page][version - 1] if version else self.born[page]
 
     def token(self, page: int, version: int) -> str:
         """The word that a page shows in this version, and no other page ever."""
@@ -212,7 +255,12 @@ class ChangingWeb:
     # -- addresses
 
     def path(self, page: int) -> str:
-        return f"/d{self.directory_of[page]}/p{page - self.first[self.host_of[page]]}.html"
+        return f"{self._folder(page)}p{page - self.first[self.host_of[page]]}.html"
+
+    def _folder(self, page: int) -> str:
+        """The path of the listing that shows a page: its directory or, of an article, its hub."""
+        hub = self.directory_of[page] - self.hosts[self.host_of[page]].directories
+        return f"/d{self.directory_of[page]}/" if hub < 0 else f"/n{hub}/"
 
     def url(self, page: int) -> str:
         return self.origins[self.host_of[page]] + self.path(page)
@@ -231,6 +279,7 @@ class ChangingWeb:
     def answer(self, host: int, path: str, headers: dict[str, str], now: float) -> WebAnswer:
         """What the host says to a GET now; `headers` with names in lower case. Enters it into the log."""
         page = self._page_at(host, path)
+        page = page if page < 0 or self.born[page] <= now else -1
         given = self._page(page, headers, now) if page >= 0 else self._other(host, path, now)
         version = self.version(page, now) if page >= 0 else 0
         conditional = "if-none-match" in headers or "if-modified-since" in headers
@@ -240,12 +289,10 @@ class ChangingWeb:
 
     def _page(self, page: int, headers: dict[str, str], now: float) -> WebAnswer:
         host, version = self.hosts[self.host_of[page]], self.version(page, now)
-        validators = self._validators(page, version, now)
-        if self._unmodified(host.validators, validators, headers):
-            return WebAnswer(304, validators)
-        links = "".join(
-            f'<li><a href="{path}">{path}</a></li>' for path in ("/", f"/d{self.directory_of[page]}/")
-        )
+        kind, validators = self.validators_of(page), self._validators(page, version, now)
+        if self._unmodified(kind, validators, headers):
+            return WebAnswer(304, {} if kind == "bare-304" else validators)
+        links = "".join(f'<li><a href="{path}">{path}</a></li>' for path in ("/", self._folder(page)))
         stamp = f"<!-- request {len(self.log)} -->" if host.stamp else ""
         body = (
             f"<!doctype html><title>Page {escape(self.path(page))}</title>{stamp}"
@@ -254,26 +301,36 @@ class ChangingWeb:
         return WebAnswer(200, {"Content-Type": "text/html; charset=utf-8", **validators}, body.encode())
 
     def _validators(self, page: int, version: int, now: float) -> dict[str, str]:
-        kind = self.hosts[self.host_of[page]].validators
+        kind = self.validators_of(page)
         if kind == "none":
             return {}
         if kind == "etag-fixed":
             return {"ETag": f'"{page}"'}
         if kind == "etag-new":
             return {"ETag": f'"{page}-{len(self.log)}"'}
+        modified = self.start if kind == "date-fixed" else self.modified(page, now)
         return {
             "ETag": f'"{self.token(page, version)}"',
-            "Last-Modified": formatdate(self.modified(page, now), usegmt=True),
+            "Last-Modified": formatdate(modified, usegmt=True),
         }
+
+    def validators_of(self, page: int) -> str:
+        """The kind of a page's validators."""
+        host, path = self.hosts[self.host_of[page]], self.path(page)
+        return next((kind for begin, kind in host.exceptions if path.startswith(begin)), host.validators)
 
     @staticmethod
     def _unmodified(kind: str, validators: dict[str, str], headers: dict[str, str]) -> bool:
         """Whether the answer is 304: If-None-Match goes before If-Modified-Since (RFC 9110, 13.2.2)."""
         tags, since = headers.get("if-none-match"), headers.get("if-modified-since")
-        if kind == "always-304":
+        if kind in ("always-304", "bare-304"):
             return tags is not None or since is not None
         if tags is not None:
-            return any(tag.strip().removeprefix("W/") == validators.get("ETag") for tag in tags.split(","))
+            known = validators.get("ETag") if kind != "etag-unknown" else None
+            if any(tag.strip().removeprefix("W/") == known for tag in tags.split(",")):
+                return True
+            if kind != "date-fixed":
+                return False
         if since is None or "Last-Modified" not in validators:
             return False
         try:
@@ -294,15 +351,20 @@ class ChangingWeb:
             return WebAnswer(200, {"Content-Type": "application/atom+xml"}, self._feed(host, now).encode())
         if path == "/":
             links = [f"/d{number}/" for number in range(spec.directories)]
+            links += [f"/n{number}/" for number in range(spec.hubs if spec.articles else 0)]
             return _index(spec.name, links, "/feed.xml" if spec.feed else "")
-        for number in range(spec.directories):
-            if path == f"/d{number}/":
-                inside = [page for page in self._pages_of(host) if self.directory_of[page] == number]
-                return _index(path, [self.path(page) for page in inside], "")
+        folder = path.removesuffix(ARCHIVE)
+        shown = [page for page in self._pages_of(host, now) if self._folder(page) == folder]
+        is_hub = folder in (f"/n{number}/" for number in range(spec.hubs if spec.articles else 0))
+        if is_hub and folder == path:
+            shown.sort(key=lambda page: -self.born[page])
+            return _index(path, [*map(self.path, shown[:NEWEST]), f"{folder}{ARCHIVE}"], "")
+        if is_hub or (shown and folder == path):
+            return _index(path, map(self.path, shown), "")
         return WebAnswer(404, {"Content-Type": "text/plain"}, b"not here\n")
 
-    def _pages_of(self, host: int) -> range:
-        return range(self.first[host], self.first[host + 1])
+    def _pages_of(self, host: int, now: float) -> list[int]:
+        return [page for page in range(self.first[host], self.first[host + 1]) if self.born[page] <= now]
 
     def lastmod(self, page: int, now: float) -> float | None:
         """The date that the sitemap gives for a page now; None: no date."""
@@ -321,7 +383,7 @@ class ChangingWeb:
 
     def _sitemap(self, host: int, now: float) -> str:
         rows = []
-        for page in self._pages_of(host):
+        for page in self._pages_of(host, now):
             at = self.lastmod(page, now)
             date = "" if at is None else f"<lastmod>{w3c_date(at)}</lastmod>"
             rows.append(f"<url><loc>{escape(self.url(page))}</loc>{date}</url>")
@@ -346,24 +408,39 @@ class ChangingWeb:
 
     # -- judgement
 
-    def freshness(self, begin: float, end: float) -> float:
+    def freshness(self, begin: float, end: float, weights: Sequence[float] | None = None) -> float:
         """Share of page time between the instants in which the guest's copy was the present version.
 
         From the log alone: a copy is what the last answer 200 carried, and a page never sent is not current.
+        Page time begins with a page's birth; `weights` by page, 1 where none are given.
         """
         sent: list[list[WebRequest]] = [[] for _ in self.changes]
         for asked in self.log:
             if asked.page >= 0 and asked.status == 200:
                 sent[asked.page].append(asked)
-        current = 0.0
+        current = whole = 0.0
         for page, answers in enumerate(sent):
+            weight = 1.0 if weights is None else weights[page]
+            whole += weight * max(end - max(begin, self.born[page]), 0.0)
             replaced = [*(asked.at for asked in answers[1:]), end]
             for asked, until in zip(answers, replaced, strict=False):
                 times = self.changes[page]
                 stale = times[asked.version] if asked.version < len(times) else end
                 until = min(stale, end, until)
-                current += max(0.0, until - max(asked.at, begin))
-        return current / (len(self) * (end - begin))
+                current += weight * max(0.0, until - max(asked.at, begin))
+        return current / whole
+
+    def delays(self, begin: float, end: float) -> list[float]:
+        """Seconds from birth to first copy of each article born between the instants; infinite without a copy."""
+        copied: dict[int, float] = {}
+        for asked in self.log:
+            if asked.page >= 0 and asked.status == 200:
+                copied.setdefault(asked.page, asked.at)
+        return [
+            copied.get(page, math.inf) - born
+            for page, born in enumerate(self.born)
+            if born > self.start and begin <= born < end
+        ]
 
     def requests(self, begin: float, end: float) -> int:
         """Requests for pages between the instants."""
@@ -372,7 +449,7 @@ class ChangingWeb:
     def world(self) -> World:
         """The same pages and changes for policies of the league; signals are the sitemap's, read daily."""
         days = max(1, int(self.horizon / DAY))
-        starts = np.cumsum([0, *(host.directories for host in self.hosts)]).tolist()
+        starts = np.cumsum([0, *(host.directories + host.hubs for host in self.hosts)]).tolist()
         heard = []
         for day in range(days):
             begin, end = self.start + day * DAY, self.start + (day + 1) * DAY
@@ -388,7 +465,7 @@ class ChangingWeb:
             sites=tuple(host.name for host in self.hosts),
             site=np.array(self.host_of),
             directory=np.array([starts[h] + d for h, d in zip(self.host_of, self.directory_of, strict=True)]),
-            born=np.zeros(len(self)),
+            born=np.array(self.born) - self.start,
             died=np.full(len(self), np.inf),
             importance=np.ones(len(self)),
             changes=[[at - self.start for at in times] for times in self.changes],

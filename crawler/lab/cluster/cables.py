@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any
 
-from crawler.lab.cluster.lives import CURRENT, Life
+from crawler.lab.cluster.machine import CURRENT, Life
 from crawler.splitter.wire import LENGTH_BYTES, Frame
 
 Address = tuple[str, int]

@@ -41,12 +41,15 @@ MEMORY = Path("/dev/shm")
 
 
 class Cluster:
-    """The web, the processes, and what happens to them; `run` once. What is there then is the judge's to see."""
+    """The web, the processes, and what happens to them; `run` once. What is there then is the judge's to see.
 
-    def __init__(self, settings: ClusterSettings, folder: Path) -> None:
+    Another `web` than that of the settings answers as a `SyntheticWeb` does.
+    """
+
+    def __init__(self, settings: ClusterSettings, folder: Path, web: SyntheticWeb | None = None) -> None:
         length = settings.length or ENDING_MAX
         self.settings = settings
-        self.web = SyntheticWeb(
+        self.web = web or SyntheticWeb(
             settings.web, settings.seed, start=START, horizon=length, changes_of=settings.changes_of
         )
         self.log = WebLog()

@@ -12,26 +12,15 @@ directory followed may be undone.
 import bisect
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from crawler.errors import StoreError
+from crawler.storage.kv import MemoryBatch
 
 
-class _Batch:
-    """Puts and deletes in order; a delete is a put of None."""
-
-    __slots__ = ("operations", "sync")
-
-    def __init__(self, sync: bool) -> None:
-        self.sync = sync
-        self.operations: list[tuple[bytes, bytes | None]] = []
-
-    def put(self, key: bytes, value: bytes) -> None:
-        self.operations.append((key, value))
-
-    def delete(self, key: bytes) -> None:
-        self.operations.append((key, None))
+class _Batch(MemoryBatch):
+    __slots__ = ()
 
     @property
     def byte_count(self) -> int:
@@ -148,17 +137,23 @@ class SyncedFiles:
         self.names: dict[str, dict[str, int]] = {}
 
     def file_synced(self, path: str, status: os.stat_result) -> None:
-        self.lengths[status.st_ino] = status.st_size
+        self.note(path, status.st_ino, status.st_size)
+
+    def note(self, path: str, inode: int, length: int) -> None:
+        """So much of a file is safe, and its name."""
+        self.lengths[inode] = length
         folder, name = os.path.split(path)
-        self.names.setdefault(folder, {})[name] = status.st_ino
+        self.names.setdefault(folder, {})[name] = inode
 
     def directory_synced(self, path: str) -> None:
         self.names[path] = {entry.name: entry.inode() for entry in os.scandir(path) if entry.is_file()}
 
-    def lose_power(self, root: Path, rng: random.Random) -> int:
-        """Leave in `root` what a power cut may leave; how many files are not what they were."""
+    def lose_power(
+        self, root: Path, rng: random.Random, *, spared: Callable[[Path], bool] = lambda _: False
+    ) -> int:
+        """Leave in `root` what a power cut may leave, but of `spared` files; how many are not what they were."""
         changed = 0
-        for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        for path in sorted(path for path in root.rglob("*") if path.is_file() and not spared(path)):
             changed += self._lose_tail(path, rng)
             if path.exists():
                 changed += self._undo_rename(path, rng)

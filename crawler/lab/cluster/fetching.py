@@ -1,7 +1,6 @@
-"""The one seam: what errands wait for in a simulated process, `errand -> Fetch`.
+"""What errands wait for in a simulated process, by the seam of `fetcher/fetchers.py`.
 
-`VirtualClient` and `VirtualResolver` stand in for `fetcher/client.py` and
-`fetcher/resolver.py`. They ask a `SyntheticWeb` and let virtual time pass. Every
+`VirtualClient` and `VirtualResolver` ask a `SyntheticWeb` and let virtual time pass. Every
 request stands in the `WebLog`, by which the judge judges; the crawler's own counts
 are not used.
 """
@@ -14,9 +13,9 @@ from collections.abc import Callable, Hashable
 import msgspec
 
 from crawler.fetcher.dns_cache import Resolution
-from crawler.fetcher.fetch_request import FetchRequest, split
+from crawler.fetcher.fetch_request import FetchTask, split
 from crawler.fetcher.outcome import blame_of, of_status
-from crawler.lab.cluster.lives import CURRENT
+from crawler.lab.cluster.machine import CURRENT
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebReply
 from crawler.records import Fetch, Outcome
 
@@ -53,7 +52,9 @@ class WebLog:
 
 
 class VirtualClient:
-    """Asks the web; the part of `fetcher.client.Client` that a process uses."""
+    """The fetcher "http" of a simulated process: asks the web."""
+
+    places = 0
 
     def __init__(
         self, web: SyntheticWeb, log: WebLog, clock: Callable[[], float], header_timeout: float
@@ -72,7 +73,7 @@ class VirtualClient:
     def let_go(self, owner: Hashable) -> None:
         """Nor is this."""
 
-    async def fetch(self, request: FetchRequest) -> Fetch:
+    async def fetch(self, request: FetchTask) -> Fetch:
         """Ask, wait, and say what came."""
         target = split(request.url)
         loop, began = asyncio.get_running_loop(), self._now()
@@ -98,7 +99,7 @@ class VirtualClient:
 
 
 class VirtualResolver:
-    """Looks names up in the web; the part of `fetcher.resolver.Resolver` that a process uses."""
+    """Looks names up in the web."""
 
     def __init__(self, web: SyntheticWeb, clock: Callable[[], float]) -> None:
         self._web, self._now = web, clock
@@ -118,7 +119,7 @@ class VirtualResolver:
         """Nothing is closed."""
 
 
-def _fetch_of(request: FetchRequest, reply: WebReply, began: float, took: float) -> Fetch:
+def _fetch_of(request: FetchTask, reply: WebReply, began: float, took: float) -> Fetch:
     """What the client would make of an answer."""
     if reply.failure is not None:
         outcome = reply.failure

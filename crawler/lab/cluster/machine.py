@@ -1,5 +1,9 @@
 """A simulated computer: a clock, a disk, power, and the process that lives on it.
 
+Every callback of the loop runs in the context of the life that asked for it, so
+`CURRENT` says whose code runs, however deep. A kill raises `Killed` through that
+code; the loop then drops what the life had scheduled.
+
 `SystemCalls` stands between the shipped code and the system while a cluster runs:
 calls of `os` by a life reach its machine's disk. Files are real, in a folder in memory
 if there is one; the store is a `JournalStore`.
@@ -13,12 +17,12 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import Context, ContextVar, copy_context
 from pathlib import Path
 from typing import Any
 
 from crawler.clock import Clock
 from crawler.lab.cluster.disk import JournalStore, StoreDisk, SyncedFiles, Writable
-from crawler.lab.cluster.lives import CURRENT, Killed, Life
 from crawler.storage.files import disown_locks
 
 JOB = (
@@ -26,6 +30,36 @@ JOB = (
     0.1,
 )  # seconds that a write of a group, a flush or a merge takes, drawn evenly by their logarithm
 DISK_BYTES = 1 << 40
+
+
+class Killed(BaseException):
+    """The process that runs this code has ended; no code of it runs on, but what unwinds."""
+
+
+class Life:
+    """One start of a process on a machine, until its end; `number` counts over all machines."""
+
+    __slots__ = ("dead", "descriptors", "frozen_until", "machine", "number")
+
+    def __init__(self, machine: "Machine", number: int) -> None:
+        self.machine = machine
+        self.number = number
+        self.dead = False
+        self.frozen_until = 0.0  # it stands still until then
+        self.descriptors: set[int] = set()  # files it has open
+
+    def __repr__(self) -> str:
+        return f"Life({self.machine.label} {self.number}{', dead' * self.dead})"
+
+
+CURRENT: ContextVar[Life | None] = ContextVar("life", default=None)
+
+
+def nobody(life: Life | None = None) -> Context:
+    """A context in which no life runs, or this one."""
+    context = copy_context()
+    context.run(CURRENT.set, life)
+    return context
 
 
 class Machine(Writable):

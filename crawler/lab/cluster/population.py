@@ -15,8 +15,7 @@ import numpy as np
 
 from crawler.crawl.topology import Topology
 from crawler.errors import CrawlerError, DirectoryError
-from crawler.lab.cluster.lives import Killed, Life, nobody
-from crawler.lab.cluster.machine import Machine, MachineClock
+from crawler.lab.cluster.machine import Killed, Life, Machine, MachineClock, nobody
 from crawler.lab.cluster.terms import FINISHED, START, LifeEnd, Observed, config_of, slowed
 from crawler.lab.cluster.virtual_surroundings import SharedWorld, VirtualSurroundings
 from crawler.process.exchange import Member
@@ -139,7 +138,7 @@ class Population:
             clock=clock,
             name=machine.name,
             topology=Topology(machine.name, self.partition),
-            around=VirtualSurroundings(self.world, life, clock),
+            around=VirtualSurroundings(self.world, life),
         )
 
     async def _leave(self, life: Life, stages: Stages, process: Process | None) -> None:

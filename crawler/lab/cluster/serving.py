@@ -13,7 +13,6 @@ are gzip for who accepts that; `closing`, each answer ends its connection.
 
 import asyncio
 import gzip
-import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from collections.abc import Callable
 import msgspec
 from aiohttp import web
 
+from crawler.cli.loopback import LoopbackSites
 from crawler.clock import Clock
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebReply
 
@@ -51,14 +51,7 @@ def names(port: int) -> Callable[[int], str]:
     return lambda number: f"{address(number)}:{port}"
 
 
-def free_port() -> int:
-    """A port that nobody listens at on the first host's address."""
-    with socket.socket() as link:
-        link.bind((address(0), 0))
-        return int(link.getsockname()[1])
-
-
-class WebServer:
+class WebServer(LoopbackSites):
     """Serves a synthetic web until closed; use as an async context manager."""
 
     def __init__(
@@ -72,28 +65,17 @@ class WebServer:
         closing: bool = False,
     ) -> None:
         assert len(model.hosts) <= HOSTS_MAX, model
-        self.model, self.port = model, port
-        self._tls, self._packed, self._closing = tls, packed, closing
+        super().__init__(self._answer, map(address, range(len(model.hosts))), port=port, tls=tls)
+        self.model = model
+        self._packed, self._closing = packed, closing
         self.log: list[Served] = []
         self._clock = clock
         self._times: Counter[tuple[str, str]] = Counter()
-        self._runner: web.ServerRunner | None = None
 
     @property
     def seed(self) -> str:
         """The page that all others can be reached from."""
         return self.model.url(0)
-
-    async def __aenter__(self) -> "WebServer":
-        self._runner = web.ServerRunner(web.Server(self._answer, access_log=None))
-        await self._runner.setup()
-        for number in range(len(self.model.hosts)):
-            await web.TCPSite(self._runner, address(number), self.port, ssl_context=self._tls).start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._runner is not None
-        await self._runner.cleanup()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         name, path = request.headers.get("Host", ""), request.path_qs

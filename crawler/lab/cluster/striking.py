@@ -8,8 +8,7 @@ from pathlib import Path
 
 from crawler.lab.cluster.disk import StoreDisk
 from crawler.lab.cluster.fault_plan import QUOTA, Fault
-from crawler.lab.cluster.lives import CURRENT, Killed, Life, nobody
-from crawler.lab.cluster.machine import Machine
+from crawler.lab.cluster.machine import CURRENT, Killed, Life, Machine, nobody
 from crawler.lab.cluster.population import PORT, Population
 from crawler.lab.cluster.terms import START
 

@@ -4,7 +4,7 @@
     executors         jobs run in the loop, one after the other per executor, after the time that the
                       disk of the machine takes
     connections       `cables.Wire`
-    a dead life       its callbacks are dropped, its tasks stay where they are (`lives.py`)
+    a dead life       its callbacks are dropped, its tasks stay where they are (`machine.py`)
 
 The order of callbacks depends only on the schedule: ready ones in their order, timers
 by instant, equal ones in the order made. The models are FoundationDB's simulator and
@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, TypeVarTuple
 
 from crawler.lab.cluster.cables import AcceptedEnd, Listening, Wire
-from crawler.lab.cluster.lives import CURRENT, Killed, Life
+from crawler.lab.cluster.machine import CURRENT, Killed, Life
 
 Ts = TypeVarTuple("Ts")
 

@@ -9,17 +9,19 @@ from typing import Any
 
 import msgspec
 
-from crawler.config import StoreConfig
+from crawler.clock import Clock
+from crawler.config import Config, StoreConfig
+from crawler.errors import Unexpected
 from crawler.extract.loop_share import LoopShare
+from crawler.fetcher.fetch_request import HTTP
+from crawler.fetcher.fetchers import FetcherNeeds, MakeFetcher, make_fetcher
 from crawler.lab.cluster.cables import Listening, Wire
 from crawler.lab.cluster.fetching import VirtualClient, VirtualResolver, WebLog
-from crawler.lab.cluster.lives import Life
-from crawler.lab.cluster.machine import MachineClock, SystemCalls
+from crawler.lab.cluster.machine import Life, SystemCalls
 from crawler.lab.cluster.synthetic_web import SyntheticWeb
 from crawler.lab.cluster.terms import ClusterSettings
 from crawler.process.errands import Network
 from crawler.process.reader import Reader
-from crawler.process.stages import Stages
 from crawler.process.surroundings import Surroundings
 from crawler.storage.kv import KeyValue
 
@@ -39,8 +41,8 @@ class SharedWorld(msgspec.Struct, frozen=True):
 class VirtualSurroundings(Surroundings):
     """What a process of the cluster finds around it."""
 
-    def __init__(self, world: SharedWorld, life: Life, clock: MachineClock) -> None:
-        self._world, self._life, self._clock = world, life, clock
+    def __init__(self, world: SharedWorld, life: Life) -> None:
+        self._world, self._life = world, life
         self.rng = random.Random(f"life {world.settings.seed} {life.number}")
         if world.settings.length >= LONG:
             self.watch_interval = RARE_WATCH
@@ -51,12 +53,20 @@ class VirtualSurroundings(Surroundings):
     def open_store(self, path: Path, config: StoreConfig) -> tuple[KeyValue, str]:
         return self._life.machine.open_store(path), ""
 
-    def network(self, stages: Stages, reader: Reader) -> Network:
-        world, clock = self._world, self._clock
+    def network(
+        self, config: Config, clock: Clock, reader: Reader, unexpected: Unexpected, *, processes: int
+    ) -> Network:
+        world = self._world
         share = LoopShare(clock=lambda: 0.0)
-        client = VirtualClient(world.web, world.log, clock.now, stages.config.fetch.header_timeout)
+        needs = FetcherNeeds(config, clock, unexpected, processes)
+        table: dict[str, MakeFetcher] = {
+            HTTP: lambda needs: VirtualClient(
+                world.web, world.log, clock.now, needs.config.fetch.header_timeout
+            )
+        }
         resolver = VirtualResolver(world.web, clock.now)
-        return Network(client, resolver, Reader(stages.config, share=share))  # type: ignore[arg-type]
+        own = Reader(config, share=share, reads_anchors=reader.reads_anchors)
+        return Network(make_fetcher(table, needs), resolver, own)
 
     @property
     def listen(self) -> Callable[[str, int], Any]:

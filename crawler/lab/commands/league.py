@@ -13,32 +13,41 @@ arm says; see crawler/lab/league/world.py for the world and the arms.
 
 --out DIR takes scores.csv, sites.csv (each site's score), and two pictures.
 --quick plays fewer pages, arms and budgets: seconds instead of minutes.
+
+    crawler lab league --data histories --living                    hubs have to be asked to find new pages
+    crawler lab league --data histories --quick --calibration       what is said of copies against the truth
+
+--living: a page is known when a hub that shows it is fetched (crawler/lab/league/living.py). `own` is how fresh the
+copies of hubs are; p50, p90, mean are days from a page's birth to its copy, `never` is the share that was not had;
+`hubs` and `new` are shares of the fetches.
 """
 
 import argparse
-import multiprocessing
-import os
 import sys
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
-from crawler.lab.league import histories, scores
+from crawler.lab.in_processes import PROCESSES_MAX, cores, results
+from crawler.lab.league import histories, living, living_table, scores
 from crawler.lab.league import world as worlds
-from crawler.lab.league.contenders import LISTENING, POLICIES, make
+from crawler.lab.league.contenders import LISTENING, POLICIES, judged, make
+from crawler.lab.league.finders import FINDERS, FREE
+from crawler.lab.league.shipped import SHIPPED
+from crawler.lab.living import calibration
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
 
 BUDGETS = "0.1,0.3,1,3,10"
 QUICK_ARMS, QUICK_BUDGETS, QUICK_PAGES = "none,honest,lying", "1,3", 25
-PROCESSES_MAX = 16  # each holds the worlds of an arm or two, some 50 MB of the public half
 PAGES_MAX, DAYS_MAX = 100_000, 36_500
 FETCHES_MAX = 200_000_000  # of a game: hours
+USUAL_LIVING = ",".join(name for name in FINDERS if name not in SHIPPED or name == "ncis")
 USUAL = "round-robin,nutch,stormcrawler,heritrix,cho,believe,oracle,clairvoyant,greedy,ncis"
 
 
@@ -63,9 +72,7 @@ class GameTask(msgspec.Struct, frozen=True):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--data", type=Path, required=True, metavar="DIR", help="histories: one SITE.npz a site")
-    add(
-        "--policies", default=USUAL, metavar="A,B", help=f"of {', '.join(POLICIES)}; the first is compared to"
-    )
+    add("--policies", metavar="A,B", help=f"of {', '.join(POLICIES)}; the first is compared to")
     add("--arms", metavar="A,B", help=f"of {', '.join(worlds.ARMS)} (all)")
     add("--budgets", metavar="X,Y", help=f"fetches, as multiples of the changes ({BUDGETS})")
     add("--pages", type=int, metavar="N", help=f"pages a site ({worlds.PAGES_A_SITE})")
@@ -73,13 +80,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=1, metavar="N", help="draws the ranks of zipf, feeds of unknown size")
     add("--processes", type=int, default=0, metavar="N", help="played at a time (one a core, at most 16)")
     add("--out", type=Path, metavar="DIR", help="folder for the CSVs and pictures")
+    add(
+        "--living",
+        action="store_true",
+        help="births cost discovery; policies of the living league, with --hubs",
+    )
+    add("--hubs", default="", metavar="A,B", help=f"rules of hubs, of {', '.join(living.RULES)}, news (all)")
+    add(
+        "--calibration",
+        action="store_true",
+        help="a table of what is said of copies, by decile, instead of scores",
+    )
     add("--quick", action="store_true", help="25 pages a site, three arms, two budgets")
 
 
 def run(args: argparse.Namespace) -> int:
     arms = _names("arm", args.arms or (QUICK_ARMS if args.quick else ",".join(worlds.ARMS)), worlds.ARMS)
-    policies = _names("policy", args.policies, POLICIES)
-    budgets = _budgets(args.budgets or (QUICK_BUDGETS if args.quick else BUDGETS))
+    if args.living:
+        arms = ["none"]
+    policies = _policies(args)
+    budgets = _budgets(args.budgets or (QUICK_BUDGETS if args.quick or args.living else BUDGETS))
     pages = args.pages if args.pages is not None else QUICK_PAGES if args.quick else worlds.PAGES_A_SITE
     if not 1 <= pages <= PAGES_MAX or not 10 <= args.days <= DAYS_MAX or args.seed < 0:
         raise UsageError(
@@ -98,7 +118,11 @@ def run(args: argparse.Namespace) -> int:
         f"{len(world.sites)} sites, {len(world)} pages, {world.change_rate * 86400:.2f} changes a day",
         file=sys.stderr,
     )
-    games = _play_all(tasks, args.processes or _cores(), ProgressLine("league", SystemClock()))
+    if args.living:
+        return _living(args, shared, policies, budgets)
+    if args.calibration:
+        return _calibrate(tasks, args.processes or cores())
+    games = _play_all(tasks, args.processes or cores(), ProgressLine("league", SystemClock()))
     rows = scores.rows_of(games)
     print(scores.tables(rows, policies, arms, budgets))
     for arm, budget, fetches in scores.undecided(games):
@@ -109,6 +133,42 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.out:
         _write(args, world, games, rows, (policies, arms, budgets))
+    return 0
+
+
+def _policies(args: argparse.Namespace) -> list[str]:
+    """The policies that are asked for, of those that can play."""
+    if args.living and args.calibration:
+        raise UsageError("--calibration is of the league without --living")
+    known: Iterable[str] = FINDERS if args.living else SHIPPED if args.calibration else POLICIES
+    usual = USUAL_LIVING if args.living else "ncis" if args.calibration else USUAL
+    return _names("policy", args.policies or usual, known)
+
+
+def _living(args: argparse.Namespace, shared: GameSetting, policies: list[str], budgets: list[float]) -> int:
+    every = (*living.RULES, living.NEWS)
+    rules = _names("rule of hubs", args.hubs or ",".join(every), every)
+    tasks = [
+        GameTask(shared, rule, policy, budget) for rule in rules for budget in budgets for policy in policies
+    ]
+    report, games = ProgressLine("league", SystemClock()), []
+    for game in results(_play_living, tasks, args.processes or cores()):
+        games.append(game)
+        report(len(games) / len(tasks))
+    rows = living_table.rows_of(games)
+    print(living_table.table(rows))
+    if args.out:
+        table = [[getattr(row, name) for name in living_table.COLUMNS] for row in rows]
+        comments = iter([f"command: {args.command_line}", "errors: jackknife over sites"])
+        pages_file.write_rows(args.out / "living.csv", living_table.COLUMNS, table, comments)
+    return 0
+
+
+def _calibrate(tasks: list[GameTask], processes: int) -> int:
+    found = dict(zip(tasks, results(_judge, tasks, processes), strict=True))
+    for arm, policy in dict.fromkeys((task.arm, task.policy) for task in tasks):
+        sums = [found[task] for task in tasks if (task.arm, task.policy) == (arm, policy)]
+        print(f"{policy}, {arm}\n{calibration.table(calibration.deciles(sums))}\n")
     return 0
 
 
@@ -131,13 +191,6 @@ def _budgets(text: str) -> list[float]:
 
 
 # -- playing
-
-
-def _cores() -> int:
-    return min(
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        PROCESSES_MAX,
-    )
 
 
 @lru_cache(maxsize=1)
@@ -171,6 +224,23 @@ def _play(task: GameTask) -> scores.Game:
     )
 
 
+def _play_living(task: GameTask) -> living_table.LivingGame:
+    """Play one game of the living league, whose arm is the rule of hubs."""
+    if task.arm == living.NEWS:
+        world = living.news(task.setting.seed)
+    else:
+        world = living.grow(_world(task.setting, "none"), task.arm)
+    rate = task.budget * world.change_rate
+    outcome = living.play(world, FINDERS[task.policy](world, rate), rate, told=task.policy in FREE)
+    return living_table.game_of(task.arm, task.policy, task.budget, world, outcome)
+
+
+def _judge(task: GameTask) -> np.ndarray:
+    """Sums of what a policy said of copies in one game."""
+    world = _world(task.setting, task.arm)
+    return judged(task.policy, world, task.budget * world.change_rate)
+
+
 def _play_all(tasks: list[GameTask], processes: int, report: ProgressLine) -> list[scores.Game]:
     """All games in the order of the tasks, those that must end alike played once.
 
@@ -178,7 +248,7 @@ def _play_all(tasks: list[GameTask], processes: int, report: ProgressLine) -> li
     """
     played = sorted({_alike(task) for task in tasks}, key=_cost, reverse=True)
     whole, done, found = sum(map(_cost, played)), 0.0, {}
-    for task, game in zip(played, _results(played, min(processes, len(played))), strict=True):
+    for task, game in zip(played, results(_play, played, processes), strict=True):
         found[task] = game
         done += _cost(task)
         report(done / whole)
@@ -195,19 +265,6 @@ def _alike(task: GameTask) -> GameTask:
 def _cost(task: GameTask) -> float:
     """How long a game takes, in the time of 1x of fetches: births and signals cost about as much."""
     return 1.0 + task.budget + (1.0 if task.policy in LISTENING else 0.0)
-
-
-def _results(tasks: list[GameTask], processes: int) -> Iterator[scores.Game]:
-    if processes == 1:
-        yield from map(_play, tasks)
-        return
-    context = multiprocessing.get_context("spawn")  # a fork would share LevelDB and threads of a caller
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        try:
-            yield from pool.map(_play, tasks)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 # -- files

@@ -51,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--delay", type=float, default=0.0, metavar="K", help="signals arrive Poisson(K) ticks late")
     add("--changes", choices=simulate.CHANGES, default="poisson", help="how pages change (poisson)")
     add("--learn", action="store_true", help="policies know only the importance and learn the rest")
-    add("--max-age", type=float, default=float("inf"), metavar="T", help="queue: no page waits longer")
     add(
         "--corrupt",
         type=float,
@@ -75,15 +74,14 @@ def _simulate(args: argparse.Namespace) -> int:
     names = [name for name in args.policies.split(",") if name]
     if not names or not 1 <= args.size <= SIZE_MAX or args.instances < 1 or not 0.0 <= args.corrupt <= 1.0:
         raise UsageError(f"need a policy, 1 to {SIZE_MAX} pages, an instance, and a share of noise up to 1")
-    if not 0.0 < args.time < float("inf") or not 0.0 <= args.delay < DELAY_MAX or not args.max_age > 0.0:
-        raise UsageError(f"need --time and --max-age above 0, --delay from 0 to {DELAY_MAX:g}")
+    if not 0.0 < args.time < float("inf") or not 0.0 <= args.delay < DELAY_MAX:
+        raise UsageError(f"need --time above 0, --delay from 0 to {DELAY_MAX:g}")
     setting = simulate.ExperimentSetting(
         bandwidth=_bandwidth(args.bandwidth),
         horizon=args.time,
         delay=args.delay,
         changes=args.changes,
         learn=args.learn,
-        max_age=args.max_age,
     )
     if setting.crawls > CRAWLS_MAX or args.seed < 0:
         raise UsageError(f"a run may have up to {CRAWLS_MAX:,} crawls, a seed is 0 or more")

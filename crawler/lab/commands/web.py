@@ -20,10 +20,11 @@ from pathlib import Path
 
 import msgspec
 
+from crawler.cli.loopback import free_port
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.caches.link_locality import LinkLocality
-from crawler.lab.cluster.serving import HOSTS_MAX, Served, WebServer, free_port, names
+from crawler.lab.cluster.serving import HOSTS_MAX, Served, WebServer, address, names
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.lab.commands import synthetic
 from crawler.lab.refresh import pages_file
@@ -109,7 +110,7 @@ def tls_of(certificate: Path, *, sessions: bool) -> ssl.SSLContext:
 
 
 async def _serve(args: argparse.Namespace) -> int:
-    clock, port, horizon = SystemClock(), args.port or free_port(), args.seconds or 365 * DAY
+    clock, port, horizon = SystemClock(), args.port or free_port(address(0)), args.seconds or 365 * DAY
     tls = tls_of(args.certificate, sessions=not args.close) if args.certificate else None
     model = SyntheticWeb(
         spec_of(args),

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crawler.freshness.estimate import KOLOBOV, RunningEstimate, fit, naive_quality
 from crawler.lab.figures.drawing import Drawing, Options, sheet
 from crawler.lab.progress_line import part
+from crawler.lab.refresh.estimate import KOLOBOV, RunningEstimate, fit, naive_quality
 from crawler.lab.refresh.simulate import mean_and_error
 
 HORIZON = 100_000.0

@@ -305,17 +305,7 @@ def caches_a_thread(stuff: Material, kind: str = "full") -> Drawing:
         f"One CLOCK cache a thread or a global one, {_kind(kind)}",
         "Broder et al., section 7, second question",
     )
-    for name, curve, mark in zip(names, curves, "o^", strict=True):
-        axes.plot(bits, 100 * curve, label=name, marker=mark, **LINE)
-    _size_axis(axes, bits)
-    _percent_axis(axes)
-    axes.legend(fontsize=9)
-    return Drawing(
-        figure,
-        ["caches", "bits", "miss_rate"],
-        _rows(names, bits, curves),
-        stuff.caption(threads, kind) + ".",
-    )
+    return _two_curves(figure, axes, "caches", names, bits, curves, stuff.caption(threads, kind) + ".")
 
 
 def fitted_model(stuff: Material) -> Drawing:
@@ -329,17 +319,20 @@ def fitted_model(stuff: Material) -> Drawing:
         "Miss rate of LRU: a trace and the link-locality model fitted to it",
         "Broder et al., section 7, third question",
     )
+    caption = f"{trace.name}, {len(trace.links):,} requests, {fit.threads} threads. Fitted: {fit.describe()}."
+    return _two_curves(figure, axes, "curve", names, bits, curves, caption)
+
+
+def _two_curves(
+    figure: Any, axes: Any, what: str, names: list[str], bits: Sequence[int], curves: Any, caption: str
+) -> Drawing:
+    """Miss rates by the size of the cache, one curve of each name."""
     for name, curve, mark in zip(names, curves, "o^", strict=True):
         axes.plot(bits, 100 * curve, label=name, marker=mark, **LINE)
     _size_axis(axes, bits)
     _percent_axis(axes)
     axes.legend(fontsize=9)
-    return Drawing(
-        figure,
-        ["curve", "bits", "miss_rate"],
-        _rows(names, bits, curves),
-        f"{trace.name}, {len(trace.links):,} requests, {fit.threads} threads. Fitted: {fit.describe()}.",
-    )
+    return Drawing(figure, [what, "bits", "miss_rate"], _rows(names, bits, curves), caption)
 
 
 def _kind(kind: str) -> str:

@@ -7,11 +7,11 @@ import msgspec
 import numpy as np
 
 from crawler.errors import UsageError
-from crawler.freshness.crawl_value import crawl_values
 from crawler.freshness.params import PageParameters, Pages
 from crawler.lab.figures.drawing import COLOURS, LABELS, MARKERS, Drawing, Options, sheet
 from crawler.lab.progress_line import part
 from crawler.lab.refresh import pages_file
+from crawler.lab.refresh.crawl_value import crawl_values
 from crawler.lab.refresh.simulate import (
     ExperimentSetting,
     SimulationResult,

@@ -7,6 +7,9 @@ rivals      the rules of other crawlers, and anchors that know more than they co
 shipped     the crawler's own refresh frontier as a policy
 exact       its estimators without its schedule, all values anew every day
 contenders  all policies by name
+living      the living league: births cost discovery; hubs by rule, and how finders play
+finders     its policies by name
+living_table  its scores, delays and shares
 scores      standard errors by jackknife over sites; tables
 pictures    scores by budget; gains over the first policy
 

@@ -1,15 +1,27 @@
 """All policies of the league by name: the rules of others, and the frontier that the crawler runs."""
 
+import numpy as np
+
 from crawler.frontier.refresh import Settings
 from crawler.lab.league.exact import Exact
 from crawler.lab.league.rivals import RIVALS
 from crawler.lab.league.shipped import DEAF, SHIPPED, Shipped
-from crawler.lab.league.world import Policy, World
+from crawler.lab.league.world import WARMUP, Policy, World, play
+from crawler.lab.living.calibration import Calibration
 
 EXACT = "ncis-exact"
 POLICIES = (*RIVALS, *SHIPPED, EXACT)
 # Who reads signals; the others play every arm of signals as if there were none.
 LISTENING = {"believe", EXACT, *(name for name in SHIPPED if name not in DEAF)}
+
+
+def judged(name: str, world: World, rate: float) -> np.ndarray:
+    """Compare statements of the frontier about copies with the truth: sums for `calibration.deciles`."""
+    policy = Shipped(world, rate, Settings(**SHIPPED[name]), judged=True)  # type: ignore[arg-type]
+    horizon = world.horizon
+    seen = Calibration(policy, world.changes, WARMUP * horizon, horizon, world.died)
+    play(world, policy, rate, seen)
+    return seen.sums
 
 
 def make(name: str, world: World, rate: float) -> Policy:

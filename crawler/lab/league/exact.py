@@ -6,15 +6,15 @@ differ, the schedule is at fault; if this one falls short, the estimators are.
 
 import numpy as np
 
-from crawler.freshness.crawl_value import crawl_values
+from crawler.change_signals import SOURCES
 from crawler.freshness.learning import Learning
 from crawler.freshness.neighbourhood import clock_of, scale_of
 from crawler.freshness.params import Pages
 from crawler.lab.league.rivals import Ranked
 from crawler.lab.league.world import DAY, World
+from crawler.lab.refresh.crawl_value import crawl_values
 
 EXPLORE = 0.05  # share of fetches to the page longest unvisited, as the schedule's default
-SOURCES = 8
 PRECISION_MAX = 0.999999
 
 

@@ -21,9 +21,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from crawler.freshness.crawl_value import crawl_values
 from crawler.freshness.params import Pages
 from crawler.lab.league.world import DAY, Policy, World
+from crawler.lab.refresh.crawl_value import crawl_values
 from crawler.lab.refresh.policies import deterministic_optimum
 
 MINUTE = 60.0

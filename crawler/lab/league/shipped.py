@@ -6,12 +6,15 @@ a page that is gone, by the rules of the league's world, and blocks the host for
 politeness.
 """
 
+import math
+from typing import Protocol
+
 import numpy as np
 
+from crawler.change_signals import source_number
+from crawler.freshness.hazard_ratio import HazardRatio
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
-from crawler.lab.league.world import World
 
-SOURCES = {"sitemap": 0, "feed": 1}
 # Name in the league -> what differs from the default settings.
 SHIPPED: dict[str, dict[str, object]] = {
     "ncis": {},
@@ -25,16 +28,40 @@ SHIPPED: dict[str, dict[str, object]] = {
 DEAF = {"uniform", "interval"}  # signals change nothing for them; the others learn rates from them
 
 
-class Shipped:
-    """Drives a `Schedule`; pages keep their numbers of the world as fingerprints."""
+class PolicyView(Protocol):
+    """The part of a world that a policy reads; of the league, or drawn."""
 
-    def __init__(self, world: World, rate: float, settings: Settings) -> None:
+    @property
+    def site(self) -> np.ndarray: ...
+
+    @property
+    def directory(self) -> np.ndarray: ...
+
+    @property
+    def importance(self) -> np.ndarray: ...
+
+    @property
+    def sources(self) -> tuple[str, ...]: ...
+
+    def __len__(self) -> int: ...
+
+
+class Shipped:
+    """Drives a `Schedule`; pages keep their numbers of the world as fingerprints.
+
+    Args:
+        judged: compare what the schedule says of each page taken with what its fetch finds, as a crawl does.
+    """
+
+    def __init__(self, world: PolicyView, rate: float, settings: Settings, *, judged: bool = False) -> None:
         self.schedule = Schedule(settings)
         self.schedule.rate = rate
+        self._judged, self._said = judged, 1.0
+        self._hazard = HazardRatio()
         size = len(world)
         self._site, self._directory = world.site.tolist(), world.directory.tolist()
         self._importance = (world.importance / world.importance.mean()).tolist()
-        self._sources = [SOURCES.get(source, 0) for source in world.sources]
+        self._sources = [source_number(source or "sitemap") for source in world.sources]
         self._number = [-1] * size  # in the schedule
         self._page: dict[int, int] = {}
         self._fetched = [np.inf] * size
@@ -50,11 +77,22 @@ class Shipped:
         if at > self._fetched[page]:
             self.schedule.signal(self._number[page], now, self._sources[self._site[page]])
 
+    def look(self, now: float) -> None:
+        """Look for the next page without taking it, as a crawl does after every event."""
+        self.schedule.look(now)
+
     def take(self, now: float) -> int:
-        number = self.schedule.take(now)
-        return self._page[number] if number >= 0 else -1
+        number = self.schedule.look(now)
+        if number < 0:
+            return -1
+        if self._judged:
+            self._said = self.schedule.page(number, now).fresh
+        self.schedule.hold(number, now)
+        return self._page[number]
 
     def settle(self, page: int, now: float, changed: bool) -> None:
+        if self._judged:
+            self._hazard.observe(self._said, changed)
         self._fetched[page] = now
         self.schedule.settle(
             self._number[page], now, RefreshOutcome.CHANGED if changed else RefreshOutcome.UNCHANGED
@@ -65,7 +103,18 @@ class Shipped:
         self.schedule.settle(number, now, RefreshOutcome.GONE)
         self.schedule.remove(number)
         self._fetched[page] = np.inf
+        self._number[page] = -1
         del self._page[number]
+
+    def fresh(self, page: int, now: float) -> tuple[float, float]:
+        """The probability that the page's copy is current: as the schedule says, and as people are told.
+
+        nan of a page that is not in.
+        """
+        if self._number[page] < 0:
+            return math.nan, math.nan
+        said = self.schedule.page(self._number[page], now).fresh
+        return said, self._hazard.corrected(said)
 
     def hold(self, site: int, until: float) -> None:
         self.schedule.block(self.schedule.host(site + 1), until)

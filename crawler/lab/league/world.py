@@ -37,6 +37,7 @@ import numpy as np
 
 from crawler.errors import UsageError
 from crawler.lab.league.histories import SiteHistory
+from crawler.lab.living.calibration import Calibration
 
 DAY = 86_400.0
 DAYS = 1461
@@ -296,8 +297,8 @@ def _by_day(parts: list[tuple[_Part, int]], days: int) -> list[Heard]:
 # -- playing
 
 
-def play(world: World, policy: Policy, rate: float) -> GameResult:
-    """Let the policy spend `rate` fetches a second on the world.
+def play(world: World, policy: Policy, rate: float, calibration: Calibration | None = None) -> GameResult:
+    """Let the policy spend `rate` fetches a second on the world; ask it now and then what it says of copies.
 
     What happens at one instant happens in this order: births, the reading of
     signals, the fetch.
@@ -331,6 +332,8 @@ def play(world: World, policy: Policy, rate: float) -> GameResult:
             day += 1
             for page, at in zip(heard.pages.tolist(), heard.at.tolist(), strict=True):
                 policy.signal(page, world.sources[sites[page]], at, day * DAY)
+        if calibration is not None:
+            calibration.look(next_change, now)
         page = policy.take(now)
         if page < 0:
             idle += 1

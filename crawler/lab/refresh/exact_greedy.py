@@ -34,11 +34,11 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp
 
-from crawler.freshness.crawl_value import parameters_of
 from crawler.freshness.params import PageParameters, Pages
 from crawler.freshness.value_kernel import CERTAIN as CERTAIN_FORM
 from crawler.freshness.value_kernel import GREEDY as GREEDY_FORM
 from crawler.freshness.value_kernel import SIGNALS_ONLY as SIGNALS_ONLY_FORM
+from crawler.lab.refresh.crawl_value import parameters_of
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.value_kernel import Parameters

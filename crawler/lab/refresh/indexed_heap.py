@@ -24,13 +24,6 @@ class IndexedHeap:
         self.items = np.empty(max(capacity, 1), dtype=np.int32)
         self.places = np.full(max(capacity, 1), -1, dtype=np.int32)
 
-    def grow(self, capacity: int) -> None:
-        """Make room for items up to `capacity` - 1."""
-        extra = max(capacity - len(self.places), 0)
-        self.keys = np.concatenate([self.keys, np.empty(extra)])
-        self.items = np.concatenate([self.items, np.empty(extra, dtype=np.int32)])
-        self.places = np.concatenate([self.places, np.full(extra, -1, dtype=np.int32)])
-
     @cython.ccall
     @cython.exceptval(check=False)
     def put(self, item: cython.Py_ssize_t, key: cython.double) -> cython.void:

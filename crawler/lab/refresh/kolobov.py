@@ -23,8 +23,8 @@ import msgspec
 import numpy as np
 
 from crawler.errors import UsageError
-from crawler.freshness.estimate import KOLOBOV, fit
 from crawler.lab.refresh import pages_file
+from crawler.lab.refresh.estimate import KOLOBOV, fit
 
 IMPORTANCE, HISTORY, TRUSTED = (
     "urlid_imp.txt",

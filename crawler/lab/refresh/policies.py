@@ -20,8 +20,8 @@ from fractions import Fraction
 import msgspec
 import numpy as np
 
-from crawler.freshness.crawl_value import expected_fresh_times, expected_intervals, thresholds
 from crawler.freshness.params import Pages
+from crawler.lab.refresh.crawl_value import expected_fresh_times, expected_intervals, thresholds
 
 
 def poisson_freshness(importance: np.ndarray, change_rate: np.ndarray, rates: np.ndarray) -> float:

@@ -8,11 +8,10 @@ T = 1000. Accuracy is not sampled from requests but integrated exactly between
 events (`replay.py`), and reported whole and without the first fifth, because
 the fresh start lifts it a little.
 
-Policies: the values of `freshness.crawl_value` by exact greedy choice (greedy,
+Policies: the values of `crawl_value.py` by exact greedy choice (greedy,
 cis, cis-nu0, ncis, approx-J, cis+), `ncis-d` (signals within 5 ticks after a
-crawl dropped), `queue` (the same by deadlines) and `queue-d`, `lds`
-(Algorithm 3 on the optimal rates), `azar` (Algorithm 3 on the rates of
-Algorithm 2), `random` (drawn by the optimal rates); and without a schedule
+crawl dropped), `lds` (Algorithm 3 on the optimal rates), `azar` (Algorithm 3 on
+the rates of Algorithm 2), `random` (drawn by the optimal rates); and without a schedule
 `baseline` and `optimum`, the continuous optima without and with signals.
 
 A run may depart from the model: delayed signals, changing bandwidth, policies
@@ -27,12 +26,11 @@ import msgspec
 import numpy as np
 
 from crawler.errors import UsageError
-from crawler.freshness.crawl_value import kind_of
-from crawler.freshness.estimate import KOLOBOV, Prior, RunningEstimate
 from crawler.freshness.params import Pages
 from crawler.lab.progress_line import OnProgress, silent
 from crawler.lab.refresh import policies
-from crawler.lab.refresh.deadline_queue import DeadlineQueue
+from crawler.lab.refresh.crawl_value import kind_of
+from crawler.lab.refresh.estimate import KOLOBOV, Prior, RunningEstimate
 from crawler.lab.refresh.exact_greedy import ExactGreedy
 from crawler.lab.refresh.replay import ARRIVED, CHANGED, EMITTED, Replay
 
@@ -56,8 +54,6 @@ POLICIES = (
     "approx-1",
     "approx-2",
     "cis+",
-    "queue",
-    "queue-d",
 )
 
 
@@ -110,8 +106,7 @@ class ExperimentSetting(msgspec.Struct, frozen=True):
     """What is alike in all instances of an experiment.
 
     `bandwidth` holds (from this time on, crawls per time); `delay` is the mean
-    of the Poisson number of ticks a signal takes to arrive; `max_age` makes the
-    deadline queue crawl every page at least that often.
+    of the Poisson number of ticks a signal takes to arrive.
     """
 
     bandwidth: tuple[tuple[float, float], ...] = ((0.0, 100.0),)
@@ -120,7 +115,6 @@ class ExperimentSetting(msgspec.Struct, frozen=True):
     delay: float = 0.0
     changes: str = "poisson"
     learn: bool = False
-    max_age: float = float("inf")
     prior: Prior = KOLOBOV
 
     @property
@@ -276,18 +270,10 @@ def check_policy(name: str) -> None:
 
 def _scheduler(name: str, believed: Pages, setting: ExperimentSetting, rng: np.random.Generator) -> Any:
     bandwidth = setting.bandwidth[0][1]
-    window = DISCARD_TICKS * setting.tick
-    if name in ("queue", "queue-d"):
-        return DeadlineQueue.of(
-            believed,
-            level=policies.sample_level(believed, bandwidth, 300),  # the queue does the rest
-            discard_window=window if name == "queue-d" else 0.0,
-            max_age=setting.max_age,
-        )
     if name in ("lds", "azar", "random"):
         return Playback(_sequence(name, believed, bandwidth, rng))
     if name == "ncis-d":
-        return ExactGreedy(believed, "ncis", discard_window=window)
+        return ExactGreedy(believed, "ncis", discard_window=DISCARD_TICKS * setting.tick)
     return ExactGreedy(believed, name)
 
 

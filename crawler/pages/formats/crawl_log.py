@@ -20,6 +20,7 @@ from crawler.pages import warc
 from crawler.pages.archive import Archive
 from crawler.pages.captures import capture_key
 from crawler.pages.formats.rows import url_finder
+from crawler.printable import printable
 from crawler.records import LinkFlag, Outcome, PageRecord
 
 # Heritrix's FetchStatusCodes for fetches without an answer.
@@ -71,10 +72,10 @@ def _line(fetch: dict[str, Any], archives: Sequence[Archive], url_of: Any) -> st
         iso_time(began.timestamp() + took),
         f"{_status(fetch):5d}",
         f"{fetch['bytes'] or '-':>10}",
-        fetch["url"].translate(_NAMES),
+        _column(fetch["url"]),
         _hops(fetch["depth"], record) or "-",
-        via.translate(_NAMES) or "-",
-        (fetch["mime"] or "unknown").translate(_NAMES),
+        _column(via) or "-",
+        _column(fetch["mime"] or "unknown"),
         "#000",
         f"{started}+{took * 1000:.0f}",
         digest,
@@ -82,6 +83,11 @@ def _line(fetch: dict[str, Any], archives: Sequence[Archive], url_of: Any) -> st
         notes or "-",
     )
     return " ".join(columns) + "\n"
+
+
+def _column(text: str) -> str:
+    """Text that stays within its column and line."""
+    return printable(text.translate(_NAMES))
 
 
 def _status(fetch: dict[str, Any]) -> int:

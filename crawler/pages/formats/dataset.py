@@ -13,8 +13,9 @@ from typing import IO, Any, Protocol
 
 import msgspec
 
-from crawler.errors import StoreError, UsageError
+from crawler.errors import UsageError
 from crawler.pages.formats.rows import FIELDS, INSTANTS
+from crawler.storage.files import new_folder, refuse_occupied
 
 _GROUP_BYTES = 32 << 20  # of the text in a row group
 _GROUP_ROWS = 10_000
@@ -23,7 +24,7 @@ Row = Mapping[str, Any]
 _encode = msgspec.json.Encoder().encode
 
 
-class Writer(Protocol):
+class RowWriter(Protocol):
     """One file of rows."""
 
     def write(self, row: Row) -> None: ...
@@ -117,7 +118,7 @@ def _arrow_value(name: str, value: Any) -> Any:
     return datetime.fromisoformat(value) if value is not None and name in INSTANTS else value
 
 
-MAKERS: dict[str, Callable[[IO[bytes], Sequence[str]], Writer]] = {"jsonl": JsonLines, "parquet": Parquet}
+MAKERS: dict[str, Callable[[IO[bytes], Sequence[str]], RowWriter]] = {"jsonl": JsonLines, "parquet": Parquet}
 
 
 def write_rows(rows: Iterable[Row], form: str, file: IO[bytes], fields: Sequence[str]) -> int:
@@ -140,16 +141,14 @@ def write_parts(
         UsageError: the folder is not empty.
         StoreError: the disk failed.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise UsageError(f"{folder}: is not empty; name a new directory")
-        source, count = iter(rows), 0
+    refuse_occupied(folder)
+    source, count = iter(rows), 0
+    with new_folder(folder) as made:
         for number in itertools.count():
             first = next(source, None)
             if first is None:
-                return count
-            with (folder / f"part-{number:05d}.{form}").open("xb") as file:
+                break
+            with (made / f"part-{number:05d}.{form}").open("xb") as file:
                 writer = MAKERS[form](file, fields)
                 for row in itertools.chain([first], source):
                     writer.write(row)
@@ -157,6 +156,4 @@ def write_parts(
                     if writer.size() >= part_bytes:
                         break
                 writer.finish()
-    except OSError as error:
-        raise StoreError(f"{folder}: {error.strerror or error}") from error
-    raise AssertionError("unreachable")
+    return count

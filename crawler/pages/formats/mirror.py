@@ -29,7 +29,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote_to_bytes
 
-from crawler.errors import StoreError, UsageError
+from crawler.errors import StoreError
 from crawler.storage.files import write_all
 from crawler.urls.canonical import resolve
 
@@ -54,22 +54,6 @@ _HEAD = re.compile(
 _HOPS_MAX = 20  # redirects followed from one link
 _PLAIN = "/!$'()*,;=@~+&"  # what a relative URL shows as it is
 _SIGNED = 1 << 63
-
-
-def make_folder(folder: Path) -> None:
-    """Make the folder of a mirror.
-
-    Raises:
-        UsageError: `folder` is not empty.
-        StoreError: the disk failed.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        occupied = any(folder.iterdir())
-    except OSError as error:
-        raise StoreError(f"{folder}: {error.strerror}") from error
-    if occupied:
-        raise UsageError(f"{folder}: is not empty; name a new directory for the mirror")
 
 
 class MirrorPaths:

@@ -42,6 +42,7 @@ FIELDS: dict[str, type] = {
     "redirects": int,
     "location": str,
     "changed_at": str,
+    "fresh": float,  # probability that the copy is current, at the instant of the export
     "took": float,  # seconds
     "attempts": int,
     "fetches": int,
@@ -59,13 +60,14 @@ INSTANTS = frozenset({"fetched_at", "changed_at"})
 class Known(msgspec.Struct):
     """A row as the store has it, with where its newest copy can be read.
 
-    `flags` are LinkFlags. `capture` is None where there is no copy that may be shown; `original` is
-    the response that a revisit repeats.
+    `flags` are LinkFlags, `fetched_at` is the instant of the last fetch. `capture` is None
+    where there is no copy that may be shown; `original` is the response that a revisit repeats.
     """
 
     row: dict[str, Any]
     archive: int
     flags: int = 0
+    fetched_at: float = 0.0
     capture: Capture | None = None
     original: Capture | None = None
 
@@ -113,7 +115,8 @@ def known_rows(
         for fingerprint, record in archive.all_records():
             while newest is not None and of < fingerprint:  # both go by fingerprint
                 of, newest = next(captures, (-1, None))
-            known = Known(record_row(fingerprint, record, via_url(record.via)), number, record.flags)
+            row = record_row(fingerprint, record, via_url(record.via))
+            known = Known(row, number, record.flags, record.fetched_at)
             if newest is not None and of == fingerprint:
                 _add_capture(known, archive, newest, select)
             yield known

@@ -10,7 +10,7 @@ tags costs more than parsing it, so callers with a cheaper way try that first
 import html
 import re
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 LANGUAGE_CHARACTERS = 5_000  # the part of a text by which its language is told
 LANGUAGE_CHARACTERS_MIN = 40  # shorter texts are guesses
@@ -23,7 +23,6 @@ _SKIPPED = re.compile(
     r"<!--.*?(?:-->|\Z)|<(script|style|template|noscript|textarea)\b.*?(?:</\1[^<>]*>|\Z)|</?[a-z!?/][^>]*(?:>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
-_TITLE = re.compile(r"<title\b[^>]*+>([^<]{0,1000})", re.IGNORECASE)
 _TAG = re.compile(rb"</?[a-zA-Z][a-zA-Z0-9]*+")
 _SLASH = ord("/")
 _VOID = set(b"area base br col embed hr img input link meta source track wbr".split())
@@ -31,20 +30,8 @@ _BLANKS = re.compile(r"[ \t\r\f\v\xa0]+")
 _LINES = re.compile(r" ?\n[ \n]*")
 
 
-class Reading(NamedTuple):
-    """What a person reads of a page."""
-
-    title: str
-    text: str
-
-
-def is_text(content_type: str) -> bool:
-    """Whether pages of this type have a text."""
-    return content_type in ("text/html", "application/xhtml+xml", "text/plain")
-
-
-def read_html(utf8: bytes, *, tame: bool, main_content: bool = False) -> Reading:
-    """Title and text of an HTML page.
+def text_of(utf8: bytes, *, tame: bool, main_content: bool = False) -> str:
+    """The text of an HTML page.
 
     Args:
         utf8: the page.
@@ -55,8 +42,8 @@ def read_html(utf8: bytes, *, tame: bool, main_content: bool = False) -> Reading
     if library is None:
         return _scanned(utf8.decode("utf-8", "replace"))
     parse, extract = library
-    tree = parse(utf8, "utf-8")
-    return Reading(" ".join((tree.title or "").split())[:1000], extract(tree, main_content=main_content))
+    text: str = extract(parse(utf8, "utf-8"), main_content=main_content)
+    return text
 
 
 def is_tame(utf8: bytes) -> bool:
@@ -116,15 +103,6 @@ def language(text: str) -> str:
     return "" if found == "unknown" else found
 
 
-def title_of(source: str) -> str:
-    """The title of a page's source, blanks made one, without parsing it; "" if there is none."""
-    title = _TITLE.search(source)
-    return " ".join(html.unescape(title[1]).split()) if title else ""
-
-
-def _scanned(source: str) -> Reading:
+def _scanned(source: str) -> str:
     text = html.unescape(_SKIPPED.sub(" ", source))
-    return Reading(
-        title_of(source),
-        _LINES.sub("\n", _BLANKS.sub(" ", text)).strip(),
-    )
+    return _LINES.sub("\n", _BLANKS.sub(" ", text)).strip()

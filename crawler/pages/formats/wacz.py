@@ -26,6 +26,7 @@ from crawler.pages.formats import cdxj
 from crawler.pages.formats.selection import Say, Select, ignore
 from crawler.pages.formats.warc_stream import warc_chunks
 from crawler.records import LinkFlag, PageState
+from crawler.storage.files import named_output
 
 _ARCHIVE = "data.warc.gz"
 _PAGES_HEADER = {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"}
@@ -53,7 +54,11 @@ def write_wacz(
         StoreError: the disk failed.
     """
     try:
-        with zipfile.ZipFile(path, "w") as package, tempfile.TemporaryFile(dir=path.parent) as index:
+        with (
+            named_output(path) as file,
+            zipfile.ZipFile(file, "w") as package,
+            tempfile.TemporaryFile(dir=path.parent) as index,
+        ):
             writer = _Package(package, now)
             chunks = _copied(archives, select, index, report=report, folder=path.parent)
             writer.add(f"archive/{_ARCHIVE}", chunks, compressed=False)

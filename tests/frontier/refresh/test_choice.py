@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.freshness.crawl_value import crawl_value
 from crawler.freshness.params import PageParameters, Pages
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
+from crawler.lab.refresh.crawl_value import crawl_value
 
 PLAIN = Settings(neighbourhood=False, pooling=False, explore=0.0)
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.errors import UsageError
-from crawler.freshness.crawl_value import threshold
 from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
+from crawler.lab.refresh.crawl_value import threshold
 
 KINDS = [
     PageParameters(1.0, 0.3),
@@ -214,6 +214,7 @@ def test_a_page_given_back_is_due_as_before() -> None:
 
 def test_pages_that_failed_or_are_gone_wait_longer_each_time() -> None:
     schedule = plain(PageParameters(1.0, 0.4), level=0.1, retry_age=10.0, gone_age=100.0)
+    schedule.rate = 1000.0  # at which one page that is gone costs nothing
     waits, now = [], 50.0
     for result in [RefreshOutcome.FAILED] * 3 + [RefreshOutcome.GONE] * 7 + [RefreshOutcome.UNCHANGED]:
         assert schedule.take(now) == 0

@@ -203,6 +203,50 @@ def test_a_stamp_changes_the_bytes_and_not_the_text() -> None:
     ] + two.split("-->")[1]
 
 
+# -- articles
+
+
+def test_articles_are_born_and_shown() -> None:
+    """Before its birth an article is not there; then its hub shows it among 20, and the archive for good."""
+    web = _web(pages=4, directories=2, articles=60, hubs=2, rate=0.0, feed=True)
+    born = sorted((at, page) for page, at in enumerate(web.born) if at > START)
+    assert len(born) == 60 and born[-1][0] < START + 1000 * DAY
+    for at, page in born:
+        folder = web.path(page).rpartition("/")[0]
+        assert _get(web, web.path(page), at - 1.0).status == 404
+        assert _get(web, web.path(page), at + 1.0).status == 200
+        for listing, before, after in (
+            (f"{folder}/", 0, 1),
+            (f"{folder}/archive.html", 0, 1),
+            ("/feed.xml", 0, 1),
+        ):
+            link = web.path(page).encode() + (b"<" if listing != "/feed.xml" else b"")
+            shown = [link in _get(web, listing, at + offset).body for offset in (-1.0, 1.0)]
+            assert shown == [before, after], listing
+    end = START + 1000 * DAY
+    for hub in {web.path(page).rpartition("/")[0] for _, page in born}:
+        own = [web.path(page) for _, page in born if web.path(page).startswith(f"{hub}/")]
+        newest, archive = (_get(web, path, end).body.decode() for path in (f"{hub}/", f"{hub}/archive.html"))
+        assert [path for path in own if f">{path}<" in newest] == own[-20:]
+        assert all(f">{path}<" in archive for path in own)
+    assert len(ElementTree.fromstring(_get(web, "/sitemap.xml", START).body)) == 4
+    assert len(ElementTree.fromstring(_get(web, "/sitemap.xml", end).body)) == 64
+    assert _get(web, "/n2/", end).status == 404
+
+
+def test_delays_and_freshness_begin_with_a_birth() -> None:
+    web = _web(pages=1, directories=1, articles=2, rate=0.0, horizon=100 * DAY)
+    web.born[1:] = [START + 20 * DAY, START + 60 * DAY]
+    for day, path in ((0, 0), (10, 1), (30, 1), (40, 1)):
+        _get(web, web.path(path), START + day * DAY)
+    assert web.delays(START, START + 50 * DAY) == [10 * DAY]
+    assert web.delays(START, START + 100 * DAY) == [10 * DAY, float("inf")]
+    there = [100, 80, 40]
+    current = [100, 70, 0]
+    assert web.freshness(START, START + 100 * DAY) == pytest.approx(sum(current) / sum(there))
+    assert web.freshness(START, START + 100 * DAY, [0.0, 1.0, 0.0]) == pytest.approx(70 / 80)
+
+
 # -- judgement
 
 

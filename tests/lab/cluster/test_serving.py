@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from crawler.bench.certificates import make_chain
+from crawler.cli.loopback import free_port
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
-from crawler.lab.cluster.serving import WebServer, address, free_port, names
+from crawler.lab.cluster.serving import WebServer, address, names
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.lab.commands.web import summary, tls_of
 
@@ -23,7 +24,7 @@ def test_addresses_are_loopback_and_differ() -> None:
 
 def test_a_real_crawl_finds_every_page(tmp_path: Path) -> None:
     async def crawl() -> str:
-        port = free_port()
+        port = free_port(address(0))
         spec = WebSpec(hosts=5, pages=60, latency=0.0, slow=0.0, down=0.0, traps=0.0, flaws=False)
         model = SyntheticWeb(spec, 3, name=names(port))
         async with WebServer(model, SystemClock(), port) as server:
@@ -44,7 +45,7 @@ def test_answers_as_http(status: int) -> None:
     import aiohttp
 
     async def ask() -> int:
-        port = free_port()
+        port = free_port(address(0))
         model = SyntheticWeb(
             WebSpec(hosts=2, pages=4, latency=0.0, flaws=False, down=0.0), 3, name=names(port)
         )
@@ -66,7 +67,7 @@ def test_a_web_over_tls_packs_and_closes_where_it_is_told_to(tmp_path: Path) -> 
     tls = tls_of(tmp_path / "leaf.pem", sessions=False)
 
     async def ask() -> list[tuple[str, str, bytes]]:
-        port = free_port()
+        port = free_port(address(0))
         spec = WebSpec(hosts=1, pages=4, latency=0.0, flaws=False, down=0.0, padding=2000, scheme="https")
         model = SyntheticWeb(spec, 3, name=names(port))
         found = []

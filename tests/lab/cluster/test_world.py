@@ -13,8 +13,7 @@ import pytest
 from crawler.lab.cluster import fault_plan
 from crawler.lab.cluster.cables import Wire
 from crawler.lab.cluster.disk import JournalStore, StoreDisk, SyncedFiles, Writable
-from crawler.lab.cluster.lives import CURRENT, Killed, Life
-from crawler.lab.cluster.machine import Machine, SystemCalls
+from crawler.lab.cluster.machine import CURRENT, Killed, Life, Machine, SystemCalls
 from crawler.lab.cluster.virtual_loop import VirtualLoop
 from crawler.splitter.peers import readable
 from crawler.storage.files import Lock

@@ -65,7 +65,6 @@ def test_simulation_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture
         "--time 1e12",
         "--bandwidth nan",
         "--delay -1",
-        "--max-age 0",
         "--seed -1",
         "--size 5000000 --time 100 --instances 1",
     ],

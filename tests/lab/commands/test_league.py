@@ -82,3 +82,27 @@ def test_mistakes_are_told_in_one_line(words: str) -> None:
 def test_no_data_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no histories"):
         main("lab", ["league", "--data", str(tmp_path), "--quick"])
+
+
+def test_the_living_league(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "--living --hubs map --policies round-robin,proto-1,ncis --budgets 3 --pages 5 --days 400 --processes 1"
+    assert main("lab", ["league", "--data", str(EXCERPT), *words.split(), "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("map") >= 3
+    rows = _rows(tmp_path / "living.csv")
+    assert [row["policy"] for row in rows] == ["round-robin", "proto-1", "ncis"]
+    assert all(0.0 < float(row["score"]) < 1.0 for row in rows)
+
+
+def test_calibration(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "--calibration --arms none --budgets 3 --pages 5 --days 400 --processes 1"
+    assert main("lab", ["league", "--data", str(EXCERPT), *words.split()]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("ncis, none") and "said" in printed and "told" in printed
+
+
+@pytest.mark.parametrize(
+    "words", ["--living --policies heritrix", "--living --calibration", "--calibration --policies cho"]
+)
+def test_what_does_not_play_there_is_refused(words: str) -> None:
+    with pytest.raises(UsageError):
+        main("lab", ["league", "--data", str(EXCERPT), *words.split()])

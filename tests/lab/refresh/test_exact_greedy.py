@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from crawler.freshness.crawl_value import crawl_values
 from crawler.freshness.params import PageParameters, Pages
+from crawler.lab.refresh.crawl_value import crawl_values
 from crawler.lab.refresh.exact_greedy import ExactGreedy
 
 SIZE = 14

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.errors import StoreError, UsageError
+from crawler.errors import StoreError
 from crawler.pages.formats import mirror
 
 
@@ -75,14 +75,6 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
     assert list(outside.iterdir()) == []
     with pytest.raises(StoreError):
         mirror.fill(folder, "site.example/x", b"data")
-
-
-def test_the_folder_is_new_or_empty(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StoreError, match="file"):
-        mirror.make_folder(tmp_path / "file" / "mirror")
-    with pytest.raises(UsageError, match="not empty"):
-        mirror.make_folder(tmp_path)
 
 
 def test_places_follow_redirects_and_end_in_circles(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_a_row_for_each_url_under_stable_names(tmp_path: Path) -> None:
         "redirects": 0,
         "location": None,
         "changed_at": "2023-11-14T22:17:20.000Z",
+        "fresh": None,
         "took": 0.25,
         "attempts": 1,
         "fetches": 1,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
-from crawler.errors import StoreError
+from crawler.errors import UsageError
 from crawler.pages.formats import wacz
 from crawler.pages.formats.rows import known_rows
 from tests.pages.formats.support import ALL, URL, small_site
@@ -55,6 +55,6 @@ def test_wacz_is_complete_and_consistent(tmp_path: Path) -> None:
     ]
 
 
-def test_wacz_names_a_disk_that_fails(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"crawl\.wacz"):
+def test_wacz_names_a_place_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"crawl\.wacz: No such file"):
         wacz.write_wacz([], tmp_path / "missing" / "crawl.wacz", ALL, [], now=START)

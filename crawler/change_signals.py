@@ -1,0 +1,106 @@
+"""Change signals: the table of their sources, and what can become of a signalled URL.
+
+A signal says that a page changed. `process/signal_intake.py` takes all of them, whoever sent them.
+"""
+
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+
+TOLD_MAX = 100  # URLs of a notification that the answer names one by one
+
+
+class SignalSource(NamedTuple):
+    """One way to hear of changes.
+
+    `number` and `counter_bits` are those of the stored counters: a page counts at most
+    2^counter_bits - 1 signals of a source between two crawls, in one word of 32 bits
+    for all sources. `trust` is the share of its signals believed true before any was
+    checked; `recipe` says how signals of this source come about.
+    """
+
+    name: str
+    number: int
+    counter_bits: int
+    trust: float
+    recipe: str
+
+
+# Numbers are stored with pages and sites, so none ever changes.
+SIGNAL_SOURCES = (
+    SignalSource("sitemap", 0, 4, 0.7, "lastmod of a sitemap that is read again"),
+    SignalSource("feed", 1, 4, 0.7, "entries and dates of an RSS or Atom feed that is read again"),
+    SignalSource("indexnow", 2, 4, 0.7, "GET or POST /indexnow, once the site's key file is verified"),
+    SignalSource("websub", 3, 4, 0.7, "deliveries of the hubs that serve.websub names"),
+    SignalSource("signal", 4, 4, 0.7, "crawler signal, POST /signal, Crawl.signal"),
+    SignalSource("headers", 5, 4, 0.7, "crawler signal --source headers: dates of header fields"),
+    SignalSource("listing", 6, 4, 0.7, "dates of a directory listing that is read again"),
+    SignalSource("other", 7, 4, 0.7, "any other name that a sender gives"),
+)
+SOURCES = len(SIGNAL_SOURCES)
+NAMES = tuple(source.name for source in SIGNAL_SOURCES)
+_NUMBERS = {source.name: source.number for source in SIGNAL_SOURCES}
+
+
+def source_number(source: str) -> int:
+    """The number of a source given as "name" or "name:who"; that of `other` for a name not in the table."""
+    return _NUMBERS.get(source.partition(":")[0], _NUMBERS["other"])
+
+
+class Fate(StrEnum):
+    """The fates of a signalled URL; every entrance uses these words."""
+
+    NOTED = "noted"  # a page that is kept fresh: asked again sooner, as far as its source has been right
+    QUEUED = "queued"  # in scope, not fetched yet: it waits as any link does
+    SENT = "sent"  # its owner is another process, which decides; durable here until the owner has it
+    NOT_REFRESHED = "not_refreshed"  # known, but this crawl does not ask it again
+    OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects it
+    REFUSED = "refused"  # no URL, too many, or nothing runs that could take it
+
+
+class Told(msgspec.Struct, omit_defaults=True):
+    """The fate of one URL; `why` is the filter's rule, the owner's name or the reason of a refusal."""
+
+    url: str
+    fate: Fate
+    why: str = ""
+
+
+class Signalled(msgspec.Struct):
+    """The result of a notification: URLs by fate, those not taken by reason, the first `TOLD_MAX` one by one.
+
+    A URL that a notification names twice counts once.
+    """
+
+    noted: int = 0
+    queued: int = 0
+    sent: int = 0
+    not_refreshed: int = 0
+    out_of_scope: int = 0
+    refused: int = 0
+    why: dict[str, int] = {}
+    urls: list[Told] = []
+
+    def tell(self, url: str, fate: Fate, why: str = "") -> None:
+        """Count what became of a URL."""
+        self._count(fate, 1, why)
+        if len(self.urls) < TOLD_MAX:
+            self.urls.append(Told(url, fate, why))
+
+    def refuse(self, why: str, n: int = 1) -> None:
+        """Count URLs that nobody looked at."""
+        self._count(Fate.REFUSED, n, why)
+
+    def _count(self, fate: Fate, n: int, why: str) -> None:
+        setattr(self, fate, getattr(self, fate) + n)
+        if fate in (Fate.OUT_OF_SCOPE, Fate.REFUSED):
+            self.why[why] = self.why.get(why, 0) + n
+
+    def counts(self) -> dict[str, int]:
+        """URLs by fate."""
+        return {str(fate): getattr(self, fate) for fate in Fate}
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return dict(msgspec.to_builtins(self))

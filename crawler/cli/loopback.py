@@ -1,0 +1,63 @@
+"""A web on loopback: hosts with an address each, all on one port; for the demonstration, the lab and tests."""
+
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Self
+
+from aiohttp import web
+
+
+def free_ports(count: int, address: str = "127.0.0.1") -> list[int]:
+    """Return `count` ports of an address at which nobody listened a moment ago."""
+    held = [_listening(address, 0) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+def free_port(address: str = "127.0.0.1") -> int:
+    """A port that nobody listened at a moment ago."""
+    return free_ports(1, address)[0]
+
+
+def _listening(address: str, port: int) -> socket.socket:
+    link = socket.socket()
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    link.bind((address, port))
+    return link
+
+
+class LoopbackSites:
+    """Answers at some addresses until closed; use as an async context manager.
+
+    Args:
+        answer: the handler of all requests; HTTPException is an answer too.
+        addresses: one a host.
+        port: of all hosts; 0: the system chooses one on entering.
+        tls: for https.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        addresses: Iterable[str],
+        *,
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.port = port
+        self._addresses, self._tls = list(addresses), tls
+        self._runner = web.ServerRunner(web.Server(answer, access_log=None))
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        for address in self._addresses:
+            link = _listening(address, self.port)
+            self.port = link.getsockname()[1]
+            await web.SockSite(self._runner, link, ssl_context=self._tls).start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.cleanup()

@@ -1,0 +1,96 @@
+"""Checks made before a crawl begins; `crawler config check` makes the same checks of a file.
+
+`config/checks.py` has looked at every value when the configuration was read. Here follows
+what lies outside of it: files that it names, packages that it needs.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from crawler.config import Config
+from crawler.config.checks import check_values
+from crawler.errors import ConfigError, UsageError, bad_setting
+from crawler.fetcher.connector import check_proxy
+from crawler.fetcher.cookies import load_cookies
+from crawler.frontier.refresh.importance import read_values
+from crawler.splitter.partition import Partition
+from crawler.splitter.peers import tls_contexts
+from crawler.splitter.secret import read_secret
+from crawler.storage.engines import chosen
+from crawler.urls.canonical import canonical
+
+HOOK_GROUPS = {
+    "url_filter": "crawler.filters",
+    "link_extractor": "crawler.extractors",
+    "page_sink": "crawler.sinks",
+}
+
+
+def check_start(config: Config) -> None:
+    """Refuse a configuration with which no crawl can begin.
+
+    Raises:
+        ConfigError: a value means nothing, or what it names is not there or cannot be read.
+    """
+    check_values(config)
+    for key, use in _OUTSIDE:
+        if value := _value(config, key):
+            _try(key, use, value)
+    splitter = config.splitter
+    if splitter.tls_certificate:
+        _try("splitter.tls_certificate", tls_contexts, splitter)
+    for name, group in HOOK_GROUPS.items():
+        if hook := getattr(config.hooks, name):
+            _try(f"hooks.{name}", partial(find_entry_point, group), hook)
+
+
+def find_entry_point(group: str, name: str) -> Any:
+    """The entry point that an installed package offers as `name` in `group`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    from importlib import metadata  # imported here, as it is slow and seldom needed
+
+    found = metadata.entry_points(group=group, name=name)
+    if not found:
+        raise ConfigError(f"no entry point {name!r} in group {group!r} is installed")
+    return next(iter(found))
+
+
+def _try(key: str, use: Callable[[Any], object], value: Any) -> None:
+    try:
+        use(value)
+    except UsageError as error:
+        if isinstance(error, ConfigError) and error.key:
+            raise
+        raise bad_setting(key, str(error).removeprefix(key).lstrip(" :")) from error
+
+
+def _read_importance(path: str) -> None:
+    def fingerprint(url: str) -> int | None:
+        return None if (form := canonical(url)) is None else hash(form)
+
+    try:
+        with open(path, encoding="utf-8", errors="replace") as lines:
+            read_values(lines, fingerprint)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+
+
+def _value(config: Config, path: str) -> Any:
+    section, _, name = path.partition(".")
+    return getattr(getattr(config, section), name)
+
+
+# Key, and what a crawl does with its value first.
+_OUTSIDE: tuple[tuple[str, Callable[[Any], object]], ...] = (
+    ("fetch.proxy", check_proxy),
+    ("fetch.cookies_file", lambda path: load_cookies(path, now=0.0)),
+    ("refresh.importance_file", _read_importance),
+    ("splitter.secret_file", lambda path: read_secret(Path(path))),
+    ("splitter.table_file", lambda path: Partition.read(Path(path))),
+    ("store.engine", chosen),
+)

@@ -1,0 +1,74 @@
+"""One reading of stored pages: what the crawl found on a page when it came, found again in its copy.
+
+Rows, links and titles of exports, the report, the Python API and recovery read pages here. The rules
+(`extract/page_rules.py`) and the parser with its limits (`extract/parser_process.py`) are those of the
+fetch loop, so all of them and pages.jsonl say the same.
+"""
+
+from crawler.config import Config
+from crawler.extract.collected import Context
+from crawler.extract.page_rules import PageRules
+from crawler.extract.parser_process import ParserProcess
+from crawler.extract.types import is_page
+from crawler.pages.captures import StoredPage
+from crawler.records import Extracted, LinkFlag
+from crawler.urls.canonical import resolve
+
+_SITEMAP, _REQUISITE = int(LinkFlag.SITEMAP), int(LinkFlag.REQUISITE)
+
+
+class StoredPages:
+    """Reads stored pages under the configuration of their crawl.
+
+    Args:
+        want_all: take what robots directives and `rel=nofollow` forbid to follow, and requisites.
+    """
+
+    def __init__(self, config: Config, *, want_all: bool = False) -> None:
+        self._rules = PageRules(config, want_all=want_all)
+        self._parser = ParserProcess(config.extract)
+
+    def read(self, page: StoredPage, flags: int = 0, *, careful: bool = False) -> Extracted | None:
+        """Return what a stored page holds; None if the crawl reads no page from such an answer.
+
+        Args:
+            flags: LinkFlags of its URL.
+            careful: parse nothing in this process.
+        """
+        content = page.content
+        if not _is_read(page, flags, content):
+            return None
+        found = self._parser.extract(content, self._context(page), careful=careful)
+        if flags & _REQUISITE:  # a frame: its links are none of the page's
+            found.hrefs, found.refresh = [], ""
+        return found
+
+    def title(self, page: StoredPage, flags: int = 0, *, careful: bool = False) -> str:
+        """Return the title that `read` finds, "" if there is none."""
+        content = page.content
+        if not _is_read(page, flags, content):
+            return ""
+        return self._parser.title(content, self._context(page), careful=careful)
+
+    def links(self, page: StoredPage, flags: int = 0, *, careful: bool = False) -> list[str]:
+        """Return the canonical URLs that a stored page links to, unique, in order."""
+        found = self.read(page, flags, careful=careful)
+        if found is None:
+            return []
+        raw_urls = [*found.hrefs, found.refresh] if found.refresh else found.hrefs
+        urls = (resolve(found.base, raw_url, encoding=found.encoding) for raw_url in raw_urls)
+        return list(dict.fromkeys(url for url in urls if url is not None))
+
+    def close(self) -> None:
+        """End the parser's process."""
+        self._parser.close()
+
+    def _context(self, page: StoredPage) -> Context:
+        return self._rules.context(
+            page.capture.url, page.headers, page.capture.content_type, page.header_charset
+        )
+
+
+def _is_read(page: StoredPage, flags: int, content: bytes) -> bool:
+    """Whether the crawl reads a page from such an answer: no sitemap, no error, HTML."""
+    return not flags & _SITEMAP and 200 <= page.status < 300 and is_page(page.capture.content_type, content)

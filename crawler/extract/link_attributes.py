@@ -1,0 +1,90 @@
+"""The attributes of HTML that hold URLs: one table for all that reads or rewrites them.
+
+    links.py, scan.py, repeats.py    the rows that are followed
+    requisites.py                    those of requisites and frames; with `all_attributes` all others too
+    rewrite.py                       every row
+
+`extract/README.md`, "Links", prints it. A `<meta>` with a refresh and the text of `<style>` hold URLs too, but
+not as the value of an attribute.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Kind(StrEnum):
+    """The roles of a URL on its page."""
+
+    LINK = "link"  # a, area, form, meta refresh, cite: somewhere to go
+    FRAME = "frame"  # iframe, frame: a page within the page
+    REQUISITE = "requisite"  # image, style sheet, script, font, media
+    BASE = "base"  # <base href>
+
+
+class Form(StrEnum):
+    """How an attribute holds its URLs."""
+
+    URL = "URL"
+    CANDIDATES = "candidates"  # srcset: URLs with descriptors
+    CSS = "CSS"
+
+
+class LinkAttribute(NamedTuple):
+    """A row. `elements` is () for any; `followed`: its URLs are links of the page.
+
+    `by_relation`: the relation types decide, `FOLLOWED_RELATIONS` and `REQUISITE_RELATIONS`. `of_form`:
+    the URL of a form, which is asked only if the form is sent by GET.
+    """
+
+    attribute: str
+    elements: tuple[str, ...]
+    kind: Kind
+    followed: bool = False
+    form: Form = Form.URL
+    by_relation: bool = False
+    of_form: bool = False
+
+
+_OF_SVG = ("image", "use", "feimage", "pattern", "lineargradient", "script")
+LINK_ATTRIBUTES = (
+    LinkAttribute("href", ("a", "area"), Kind.LINK, followed=True),
+    LinkAttribute("src", ("iframe", "frame"), Kind.FRAME, followed=True),
+    LinkAttribute("href", ("link",), Kind.LINK, by_relation=True),
+    LinkAttribute("href", ("base",), Kind.BASE),
+    LinkAttribute(
+        "src",
+        ("img", "script", "source", "video", "audio", "track", "embed", "input", "image"),
+        Kind.REQUISITE,
+    ),
+    LinkAttribute("srcset", (), Kind.REQUISITE, form=Form.CANDIDATES),
+    LinkAttribute("imagesrcset", (), Kind.REQUISITE, form=Form.CANDIDATES),
+    LinkAttribute("poster", (), Kind.REQUISITE),
+    LinkAttribute("background", (), Kind.REQUISITE),
+    LinkAttribute("data", ("object",), Kind.REQUISITE),
+    LinkAttribute("style", (), Kind.REQUISITE, form=Form.CSS),
+    LinkAttribute("href", _OF_SVG, Kind.REQUISITE),
+    LinkAttribute("xlink:href", _OF_SVG, Kind.REQUISITE),
+    LinkAttribute("xlink:href", ("a",), Kind.LINK),
+    LinkAttribute("action", ("form",), Kind.LINK, of_form=True),
+    LinkAttribute("formaction", ("button", "input"), Kind.LINK, of_form=True),
+    LinkAttribute("cite", (), Kind.LINK),
+    LinkAttribute("longdesc", (), Kind.LINK),
+)
+FOLLOWED_RELATIONS = frozenset({"next", "prev", "alternate", "canonical"})
+REQUISITE_RELATIONS = frozenset(
+    {"stylesheet", "icon", "apple-touch-icon", "mask-icon", "preload", "modulepreload", "manifest"}
+)
+# Element -> the attribute that is followed, in the order of the table.
+FOLLOWED = {element: row.attribute for row in LINK_ATTRIBUTES if row.followed for element in row.elements}
+
+
+def page_table() -> str:
+    """The table as `extract/README.md` prints it."""
+    lines = ["| attribute | of | is | followed |", "|---|---|---|---|"]
+    for row in LINK_ATTRIBUTES:
+        kind = row.kind.value if row.form is Form.URL else f"{row.kind.value}, {row.form.value}"
+        followed = "by `rel`" if row.by_relation else "yes" if row.followed else ""
+        if row.of_form:
+            followed = "GET only, with `all_attributes`"
+        lines.append(f"| `{row.attribute}` | {', '.join(row.elements) or 'any'} | {kind} | {followed} |")
+    return "\n".join(lines)

@@ -1,0 +1,78 @@
+"""How the pages of a crawl are read: by its configuration and by the fields of each answer.
+
+The crawl itself, and all that reads its stored pages later, make a page's `Context` here.
+"""
+
+from collections.abc import Iterable
+
+from crawler.config import Config, Overrides
+from crawler.extract.collected import Context
+from crawler.extract.types import is_xhtml
+from crawler.urls.canonical import hostname
+
+_NAMES = {b"link": "link_values", b"x-robots-tag": "robots_tags"}
+
+
+class PageRules:
+    """Makes contexts under one configuration.
+
+    Args:
+        want_all: ignore what robots directives and `rel=nofollow` forbid to follow, and look for
+            requisites even if the crawl does not fetch them.
+        want_anchors: take the texts of links, too.
+    """
+
+    def __init__(self, config: Config, *, want_all: bool = False, want_anchors: bool = False) -> None:
+        self._want_anchors = want_anchors
+        self._token = config.identity.token
+        self._policy = config.robots.policy
+        self._nofollow_links = config.robots.nofollow_links
+        self._requisites = config.crawl.requisites or want_all
+        self._want_all = want_all
+        self._overrides = Overrides(config.override)
+
+    def context(
+        self,
+        url: str,
+        headers: Iterable[tuple[bytes, bytes]],
+        content_type: str,
+        charset: str,
+        asked_url: str = "",
+    ) -> Context:
+        """Return the context of an answer.
+
+        Args:
+            url: where the answer came from.
+            headers: its fields, in order.
+            content_type: essence of its Content-Type.
+            charset: charset of its Content-Type, "" if none.
+            asked_url: what was asked, for `[[override]]`; "" if it is `url`.
+        """
+        values: dict[str, list[str]] = {"link_values": [], "robots_tags": []}
+        refresh = ""
+        for name, value in headers:
+            lowered = name.lower()
+            if lowered in _NAMES:
+                values[_NAMES[lowered]].append(value.decode("latin-1"))
+            elif lowered == b"refresh" and not refresh:
+                refresh = value.decode("latin-1")
+        return Context(
+            url,
+            charset,
+            self._token,
+            tuple(values["link_values"]),
+            refresh,
+            tuple(values["robots_tags"]),
+            self._obeys(asked_url or url),
+            self._nofollow_links,
+            self._requisites,
+            is_xhtml(content_type),
+            self._want_anchors,
+        )
+
+    def _obeys(self, url: str) -> bool:
+        """Whether the page's own robots directives bind."""
+        policy = self._policy
+        if self._overrides:
+            policy = self._overrides.for_url(url, hostname(url)).robots or policy
+        return policy != "ignore" and not self._want_all

@@ -1,0 +1,110 @@
+"""A parser child for callers that wait for its answer: exports, the report, recovery.
+
+The child is the program that the fetch loop uses (`parser_child.py`), under the same
+limits of CPU and memory, so a stored page gives what the crawl found on it. It starts
+with the first page that needs it. If it dies, the page gets a plain scan, as in
+`worker.py`, and the next page starts another child.
+"""
+
+import socket
+import subprocess
+import weakref
+from collections.abc import Callable
+from typing import BinaryIO
+
+import msgspec
+
+from crawler.config import ExtractConfig
+from crawler.extract.collected import Context
+from crawler.extract.links import early_title, prepare
+from crawler.extract.parser_child import LENGTH, Job, limits_of, program, read_here
+from crawler.extract.parser_guard import Judgement, judge
+from crawler.extract.scan import scan, scan_utf8
+from crawler.extract.worker import START_SECONDS, WALL_FACTOR
+from crawler.records import Extracted
+
+
+class ParserProcess:
+    """Reads pages as `Worker` does: harmless ones here, others in a child. Belongs to one process."""
+
+    def __init__(self, config: ExtractConfig) -> None:
+        self._config = config
+        self._child: tuple[socket.socket, BinaryIO] | None = None
+        self._end: Callable[[], object] = lambda: None
+        self.deaths = 0
+
+    def extract(self, content: bytes, page: Context, *, careful: bool = False) -> Extracted:
+        """Return what the page holds; never fails.
+
+        Args:
+            careful: parse nothing in this process.
+        """
+        if not careful and len(content) <= self._config.inline_bytes_max:
+            utf8, encoding = prepare(content, page)
+            judgement = judge(utf8, self._config)
+            if judgement is Judgement.EXCESSIVE:
+                return scan_utf8(utf8, encoding, page, self._config)
+            if (found := read_here(utf8, encoding, judgement, page, self._config)) is not None:
+                return found
+        try:
+            return self._ask(Job(page, content))
+        except (OSError, EOFError, msgspec.MsgspecError):
+            self.deaths += 1
+            self.close()
+            return scan(content, page, self._config)
+
+    def title(self, content: bytes, page: Context, *, careful: bool = False) -> str:
+        """Return the title that `extract` finds, nearly always by a tenth of its work."""
+        if not careful:
+            utf8, _ = prepare(content, page)
+            judged = judge(utf8, self._config)
+            if judged is not Judgement.EXCESSIVE and (title := early_title(utf8)) is not None:
+                return title
+        return self.extract(content, page, careful=careful).title
+
+    def close(self) -> None:
+        """End the child; it also ends with this object."""
+        self._child = None
+        self._end()
+
+    def _ask(self, job: Job) -> Extracted:
+        link, answers = self._started()
+        request = msgspec.msgpack.encode(job)
+        link.sendall(LENGTH.pack(len(request)) + request)
+        (length,) = LENGTH.unpack(_exactly(answers, LENGTH.size))
+        return msgspec.msgpack.decode(_exactly(answers, length), type=Extracted)
+
+    def _started(self) -> tuple[socket.socket, BinaryIO]:
+        if self._child is None:
+            command, environment = program()
+            ours, theirs = socket.socketpair()
+            end = theirs.fileno()
+            try:
+                process = subprocess.Popen(command, stdin=end, stdout=end, env=environment)
+            except OSError:
+                ours.close()
+                raise
+            finally:
+                theirs.close()
+            ours.settimeout(START_SECONDS + WALL_FACTOR * self._config.cpu_seconds_max)
+            self._child = ours, ours.makefile("rb")
+            self._end = weakref.finalize(self, _end, process, *self._child)
+            ours.sendall(limits_of(self._config))
+        return self._child
+
+    def __repr__(self) -> str:
+        return f"ParserProcess(running={self._child is not None}, deaths={self.deaths})"
+
+
+def _end(process: subprocess.Popen[bytes], link: socket.socket, answers: BinaryIO) -> None:
+    answers.close()
+    link.close()
+    process.kill()
+    process.wait()
+
+
+def _exactly(answers: BinaryIO, length: int) -> bytes:
+    data = answers.read(length)
+    if len(data) < length:
+        raise EOFError
+    return data

@@ -1,0 +1,369 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
+"""Hubs: the value of the new pages that asking a page again would show.
+
+A hub that shows theta new pages a day, each worth nu, loses nu theta tau of importance a
+day when it was asked tau days ago: so many pages exist that nobody has found. A work whose
+cost rate is c(tau) is worth tau c(tau) minus the integral of c from 0 to tau (the index behind
+GREEDY), so asking it is worth
+
+    D(tau) = nu theta tau^2 / 2
+
+beside the value V of its own copy. tau is time, not the neighbourhood's clock A, which
+tells of changes of known pages. The hub is due where both together meet the level,
+
+    V(A(tau)) + D(tau) = level,
+
+not after either alone would: at V^-1(level) or at sqrt(2 level / (nu theta)). Both are near squares
+of tau while tau is small, so Newton runs on the root of their sum, in that bracket (`hub_wait`).
+
+*theta* is learned from credit. A hub that was the first to show a URL gets 1 when that URL became a page
+of its own, 0 otherwise: what counts is what it adds beside all others at their present pace. What the first
+copy of a hub shows earns nothing, since nobody knows how long it was there. Of a hub two numbers
+are kept in single precision, as they were at its last crawl: pages found, and the time watched. Both fade with
+a half-life of 90 days. They lean on what pages of the directory do that have shown nothing yet:
+
+    theta_c = (first_c + 1/2) / (watched_c + 365 d)
+    theta_s = (first_s + 60 d theta_c) / (watched_s + 60 d)
+    theta_d = (first_d + 30 d theta_s) / (watched_d + 30 d)
+    theta_h = (found_h + 15 d theta_d) / (watched_h + 15 d)
+
+Every page may be a hub, nearly none is. So directory, site and crawl count first finds only, and the time between
+crawls of pages before theirs: theta_d is the rate at which a page becomes a hub. The mean over all pages would give
+each page of a directory its share of what the listing finds, and half of the fetches for new pages would go to
+pages that show none (news site of the league, W = 1: score .754, 5.7 days to a copy; with first finds .775, 4.1 days).
+A page that never showed anything needs no numbers: found is 0, and watched the T that its change rate is
+learned from, which is also where its `watched` begins when it shows its first.
+
+Sources: Dasgupta, Ghosh, Kumar, Olston, Pandey, Tomkins, *The discoverability of the Web* (WWW 2007); Lefortier,
+Ostroumova, Samosvat, Serdyukov, *Timely crawling of high-quality ephemeral new content* (CIKM 2013); Avrachenkov
+and Borkar, *Whittle index policy for crawling ephemeral content* (2016).
+
+Cython pure-Python mode (see `value_kernel.py`); attributes in `discovery.pxd`.
+"""
+
+import cython
+import numpy as np
+from cython.cimports.libc.math import exp, expm1, sqrt
+
+from crawler.freshness.columns import Column, rows_of
+
+if cython.compiled:
+    from cython.cimports.crawler.freshness.neighbourhood import clock_of, elapsed_of
+    from cython.cimports.crawler.freshness.value_kernel import Parameters
+else:
+    from math import exp, expm1, sqrt
+
+    from crawler.freshness.neighbourhood import clock_of, elapsed_of
+    from crawler.freshness.value_kernel import Parameters
+
+COMPILED = cython.compiled
+
+_inf = cython.declare(cython.double, float("inf"))
+_STEPS_MAX = cython.declare(cython.int, 40)  # a bracket of any two doubles is halved to 1e-6 in 40 steps
+_CLOSE = cython.declare(cython.double, 1e-12)
+
+_FOUND = cython.declare(cython.Py_ssize_t, 0)  # columns of the sums
+_WATCHED = cython.declare(cython.Py_ssize_t, 1)
+_AT = cython.declare(cython.Py_ssize_t, 2)
+
+# Pseudo observations, in pages and days.
+_CRAWL_FOUND = cython.declare(cython.double, 0.5)
+_CRAWL_DAYS = cython.declare(cython.double, 365.0)
+_SITE_DAYS = cython.declare(cython.double, 60.0)
+_DIRECTORY_DAYS = cython.declare(cython.double, 30.0)
+_HUB_DAYS = cython.declare(cython.double, 15.0)
+_MEAN_LIFE_DAYS = cython.declare(cython.double, 129.84255368000671)  # 90 days of half-life over ln 2
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def hub_value(pace: cython.double, elapsed: cython.double) -> cython.double:
+    """D: the worth of asking a hub for the pages it would show; `pace` is nu theta, worth a unit of time."""
+    return 0.5 * pace * elapsed * elapsed
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def found_by(pace: cython.double, level: cython.double) -> cython.double:
+    """The elapsed time at which D alone reaches `level`: sqrt(2 level / pace); infinite without new pages."""
+    if level <= 0.0:
+        return 0.0
+    return sqrt(2.0 * level / pace) if pace > 0.0 else _inf
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def hub_wait(
+    page: Parameters,
+    level: cython.double,
+    signals: cython.double,
+    pace: cython.double,
+    excess: cython.double,
+    scale: cython.double,
+    tolerance: cython.double,
+) -> cython.double:
+    """The time since its last crawl at which V(A) + D of a page reaches `level`; infinite if it never does.
+
+    At most 40 values are computed.
+
+    Args:
+        page: parameters of its V, with `signals` since the last crawl, as for `Parameters.wait`.
+        pace: nu theta, what it shows in a unit of time; 0: no hub.
+        excess, scale: of the neighbourhood's clock; excess 0: time itself.
+        tolerance: relative.
+    """
+    alone: cython.double = elapsed_of(page.wait(level, signals, 0.0, tolerance), excess, scale)
+    if not pace > 0.0 or alone <= 0.0:
+        return alone
+    low: cython.double = 0.0
+    high: cython.double = min(alone, found_by(pace, level))
+    root: cython.double = sqrt(level)
+    tau: cython.double = high  # the answer if V and D were squares of tau
+    if alone < _inf:
+        tau = 1.0 / sqrt(1.0 / (alone * alone) + 0.5 * pace / level)
+    for _ in range(_STEPS_MAX):
+        clock: cython.double = clock_of(tau, excess, scale)
+        reached: cython.double = page.value(clock, signals) + 0.5 * pace * tau * tau
+        if reached < level:
+            low = tau
+        else:
+            high = tau
+        if abs(reached - level) <= _CLOSE * level:
+            break
+        slope: cython.double = page.slope(clock, signals) * _speed(tau, clock, excess, scale) + pace * tau
+        follow: cython.double = -1.0
+        if reached > 0.0 and slope > 0.0:
+            follow = tau + (root - sqrt(reached)) * 2.0 * sqrt(reached) / slope
+        newton: cython.bint = low < follow < high
+        if not newton:
+            follow = 0.5 * (low + high)
+        moved: cython.double = abs(follow - tau)
+        tau = follow
+        # A Newton step leaves an error of about its own square, a halved bracket one of its length.
+        if moved * moved <= 0.1 * tolerance * tau * tau if newton else high - low <= tolerance * tau:
+            break
+    return tau
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _speed(
+    tau: cython.double, clock: cython.double, excess: cython.double, scale: cython.double
+) -> cython.double:
+    """About dA/dtau; a Newton step that it makes too long is caught by the bracket."""
+    if excess == 0.0 or not tau > 0.0:
+        return 1.0
+    ahead: cython.double = 1e-4 * tau
+    return (clock_of(tau + ahead, excess, scale) - clock) / ahead
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def faded(count: cython.double, elapsed: cython.double, unit: cython.double) -> cython.double:
+    """Fade a count by its age: half of it after 90 days; `unit` is the length of a day."""
+    return count * exp(-max(elapsed, 0.0) / (_MEAN_LIFE_DAYS * unit))
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def watched_for(elapsed: cython.double, unit: cython.double) -> cython.double:
+    """Fade the time watched, `elapsed`, by its age; at most 130 days."""
+    life: cython.double = _MEAN_LIFE_DAYS * unit
+    return -life * expm1(-max(elapsed, 0.0) / life)
+
+
+@cython.cclass
+class Discovery:
+    """theta of sites, directories and hubs; sites and directories are numbered 0, 1, ... as they are added.
+
+    Args:
+        unit: how many of the caller's units of time a day has.
+    """
+
+    def __init__(self, unit: float = 86_400.0) -> None:
+        self.unit = unit
+        self.sites = self.directories = 0
+        self._columns = [Column("f8", 3), Column("f8", 3)]
+        self._site_sums = self._columns[0].grow(1)
+        self._directory_sums = self._columns[1].grow(1)
+        self._crawl_sums = rows_of(np.zeros(3))
+
+    @cython.ccall
+    def add_site(self) -> cython.Py_ssize_t:
+        """The number of a new site."""
+        self.sites += 1
+        if self.sites > self._site_sums.shape[0]:
+            self._site_sums = np.zeros((0, 3))  # lets go of the map
+            self._site_sums = self._columns[0].grow(self.sites)
+        return self.sites - 1
+
+    @cython.ccall
+    def add_directory(self) -> cython.Py_ssize_t:
+        """The number of a new directory."""
+        self.directories += 1
+        if self.directories > self._directory_sums.shape[0]:
+            self._directory_sums = np.zeros((0, 3))  # lets go of the map
+            self._directory_sums = self._columns[1].grow(self.directories)
+        return self.directories - 1
+
+    # -- what is seen
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def watch(
+        self,
+        site: cython.Py_ssize_t,
+        directory: cython.Py_ssize_t,
+        elapsed: cython.double,
+        now: cython.double,
+        shown: cython.bint,
+    ) -> cython.void:
+        """A page of the directory was asked again, `elapsed` after its last crawl; `shown`: it had found some before."""
+        if not shown:
+            self._add(site, directory, 0.0, watched_for(elapsed, self.unit), now)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def credit(
+        self,
+        site: cython.Py_ssize_t,
+        directory: cython.Py_ssize_t,
+        found: cython.double,
+        now: cython.double,
+        shown: cython.bint,
+    ) -> cython.void:
+        """URLs that a page of the directory was the first to show became `found` pages; `shown` as in `watch`."""
+        if not shown:
+            self._add(site, directory, max(found, 0.0), 0.0, now)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _add(
+        self,
+        site: cython.Py_ssize_t,
+        directory: cython.Py_ssize_t,
+        found: cython.double,
+        watched: cython.double,
+        now: cython.double,
+    ) -> cython.void:
+        _note(self._site_sums[site], found, watched, now, self.unit)
+        _note(self._directory_sums[directory], found, watched, now, self.unit)
+        _note(self._crawl_sums, found, watched, now, self.unit)
+
+    # -- what is believed
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def prior(
+        self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
+    ) -> cython.double:
+        """theta_d: new pages a unit of time, of a page of the directory that nothing else is known of."""
+        day: cython.double = self.unit
+        theta: cython.double = _pooled(self._crawl_sums, _CRAWL_FOUND, _CRAWL_DAYS * day, now, day)
+        theta = _pooled(self._site_sums[site], _SITE_DAYS * day * theta, _SITE_DAYS * day, now, day)
+        return _pooled(
+            self._directory_sums[directory], _DIRECTORY_DAYS * day * theta, _DIRECTORY_DAYS * day, now, day
+        )
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def theta(
+        self,
+        site: cython.Py_ssize_t,
+        directory: cython.Py_ssize_t,
+        found: cython.double,
+        watched: cython.double,
+        elapsed: cython.double,
+        now: cython.double,
+    ) -> cython.double:
+        """theta_h: new pages a unit of time of a hub with these numbers at its last crawl, `elapsed` ago."""
+        left: cython.double = faded(1.0, elapsed, self.unit)
+        weight: cython.double = _HUB_DAYS * self.unit
+        return (found * left + weight * self.prior(site, directory, now)) / (watched * left + weight)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def error(
+        self,
+        site: cython.Py_ssize_t,
+        directory: cython.Py_ssize_t,
+        found: cython.double,
+        watched: cython.double,
+        elapsed: cython.double,
+        now: cython.double,
+    ) -> cython.double:
+        """The standard error of theta_h: the root of the pages counted over the time watched, priors included."""
+        span: cython.double = watched * faded(1.0, elapsed, self.unit) + _HUB_DAYS * self.unit
+        return sqrt(self.theta(site, directory, found, watched, elapsed, now) / span)
+
+    # -- what a store keeps
+
+    def site_state(self, site: int) -> tuple[float, float, float]:
+        """Found, watched, and the instant they are of."""
+        return tuple(float(number) for number in self._site_sums[site])  # type: ignore[return-value]
+
+    def directory_state(self, directory: int) -> tuple[float, float, float]:
+        """As `site_state`."""
+        return tuple(float(number) for number in self._directory_sums[directory])  # type: ignore[return-value]
+
+    def restore_site(self, site: int, found: float, watched: float, at: float) -> None:
+        """Put back what `site_state` gave; the crawl's sums follow."""
+        old: tuple = self.site_state(site)
+        _note(self._crawl_sums, found - old[0], watched - old[1], at, self.unit)
+        _put(self._site_sums[site], found, watched, at)
+
+    def restore_directory(self, directory: int, found: float, watched: float, at: float) -> None:
+        """Put back what `directory_state` gave."""
+        _put(self._directory_sums[directory], found, watched, at)
+
+    def _check(self) -> None:
+        for sums in (np.asarray(self._site_sums), np.asarray(self._directory_sums)):
+            assert (sums[:, :2] >= 0.0).all() and np.isfinite(sums).all()
+
+    def __repr__(self) -> str:
+        theta = _pooled(
+            self._crawl_sums, _CRAWL_FOUND, _CRAWL_DAYS * self.unit, self._crawl_sums[_AT], self.unit
+        )
+        return f"Discovery({self.sites} sites, {theta * self.unit:.3g} new pages a page and day)"
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _note(
+    sums: cython.double[::1],
+    found: cython.double,
+    watched: cython.double,
+    now: cython.double,
+    unit: cython.double,
+) -> cython.void:
+    """Bring sums to the instant `now` (an earlier one leaves them where they are), and add to them."""
+    left: cython.double = faded(1.0, now - sums[_AT], unit)
+    sums[_FOUND] = max(sums[_FOUND] * left + found, 0.0)
+    sums[_WATCHED] = max(sums[_WATCHED] * left + watched, 0.0)
+    sums[_AT] = max(now, sums[_AT])
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _pooled(
+    sums: cython.double[::1],
+    pages: cython.double,
+    time: cython.double,
+    now: cython.double,
+    unit: cython.double,
+) -> cython.double:
+    """(found + pages) / (watched + time), the sums as they are now."""
+    left: cython.double = faded(1.0, now - sums[_AT], unit)
+    return (sums[_FOUND] * left + pages) / (sums[_WATCHED] * left + time)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _put(
+    sums: cython.double[::1], found: cython.double, watched: cython.double, at: cython.double
+) -> cython.void:
+    sums[_FOUND] = found
+    sums[_WATCHED] = watched
+    sums[_AT] = at

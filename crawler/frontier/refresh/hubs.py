@@ -1,0 +1,130 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
+"""Pages that have shown new pages, and how many.
+
+Any page may turn out to be a hub; few do. A page gets a row here with its first credit: the new pages found by it and
+the time for which it was watched, both fading (`freshness/discovery.py`). A column of row numbers, 4 bytes a
+page, exists from the first credit of the crawl on. A hand goes over the rows: a schedule has few hubs, so each is soon
+looked at again.
+
+Cython pure-Python mode; attributes in `hubs.pxd`.
+"""
+
+import cython
+import numpy as np
+
+from crawler.freshness.columns import Column
+
+if cython.compiled:
+    from cython.cimports.crawler.freshness.discovery import faded, watched_for
+else:
+    from crawler.freshness.discovery import faded, watched_for
+
+    HubRow = None
+
+HUB_KIND = np.dtype([("found", "f4"), ("watched", "f4"), ("page", "i4")])
+_DAY = cython.declare(cython.double, 86_400.0)
+
+
+@cython.cclass
+class Hubs:
+    """Rows of hubs by the numbers of their pages; page numbers are the schedule's."""
+
+    def __init__(self) -> None:
+        self._columns = [Column(np.dtype("i4")), Column(HUB_KIND)]
+        self._numbers = np.zeros(0, np.int32)  # of page p: its row + 1; 0 if it is no hub
+        self.rows = np.zeros(0, HUB_KIND).view(np.recarray)
+        self._used = self._hand = 0
+        self._vacant: list = []
+
+    def __len__(self) -> int:
+        return self._used - len(self._vacant)
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def row_of(self, page: cython.int) -> cython.int:
+        """The row of a page; -1 if it is no hub."""
+        return self._numbers[page] - 1 if page < self._numbers.shape[0] else -1
+
+    @cython.ccall
+    @cython.exceptval(-2, check=True)
+    def make(self, page: cython.int, watched: cython.double) -> cython.int:
+        """Return the row of a page, a new one if it has none; `watched` is how long such a page was watched."""
+        row: cython.int = self.row_of(page)
+        if row >= 0:
+            return row
+        if page >= self._numbers.shape[0]:
+            self._numbers = np.zeros(0, np.int32)  # lets go of the map
+            self._numbers = self._columns[0].grow(page + 1)
+        if self._vacant:
+            row = self._vacant.pop()
+        else:
+            row = cython.cast(cython.int, self._used)
+            self._used += 1
+            if self._used > len(self.rows):
+                self.rows = np.zeros(0, HUB_KIND).view(np.recarray)
+                self.rows = self._columns[1].grow(self._used)
+        self.rows[row].found = 0.0
+        self.rows[row].watched = watched_for(watched, _DAY)
+        self.rows[row].page = page
+        self._numbers[page] = row + 1
+        return row
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def turn(self) -> cython.int:
+        """Move the hand to the next row; return its page, -1 if it is vacant or there is none."""
+        if self._used == 0:
+            return -1
+        self._hand = self._hand + 1 if self._hand + 1 < self._used else 0
+        return self.rows[self._hand].page
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def crawled(self, page: cython.int, elapsed: cython.double) -> cython.void:
+        """Account for a crawl of a page `elapsed` seconds after the last."""
+        row: cython.int = self.row_of(page)
+        if row >= 0:
+            left: cython.double = faded(1.0, elapsed, _DAY)
+            self.rows[row].found *= left
+            self.rows[row].watched = self.rows[row].watched * left + watched_for(elapsed, _DAY)
+
+    @cython.ccall
+    def forget(self, page: cython.int) -> cython.void:
+        """Give up the row of a page that leaves, if it has one."""
+        row: cython.int = self.row_of(page)
+        if row >= 0:
+            self._numbers[page] = 0
+            self.rows[row].page = -1
+            self._vacant.append(int(row))
+
+    def pages(self) -> np.ndarray:
+        """The numbers of the pages that are hubs."""
+        found: np.ndarray = np.flatnonzero(np.asarray(self._numbers))
+        return found
+
+    def state(self, page: int) -> tuple[float, float]:
+        """Pages found, and seconds watched, as of the page's last crawl; (0, 0) of one that is no hub."""
+        row: cython.int = self.row_of(page)
+        return (float(self.rows[row].found), float(self.rows[row].watched)) if row >= 0 else (0.0, 0.0)
+
+    def restore(self, page: int, found: float, watched: float) -> None:
+        """Put back what `state` gave."""
+        if found > 0.0:
+            row: cython.int = self.make(page, 0.0)
+            self.rows[row].found, self.rows[row].watched = found, watched
+
+    def bytes_held(self, pages: int) -> int:
+        """Bytes of all rows and, where there are any, of the column of their numbers."""
+        return (4 * pages + self._used * HUB_KIND.itemsize) if self._used else 0
+
+    def _check(self, pages: set[int]) -> None:
+        """Assert that every row in use belongs to one of `pages`."""
+        numbers = np.asarray(self._numbers)
+        hubs = np.flatnonzero(numbers)
+        rows = set((numbers[hubs] - 1).tolist())
+        assert len(rows) == len(hubs) == len(self)
+        assert not rows & set(self._vacant) and rows | set(self._vacant) == set(range(self._used))
+        assert all(self.rows[numbers[page] - 1].page == page for page in hubs)
+        assert set(hubs.tolist()) <= pages, "a hub's page has left"
+        assert all(self.rows[row].found >= 0.0 and self.rows[row].watched >= 0.0 for row in rows)

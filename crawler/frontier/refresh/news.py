@@ -1,0 +1,87 @@
+"""New pages that were found by asking known pages again: how many, by which kind of hub, and how late.
+
+A hub that shows a URL first is credited when the URL becomes a page (`Schedule.show`). Where the birth of such a
+page is known, the delay from its birth to its copy counts, in a histogram whose bins grow by a fifth. Sources of a
+birth, the first that there is: the date that a sitemap or feed gave when it showed the URL, the page's Last-Modified.
+A page that is older than `NEWS_AGE_MAX` is not news. Counts begin anew with the process.
+"""
+
+import math
+from collections import Counter, OrderedDict
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import numpy as np
+
+from crawler.records import LinkFlag, PageRecord
+
+DATED_MAX = 100_000  # URLs whose date is kept until they are fetched; beyond, the oldest are forgotten
+NEWS_AGE_MAX = 365.0 * 86_400.0
+_BINS = 128  # from a second to 1.2^128 s
+_GROWTH = math.log(1.2)
+_SITEMAP, _FEED = int(LinkFlag.SITEMAP), int(LinkFlag.FEED)
+
+
+class News:
+    """Collects credits; all instants are of the crawl's clock."""
+
+    def __init__(self, since: float = 0.0) -> None:
+        self._since = since
+        self._dated: OrderedDict[int, float] = OrderedDict()
+        self._delays = np.zeros(_BINS, np.int64)
+        self.by_kind: Counter[str] = Counter()
+
+    def told(self, fingerprint: int, born: float) -> None:
+        """A sitemap or feed gives a date for a URL that is not known yet."""
+        self._dated[fingerprint] = born
+        if len(self._dated) > DATED_MAX:
+            self._dated.popitem(last=False)
+
+    def found(self, kind: str, fingerprint: int, record: PageRecord, now: float) -> None:
+        """A page was fetched for the first time whose URL a hub of this kind had shown."""
+        self._since = self._since or now
+        self.by_kind[kind] += 1
+        born = self._dated.pop(fingerprint, None)
+        if born is None:
+            born = _instant(record.last_modified)
+        if born is not None and 0.0 <= now - born <= NEWS_AGE_MAX:
+            self._delays[min(int(math.log(max(now - born, 1.0)) / _GROWTH), _BINS - 1)] += 1
+
+    def delay(self, share: float) -> float | None:
+        """The delay, in seconds, that this share of the dated pages had at most, to 10 %; None if there are none."""
+        total = int(self._delays.sum())
+        if not total:
+            return None
+        place = int(np.searchsorted(np.cumsum(self._delays), share * total))
+        return round(math.exp((place + 0.5) * _GROWTH), 1)
+
+    def view(self, now: float) -> dict[str, Any]:
+        """Return what a status says: found, a day and by kind of hub, and the delays of those with a known birth."""
+        found = self.by_kind.total()
+        days = (now - self._since) / 86_400.0 if self._since else 0.0
+        return {
+            "found": found,
+            "per_day": round(found / days, 2) if days > 0.0 else None,
+            "by_kind": dict(self.by_kind),
+            "dated": int(self._delays.sum()),
+            "delay_median": self.delay(0.5),
+            "delay_p90": self.delay(0.9),
+        }
+
+    def __repr__(self) -> str:
+        return f"News({self.by_kind.total()} found)"
+
+
+def kind_of(hub: PageRecord, *, is_feed: bool) -> str:
+    """Return the kind of a hub: `sitemap`, `feed` or `page`."""
+    if hub.flags & _SITEMAP:
+        return "sitemap"
+    return "feed" if is_feed or hub.flags & _FEED else "page"
+
+
+def _instant(date: str) -> float | None:
+    """Return the instant of an HTTP date; None if it is none."""
+    try:
+        return parsedate_to_datetime(date).timestamp() if date else None
+    except (ValueError, OverflowError, TypeError):
+        return None

@@ -1,0 +1,150 @@
+"""Let refresh policies play on drawn webs: what the shipped schedule gains over asking all pages equally often.
+
+    crawler lab worlds --quick                            seconds
+    crawler lab worlds --seeds 10 --out worlds            all worlds: minutes; worlds.csv
+    crawler lab worlds issue day-3x --policies ncis,ncis-pooled
+    crawler lab worlds --quick --check --aim .9           exit code 1 if ncis loses, or gains less
+    crawler lab worlds --quick --calibration              what is said of copies against the truth
+
+Webs whose pages change in an hour, a day, a month, a year; independently, in bursts, with their
+directory, in working hours; asked .1 to 100 times a change; with and without signals
+(crawler/lab/living/worlds.py has them all). The gain is (policy - uniform) / (true - uniform) of the freshness
+weighted by importance; `true` is NCIS with each page's true parameters. Errors are over seeds, 1 to
+--seeds. `host` is the share of the fetches that the host with most of them got, `span` the greatest such share in a
+twentieth of the time. A policy that LOSES is below uniform by more than twice the error.
+
+The policies crawl, crawl-pooled and crawl-uniform are one whole process on a virtual clock (4 ms a fetch), which
+needs small worlds: `crawler lab worlds issue --policies crawl,crawl-pooled --seeds 3`.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from crawler.clock import SystemClock
+from crawler.errors import UsageError
+from crawler.lab.in_processes import PROCESSES_MAX, cores, results
+from crawler.lab.living import calibration, gains, playing
+from crawler.lab.living.playing import PLAYERS, STATING, TRUE, UNIFORM, WorldRun
+from crawler.lab.living.whole_crawl import CRAWLS, crawled
+from crawler.lab.living.worlds import QUICK, WORLDS, draw
+from crawler.lab.progress_line import ProgressLine
+from crawler.lab.refresh import pages_file
+
+SEEDS_MAX = 1000
+USUAL = "ncis,ncis-pooled,greedy"
+ALL = (*PLAYERS, *CRAWLS)
+JUDGED = "ncis"  # the policy of --check
+
+
+class WorldTask(msgspec.Struct, frozen=True):
+    """A run to play."""
+
+    world: str
+    policy: str
+    seed: int
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("worlds", nargs="*", metavar="WORLD", help="worlds by name (all)")
+    add("--list", action="store_true", help="list the worlds")
+    add("--quick", action="store_true", help=f"{len(QUICK)} of the worlds")
+    add("--policies", default=USUAL, metavar="A,B", help=f"of {', '.join(ALL)} ({USUAL})")
+    add("--seeds", type=int, default=5, metavar="N", help="worlds drawn of each kind (5)")
+    add("--processes", type=int, default=0, metavar="N", help="runs at a time (one a core, at most 16)")
+    add("--check", action="store_true", help=f"exit code 1 if {JUDGED} loses to uniform in any world")
+    add("--aim", type=float, metavar="G", help=f"with --check: also if the gain of {JUDGED} is below this")
+    add("--calibration", action="store_true", help="a table of what is said of copies, by decile, instead")
+    add("--out", type=Path, metavar="DIR", help="folder for worlds.csv")
+
+
+def run(args: argparse.Namespace) -> int:
+    names = args.worlds or (QUICK if args.quick else list(WORLDS))
+    if args.list:
+        for name in names:
+            print(f"{name:<18} {_words(name)}")
+        return 0
+    unknown = [name for name in names if name not in WORLDS]
+    asked = [name for name in args.policies.split(",") if name]
+    unknown += [name for name in asked if name not in ALL]
+    if unknown or not asked:
+        raise UsageError(
+            f"unknown: {', '.join(unknown) or args.policies!r}; `crawler lab worlds --list` has the worlds"
+        )
+    if not 1 <= args.seeds <= SEEDS_MAX or not 0 <= args.processes <= PROCESSES_MAX:
+        raise UsageError(f"--seeds: 1 to {SEEDS_MAX}; --processes: 1 to {PROCESSES_MAX}")
+    seeds = range(1, args.seeds + 1)
+    report = ProgressLine("worlds", SystemClock())
+    if args.calibration:
+        if unstated := [name for name in asked if name not in STATING]:
+            raise UsageError(f"--calibration: {', '.join(unstated)} says nothing of copies")
+        return _calibrate(names, asked, seeds, args.processes, report)
+    policies = list(dict.fromkeys([UNIFORM, TRUE, *asked]))
+    tasks = [WorldTask(world, policy, seed) for world in names for seed in seeds for policy in policies]
+    found: dict[str, dict[str, list[WorldRun]]] = {
+        name: {policy: [] for policy in policies} for name in names
+    }
+    for done, (task, came) in enumerate(
+        zip(tasks, results(_played, tasks, args.processes or cores()), strict=True)
+    ):
+        found[task.world][task.policy].append(came)
+        report((done + 1) / len(tasks))
+    rows = [row for name, runs in found.items() for row in gains.gains(name, runs)]
+    print(f"seeds 1 to {args.seeds}")
+    print(gains.table([row for row in rows if row.policy != UNIFORM]))
+    if args.out:
+        comments = iter([f"command: {args.command_line}", f"seeds: 1 to {args.seeds}"])
+        cells = [[getattr(row, name) for name in gains.COLUMNS] for row in rows]
+        pages_file.write_rows(args.out / "worlds.csv", gains.COLUMNS, cells, comments)
+    return _check(rows, args.aim) if args.check else 0
+
+
+def _words(name: str) -> str:
+    spec = WORLDS[name]
+    kinds = ", ".join(sorted({host.process for host in spec.hosts}))
+    polite = ", polite" if spec.polite else ""
+    return (
+        f"{len(spec.hosts)} hosts, {spec.pages} pages, {kinds}, {spec.visits:g} visits a change, "
+        f"importance {spec.importance}, signals {spec.signals}{polite}: {spec.fetches:,} fetches"
+    )
+
+
+def _check(rows: list[gains.Gain], aim: float | None) -> int:
+    judged = [row for row in rows if row.policy == JUDGED]
+    if not judged:
+        raise UsageError(f"--check needs the policy {JUDGED}")
+    lost = [row.world for row in judged if row.loses]
+    short = [row.world for row in judged if aim is not None and row.falls_short(aim)]
+    print(f"below uniform in {len(lost)} of {len(judged)} worlds: {', '.join(lost) or 'none'}")
+    if aim is not None:
+        print(f"gain below {aim:g} in {len(short)}: {', '.join(short) or 'none'}")
+    return 1 if lost or short else 0
+
+
+def _calibrate(
+    names: Sequence[str], policies: list[str], seeds: range, processes: int, report: ProgressLine
+) -> int:
+    tasks = [WorldTask(world, policy, seed) for policy in policies for world in names for seed in seeds]
+    came = dict(zip(tasks, results(_judged, tasks, processes or cores()), strict=True))
+    report(1.0)
+    for policy in policies:
+        rows = calibration.deciles(came[task] for task in tasks if task.policy == policy)
+        print(f"{policy}\n{calibration.table(rows)}\n")
+    return 0
+
+
+# -- playing
+
+
+def _played(task: WorldTask) -> WorldRun:
+    """Play one run; in a child process or here."""
+    play = crawled if task.policy in CRAWLS else playing.played
+    return play(task.policy, draw(WORLDS[task.world], task.seed))
+
+
+def _judged(task: WorldTask) -> np.ndarray:
+    return playing.judged(task.policy, draw(WORLDS[task.world], task.seed))

@@ -1,0 +1,240 @@
+"""The players of the living league.
+
+    round-robin, nutch, stormcrawler   the rules of `rivals.py`, hubs as pages; a new URL goes first
+    fifth         a fixed fifth of the fetches for hubs, the longest unvisited first; pages as in proto-0
+    proto-W       GREEDY with rates pooled by site, anew every day; hubs are worth W nu theta tau^2 / 2 more:
+                  proto-0 takes a hub for a page
+    exact-W       the crawler's estimators, neighbourhood clock and `freshness/discovery.py`, anew every day, without its
+                  schedule: every page may be a hub
+    ncis, ...     the frontier that the crawler runs; a new URL goes first
+    ncis-W        the same, a new page being worth W known ones, where the schedule knows of hubs
+    ncis-tenth    the same, new URLs having a tenth of the fetches
+    ncis-free, proto-free   births are told and no hub is needed: the bound
+
+A new URL is worth the ceiling mu/Delta, which no value of a known page of its site exceeds by much: so it goes first.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from crawler.freshness.change_rates import ChangeRates, gain_of
+from crawler.freshness.discovery import Discovery, faded, watched_for
+from crawler.freshness.params import Pages
+from crawler.frontier.refresh import Settings
+from crawler.lab.league import rivals
+from crawler.lab.league.exact import Exact
+from crawler.lab.league.living import Finder, LivingWorld
+from crawler.lab.league.shipped import SHIPPED, Shipped
+from crawler.lab.league.world import DAY, Policy
+from crawler.lab.refresh.crawl_value import crawl_values
+
+EXPLORE = 0.05  # share of a prototype's fetches that go to the node longest unvisited
+HUB_SHARE = 0.2
+TENTH = 0.1
+WEIGHTS = (0, 1, 3, 10)
+HALF_LIFE = 90 * DAY
+PRIOR_DAYS = 60.0  # of theta, of a hub to its site's and of a site to the crawl's
+FREE = ("ncis-free", "proto-free")
+
+
+class NewFirst:
+    """Any policy, with a queue of new URLs: the first found goes first, up to a share of the fetches."""
+
+    def __init__(self, policy: Policy, share: float = 1.0) -> None:
+        self.policy = policy
+        self._share, self._credit = share, 0.0
+        self._new: deque[int] = deque()
+        self.add, self.settle, self.remove = policy.add, policy.settle, policy.remove
+        self.signal, self.hold = policy.signal, policy.hold
+
+    def find(self, node: int, now: float) -> None:
+        self._new.append(node)
+
+    def miss(self, node: int, now: float) -> None:
+        """It is in no queue any more."""
+
+    def credit(self, hub: int, found: float, now: float) -> None:
+        """Tell the policy, if it learns from that."""
+        if credit := getattr(self.policy, "credit", None):
+            credit(hub, found, now)
+
+    def take(self, now: float) -> int:
+        self._credit = min(self._credit + self._share, 1.0)
+        if self._new and self._credit > 1.0 - 1e-9:  # ten tenths are less than 1
+            self._credit -= 1.0
+            return self._new.popleft()
+        node = self.policy.take(now)
+        return self._new.popleft() if node < 0 and self._new else node
+
+
+class Crediting(Shipped):
+    """The shipped schedule, told which pages showed new ones as soon as it has a method for that: `show`."""
+
+    def credit(self, hub: int, found: float, now: float) -> None:
+        show = getattr(self.schedule, "show", None)
+        if show is not None and self._number[hub] >= 0:
+            show(self._number[hub], found, now)
+
+
+class Prototype(rivals.Ranked):
+    """GREEDY with rates pooled by site plus D; theta of a hub leans on its site's, that on the crawl's."""
+
+    def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
+        super().__init__(world, rate)  # type: ignore[arg-type]
+        size = len(world)
+        self._where, self._weight = world.site, weight
+        self._importance = world.importance / world.importance.mean()
+        self._nu = float(self._importance[: world.pages].mean())
+        self._hubs = np.arange(size) >= world.pages
+        self._rates = ChangeRates()
+        for _ in world.sites:
+            self._rates.add_site()
+        self._changes, self._watched = np.zeros(size, np.float32), np.zeros(size, np.float32)
+        self._found, self._asked = (
+            np.zeros(size),
+            np.zeros(size),
+        )  # new pages, and seconds up to the last fetch
+        self._explore = 0.0
+
+    def settle(self, page: int, now: float, changed: bool) -> None:
+        site, elapsed = int(self._where[page]), now - float(self.last[page])
+        k, t = float(self._changes[page]), float(self._watched[page])
+        gain = gain_of(self._rates.rate(site, k, t) * elapsed) if changed else 0.0
+        self._changes[page] = self._rates.observe(site, k, t, elapsed, gain)
+        self._watched[page] += np.float32(elapsed)
+        left = faded(1.0, elapsed, DAY)
+        self._found[page] *= left
+        self._asked[page] = self._asked[page] * left + watched_for(elapsed, DAY)
+        super().settle(page, now, changed)
+
+    def credit(self, hub: int, found: float, now: float) -> None:
+        self._found[hub] += found
+
+    def take(self, now: float) -> int:
+        self._explore += EXPLORE
+        if self._explore < 1.0:
+            return super().take(now)
+        self._explore -= 1.0
+        return int(np.where(self.present, self.last, np.inf).argmin())
+
+    def _rank(self, now: float) -> None:
+        self._rates.renew_crawl()
+        for site in range(len(self._until)):
+            self._rates.renew(site)
+        super()._rank(now)
+
+    def theta(self, tau: np.ndarray) -> np.ndarray:
+        """New pages a second of each node (n,); 0 of pages. Older ones have faded."""
+        prior, hubs, sites = PRIOR_DAYS * DAY, self._hubs, self._where[self._hubs]
+        left = np.exp2(-tau / HALF_LIFE)
+        found, asked = self._found * left, self._asked * left
+        crawl = found.sum() / (asked[hubs].sum() + prior)
+        of_site, asked_site = (np.bincount(sites, each[hubs], len(self._until)) for each in (found, asked))
+        site = (of_site + prior * crawl) / (asked_site + prior)
+        return np.where(hubs, (found + prior * site[self._where]) / (asked + prior), 0.0)
+
+    def values(self, now: float) -> np.ndarray:
+        mean, variation = self._rates.mean[self._where], self._rates.variation[self._where]
+        rates = (1.0 / variation + self._changes) / (1.0 / (variation * mean) + self._watched)
+        tau = np.maximum(now - self.last, 0.0)
+        own = crawl_values(Pages(self._importance, rates), tau, by="greedy")
+        return own + 0.5 * self._weight * self._nu * self.theta(tau) * tau**2
+
+
+class ExactHubs(Exact):
+    """The crawler's estimators without its schedule, plus D of every node, theta learned by `freshness/discovery.py`."""
+
+    def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
+        super().__init__(world, rate)  # type: ignore[arg-type]
+        size = len(world)
+        self._nu = weight * float(self._importance[: world.pages].mean())
+        self._discovery = Discovery()
+        for _ in world.sites:
+            self._discovery.add_site()
+        site_of = dict(zip(world.directory.tolist(), world.site.tolist(), strict=True))
+        self._site_of = [site_of[directory] for directory in sorted(site_of)]
+        for _ in self._site_of:
+            self._discovery.add_directory()
+        self._found, self._shown_for = np.zeros(size, np.float32), np.zeros(size, np.float32)
+        self._has_shown = np.zeros(size, dtype=bool)
+
+    def settle(self, page: int, now: float, changed: bool) -> None:
+        elapsed = now - float(self.last[page])
+        self._discovery.watch(
+            int(self._where[page]), int(self._folder[page]), elapsed, now, bool(self._has_shown[page])
+        )
+        self._found[page] = faded(float(self._found[page]), elapsed, DAY)
+        self._shown_for[page] = faded(float(self._shown_for[page]), elapsed, DAY) + watched_for(elapsed, DAY)
+        super().settle(page, now, changed)
+
+    def credit(self, hub: int, found: float, now: float) -> None:
+        self._discovery.credit(
+            int(self._where[hub]), int(self._folder[hub]), found, now, bool(self._has_shown[hub])
+        )
+        self._found[hub] += found
+        self._has_shown[hub] |= found > 0.0
+
+    def values(self, now: float) -> np.ndarray:
+        tau = np.maximum(now - self.last, 0.0)
+        rows = zip(
+            self._where.tolist(), self._folder.tolist(), self._found.tolist(), self._shown_for.tolist(), tau.tolist(),
+            strict=True,
+        )  # fmt: skip
+        theta = np.array([self._discovery.theta(*row, now) for row in rows])
+        return super().values(now) + 0.5 * self._nu * theta * tau**2
+
+
+class Fifth(Prototype):
+    """A fixed share of the fetches for hubs, longest unvisited first; the rest for pages, by value."""
+
+    def __init__(self, world: LivingWorld, rate: float) -> None:
+        super().__init__(world, rate, 0.0)
+        self._credit = 0.0
+
+    def values(self, now: float) -> np.ndarray:
+        return np.where(self._hubs, 0.0, super().values(now))
+
+    def take(self, now: float) -> int:
+        self._credit += HUB_SHARE
+        if self._credit < 1.0:
+            return super().take(now)
+        self._credit -= 1.0
+        return int(np.where(self._hubs & self.present, self.last, np.inf).argmin())
+
+
+def _rival(name: str) -> Callable[[LivingWorld, float], Finder]:
+    return lambda world, rate: NewFirst(rivals.RIVALS[name](world, rate))  # type: ignore[arg-type]
+
+
+def _prototype(weight: float) -> Callable[[LivingWorld, float], Finder]:
+    return lambda world, rate: NewFirst(Prototype(world, rate, weight))
+
+
+def _exact(weight: float) -> Callable[[LivingWorld, float], Finder]:
+    return lambda world, rate: NewFirst(ExactHubs(world, rate, weight))
+
+
+def _shipped(name: str, share: float = 1.0, **more: object) -> Callable[[LivingWorld, float], Finder]:
+    settings = {
+        key: value for key, value in (SHIPPED[name] | more).items() if key in Settings.__struct_fields__
+    }
+
+    def made(world: LivingWorld, rate: float) -> Finder:
+        return NewFirst(Crediting(world, rate, Settings(**settings)), share)  # type: ignore[arg-type]
+
+    return made
+
+
+FINDERS: dict[str, Callable[[LivingWorld, float], Finder]] = {
+    **{name: _rival(name) for name in ("round-robin", "nutch", "stormcrawler")},
+    "fifth": lambda world, rate: NewFirst(Fifth(world, rate)),
+    **{f"proto-{weight}": _prototype(weight) for weight in WEIGHTS},
+    **{f"exact-{weight}": _exact(weight) for weight in WEIGHTS},
+    **{name: _shipped(name) for name in SHIPPED},
+    **{f"ncis-{weight}": _shipped("ncis", new_page_weight=float(weight)) for weight in WEIGHTS if weight > 1},
+    "ncis-tenth": _shipped("ncis", TENTH),
+    "ncis-free": _shipped("ncis"),
+    "proto-free": _prototype(0.0),
+}

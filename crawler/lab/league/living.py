@@ -1,0 +1,376 @@
+"""The living league: pages are born unknown, and found when a hub that shows them is asked.
+
+    World --grow(rule)--> LivingWorld --play(finder, rate)--> LivingResult
+
+The histories are those of the league, with the births in them. What is there at the start is
+crawled at 0, hubs too. A page born later is known when a hub that shows it is fetched, and then costs one
+fetch; one that nobody found counts as stale. Hubs are made by rule:
+
+    dir      each directory has a listing of its live pages, a root lists the directories
+    map      one list of all live pages a site
+    newest   a front page with the 20 newest pages and the directories; behind it the listings of `dir`
+    news     no history: a drawn news site, whose sections each show their 20 newest articles
+
+A hub changes when what it shows does. Its own freshness is told, but is not in the score: that is the
+league's, the share of page time current, weighted by importance, from day 292 on. Of pages born in that time: the
+delay from birth to copy, and the share that was never had. Fetches are spread evenly over the time; hubs and
+new pages are paid from the same budget as refreshes.
+
+When the first fetch of a URL settles, the hub that showed it first gets the credit: 1 if it was a page, 0 if it
+was gone. What the first copy of a hub shows earns none: nobody knows since when it was there.
+"""
+
+from bisect import bisect_right
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from crawler.errors import UsageError
+from crawler.lab.league.world import DAY, WARMUP, Policy, World
+from crawler.lab.living.calibration import Calibration
+
+RULES = ("dir", "map", "newest")
+NEWS = "news"
+NEWEST = 20  # pages that a front page shows
+# The news site: its sections each show their newest articles, beside pages that hardly change.
+SECTIONS, STATIC, ARTICLES_A_DAY, NEWS_DAYS = 10, 600, 4.2, 150
+STATIC_DAYS, ARTICLE_DAYS = 300.0, 60.0  # between two changes of a page
+NEWS_RATE = 16.0  # fetches a day, which is 1x there
+
+
+class Hub(msgspec.Struct, frozen=True):
+    """The nodes a hub shows, with their instants of birth, ascending; the last `most` alive (0: all)."""
+
+    births: tuple[tuple[float, int], ...]
+    most: int = 0
+    always: tuple[tuple[float, int], ...] = ()  # shown beside, whatever their number
+
+
+class LivingWorld(msgspec.Struct, frozen=True):
+    """n pages and behind them their hubs, all as nodes; the arrays have the names that policies read."""
+
+    rule: str
+    pages: int
+    sites: tuple[str, ...]
+    site: np.ndarray
+    directory: np.ndarray
+    born: np.ndarray
+    died: np.ndarray
+    importance: np.ndarray
+    changes: list[list[float]]
+    hubs: list[Hub]
+    sources: tuple[str, ...]
+    horizon: float
+    change_rate: float  # of the pages: the unit of budgets
+
+    def gap(self, rate: float) -> float:
+        """Sites are never at rest."""
+        return 0.0
+
+    def is_hub(self, node: int) -> bool:
+        return node >= self.pages
+
+    def __len__(self) -> int:
+        return len(self.site)
+
+    def __repr__(self) -> str:
+        return f"LivingWorld({self.rule}: {len(self.sites)} sites, {self.pages} pages, {len(self.hubs)} hubs)"
+
+
+class Finder(Policy, Protocol):
+    """A policy that is told of URLs which it has never fetched: `take` may return one of them.
+
+    Then follows `add` if it is a page, `miss` if it is gone.
+    """
+
+    def find(self, node: int, now: float) -> None:
+        """The URL of a page is known now."""
+
+    def miss(self, node: int, now: float) -> None:
+        """The URL taken for the first time is no page."""
+
+    def credit(self, hub: int, found: float, now: float) -> None:
+        """So many of the URLs that the hub was the first to show became pages."""
+
+
+class LivingResult(msgspec.Struct, frozen=True):
+    """The result of a game after the warm-up.
+
+    current, there: seconds by node (n,). delays: seconds from birth to copy, of the pages born after the warm-up
+    that were had; `born` is how many there were. hub_fetches: of all `fetches`.
+    """
+
+    current: np.ndarray
+    there: np.ndarray
+    delays: np.ndarray
+    born: int
+    fetches: int
+    hub_fetches: int
+    new_fetches: int
+    gone: int
+    idle: int
+
+    def by_site(self, world: LivingWorld) -> tuple[np.ndarray, np.ndarray]:
+        """Weighted page time current, and page time, a row a site; hubs are not in it."""
+        pages = slice(0, world.pages)
+        weight, count = world.importance[pages], len(world.sites)
+        current, there = (
+            np.bincount(world.site[pages], weights=weight * values[pages], minlength=count)
+            for values in (self.current, self.there)
+        )
+        return current, there
+
+    def of_hubs(self, world: LivingWorld) -> float:
+        """Share of the hubs' time in which their copies were current."""
+        return float(self.current[world.pages :].sum() / max(self.there[world.pages :].sum(), 1e-9))
+
+
+# -- hubs by rule
+
+
+def grow(world: World, rule: str) -> LivingWorld:
+    """The world with hubs.
+
+    Raises:
+        UsageError: an unknown rule.
+    """
+    if rule not in RULES:
+        raise UsageError(f"no rule of hubs {rule!r}; there are {', '.join(RULES)}")
+    births: list[list[tuple[float, int]]] = [[] for _ in world.sites]
+    for at, page in sorted(zip(world.born.tolist(), range(len(world)), strict=True)):
+        births[int(world.site[page])].append((at, page))
+    made = _Made(world)
+    for site, pages in enumerate(births):
+        if rule == "map":
+            made.add(site, Hub(tuple(pages)))
+            continue
+        listings = []
+        folders: dict[int, list[tuple[float, int]]] = {}
+        for at, page in pages:
+            folders.setdefault(int(world.directory[page]), []).append((at, page))
+        for folder, inside in folders.items():
+            listings.append((inside[0][0], made.add(site, Hub(tuple(inside)), folder)))
+        root = (
+            Hub(tuple(pages), NEWEST, tuple(sorted(listings)))
+            if rule == "newest"
+            else Hub(tuple(sorted(listings)))
+        )
+        made.add(site, root)
+    return made.world(rule)
+
+
+class _Made:
+    """Hubs as they are made, numbered behind the pages."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._hubs: list[Hub] = []
+        self._sites: list[int] = []
+        self._directories: list[int] = []
+        self._changes: list[list[float]] = []
+        self._next_directory = int(world.directory.max()) + 1
+
+    def add(self, site: int, hub: Hub, directory: int = -1) -> int:
+        """The number of the hub's node; without a directory it has one of its own."""
+        if directory < 0:
+            directory, self._next_directory = self._next_directory, self._next_directory + 1
+        self._hubs.append(hub)
+        self._sites.append(site)
+        self._directories.append(directory)
+        self._changes.append(_changes_of(hub, self._world))
+        return len(self._world) + len(self._hubs) - 1
+
+    def world(self, rule: str) -> LivingWorld:
+        base, count = self._world, len(self._hubs)
+        shown = {node for hub in self._hubs for _, node in hub.births + hub.always}
+        # Nothing shows a root, so it is there from the start; a listing is from its first page on.
+        born = [
+            min(hub.births)[0] if len(base) + number in shown else 0.0
+            for number, hub in enumerate(self._hubs)
+        ]
+        return LivingWorld(
+            rule=rule,
+            pages=len(base),
+            sites=base.sites,
+            site=np.append(base.site, self._sites),
+            directory=np.append(base.directory, self._directories),
+            born=np.append(base.born, born),
+            died=np.append(base.died, np.full(count, np.inf)),
+            importance=np.append(base.importance, np.full(count, base.importance.mean())),
+            changes=base.changes + self._changes,
+            hubs=self._hubs,
+            sources=base.sources,
+            horizon=base.horizon,
+            change_rate=base.change_rate,
+        )
+
+
+def _changes_of(hub: Hub, world: World) -> list[float]:
+    """When what the hub shows changes: births, and deaths of those shown."""
+    horizon = world.horizon
+    times = {at for at, _ in hub.births + hub.always if 0.0 < at < horizon}
+    for place, (_, node) in enumerate(hub.births):
+        if node >= len(world) or not world.died[node] < horizon:
+            continue
+        at = float(world.died[node])
+        newer = sum(1 for birth, other in hub.births[place + 1 :] if birth <= at < world.died[other])
+        if not hub.most or newer < hub.most:
+            times.add(at)
+    return sorted(times)
+
+
+def news(seed: int) -> LivingWorld:
+    """A news site, drawn: 600 static pages, 10 sections that each show their 20 newest of 4.2 articles a day.
+
+    Sections are as active as log-normal numbers. Its budget at 1x is 16 fetches a day, of which articles take a quarter.
+    """
+    rng = np.random.default_rng(seed)
+    horizon = NEWS_DAYS * DAY
+    count = int(rng.poisson(ARTICLES_A_DAY * NEWS_DAYS))
+    activity = rng.lognormal(0.0, 1.0, SECTIONS)
+    section = rng.choice(SECTIONS, count, p=activity / activity.sum())
+    born = np.append(np.zeros(STATIC), np.sort(rng.random(count)) * horizon)
+    rates = np.append(
+        rng.lognormal(-0.5, 1.0, STATIC) / (STATIC_DAYS * DAY), np.full(count, 1.0 / (ARTICLE_DAYS * DAY))
+    )
+    pages = STATIC + count
+    changes = [
+        np.sort(at + rng.exponential(1.0 / rate, 100).cumsum()) for at, rate in zip(born, rates, strict=True)
+    ]
+    articles = list(zip(born[STATIC:].tolist(), range(STATIC, pages), section.tolist(), strict=True))
+    hubs = [
+        Hub(tuple((at, page) for at, page, own in articles if own == number), NEWEST)
+        for number in range(SECTIONS)
+    ]
+    size = pages + SECTIONS
+    return LivingWorld(
+        rule=NEWS,
+        pages=pages,
+        sites=("news",),
+        site=np.zeros(size, dtype=np.int64),
+        directory=np.concatenate([np.arange(STATIC) % SECTIONS, section, np.arange(SECTIONS)]),
+        born=np.append(born, np.zeros(SECTIONS)),
+        died=np.full(size, np.inf),
+        importance=np.ones(size),
+        changes=[at[at < horizon].tolist() for at in changes]
+        + [[at for at, _ in hub.births] for hub in hubs],
+        hubs=hubs,
+        sources=("sitemap",),
+        horizon=horizon,
+        change_rate=NEWS_RATE / DAY,
+    )
+
+
+# -- playing
+
+
+def play(
+    world: LivingWorld,
+    policy: Finder,
+    rate: float,
+    *,
+    told: bool = False,
+    calibration: Calibration | None = None,
+) -> LivingResult:
+    """Let the finder spend `rate` fetches a second; with `told` it is told of each birth, and hubs are not asked."""
+    size, horizon, warm = len(world), world.horizon, WARMUP * world.horizon
+    ends = np.minimum(world.died, horizon).tolist()
+    born, died = world.born.tolist(), world.died.tolist()
+    known, had = [False] * size, [False] * size
+    last, seen = [0.0] * size, [0] * size
+    current, via = [0.0] * size, [-1] * size
+    delays: list[float] = []
+    shown = [0] * len(world.hubs)  # of each hub's births: how many were before its last fetch
+    listed = [0] * len(world.hubs)
+    coming = sorted((at, node) for node, at in enumerate(born[: world.pages]) if at > 0.0) if told else []
+    fetches = hub_fetches = new_fetches = gone = idle = met = 0
+
+    def bank(node: int, until: float) -> None:
+        times, place = world.changes[node], seen[node]
+        stale = times[place] if place < len(times) else horizon
+        current[node] += max(0.0, min(stale, until, ends[node]) - max(last[node], warm))
+
+    def keep(node: int, now: float) -> bool:
+        """A copy was taken now; whether the node had changed since the last."""
+        if had[node]:
+            bank(node, now)
+        place = bisect_right(world.changes[node], now, seen[node])
+        changed = place > seen[node]
+        seen[node], last[node], had[node] = place, now, True
+        return changed
+
+    def show(node: int, first: bool, now: float) -> None:
+        """Tell the policy of what the hub shows and nobody knew; no credit for what its first copy shows."""
+        number = node - world.pages
+        hub = world.hubs[number]
+        begin, shown[number] = shown[number], bisect_right(hub.births, (now, size))
+        new = hub.births[begin : shown[number]]
+        if hub.most:
+            alive = [pair for pair in hub.births[: shown[number]] if died[pair[1]] > now]
+            new = tuple(alive[-hub.most :])
+        before, listed[number] = listed[number], bisect_right(hub.always, (now, size))
+        for _, other in new + hub.always[before : listed[number]]:
+            if not known[other] and died[other] > now:
+                known[other], via[other] = True, -1 if first else node
+                policy.find(other, now)
+
+    for node in range(size):
+        if born[node] <= 0.0 and not (told and world.is_hub(node)):
+            known[node] = True
+            keep(node, 0.0)
+            policy.add(node, 0.0)
+    for number, hub in enumerate(world.hubs):
+        shown[number] = bisect_right(hub.births, (0.0, size))
+        listed[number] = bisect_right(hub.always, (0.0, size))
+    for tick in range(int(rate * horizon)):
+        now = (tick + 0.5) / rate
+        while met < len(coming) and coming[met][0] <= now:
+            known[coming[met][1]] = True
+            policy.find(coming[met][1], coming[met][0])
+            met += 1
+        if calibration is not None:
+            calibration.look(seen, now)
+        node = policy.take(now)
+        if node < 0:
+            idle += 1
+            continue
+        fetches += 1
+        hub_fetches += world.is_hub(node)
+        is_gone, is_new = now >= died[node], not had[node]
+        gone += is_gone
+        new_fetches += is_new
+        if is_new:
+            if is_gone:
+                policy.miss(node, now)
+            else:
+                keep(node, now)
+                policy.add(node, now)
+                if born[node] >= warm and not world.is_hub(node):
+                    delays.append(now - born[node])
+            if via[node] >= 0:
+                policy.credit(via[node], float(not is_gone), now)
+        elif is_gone:
+            bank(node, now)
+            last[node] = now
+            policy.remove(node, now)
+        else:
+            policy.settle(node, now, keep(node, now))
+        if world.is_hub(node):
+            show(node, is_new, now)
+    for node in range(size):
+        if had[node]:
+            bank(node, horizon)
+    there = np.maximum(np.minimum(world.died, horizon) - np.maximum(world.born, warm), 0.0)
+    pages = world.born[: world.pages]
+    return LivingResult(
+        current=np.array(current),
+        there=there,
+        delays=np.array(delays),
+        born=int(((pages >= warm) & (pages < horizon)).sum()),
+        fetches=fetches,
+        hub_fetches=hub_fetches,
+        new_fetches=new_fetches,
+        gone=gone,
+        idle=idle,
+    )

@@ -1,0 +1,111 @@
+"""Rows and tables of the living league: scores with their errors, delays from birth to copy, fetches on hubs.
+
+Errors are those of `scores.py`: a jackknife over sites, differences to the first policy paired by site.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from crawler.lab.league.living import LivingResult, LivingWorld
+from crawler.lab.league.scores import Game, error_of
+from crawler.lab.league.world import DAY
+
+
+class LivingGame(msgspec.Struct, frozen=True):
+    """One finder on one budget, with hubs of one rule; delays in days from birth to copy."""
+
+    game: Game
+    hubs_fresh: float
+    hub_share: float
+    new_share: float
+    delays: np.ndarray
+    born: int
+
+
+class LivingRow(msgspec.Struct, frozen=True):
+    """A line of the table. The difference is to the first policy of its rule and budget.
+
+    hubs_fresh: share of the hubs' time in which their copies were current. delay_*: days from birth to copy of the
+    pages born after the warm-up that were had; `never`: the share of the others. *_share: of the fetches.
+    """
+
+    rule: str
+    policy: str
+    budget: float
+    score: float
+    error: float
+    difference: float
+    difference_error: float
+    hubs_fresh: float
+    delay_median: float
+    delay_p90: float
+    delay_mean: float
+    never: float
+    hub_share: float
+    new_share: float
+    fetches: int
+
+
+COLUMNS = list(LivingRow.__struct_fields__)
+
+
+def game_of(rule: str, policy: str, budget: float, world: LivingWorld, result: LivingResult) -> LivingGame:
+    current, there = result.by_site(world)
+    game = Game(rule, policy, budget, current, there, result.fetches, 0, result.gone, result.idle)
+    fetches = max(result.fetches, 1)
+    return LivingGame(
+        game=game,
+        hubs_fresh=result.of_hubs(world),
+        hub_share=result.hub_fetches / fetches,
+        new_share=result.new_fetches / fetches,
+        delays=result.delays / DAY,
+        born=result.born,
+    )
+
+
+def rows_of(games: Sequence[LivingGame]) -> list[LivingRow]:
+    """One row a game, in their order."""
+    first: dict[tuple[str, float], Game] = {}
+    rows = []
+    for living in games:
+        game = living.game
+        base = first.setdefault((game.arm, game.budget), game)
+        delays = living.delays if len(living.delays) else np.array([np.nan])
+        rows.append(
+            LivingRow(
+                rule=game.arm,
+                policy=game.policy,
+                budget=game.budget,
+                score=game.score,
+                error=error_of(game.without()),
+                difference=game.score - base.score,
+                difference_error=error_of(game.without() - base.without()),
+                hubs_fresh=living.hubs_fresh,
+                delay_median=float(np.median(delays)),
+                delay_p90=float(np.quantile(delays, 0.9)),
+                delay_mean=float(delays.mean()),
+                never=1.0 - len(living.delays) / max(living.born, 1),
+                hub_share=living.hub_share,
+                new_share=living.new_share,
+                fetches=game.fetches,
+            )
+        )
+    return rows
+
+
+def table(rows: Sequence[LivingRow]) -> str:
+    """A line a row, under heads."""
+    width = max((len(row.policy) for row in rows), default=6) + 1
+    lines = [
+        f"{'hubs':<7}{'budget':>6} {'policy':<{width}}{'score':>6} {'error':>5} {'- first':>7} {'error':>5} "
+        f"{'own':>5} {'p50':>5} {'p90':>5} {'mean':>5} {'never':>5} {'hubs':>5} {'new':>5}"
+    ]
+    for row in rows:
+        lines.append(
+            f"{row.rule:<7}{f'{row.budget:g}x':>6} {row.policy:<{width}}{row.score:6.3f} {row.error:5.3f} "
+            f"{row.difference:+7.3f} {row.difference_error:5.3f} {row.hubs_fresh:5.3f} {row.delay_median:5.1f} "
+            f"{row.delay_p90:5.0f} {row.delay_mean:5.1f} {row.never:5.3f} {row.hub_share:5.2f} {row.new_share:5.2f}"
+        )
+    return "\n".join(lines)

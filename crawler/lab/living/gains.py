@@ -1,0 +1,108 @@
+"""Gains over asking all pages equally often, with their errors, and the table of them.
+
+    gain = (policy - uniform) / (true - uniform)
+
+where `true` is NCIS with the world's own parameters. Policies play the worlds of the same
+seeds, so differences are paired by seed; the error of the gain, a ratio of means, is a
+jackknife over seeds.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from crawler.lab.league.scores import error_of
+from crawler.lab.living.playing import TRUE, UNIFORM, WorldRun
+
+ERRORS = 2.0  # of which a policy may be below uniform, or below the aim
+
+
+class Gain(msgspec.Struct, frozen=True):
+    """A policy in a world; numbers that need two seeds are nan of one.
+
+    possible: freshness of `true` minus that of uniform. difference: of the policy minus uniform.
+    largest, span: as in `WorldRun`, means over seeds.
+    """
+
+    world: str
+    policy: str
+    freshness: float
+    possible: float
+    difference: float
+    difference_error: float
+    gain: float
+    gain_error: float
+    largest: float
+    span: float
+    fetches: float
+    idle: float
+
+    @property
+    def loses(self) -> bool:
+        """True if it is below uniform by more than twice its error."""
+        return self.difference < -ERRORS * _known(self.difference_error)
+
+    def falls_short(self, aim: float) -> bool:
+        """True if its gain is below the aim by more than twice its error."""
+        return self.gain < aim - ERRORS * _known(self.gain_error)
+
+
+COLUMNS = list(Gain.__struct_fields__)
+
+
+def gains(world: str, runs: Mapping[str, Sequence[WorldRun]]) -> list[Gain]:
+    """A row a policy of `runs` (name -> a run a seed), which has `UNIFORM` and `TRUE`."""
+    fresh = {name: np.array([run.freshness for run in several]) for name, several in runs.items()}
+    possible = fresh[TRUE] - fresh[UNIFORM]
+    rows = []
+    for name, several in runs.items():
+        more = fresh[name] - fresh[UNIFORM]
+        rows.append(
+            Gain(
+                world=world,
+                policy=name,
+                freshness=float(fresh[name].mean()),
+                possible=float(possible.mean()),
+                difference=float(more.mean()),
+                difference_error=error_of(_without(more)),
+                gain=float(more.sum() / possible.sum()),
+                gain_error=error_of(_without(more) / _without(possible)) if len(more) > 1 else math.nan,
+                largest=_mean(run.largest for run in several),
+                span=_mean(run.span for run in several),
+                fetches=_mean(run.fetches for run in several),
+                idle=_mean(run.idle for run in several),
+            )
+        )
+    return rows
+
+
+def table(rows: Sequence[Gain]) -> str:
+    """A line a row: freshness, difference to uniform, gain, each with its error; shares of the largest host."""
+    width = max(map(len, (row.world for row in rows)), default=5) + 1
+    own = max(map(len, (row.policy for row in rows)), default=6) + 1
+    lines = [
+        f"{'world':<{width}}{'policy':<{own}}{'fresh':>7}{'- unif':>8} {'error':>6}{'gain':>8} {'error':>6}"
+        f"{'host':>6}{'span':>6}"
+    ]
+    for row in rows:
+        mark = " LOSES" if row.loses else ""
+        lines.append(
+            f"{row.world:<{width}}{row.policy:<{own}}{row.freshness:7.4f}{row.difference:+8.4f} "
+            f"{row.difference_error:6.4f}{row.gain:+8.3f} {row.gain_error:6.3f}{row.largest:6.2f}{row.span:6.2f}{mark}"
+        )
+    return "\n".join(lines)
+
+
+def _without(values: np.ndarray) -> np.ndarray:
+    """The mean with each value left out; the value itself of a single one."""
+    return (values.sum() - values) / (len(values) - 1) if len(values) > 1 else values
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
+
+
+def _known(error: float) -> float:
+    return 0.0 if math.isnan(error) else error

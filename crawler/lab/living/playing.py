@@ -1,0 +1,187 @@
+"""One policy on one drawn world, event by event on a virtual clock.
+
+What happens at one instant happens in this order: signals, answers, the fetch.
+The first pass over all pages is the same for every policy. A copy is current from its
+fetch to the page's next change: freshness is the integral over every page's time, not a sample.
+
+The true policy is the shipped schedule with each page's own rate, recall and noise in place
+of all that is learned.
+"""
+
+from bisect import bisect_right
+from collections import deque
+
+import msgspec
+import numpy as np
+
+from crawler.freshness.params import PageParameters
+from crawler.frontier.refresh import Settings
+from crawler.lab.league import rivals
+from crawler.lab.league.shipped import SHIPPED, Shipped
+from crawler.lab.league.world import Policy
+from crawler.lab.living.calibration import Calibration
+from crawler.lab.living.worlds import DrawnWorld
+
+UNIFORM, TRUE = "round-robin", "true"
+PLAYERS = (UNIFORM, *(name for name in rivals.RIVALS if name in ("nutch", "stormcrawler")), *SHIPPED, TRUE)
+STATING = (*SHIPPED, TRUE)  # they say how likely a copy is current
+SPANS = 20  # of the counted time, in each of which a host has a share of the fetches
+
+
+class TrueRates(Shipped):
+    """NCIS with the world's own parameters."""
+
+    def __init__(self, world: DrawnWorld, rate: float, *, judged: bool = False) -> None:
+        super().__init__(world, rate, Settings(neighbourhood=False, pooling=False), judged=judged)
+        self._truth = [
+            PageParameters(*row)
+            for row in zip(
+                self._importance,
+                world.rates.tolist(),
+                world.recall.tolist(),
+                world.false_rate.tolist(),
+                strict=True,
+            )
+        ]
+
+    def add(self, page: int, now: float) -> None:
+        super().add(page, now)
+        self.schedule.set_page(self._number[page], self._truth[page], now)
+
+
+def make(name: str, world: DrawnWorld, *, judged: bool = False) -> Policy:
+    """The policy `name`, ready to play the world; `judged` as in `Shipped`."""
+    if name == TRUE:
+        return TrueRates(world, world.spec.rate, judged=judged)
+    if name in SHIPPED:
+        settings = Settings(**SHIPPED[name])  # type: ignore[arg-type]
+        return Shipped(world, world.spec.rate, settings, judged=judged)
+    return rivals.RIVALS[name](world, world.spec.rate)  # type: ignore[arg-type]
+
+
+class WorldRun(msgspec.Struct, frozen=True):
+    """The result of a run after the warm-up.
+
+    freshness: share of page time in which the copy was current, weighted by importance.
+    largest: share of the fetches that went to the host with most of them; `span`: the greatest such share in a
+        twentieth of the time.
+    """
+
+    freshness: float
+    fetches: int
+    idle: int
+    largest: float
+    span: float
+
+
+def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = None) -> WorldRun:
+    """Let the policy spend the world's budget."""
+    spec, changes, horizon = world.spec, world.changes, world.horizon
+    rate, size, total = spec.rate, len(world), spec.fetches
+    begin = max(spec.warm_up * horizon, (size + 0.5) / rate)
+    gap, sites = world.gap(rate), world.site.tolist()
+    last, seen = [0.0] * size, [0] * size
+    current = [0.0] * size
+    told_at, told_of = [*world.told_at.tolist(), np.inf], world.told_of.tolist()
+    known = [False] * size
+    flying: deque[tuple[int, int, float]] = deque()  # (tick of the answer, page, instant of the fetch)
+    fetched_at, fetched_of = list[float](), list[int]()
+    told = idle = 0
+
+    def bank(page: int, until: float) -> None:
+        """Count the time since the last fetch in which the copy was current."""
+        times, place = changes[page], seen[page]
+        stale = times[place] if place < len(times) else horizon
+        current[page] += max(0.0, min(stale, until) - max(last[page], begin))
+
+    def answer(page: int, at: float, now: float) -> None:
+        bank(page, at)
+        place = bisect_right(changes[page], at, seen[page])
+        changed = place > seen[page]
+        seen[page], last[page] = place, at
+        policy.settle(page, now, changed)
+        rest(page, now)
+
+    def rest(page: int, now: float) -> None:
+        """An answer has come: its host rests, and the crawl looks for what is next."""
+        if spec.rest:
+            policy.hold(sites[page], now + spec.rest / rate)
+            if look := getattr(policy, "look", None):
+                look(now)
+
+    for tick in range(total):
+        now = (tick + 0.5) / rate
+        while told_at[told] <= now:
+            page = told_of[told]
+            if known[page]:
+                policy.signal(page, "sitemap", told_at[told], told_at[told])
+            told += 1
+        while flying and flying[0][0] <= tick:
+            _, page, at = flying.popleft()
+            answer(page, at, now)
+        if tick < size:
+            page = int(world.order[tick])
+            known[page], last[page] = True, now
+            seen[page] = bisect_right(changes[page], now)
+            policy.add(page, now)
+            rest(page, now)
+            continue
+        if calibration is not None:
+            calibration.look(seen, now)
+        page = policy.take(now)
+        if page < 0:
+            idle += 1
+            continue
+        if now >= begin:
+            fetched_at.append(now)
+            fetched_of.append(page)
+        if spec.latency:
+            flying.append((tick + spec.latency, page, now))
+        else:
+            answer(page, now, now)
+        if gap:
+            policy.hold(sites[page], now + gap)
+    for _, page, at in flying:
+        answer(page, at, horizon)
+    for page in range(size):
+        bank(page, horizon)
+    asked = np.array(fetched_of, dtype=np.int64)
+    return run_of(world, np.array(current), np.array(fetched_at), world.site[asked], begin, horizon, idle)
+
+
+def run_of(
+    world: DrawnWorld,
+    current: np.ndarray,
+    at: np.ndarray,
+    site: np.ndarray,
+    begin: float,
+    horizon: float,
+    idle: int = 0,
+) -> WorldRun:
+    """The result of a run: seconds that each page was current since `begin`, and the instants and hosts of fetches."""
+    span = np.minimum((at - begin) / (horizon - begin) * SPANS, SPANS - 1).astype(np.int64)
+    hosts = np.zeros((SPANS, len(world.sites)), dtype=np.int64)
+    np.add.at(hosts, (span, site), 1)
+    counts = hosts.sum(axis=1)
+    return WorldRun(
+        freshness=float(world.importance @ current / world.importance.sum()) / (horizon - begin),
+        fetches=int(counts.sum()),
+        idle=idle,
+        largest=float(hosts.sum(axis=0).max() / max(counts.sum(), 1)),
+        span=float((hosts.max(axis=1) / np.maximum(counts, 1)).max()),
+    )
+
+
+def played(name: str, world: DrawnWorld) -> WorldRun:
+    """The policy on the world."""
+    return play(world, make(name, world))
+
+
+def judged(name: str, world: DrawnWorld) -> np.ndarray:
+    """Compare a policy's statements about copies with the truth: sums for `calibration.deciles`."""
+    policy = make(name, world, judged=True)
+    assert isinstance(policy, Shipped)
+    horizon = world.horizon
+    seen = Calibration(policy, world.changes, world.spec.warm_up * horizon, horizon)
+    play(world, policy, seen)
+    return seen.sums

@@ -1,0 +1,148 @@
+"""One shipped process on a drawn world, on the virtual clock of `lab/cluster`: schedule, front, machine and commits.
+
+The web runs `speed` times as fast as the clock, and `refresh.speed` tells the crawl so, as in
+`lab/changing/gain.py`: days of the world take seconds, at `RATE` requests a second. Pages are found over an index
+a host. Freshness is the log's: a copy is what the last whole answer carried, or a 304 confirmed.
+"""
+
+from bisect import bisect_right
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crawler.lab.cluster.cluster import Cluster, memory_folder
+from crawler.lab.cluster.fetching import WebAsk
+from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebHost, WebReply, token
+from crawler.lab.cluster.terms import START, ClusterSettings
+from crawler.lab.living.playing import WorldRun, run_of
+from crawler.lab.living.worlds import DrawnWorld
+
+RATE = 30.0  # requests a second of the virtual clock
+LATENCY = 0.005  # seconds to an answer
+INDEX_IMPORTANCE = 1e-3
+# Name -> what differs from the shipped refresh settings.
+CRAWLS: dict[str, dict[str, Any]] = {
+    "crawl": {},
+    "crawl-pooled": {"neighbourhood": False},
+    "crawl-uniform": {"policy": "uniform"},
+}
+
+
+class DrawnWeb(SyntheticWeb):
+    """The pages of a drawn world as a web: `/d3/p17.html` on its host, `/` lists a host's pages, the first all hosts."""
+
+    def __init__(self, world: DrawnWorld, speed: float) -> None:
+        self.world, self.speed, self.start = world, speed, START
+        pages: list[list[int]] = [[] for _ in world.sites]
+        self._paths: list[str] = []
+        self._page_at: dict[tuple[str, str], int] = {}
+        for page, (site, folder) in enumerate(
+            zip(world.site.tolist(), world.directory.tolist(), strict=True)
+        ):
+            path = f"/d{folder}/p{page}.html"
+            pages[site].append(page)
+            self._paths.append(path)
+            self._page_at[f"{world.sites[site]}.test", path] = page
+        self.hosts = [
+            WebHost(f"{name}.test", own, LATENCY, (0.0, 0.0), False, False)
+            for name, own in zip(world.sites, pages, strict=True)
+        ]
+        self.number = {host.name: k for k, host in enumerate(self.hosts)}
+
+    def url(self, page: int) -> str:
+        """The first index: what a crawl begins with."""
+        return f"http://{self.hosts[page].name}/"
+
+    def page_url(self, page: int) -> str:
+        return f"http://{self.hosts[int(self.world.site[page])].name}{self._paths[page]}"
+
+    def version(self, page: int, now: float) -> int:
+        return bisect_right(self.world.changes[page], (now - self.start) * self.speed)
+
+    def answer(self, name: str, path: str, now: float, *, asked: int = 0, etag: str = "") -> WebReply:
+        if path == "/robots.txt":
+            return WebReply(LATENCY, 200, b"User-agent: *\nDisallow:\n", "text/plain")
+        host = self.hosts[self.number[name]]
+        if path == "/":
+            links = [self.page_url(page) for page in host.pages]
+            if host is self.hosts[0]:
+                links += [f"http://{other.name}/" for other in self.hosts[1:]]
+            body = "".join(f'<a href="{link}">x</a> ' for link in links)
+            return WebReply(LATENCY, 200, f"<!doctype html><title>{name}</title>{body}".encode())
+        page = self._page_at.get((name, path), -1)
+        if page < 0:
+            return WebReply(LATENCY, 404, b"<title>404</title>")
+        version = self.version(page, now)
+        tag = f'"{page}-{version}"'
+        if etag == tag:
+            return WebReply(LATENCY, 304, page=page, version=version, etag=tag)
+        body = f"<!doctype html><title>{page}</title><p>{token(page, version)}"
+        return WebReply(LATENCY, 200, body.encode(), page=page, version=version, etag=tag)
+
+    def __repr__(self) -> str:
+        return f"DrawnWeb({self.world!r})"
+
+
+def crawled(name: str, world: DrawnWorld) -> WorldRun:
+    """Let one process with these settings crawl the world."""
+    speed = RATE / world.spec.rate
+    web = DrawnWeb(world, round(speed))
+    length = world.horizon / web.speed
+    with memory_folder() as folder:
+        weights = Path(folder) / "importance"
+        weights.write_text(_weights(web))
+        settings = ClusterSettings(
+            seed=world.seed,
+            processes=1,
+            faults=(),
+            rate=RATE,
+            length=length,
+            tree={
+                "politeness": {"delay": LATENCY, "delay_factor": 0.0, "address_delay_share": 0.0},
+                "sitemaps": {"robots": False},
+                "due": {"max_wait": 0.2},
+                "pages": {"segment_bytes": 10_000_000},
+                "refresh": {
+                    "endless": True,
+                    "share": 0.05,  # all pages are found first
+                    "min_age": 0.0,
+                    "speed": web.speed,
+                    "importance_file": str(weights),
+                    **CRAWLS[name],
+                },
+            },
+        )
+        cluster = Cluster(settings, Path(folder) / "crawl", web)
+        observed = cluster.run()
+        if observed.unexpected:
+            raise RuntimeError(f"{name} on {world!r}: {observed.unexpected}")
+    return _judged(web, [row for row in cluster.log.rows if row.page >= 0], length)
+
+
+def _weights(web: DrawnWeb) -> str:
+    """Lines of an importance file; the indexes weigh next to nothing."""
+    weights = web.world.importance / web.world.importance.mean()
+    lines = [f"{web.page_url(page)} {weight!r}" for page, weight in enumerate(weights.tolist())]
+    lines += [f"http://{host.name}/ {INDEX_IMPORTANCE}" for host in web.hosts]
+    return "\n".join(lines) + "\n"
+
+
+def _judged(web: DrawnWeb, rows: list[WebAsk], length: float) -> WorldRun:
+    """Freshness and shares of hosts from the log, in the world's time."""
+    world = web.world
+    horizon = length * web.speed
+    begin = world.spec.warm_up * horizon
+    fetched: list[list[tuple[float, int]]] = [[] for _ in range(len(world))]
+    for row in rows:
+        fetched[row.page].append(((row.at - START) * web.speed, row.version))
+    current = np.zeros(len(world))
+    for page, answers in enumerate(fetched):
+        times = world.changes[page]
+        ends = [at for at, _ in answers[1:]] + [horizon]
+        for (asked, version), end in zip(answers, ends, strict=False):
+            stale = times[version] if version < len(times) else horizon
+            current[page] += max(0.0, min(stale, end, horizon) - max(asked, begin))
+    at = np.array([(row.at - START) * web.speed for row in rows])
+    site = np.array([int(world.site[row.page]) for row in rows])
+    return run_of(world, current, at[at >= begin], site[at >= begin], begin, horizon)

@@ -1,0 +1,351 @@
+"""Webs that are drawn, for refresh policies on a virtual clock: what each is like, and the list of them.
+
+    WorldSpec --draw(seed)--> DrawnWorld --playing.play(policy)--> WorldRun
+
+A host has directories of pages. Each page has a change rate (log-normal about the
+host's mean), and its changes come by one of these processes:
+
+    poisson    independently, at the page's rate
+    bursty     bursts of on average 5 changes, spread over a quarter of the mean gap
+    together   half of them with the page's directory: at an event of the directory
+               each of its pages changes with probability 1/2; a directory has one rate
+    seasonal   in working hours alone: 9 to 17, five days of seven
+
+Importance is equal, zipf (1/(rank + 10), ranks drawn) or pareto (of shape 1.5, at least 1). Signals are
+told at once. Their quality is the same for all pages, or differs within one host:
+
+    honest     recall .95, one false signal in 20
+    noisy      recall .6, two false signals for each change
+    uneven     half of the pages of every host as honest, the others tell of no change
+               and give three false signals for each
+
+A world's budget is `visits`, the fetches for each change. At the start every page is
+fetched once, in a drawn order; from then on the policy decides. Freshness counts
+from `warm_up` on. Times are seconds.
+"""
+
+import math
+
+import msgspec
+import numpy as np
+
+from crawler.lab.league.world import DAY, POLITE, ZIPF_OFFSET
+
+HOUR = 3600.0
+MONTH, YEAR = 30 * DAY, 365 * DAY
+WEEK = 7 * DAY
+WORK_BEGIN, WORK_END, WORK_DAYS = 9 * HOUR, 17 * HOUR, 5
+BURST, BURST_SPAN = 5.0, 0.25  # mean changes of a burst; how far it is spread, of the mean gap
+SHARED, JOINS = 0.5, 0.5  # of changes with the directory; probability to take part in an event of it
+PARETO_SHAPE = 1.5
+DIRECTORY_PAGES = 10
+PROCESSES = ("poisson", "bursty", "together", "seasonal")
+IMPORTANCES = ("equal", "zipf", "pareto")
+# Kind -> (recall, false signals a change) of a page, and of every second page.
+SIGNALS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
+    "none": ((0.0, 0.0), (0.0, 0.0)),
+    "honest": ((0.95, 0.05), (0.95, 0.05)),
+    "noisy": ((0.6, 2.0), (0.6, 2.0)),
+    "uneven": ((0.95, 0.0), (0.0, 3.0)),
+}
+CHANGES_MAX = 20_000_000
+
+
+class HostKind(msgspec.Struct, frozen=True):
+    """A host: `every` is the mean time between two changes of a page, `spread` sigma of the log of its rate."""
+
+    pages: int
+    every: float
+    process: str = "poisson"
+    spread: float = 1.0
+
+    @property
+    def directories(self) -> int:
+        return max(1, self.pages // DIRECTORY_PAGES)
+
+
+class WorldSpec(msgspec.Struct, frozen=True):
+    """The properties of a world.
+
+    visits: fetches for each change.
+    rounds: fetches of a page, on average, over the whole time.
+    polite: a host is asked at most at 1.5 times its equal share of the rate.
+    latency: fetches that start before the answer of one is known; meanwhile its host is busy.
+    rest: of the time between two fetches, for which a host may not be asked after an answer. With a rest the
+        schedule is looked at after every event, too, as a crawl does.
+    warm_up: share of the time that does not count.
+    """
+
+    name: str
+    hosts: tuple[HostKind, ...]
+    visits: float = 1.0
+    importance: str = "pareto"
+    signals: str = "none"
+    rounds: float = 40.0
+    polite: bool = False
+    latency: int = 0
+    rest: float = 0.0
+    warm_up: float = 0.2
+
+    def __post_init__(self) -> None:
+        known = {host.process for host in self.hosts} <= set(PROCESSES)
+        if not known or self.importance not in IMPORTANCES or self.signals not in SIGNALS:
+            raise ValueError(f"{self.name}: an unknown process, importance or kind of signals")
+        if not self.hosts or not 0.0 < self.visits < math.inf or not 2.0 <= self.rounds < math.inf:
+            raise ValueError(f"{self.name}: need hosts, visits above 0 and 2 rounds or more")
+        if not 0.0 <= self.warm_up < 1.0 or self.latency < 0 or not 0.0 <= self.rest <= 1.0:
+            raise ValueError(f"{self.name}: warm_up and rest within 0 .. 1, latency of 0 or more")
+
+    @property
+    def pages(self) -> int:
+        return sum(host.pages for host in self.hosts)
+
+    @property
+    def change_rate(self) -> float:
+        """Changes a second over all pages."""
+        return sum(host.pages / host.every for host in self.hosts)
+
+    @property
+    def rate(self) -> float:
+        """Fetches a second."""
+        return self.visits * self.change_rate
+
+    @property
+    def fetches(self) -> int:
+        return math.ceil(self.rounds * self.pages)
+
+
+class DrawnWorld(msgspec.Struct, frozen=True):
+    """n pages, with the names that policies of the league read; times in seconds from the start.
+
+    `changes[k]` are the sorted instants at which page k changes. `told_at[j]` is the
+    instant of a signal of page `told_of[j]`. `order` is that of the first fetches.
+    """
+
+    spec: WorldSpec
+    seed: int
+    sites: tuple[str, ...]
+    site: np.ndarray
+    directory: np.ndarray
+    importance: np.ndarray
+    rates: np.ndarray
+    recall: np.ndarray
+    false_rate: np.ndarray
+    changes: list[list[float]]
+    told_at: np.ndarray
+    told_of: np.ndarray
+    order: np.ndarray
+    sources: tuple[str, ...]
+
+    @property
+    def horizon(self) -> float:
+        return self.spec.fetches / self.spec.rate
+
+    def gap(self, rate: float) -> float:
+        """Seconds a host must be left alone after a fetch; 0 where politeness does not matter."""
+        return len(self.sites) / (POLITE * rate) if self.spec.polite else 0.0
+
+    def __len__(self) -> int:
+        return len(self.site)
+
+    def __repr__(self) -> str:
+        return f"DrawnWorld({self.spec.name}, seed {self.seed}: {len(self.sites)} hosts, {len(self)} pages)"
+
+
+# -- drawing
+
+
+def draw(spec: WorldSpec, seed: int) -> DrawnWorld:
+    """The world of a seed; equal arguments draw equal worlds."""
+    horizon = spec.fetches / spec.rate
+    if not spec.change_rate * horizon < CHANGES_MAX:
+        raise ValueError(f"{spec.name}: more than {CHANGES_MAX:,} changes; fewer rounds, or more visits")
+    rng = np.random.default_rng(seed)
+    rates, at, of, directories = [], [], [], []
+    first = folders = 0
+    for host in spec.hosts:
+        own = np.arange(host.pages) * host.directories // host.pages
+        rate = _rates(rng, host, own)
+        times, pages = _CHANGES[host.process](rng, rate, own, horizon)
+        rates.append(rate)
+        at.append(times)
+        of.append(pages + first)
+        directories.append(own + folders)
+        first, folders = first + host.pages, folders + host.directories
+    rate, times, pages = np.concatenate(rates), np.concatenate(at), np.concatenate(of)
+    order = np.lexsort((times, pages))
+    times, pages = times[order], pages[order]
+    recall, false_rate = _quality(spec, rate)
+    told_at, told_of = _told(rng, times, pages, recall, false_rate, horizon)
+    edges = np.searchsorted(pages, np.arange(first + 1)).tolist()
+    return DrawnWorld(
+        spec=spec,
+        seed=seed,
+        sites=tuple(f"h{number}" for number in range(len(spec.hosts))),
+        site=np.repeat(np.arange(len(spec.hosts)), [host.pages for host in spec.hosts]),
+        directory=np.concatenate(directories),
+        importance=_importance(rng, spec.importance, first),
+        rates=rate,
+        recall=recall,
+        false_rate=false_rate,
+        changes=[times[a:b].tolist() for a, b in zip(edges[:-1], edges[1:], strict=True)],
+        told_at=told_at,
+        told_of=told_of,
+        order=rng.permutation(first),
+        sources=("sitemap",) * len(spec.hosts),
+    )
+
+
+def _rates(rng: np.random.Generator, host: HostKind, directory: np.ndarray) -> np.ndarray:
+    """Changes a second by page (n,); their mean is the host's. In `together` one for each directory."""
+    drawn = rng.lognormal(0.0, host.spread, host.pages)
+    if host.process == "together":
+        drawn = drawn[np.searchsorted(directory, directory)]
+    return drawn / (drawn.mean() * host.every)
+
+
+def _importance(rng: np.random.Generator, kind: str, size: int) -> np.ndarray:
+    if kind == "zipf":
+        return 1.0 / (rng.permutation(size) + ZIPF_OFFSET)
+    return rng.pareto(PARETO_SHAPE, size) + 1.0 if kind == "pareto" else np.ones(size)
+
+
+def _poisson(
+    rng: np.random.Generator, rate: np.ndarray, _directory: np.ndarray, horizon: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Instants of events at these rates, and the row of each; in the order of rows."""
+    counts = rng.poisson(rate * horizon)
+    return rng.random(counts.sum()) * horizon, np.repeat(np.arange(len(rate)), counts)
+
+
+def _bursty(
+    rng: np.random.Generator, rate: np.ndarray, directory: np.ndarray, horizon: float
+) -> tuple[np.ndarray, np.ndarray]:
+    begins, pages = _poisson(rng, rate / BURST, directory, horizon)
+    more = rng.geometric(1.0 / BURST, len(begins)) - 1
+    later = np.repeat(begins, more) + rng.random(more.sum()) * BURST_SPAN / np.repeat(rate[pages], more)
+    at, of = np.append(begins, later), np.append(pages, np.repeat(pages, more))
+    return at[at < horizon], of[at < horizon]
+
+
+def _together(
+    rng: np.random.Generator, rate: np.ndarray, directory: np.ndarray, horizon: float
+) -> tuple[np.ndarray, np.ndarray]:
+    own_at, own_of = _poisson(rng, rate * (1.0 - SHARED), directory, horizon)
+    firsts = np.flatnonzero(np.diff(directory, prepend=-1))
+    sizes = np.diff(np.append(firsts, len(directory)))
+    at, folder = _poisson(rng, rate[firsts] * SHARED / JOINS, directory, horizon)
+    members = sizes[folder]
+    offset = np.arange(members.sum()) - np.repeat(np.cumsum(members) - members, members)
+    joins = rng.random(len(offset)) < JOINS
+    shared_of = (np.repeat(firsts[folder], members) + offset)[joins]
+    return np.append(own_at, np.repeat(at, members)[joins]), np.append(own_of, shared_of)
+
+
+def _seasonal(
+    rng: np.random.Generator, rate: np.ndarray, directory: np.ndarray, horizon: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Drawn in the time worked, of which there is less; a week's hours are laid one after the other."""
+    worked = WORK_DAYS * (WORK_END - WORK_BEGIN)
+    at, of = _poisson(rng, rate * WEEK / worked, directory, horizon * worked / WEEK)
+    week, within = np.divmod(at, worked)
+    day, hours = np.divmod(within, WORK_END - WORK_BEGIN)
+    return week * WEEK + day * DAY + WORK_BEGIN + hours, of
+
+
+_CHANGES = {"poisson": _poisson, "bursty": _bursty, "together": _together, "seasonal": _seasonal}
+
+
+def _quality(spec: WorldSpec, rate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Recall of each page's signals (n,), and the rate of false ones."""
+    recalls, noises = np.array(SIGNALS[spec.signals]).T
+    odd = np.arange(len(rate)) % 2
+    return recalls[odd], noises[odd] * rate
+
+
+def _told(
+    rng: np.random.Generator,
+    at: np.ndarray,
+    of: np.ndarray,
+    recall: np.ndarray,
+    false_rate: np.ndarray,
+    horizon: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    told = rng.random(len(at)) < recall[of]
+    false_at, false_of = _poisson(rng, false_rate, of, horizon)
+    times, pages = np.append(at[told], false_at), np.append(of[told], false_of)
+    order = np.argsort(times, kind="stable")
+    return times[order], pages[order]
+
+
+# -- the list
+
+
+def _hosts(count: int, pages: int, every: float, process: str = "poisson") -> tuple[HostKind, ...]:
+    return (HostKind(pages, every, process),) * count
+
+
+def _list() -> dict[str, WorldSpec]:
+    """All worlds by name."""
+    times = {"hour": HOUR, "day": DAY, "month": MONTH, "year": YEAR}
+    # A budget below one visit a change needs no more rounds than others; one far above it, many.
+    rounds = {0.1: 40.0, 0.3: 40.0, 1.0: 40.0, 3.0: 60.0, 10.0: 100.0, 100.0: 300.0}
+    found = [
+        WorldSpec("issue", _hosts(4, 100, DAY), visits=1.5, rounds=15.0, warm_up=0.5),
+        WorldSpec("issue-busy", _hosts(4, 100, DAY), visits=1.5, rounds=15.0, warm_up=0.5, latency=2),
+        WorldSpec("issue-crawl", _hosts(4, 100, DAY), visits=1.5, rounds=15.0, warm_up=0.5, rest=0.3),
+        WorldSpec("mixed-crawl", _mixed(), rest=0.3),
+    ]
+    for word, every in times.items():
+        found.append(WorldSpec(f"{word}-crawl", _hosts(4, 100, every), rest=0.3))
+        found += [
+            WorldSpec(f"{word}-{visits:g}x", _hosts(4, 100, every), visits=visits, rounds=rounds[visits])
+            for visits in rounds
+        ]
+    for word, every in (("day", DAY), ("month", MONTH)):
+        found += [
+            WorldSpec(f"{word}-bursty", _hosts(4, 100, every, "bursty")),
+            WorldSpec(f"{word}-together", _hosts(4, 100, every, "together")),
+            WorldSpec(f"{word}-together-3x", _hosts(4, 100, every, "together"), visits=3.0, rounds=60.0),
+            WorldSpec(f"{word}-together-0.3x", _hosts(4, 100, every, "together"), visits=0.3),
+            WorldSpec(f"{word}-equal", _hosts(4, 100, every), importance="equal"),
+            WorldSpec(f"{word}-zipf", _hosts(4, 100, every), importance="zipf"),
+            WorldSpec(f"{word}-tiny", _hosts(40, 10, every)),
+            WorldSpec(f"{word}-large", _hosts(4, 1000, every), rounds=20.0),
+            WorldSpec(f"{word}-huge", _hosts(1, 10_000, every), rounds=15.0),
+            WorldSpec(f"{word}-polite", _hosts(8, 50, every), polite=True),
+            WorldSpec(f"{word}-honest", _hosts(4, 100, every), signals="honest"),
+            WorldSpec(f"{word}-noisy", _hosts(4, 100, every), signals="noisy"),
+            WorldSpec(f"{word}-uneven", _hosts(4, 100, every), signals="uneven"),
+            WorldSpec(f"{word}-uneven-0.3x", _hosts(4, 100, every), signals="uneven", visits=0.3),
+        ]
+    found += [
+        WorldSpec("hour-seasonal", _hosts(4, 100, HOUR, "seasonal")),
+        WorldSpec("day-seasonal", _hosts(4, 100, DAY, "seasonal")),
+        WorldSpec("day-seasonal-3x", _hosts(4, 100, DAY, "seasonal"), visits=3.0, rounds=60.0),
+        WorldSpec("mixed", _mixed(), rounds=40.0),
+        WorldSpec("mixed-slow", _mixed(slow=True), visits=0.3),
+        WorldSpec("mixed-polite", _mixed(), polite=True),
+        WorldSpec("sizes", tuple(HostKind(pages, DAY) for pages in (10, 30, 100, 300, 1000)), rounds=30.0),
+    ]
+    return {spec.name: spec for spec in found}
+
+
+def _mixed(slow: bool = False) -> tuple[HostKind, ...]:
+    """Hosts of all processes and times of change, news beside manuals."""
+    fast = MONTH if slow else 6 * HOUR
+    return (
+        HostKind(50, fast, "seasonal"),
+        HostKind(100, 4 * fast, "poisson"),
+        HostKind(100, 30 * fast, "together"),
+        HostKind(200, 30 * fast, "bursty"),
+        HostKind(200, 200 * fast, "poisson"),
+    )
+
+
+WORLDS = _list()
+QUICK = (
+    "issue", "issue-crawl", "month-crawl", "hour-1x", "hour-100x", "hour-seasonal", "day-0.3x", "day-1x",
+    "day-10x", "day-together", "day-bursty", "day-seasonal-3x", "day-tiny", "day-uneven", "day-polite",
+    "month-0.3x", "month-1x", "month-together", "year-1x", "mixed",
+)  # fmt: skip

@@ -1,0 +1,127 @@
+"""Link graphs: pages of hosts with the texts of their links, from folders of HTML or made up.
+
+A folder of documentation is read as the crawler reads pages (`extract/`): each folder below it
+is a host, each file a page, links to files that are not there are left out, and so are links
+between hosts by absolute URLs, as nobody knows where these lay. Each host's first page is that
+with the shortest path; all first pages name eight others, as the hubs of the speed bench do.
+"""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from crawler.config import ExtractConfig
+from crawler.errors import UsageError
+from crawler.extract.collected import Context
+from crawler.extract.links import extract_page
+from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
+from crawler.urls.canonical import resolve
+
+NEIGHBOURS = 8  # other hosts that a host's first page names
+PAGES_LEAST = 8  # of a host
+
+
+class LinkGraph(msgspec.Struct):
+    """Pages 0 .. n - 1: `urls`, `titles`, `links` as (page, anchor text), the `first` page of each host."""
+
+    urls: list[str]
+    titles: list[str]
+    links: list[list[tuple[int, str]]]
+    first: list[int]
+
+    def depths(self) -> dict[int, int]:
+        """Links from a first page to each page that can be reached, in the order of a breadth-first walk."""
+        depth = dict.fromkeys(self.first, 0)
+        queue = list(depth)
+        for page in queue:
+            for target, _ in self.links[page]:
+                if target not in depth:
+                    depth[target] = depth[page] + 1
+                    queue.append(target)
+        return depth
+
+
+def page_rank(graph: LinkGraph, damping: float = 0.85, rounds: int = 60) -> NDArray[np.float64]:
+    """PageRank of all pages, (n,), with a mean of 1; what has no links gives to all alike."""
+    count = len(graph.urls)
+    source = np.array([page for page, links in enumerate(graph.links) for _ in links], np.intp)
+    target = np.array([other for links in graph.links for other, _ in links], np.intp)
+    out = np.bincount(source, minlength=count)
+    rank = np.ones(count)
+    for _ in range(rounds):
+        given = (rank / np.maximum(out, 1))[source]
+        lost = rank[out == 0].sum() / count
+        rank = 1 - damping + damping * (np.bincount(target, given, count) + lost)
+    return rank
+
+
+def of_folder(folder: Path, pages_max: int, rng: random.Random) -> LinkGraph:
+    """The graph of the documentation in a folder; of a host the `pages_max` pages nearest to its first one.
+
+    Raises:
+        UsageError: no host has `PAGES_LEAST` pages.
+    """
+    urls: list[str] = []
+    titles: list[str] = []
+    links: list[list[tuple[int, str]]] = []
+    first: list[int] = []
+    for number, host in enumerate(sorted(path for path in folder.iterdir() if path.is_dir())):
+        found = list(_host(host, f"http://h{number}.test/", pages_max))
+        if len(found) < PAGES_LEAST:
+            continue
+        begin = len(urls)
+        first.append(begin)
+        place = {url: begin + n for n, (url, _, _) in enumerate(found)}
+        for url, title, anchors in found:
+            urls.append(url)
+            titles.append(title)
+            links.append([(place[to], text) for to, text in anchors.items() if to in place and to != url])
+    if not first:
+        raise UsageError(f"{folder}: no folder in it has {PAGES_LEAST} HTML files or more")
+    for page in first:
+        others = rng.sample(first, min(NEIGHBOURS, len(first)))
+        links[page] += [(other, titles[other]) for other in others if other != page]
+    return LinkGraph(urls, titles, links, first)
+
+
+def _host(folder: Path, base: str, pages_max: int) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """(URL, title, anchor texts by URL) of the pages of a host, breadth-first from the first one."""
+    files = {
+        base + path.relative_to(folder).as_posix(): path for path in folder.rglob("*.htm*") if path.is_file()
+    }
+    if not files:
+        return
+    config = ExtractConfig(links_max=500)
+    start = min(files, key=lambda url: (url.count("/"), "index" not in url, len(url), url))
+    queue, seen = [start], {start}
+    at = 0
+    while at < len(queue) and at < pages_max:
+        url, at = queue[at], at + 1
+        found = extract_page(files[url].read_bytes(), Context(url, want_anchors=True), config)
+        anchors: dict[str, str] = {}
+        for href, text in zip(found.hrefs, found.anchors or [""] * len(found.hrefs), strict=True):
+            target = resolve(found.base, href)
+            if target is not None and target.endswith("/"):
+                target += "index.html"
+            if target in files:
+                anchors.setdefault(target, text)
+                if target not in seen:
+                    seen.add(target)
+                    queue.append(target)
+        yield url, found.title, anchors
+
+
+def synthetic(pages: int, hosts: int, seed: int) -> LinkGraph:
+    """The synthetic web of the lab (`lab/cluster/synthetic_web.py`) without its flaws; anchors have no texts."""
+    web = SyntheticWeb(WebSpec(hosts=hosts, pages=pages, flaws=False, sitemaps=0.0, traps=0.0), seed)
+    urls = [web.url(page) for page in range(pages)]
+    number = {url: page for page, url in enumerate(urls)} | {web.link_to(page): page for page in range(pages)}
+    links = [
+        [(number[url], "") for url in dict.fromkeys(web.links(page)) if url in number and number[url] != page]
+        for page in range(pages)
+    ]
+    return LinkGraph(urls, [""] * pages, links, [0])

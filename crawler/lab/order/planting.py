@@ -1,0 +1,90 @@
+"""Quality planted on a link graph: what a crawl is to find early.
+
+    rank     PageRank x a log-normal factor (sigma 1): pages that are linked to much are good
+    topic    one page in `TOPIC` of a topic, whose good pages are worth 1 and others .01: the topic spreads along
+             links from a few random pages, and anchors to its pages have a word of the topic with p = .7, others
+             with p = .02. So a page's quality shows in anchors and in what links to it
+    depth    .5 ^ depth x a log-normal factor (sigma 1)
+    random   Pareto (alpha 1.2), whatever the links: only what is seen of a page itself could tell
+
+Qualities are those of pages that can be reached; they sum to 1.
+"""
+
+import random
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from crawler.lab.order.link_graph import LinkGraph, page_rank
+
+WORD = "sought"  # that the topic has
+TOPIC = 20
+SEEDS = 8  # pages that a topic begins at
+STAYS = 0.75  # chance that the next page of a topic is linked from one that is in it
+SAID, SAID_WRONGLY = 0.7, 0.02
+
+
+class Planted(msgspec.Struct):
+    """`quality` of each page, (n,), and the pairs (page, target) whose anchor says the topic's word."""
+
+    quality: NDArray[np.float64]
+    said: frozenset[tuple[int, int]] = frozenset()
+
+
+def _rank(graph: LinkGraph, reached: list[int], rng: random.Random) -> Planted:
+    rank = page_rank(graph)
+    return Planted(np.array([rank[page] * rng.lognormvariate(0.0, 1.0) for page in range(len(graph.urls))]))
+
+
+def _depth(graph: LinkGraph, reached: list[int], rng: random.Random) -> Planted:
+    depth = graph.depths()
+    return Planted(
+        np.array(
+            [0.5 ** depth.get(page, 99) * rng.lognormvariate(0.0, 1.0) for page in range(len(graph.urls))]
+        )
+    )
+
+
+def _random(graph: LinkGraph, reached: list[int], rng: random.Random) -> Planted:
+    return Planted(np.array([rng.paretovariate(1.2) for _ in graph.urls]))
+
+
+def _topic(graph: LinkGraph, reached: list[int], rng: random.Random) -> Planted:
+    wanted = max(SEEDS, len(reached) // TOPIC)
+    topic = dict.fromkeys(rng.sample(reached, min(SEEDS, len(reached))))
+    edge = list(topic)
+    while len(topic) < wanted:
+        page = rng.choice(edge) if rng.random() < STAYS else rng.choice(reached)
+        links = graph.links[page]
+        target = rng.choice(links)[0] if links else rng.choice(reached)
+        if target not in topic:
+            topic[target] = None
+            edge.append(target)
+    quality = np.array([1.0 if page in topic else 0.01 for page in range(len(graph.urls))])
+    said = frozenset(
+        (page, target)
+        for page in reached
+        for target, _ in graph.links[page]
+        if rng.random() < (SAID if target in topic else SAID_WRONGLY)
+    )
+    return Planted(quality, said)
+
+
+PLANTINGS: dict[str, Callable[[LinkGraph, list[int], random.Random], Planted]] = {
+    "rank": _rank,
+    "topic": _topic,
+    "depth": _depth,
+    "random": _random,
+}
+
+
+def plant(kind: str, graph: LinkGraph, seed: int) -> Planted:
+    """Qualities of one kind."""
+    reached = list(graph.depths())
+    planted = PLANTINGS[kind](graph, reached, random.Random(f"{kind} {seed}"))
+    there = np.zeros(len(graph.urls), np.bool_)
+    there[reached] = True
+    quality = np.where(there, planted.quality, 0.0)
+    return Planted(quality / quality.sum(), planted.said)

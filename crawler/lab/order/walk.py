@@ -1,0 +1,211 @@
+"""A crawl of a link graph by the shipped frontier and the shipped scores, on a virtual clock.
+
+    take ─► an answer after `TOOK` seconds ─► settle ─► links: scores, worths, the frontier
+                                                         (new: add; news of a known URL: improve)
+
+Politeness is on: one request at a time to a host, its gap behind each, and the rate of the crawl.
+What is left out of a process is what does not decide the order: network, parser, disk; the DUE is
+a set, and each link reaches it at once.
+"""
+
+import heapq
+import random
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from crawler.clock import VirtualClock
+from crawler.config import Config, OrderConfig, convert
+from crawler.frontier.frontier import Frontier
+from crawler.lab.order.link_graph import LinkGraph, page_rank
+from crawler.lab.order.planting import WORD, Planted
+from crawler.orders.order import FoundLink, FoundOn, Ranking, ranking
+from crawler.process.ordering import LinkSource, Ordering, classed, page_score
+from crawler.records import Errand, Fetch, Link, Outcome, Task
+from crawler.robots.cache import ALLOWED, Verdict
+from crawler.storage.commit import Change
+from crawler.storage.kv import MemoryStore
+
+TOOK = 0.1  # seconds that an answer takes
+DELAY = 1.0  # seconds between requests to a host
+BITS = 16  # 2^BITS URLs are remembered by the worths
+
+
+class _Known:
+    """Scores by URL alone: of the oracle and of PageRank, which know what a crawler does not."""
+
+    def __init__(self, values: np.ndarray, graph: LinkGraph) -> None:
+        scale = 1.0 / max(values.max(), 1e-300)
+        self._scores = {url: float(value) * scale for url, value in zip(graph.urls, values, strict=True)}
+
+    def score(self, link: FoundLink, context: FoundOn) -> float:
+        return self._scores[link.url]
+
+
+def _order(name: str, graph: LinkGraph, planted: Planted, weights: str) -> Ranking | None:
+    if name == "oracle":
+        return Ranking(_Known(planted.quality, graph))
+    if name == "pagerank":
+        return Ranking(_Known(page_rank(graph), graph))
+    return ranking(OrderConfig(name=name, file=weights if name == "words" else ""))
+
+
+class _Hash:
+    """Keys of hosts h0.test, h1.test ...: each has a bucket and a domain of its own."""
+
+    def host_key(self, hostname: str) -> int:
+        digits = "".join(filter(str.isdigit, hostname)) or "0"
+        number = int(digits) + 1
+        return number << 48 | number * 0x9E37_79B9_7F4A & 0xFFFF_FFFF_FFFF
+
+    def host_key_beside(self, hostname: str, fingerprint: int) -> int:
+        return self.host_key(hostname)
+
+    def domain_key(self, domain: str) -> int:
+        return self.host_key(domain)
+
+
+class _NoRobots:
+    """Everything is allowed."""
+
+    def verdict(self, authority: str, target: str, now: float) -> Verdict:
+        return ALLOWED
+
+    def crawl_delay(self, authority: str) -> float | None:
+        return None
+
+
+def walk(
+    graph: LinkGraph, planted: Planted, name: str, *, rate: float, seed: int, weights: str = ""
+) -> list[int]:
+    """The pages in the order in which a crawl asks them under an order; `weights`: the file of `words`.
+
+    `name` is that of a shipped order, "oracle" (the quality itself) or "pagerank" (of the whole graph). `rate` is
+    pages a second, 0 = no limit.
+    """
+    return _Walk(graph, planted, name, rate, seed, weights).run()
+
+
+class _Walk:
+    def __init__(
+        self, graph: LinkGraph, planted: Planted, name: str, rate: float, seed: int, weights: str
+    ) -> None:
+        self._graph, self._said = graph, planted.said
+        known = name in ("oracle", "pagerank")
+        config = self._config("depth" if known else name, rate)
+        self._clock = VirtualClock(1_000_000.0)
+        self._store = MemoryStore()
+        self._frontier = Frontier(
+            self._store,
+            config,
+            robots=_NoRobots(),
+            fingerprinter=_Hash(),
+            registrable_domain=lambda hostname: hostname,
+            concurrency=config.crawl.concurrency,
+            rng=random.Random(seed),
+        )
+        order = _order(name, graph, planted, weights)
+        self._ordering = None
+        if order is not None:
+            self._ordering = Ordering(order, config.order, BITS, self._improve)
+        self._seen: set[int] = set()
+        self._ending: list[tuple[float, int, Errand]] = []
+        self._pages: list[int] = []
+
+    @staticmethod
+    def _config(name: str, rate: float) -> Config:
+        return convert(
+            {
+                "order": {"name": name},
+                "crawl": {
+                    "rate": rate,
+                    "concurrency": 50,
+                    "scope": "any",
+                    "pages_per_host": -1,
+                    "depth": 1000,
+                },
+                "politeness": {"delay": DELAY, "delay_factor": 0.0, "address_delay_share": 0.0},
+                "robots": {"policy": "ignore"},
+            }
+        )
+
+    def run(self) -> list[int]:
+        """Crawl to the end."""
+        frontier, clock = self._frontier, self._clock
+        frontier.open(clock.now(), clean=True)
+        self._links(LinkSource(), self._graph.first, [""] * len(self._graph.first), 0)
+        while True:
+            now = clock.now()
+            while (errand := frontier.take(now)) is not None:
+                self._begin(errand, now)
+            instants = [self._ending[0][0]] if self._ending else []
+            if (wakeup := frontier.next_wakeup(now)) is not None:
+                instants.append(wakeup)
+            if not instants:
+                return self._pages
+            clock.advance(max(0.0, min(instants) - now))
+            while self._ending and self._ending[0][0] <= clock.now():
+                self._end(heapq.heappop(self._ending)[2])
+
+    def _begin(self, errand: Errand, now: float) -> None:
+        if errand.task is Task.RESOLVE:
+            self._frontier.resolved(errand, [errand.hostname], now + 1e9, now)
+            return
+        assert errand.task is Task.PAGE, errand
+        self._pages.append(errand.fingerprint - 1)
+        heapq.heappush(self._ending, (now + TOOK, len(self._pages), errand))
+
+    def _end(self, errand: Errand) -> None:
+        now, page = self._clock.now(), errand.fingerprint - 1
+        fetch = Fetch(errand.url, Outcome.FETCHED, status=200, took=TOOK)
+        decision = self._frontier.settle(errand, fetch, now)
+        self._write(lambda change: self._frontier.stage(decision, change))
+        links = self._graph.links[page]
+        found_on = FoundOn(
+            errand.url, page_score(errand.order), errand.depth, self._graph.titles[page], len(links)
+        )
+        targets = [target for target, _ in links]
+        texts = [f"{text} {WORD}" if (page, target) in self._said else text for target, text in links]
+        self._links(LinkSource(found_on), targets, texts, errand.depth + 1)
+        self._frontier.release(decision, now)
+
+    def _links(self, source: LinkSource, targets: Sequence[int], texts: Sequence[str], depth: int) -> None:
+        """What becomes of a page's links."""
+        links = [Link(target + 1, self._graph.urls[target], depth) for target in targets]
+        new = [place for place, target in enumerate(targets) if target not in self._seen]
+        self._seen.update(targets)
+
+        def take(change: Change) -> None:
+            found = [links[place] for place in new]
+            if self._ordering is not None and links:
+                fingerprints = np.array([link.fingerprint for link in links], np.uint64)
+                urls = [link.url for link in links]
+                scores = self._ordering.scores(source, urls, texts, depth, 0)
+                classes, news = self._ordering.own(fingerprints, scores)
+                self._ordering.improve([classed(links[place], classes[place]) for place in news], change)
+                found = [classed(links[place], classes[place]) for place in new]
+            self._frontier.add(found, change, self._clock.now())
+
+        self._write(take)
+
+    def _improve(self, links: Sequence[Link], change: Change) -> None:
+        self._frontier.improve(links, change, self._clock.now())
+
+    def _write(self, fill: Callable[[Change], object]) -> None:
+        """Commit a change that `fill` fills."""
+        change = Change()
+        fill(change)
+        batch = self._store.batch()
+        for key, value in change.operations:
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        self._store.write(batch)
+        self._frontier.committed(change, self._clock.now())
+
+
+def found_after(pages: Sequence[int], quality: np.ndarray, shares: Sequence[float]) -> list[float]:
+    """The part of the quality that was found after each of these shares of all pages."""
+    gathered = np.concatenate([[0.0], np.cumsum(quality[np.array(pages, np.intp)])])
+    return [float(gathered[round(share * len(pages))]) for share in shares]

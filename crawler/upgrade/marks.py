@@ -1,0 +1,68 @@
+"""Step 3: what the store, or crawl.toml, says under another name, or did not say.
+
+    m/ends                    number of clean ends: the number of the state now (m/state)
+    m/ended                   the end as a process knew it: dropped, since its form has changed; it only shortens a
+                              wait at the end of a crawl of several machines
+    stored.*                  counters of records and captures: counted
+    m/settled                 settings that what is stored rests on: those of crawl.toml
+    places of the seeds       where looser settings hold: found among the URLs that were seeds
+
+Each process is brought up by one batch; a second time changes nothing.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from crawler.config import Config, convert
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.loosened import ANYWHERE, PLACES_MAX, place_of
+from crawler.crawl.settled import encode_settled, settled
+from crawler.pages.captures import unpack_record
+from crawler.records import LinkFlag
+from crawler.storage.commit import load_counters
+from crawler.storage.engines import open_store
+from crawler.storage.keys import COUNTERS, ENDED, KEPT, PAGE, SETTLED, STATE
+from crawler.storage.kv import KeyValue, scan_prefix
+from crawler.storage.moving import load, pack
+
+ENDS = b"m/ends"
+
+
+def renew_marks(directory: CrawlDirectory) -> None:
+    """Bring the stores of all processes up, then the places of the seeds.
+
+    Raises:
+        DamageError: a store cannot be read.
+        StoreError: the disk failed.
+    """
+    config = convert(directory.former_config())
+    places: dict[str, None] = {}
+    for name in directory.process_names():
+        with closing(open_store(directory.process(name) / "store")) as store:
+            _renew_store(store, config)
+            places |= dict.fromkeys(_places(store, config))
+    if places and directory.config_file.exists() and not directory.seed_places():
+        directory.write_config(config, places if len(places) <= PLACES_MAX else [ANYWHERE])
+
+
+def _renew_store(store: KeyValue, config: Config) -> None:
+    batch = store.batch(sync=True)
+    if store.get(STATE) is None and (ends := load(store, ENDS, int, 0)):
+        batch.put(STATE, pack(ends))
+    batch.delete(ENDS)
+    batch.delete(ENDED)
+    counters = load_counters(store)
+    if missing := KEPT.keys() - counters.keys():
+        counted = {name: sum(1 for _ in scan_prefix(store, KEPT[name])) for name in missing}
+        batch.put(COUNTERS, pack(dict(counters) | counted))
+    if store.get(SETTLED) is None:
+        batch.put(SETTLED, encode_settled(settled(config)))
+    store.write(batch)
+
+
+def _places(store: KeyValue, config: Config) -> Iterator[str]:
+    """Where the seeds lie that were tried."""
+    for key, value in scan_prefix(store, PAGE):
+        record = unpack_record(key, value)
+        if record.flags & LinkFlag.SEED:
+            yield place_of(record.url, config.crawl.scope)

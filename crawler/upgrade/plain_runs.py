@@ -1,0 +1,102 @@
+"""Step 2: runs of the DUE in code.
+
+A plain run is a file of ascending uint64, little-endian, 8 bytes a URL; the list of runs
+tells it by coding 0 and the CRC-32 of all its bytes. Each is written as a coded run under
+a new number. One batch then replaces the list, and the plain files are removed. Until then
+they count, so a kill at any point changes nothing or leaves files that nothing names.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from isal import isal_zlib
+
+from crawler.crawl.directory import CrawlDirectory
+from crawler.due.eliminator import Manifest
+from crawler.due.runs import CODED, Fingerprints, RunEntry, write_run
+from crawler.errors import DamageError
+from crawler.storage.engines import open_store
+from crawler.storage.files import sync_directory
+from crawler.storage.keys import DUE_RUNS
+from crawler.storage.moving import load, pack
+
+log = logging.getLogger("crawler")
+
+PLAIN = 0  # the coding
+_CHUNK_KEYS = 1 << 18
+
+
+def code_runs(directory: CrawlDirectory) -> None:
+    """Code the plain runs of every process.
+
+    A run that is damaged keeps its name: opening refuses it, and a repair writes it anew.
+
+    Raises:
+        DamageError: a store cannot be read.
+        StoreError: the disk failed.
+    """
+    for name in directory.process_names():
+        _code_runs(directory.process(name))
+
+
+def _code_runs(folder: Path) -> None:
+    due = folder / "due"
+    with closing(open_store(folder / "store")) as store:
+        manifest = load(store, DUE_RUNS, Manifest | None, None)  # type: ignore[arg-type]
+        plain = [] if manifest is None else [entry for entry in manifest.runs if entry.coding == PLAIN]
+        if manifest is None or not plain:
+            return
+        number = max(_number(path) for path in [*due.glob("*.run*"), Path("0.run")])
+        coded = {}
+        for entry in plain:
+            number += 1
+            if (made := _coded(due, entry, number)) is not None:
+                coded[entry.number] = made
+        runs = [coded.get(entry.number, entry) for entry in manifest.runs]
+        batch = store.batch(sync=True)
+        batch.put(DUE_RUNS, pack(msgspec.structs.replace(manifest, runs=runs)))
+        store.write(batch)
+    for entry in plain:
+        if entry.number in coded:
+            (due / entry.name).unlink()
+    sync_directory(due)
+
+
+def _number(path: Path) -> int:
+    digits = path.name.partition(".")[0]
+    return int(digits) if digits.isdigit() else 0
+
+
+def _coded(due: Path, entry: RunEntry, number: int) -> RunEntry | None:
+    """The entry of a plain run that is written anew as a coded one; None if it is damaged."""
+    try:
+        keys = read_plain(due, entry)
+    except DamageError as error:
+        log.error("%s", error)
+        return None
+    chunks: Iterator[Fingerprints] = (
+        keys[at : at + _CHUNK_KEYS] for at in range(0, entry.count, _CHUNK_KEYS)
+    )
+    made = write_run(due, number, chunks)
+    assert made.coding == CODED and made.count == entry.count, (made, entry)
+    return made
+
+
+def read_plain(due: Path, entry: RunEntry) -> Fingerprints:
+    """The keys of a plain run, mapped, uint64 (n,).
+
+    Raises:
+        DamageError: the file is not what was written.
+    """
+    path = due / entry.name
+    try:
+        keys = np.memmap(path, "<u8", "r")
+    except (OSError, ValueError) as error:
+        raise DamageError(f"{path}: cannot be read: {error}") from error
+    if len(keys) != entry.count or isal_zlib.crc32(keys.data) != entry.crc32:
+        raise DamageError(f"{path}: its checksum is wrong; `crawler check --repair` writes it anew")
+    return keys

@@ -1,0 +1,35 @@
+"""Step 4: records of sites and directories with room for what the refresh schedule learns of new pages.
+
+    s/<host key>        24 numbers became 28: the score of the neighbourhood clock, and new pages (3)
+    n/<directory key>   a host key and 3 numbers became 6: new pages (3)
+
+The numbers added are 0: nothing is known of them. Each process is brought up by one batch; a record that has its
+room is left alone.
+"""
+
+from contextlib import closing
+
+from crawler.crawl.directory import CrawlDirectory
+from crawler.storage.engines import open_store
+from crawler.storage.keys import REFRESH_DIRECTORY, REFRESH_SITE
+from crawler.storage.kv import scan_prefix, seal, unseal
+
+SIZES = {REFRESH_SITE: (24 * 8, 28 * 8), REFRESH_DIRECTORY: (8 + 3 * 8, 8 + 6 * 8)}
+
+
+def lengthen_refresh_records(directory: CrawlDirectory) -> None:
+    """Bring the stores of all processes up.
+
+    Raises:
+        DamageError: a store or a record cannot be read.
+        StoreError: the disk failed.
+    """
+    for name in directory.process_names():
+        with closing(open_store(directory.process(name) / "store")) as store:
+            batch = store.batch(sync=True)
+            for prefix, (former, size) in SIZES.items():
+                for key, value in scan_prefix(store, prefix):
+                    payload = unseal(key, value)
+                    if len(payload) == former:
+                        batch.put(key, seal(payload.ljust(size, b"\0")))
+            store.write(batch)

@@ -1,0 +1,37 @@
+"""Content-Type fields, read as browsers read them."""
+
+import re
+from collections.abc import Sequence
+
+_CHARSET = re.compile(rb"(?:^|;)[ \t]*charset[ \t]*=[ \t]*(?:\"([^\"]*)\"?|([^;]*))", re.IGNORECASE)
+
+
+def media_type(values: Sequence[bytes]) -> tuple[str, str]:
+    """Return essence and charset (both lower case) of the last usable Content-Type; "" for what it does not say.
+
+    Args:
+        values: the values of all Content-Type fields of an answer, in order.
+    """
+    for value in reversed(values):
+        essence, _, parameters = value.partition(b";")
+        essence = essence.strip(b" \t").lower()
+        kind, slash, subtype = essence.partition(b"/")
+        if kind and slash and subtype and b" " not in essence and essence != b"*/*":
+            return field_text(essence), _charset(parameters) if parameters else ""
+    return "", ""
+
+
+def field_text(raw: bytes) -> str:
+    """A field value as text: UTF-8 if it is valid UTF-8, else latin-1."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _charset(parameters: bytes) -> str:
+    match = _CHARSET.search(parameters)
+    if match is None:
+        return ""
+    value = match[1] if match[1] is not None else match[2]
+    return field_text(value.strip(b" \t'\"")).lower()

@@ -1,0 +1,150 @@
+"""What it brings to read maps by what their signals save, on real histories: each reading of a site's map costs a fetch.
+
+    python scripts/bench/sources.py --data histories
+    python scripts/bench/sources.py --data histories --arms honest --budgets 1 --rules none,pays,20,40
+
+The world, arms and budgets are those of `crawler lab league`, but signals are heard only when the map of their
+site is read. Each map is a page of the shipped schedule, outside of the score.
+
+    none     maps are not read
+    page     a map is a page of importance 1
+    pays     at the interval that `frontier/refresh/sources.py` says; a reading teaches nothing of its site
+    20, 40   every so many days
+    free     all maps are read each day, at no cost
+
+Differences to the first rule, with standard errors by jackknife over sites.
+"""
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from crawler.frontier.refresh import RefreshOutcome, Settings
+from crawler.frontier.refresh.sources import TOLD_MAX, Announced, Readings, ages
+from crawler.lab.league import histories
+from crawler.lab.league import world as worlds
+from crawler.lab.league.shipped import Shipped
+
+DAY = worlds.DAY
+FIRST_MAP = 1 << 40  # fingerprints of maps
+SETTLED = 200  # takes after which the level says something, and maps are met
+
+
+class Maps(Shipped):
+    """The shipped schedule with a map a site; takes that read one are answered here, the next one is the game's."""
+
+    def __init__(self, world: worlds.World, rate: float, rule: str) -> None:
+        super().__init__(world, rate, Settings())
+        self._world, self._rule, self._readings = world, rule, Readings()
+        self._every = float(rule) * DAY if rule[0].isdigit() else 0.0
+        self._told: list[dict[int, float]] = [{} for _ in world.sites]  # page -> date, since the last reading
+        self._read_at = [0.0] * len(world.sites)
+        self._maps: dict[int, int] = {}  # number in the schedule -> site
+        self._sizes = np.bincount(world.site, minlength=len(world.sites)).tolist()
+        self._takes = self.reads = 0
+
+    def signal(self, page: int, source: str, at: float, now: float) -> None:
+        self._told[self._site[page]][page] = at
+        if self._rule == "free":
+            self._say(self._site[page], now)
+
+    def remove(self, page: int, now: float) -> None:
+        super().remove(page, now)
+        self._number[page] = -1
+
+    def take(self, now: float) -> int:
+        self._takes += 1
+        if self._takes == SETTLED and self._rule in ("page", "pays"):
+            self._meet(now)
+        for site, read_at in enumerate(self._read_at if self._every else ()):
+            if now - read_at >= (self._every if read_at else self._every * (site + 1) / len(self._told)):
+                self._read_at[site] = now
+                self.reads += 1
+                self._say(site, now)
+                return -1
+        number = self.schedule.take(now)
+        if number not in self._maps:
+            return self._page[number] if number >= 0 else -1
+        self._read(number, now)
+        return -1
+
+    def _meet(self, now: float) -> None:
+        for site, size in enumerate(self._sizes):
+            number = self.schedule.add(FIRST_MAP + site, site + 1, FIRST_MAP + site, now, now)
+            self._maps[number], self._read_at[site] = site, now
+            if self._rule == "pays":
+                own = self.schedule.page(number, now)
+                self._bound(number, self._readings.begin(own.fingerprint, size, own.rate, own.level), now)
+
+    def _read(self, number: int, now: float) -> None:
+        site = self._maps[number]
+        self.reads += 1
+        changed = bool(self._told[site]) and self._rule == "page"
+        self.schedule.settle(number, now, RefreshOutcome.CHANGED if changed else RefreshOutcome.UNCHANGED)
+        if self._rule == "pays":
+            told = [self._number[page] for page in self._told[site] if self._number[page] >= 0]
+            looked = [self.schedule.page(each, now) for each in told[:: 1 + len(told) // TOLD_MAX]]
+            news = Announced([each.importance for each in looked], [each.rate for each in looked], len(told))
+            own = self.schedule.page(number, now)
+            precision = self.schedule.quality(own.host)[1][self._sources[site]]
+            self._readings.pass_time(own.fingerprint, now - self._read_at[site])
+            self._bound(number, self._readings.hear(own.fingerprint, news, own.level, precision), now)
+        self._read_at[site] = now
+        self._say(site, now)
+
+    def _bound(self, number: int, interval: float, now: float) -> None:
+        self.schedule.bound_ages(number, *ages(interval, 0.0, math.inf))
+        self.schedule.weigh(number, 1.0, now)
+
+    def _say(self, site: int, now: float) -> None:
+        """Pass on what the map of a site says."""
+        for page, at in self._told[site].items():
+            if self._number[page] >= 0:
+                super().signal(page, self._world.sources[site], at, now)
+        self._told[site].clear()
+
+
+def difference(current: np.ndarray, first: np.ndarray, there: np.ndarray) -> tuple[float, float]:
+    """(difference of two scores, its standard error)."""
+    lost = current - first
+    left = (lost.sum() - lost) / (there.sum() - there)
+    error = math.sqrt((len(lost) - 1) / len(lost) * float(((left - left.mean()) ** 2).sum()))
+    return float(lost.sum() / there.sum()), error
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True, help="histories: one SITE.npz a site")
+    parser.add_argument("--arms", default="honest,lying,mixed")
+    parser.add_argument("--budgets", default="0.3,1,3")
+    parser.add_argument("--rules", default="page,none,pays,free")
+    parser.add_argument("--pages", type=int, default=worlds.PAGES_A_SITE, help="pages a site (100)")
+    args = parser.parse_args()
+    sites = histories.read_folder(args.data)
+    print(f"{'arm':8}{'budget':>7} {'rule':6}{'score':>7}{'difference':>18}{'reads':>8}{'days':>7}")
+    for arm in args.arms.split(","):
+        world = worlds.build(sites, arm, pages=args.pages)
+        for budget in map(float, args.budgets.split(",")):
+            first = None
+            for rule in args.rules.split(","):
+                rate = budget * world.change_rate
+                maps = Maps(world, rate, rule)
+                current, there = worlds.play(world, maps, rate).by_site(world)
+                first = current if first is None else first
+                gain, error = difference(current, first, there)
+                days = world.days * len(world.sites) / maps.reads if maps.reads else math.inf
+                score = current.sum() / there.sum()
+                print(
+                    f"{arm:8}{budget:7g} {rule:6}{score:7.4f}{gain:+9.4f} +- {error:.4f}{maps.reads:8}{days:7.0f}",
+                    flush=True,
+                )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""What draws on a terminal still does: its own control sequences pass, and no others."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.web import FAST, Web, crawl, page
+
+
+def on_terminal(*arguments: str) -> bytes:
+    """What a command shows on a terminal that is its standard output and standard error."""
+    master, slave = os.openpty()
+    command = [sys.executable, "-m", "crawler", *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave)
+    os.close(slave)
+    shown = b""
+    try:
+        while data := os.read(master, 1 << 16):
+            shown += data
+    except OSError:  # the other end is closed
+        pass
+    finally:
+        os.close(master)
+    assert process.wait() == 0, shown
+    return shown
+
+
+@pytest.mark.parametrize("command", ["crawl", "top", "export"])
+def test_screens_are_drawn(tmp_path: Path, command: str) -> None:
+    with Web({"/": page("/in"), "/in": page(text="in")}) as web:
+        if command == "crawl":
+            fast = [each for each in FAST if each not in ("--progress", "none")]
+            shown = on_terminal("crawl", web.url(), "--dir", str(tmp_path), *fast)
+        else:
+            crawl(tmp_path, web.url())
+            more = ["--count", "1"] if command == "top" else ["--format", "crawl-log"]
+            shown = on_terminal(command, "--dir", str(tmp_path), *more)
+    assert b"\\u001b" not in shown and b"\\u000d" not in shown
+    assert (b"\x1b[" in shown) == (command != "export")

@@ -1,0 +1,169 @@
+"""A bad setting is refused by every entrance, before anything is begun, with one message.
+
+`crawler config check`, `crawler crawl`, the Python API and `crawler set` say the same of it;
+the first two also say in which line of the file it stands.
+"""
+
+import asyncio
+import json
+import textwrap
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import crawler
+from crawler import cli
+from crawler.config import convert
+from crawler.config.layers import line_of
+from crawler.crawl import safe_settings
+from crawler.crawl.directory import CrawlDirectory
+from crawler.errors import ConfigError
+
+
+class Bad(NamedTuple):
+    """Lines of a file, of which number `line` is wrong, and what is said of it."""
+
+    text: str
+    line: int
+    said: str
+
+
+VALUES = [
+    Bad("[identity]\ntoken = 'my bot/1.0'", 2, "identity.token: 'my bot/1.0': letters, - and _ only"),
+    Bad("[identity]\nheaders = ['X-A: 1', 'no colon']", 2, "identity.headers: 'no': expected \"Name: value\""),
+    Bad('[identity]\nheaders = ["X-A: 1\\r\\nX-B: 2"]', 2, "identity.headers: 'X-A': its value has an end of line"),
+    Bad("[identity]\nheaders = ['Bad Name: 1']", 2, "identity.headers: 'Bad': expected"),
+    Bad("[splitter]\nname = 'p0'\npeers = ['p0']", 3, "splitter.peers: expected different name=host:port"),
+    Bad("[splitter]\npeers = ['a=h:1', 'a=h:2']", 2, "splitter.peers: expected different name=host:port"),
+    Bad("[splitter]\nlisten = '127.0.0.1:99999'", 2, "splitter.listen: expected host:port, got '127.0.0.1:99999'"),
+    Bad("[splitter]\nname = '../p0'", 2, "splitter.name: '../p0' is no process name"),
+    Bad("[splitter]\nwindow_bytes = 1", 2, "splitter.window_bytes: 1: less than entry_bytes"),
+    Bad("[splitter]\ntls_key = 'k'", 2, "splitter.tls_key: tls_certificate, tls_key and tls_authority"),
+    Bad("[admin]\naddress = '127.0.0.1:99999'", 2, "admin.address: '127.0.0.1:99999' is no ADDRESS:PORT"),
+    Bad("[serve]\naddress = 'nowhere'", 2, "serve.address: 'nowhere' is no ADDRESS:PORT"),
+    Bad("[serve]\npeers = ['p1']", 2, "serve.peers: expected different name=host:port"),
+    Bad("[serve]\nwebsub = ['http://a.org/feed']", 2, "serve.websub: 'http://a.org/feed' is not the URL of a feed"),
+    Bad("[serve]\nwebsub = ['http://a.org/f http://h.org/']", 2, "serve.websub: hubs call back"),
+    Bad("[network]\nallow_ports = [99999]", 2, "network.allow_ports[0]: expected a whole number <= 65535"),
+    Bad("seeds = ['http://a.org/', 'htp:/x']", 1, "seeds: 'htp:/x' is no http(s) URL"),
+    Bad("[crawl]\nsurts = ['nothing at all']", 2, "crawl.surts: 'nothing at all' is no SURT prefix"),
+    Bad("[crawl]\nconcurrency = 0", 2, "crawl.concurrency: expected a whole number >= 1"),
+    Bad("[politeness]\ndelay = 'soon'", 2, "politeness.delay: expected a time"),
+    Bad("[pages]\nprefix = 'a/b'", 2, "pages.prefix: 'a/b' cannot be part of a file name"),
+    Bad("[refresh]\nclock_max = 1", 2, "refresh.clock_max: 1 s is less than clock_min"),
+    Bad("[filter]\nexclude = ['(']", 2, "filter.exclude: '(' is no regular expression"),
+    Bad("[fetch]\nproxy = 'proxy:3128'", 2, "fetch.proxy: 'proxy:3128' is no URL"),
+    Bad("[crawl]\n# no such key\ndepht = 2", 3, "crawl.depht: there is no such key"),
+    Bad("[[override]]\nmatch = 'a.org'\n[[override]]\nmatch = 'b.org'\ndepth = 'x'", 5, "override[1].depth: expected"),
+]  # fmt: skip
+OUTSIDE = [
+    Bad("[hooks]\nurl_filter = 'unheard'", 2, "hooks.url_filter: no entry point 'unheard' in group 'crawler.filters'"),
+    Bad("[fetch]\ncookies_file = 'missing.txt'", 2, "fetch.cookies_file: cookies missing.txt: No such file"),
+    Bad("[refresh]\nimportance_file = 'missing'", 2, "refresh.importance_file: missing: No such file"),
+    Bad("[splitter]\nsecret_file = 'missing'", 2, "splitter.secret_file: missing: No such file"),
+    Bad("[splitter]\ntable_file = 'missing'", 2, "splitter.table_file: splitter: bucket table missing: No such file"),
+    Bad("[splitter]\ntls_certificate='a'\ntls_key='b'\ntls_authority='c'", 2, "splitter.tls_certificate: splitter: TLS"),
+]  # fmt: skip
+
+
+def settings(bad: Bad) -> dict[str, str]:
+    """The same as `crawler set` is given it, `section.key: value`; lists as TOML has them."""
+    tree: dict[str, Any] = tomllib.loads(bad.text)
+    return {
+        f"{section}.{key}": value if isinstance(value, str) else json.dumps(value)
+        for section, values in tree.items()
+        if isinstance(values, dict)
+        for key, value in values.items()
+    }
+
+
+async def begin(tree: dict[str, Any], directory: Path) -> None:
+    async with crawler.Crawl(tree, directory=directory, seeds="http://127.0.0.1:1/"):
+        pass
+
+
+@pytest.mark.parametrize("bad", VALUES + OUTSIDE, ids=lambda bad: bad.said.partition(": ")[0])
+def test_every_entrance_says_the_same(
+    bad: Bad, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CRAWLER_ADMIN__ADDRESS")
+    file, directory = tmp_path / "own.toml", tmp_path / "crawl"
+    file.write_text(bad.text)
+    told = f"crawler: {file}, line {bad.line}: {bad.said}"
+    for words in (
+        ["config", "check", str(file)],
+        ["crawl", "http://127.0.0.1:1/", "--config", str(file), "--dir", str(directory)],
+    ):
+        assert cli.main(words) == 2, words
+        out, err = capsys.readouterr()
+        assert err.startswith(told) and err.count("\n") == 1 and "good" not in out, (words, out, err)
+    with pytest.raises(ConfigError) as raised:
+        asyncio.run(begin(tomllib.loads(bad.text), directory))
+    assert str(raised.value).startswith(f"configuration: {bad.said}"), str(raised.value)
+    assert not directory.exists(), "nothing was begun"
+
+
+@pytest.mark.parametrize(
+    "bad", [bad for bad in VALUES if settings(bad)], ids=lambda bad: bad.said.partition(": ")[0]
+)
+def test_so_does_a_change_of_a_crawl(bad: Bad, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a live crawl judges it (`safe_settings.changed`), and by `crawler set`, which keeps nothing of it."""
+    with pytest.raises(ConfigError) as raised:
+        safe_settings.changed(convert({}), settings(bad))
+    assert str(raised.value).startswith(f"configuration: {bad.said}"), str(raised.value)
+    directory = CrawlDirectory(tmp_path / "crawl")
+    directory.create()
+    directory.save_config(convert({}))
+    before = directory.config_file.read_bytes()
+    words = [f"{key}={value}" for key, value in settings(bad).items()]
+    assert cli.main(["set", *words, "--dir", str(directory.path)]) == 2
+    assert f"configuration: {bad.said}" in capsys.readouterr().err
+    assert directory.config_file.read_bytes() == before
+
+
+def test_flags_and_variables_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["crawl", "http://127.0.0.1:1/", "--dir", str(tmp_path / "crawl")]
+    assert cli.main([*words, "--set", "identity.token=a b"]) == 2
+    assert capsys.readouterr().err.startswith("crawler: --set: identity.token: 'a b': letters")
+    assert cli.main([*words, "--header", "no colon"]) == 2
+    assert capsys.readouterr().err.startswith("crawler: flag: identity.headers: 'no': expected")
+    monkeypatch.setenv("CRAWLER_ADMIN__ADDRESS", "here:99999")
+    assert cli.main(words) == 2
+    assert capsys.readouterr().err.startswith("crawler: environment: admin.address: 'here:99999'")
+
+
+def test_what_may_be_a_secret_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as raised:
+        convert({"identity": {"headers": ["Authorization Bearer hunter2"]}})
+    assert "hunter2" not in str(raised.value)
+
+
+def test_lines_of_keys(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(
+        textwrap.dedent("""\
+        seeds = []
+
+        [crawl]  # what
+        depth = 1
+        [identity]
+        headers = [
+          "A: 1",
+        ]
+        [[override]]
+        match = "a"
+        [[override]]
+        depth = 1
+        """)
+    )
+    lines = {
+        "seeds": 1, "seeds[0]": 1, "crawl.depth": 4, "crawl.scope": 3, "identity.headers[1]": 6,
+        "override[0].match": 10, "override[1].depth": 12, "override[1].match": 11, "fetch.proxy": None,
+    }  # fmt: skip
+    assert {key: line_of(file, key) for key in lines} == lines
+    assert line_of(tmp_path / "none", "seeds") is None

@@ -1,0 +1,34 @@
+"""Runs in memory: what is written comes out again, nothing of them is named, and they are small."""
+
+import numpy as np
+import pytest
+
+from crawler.due.memory_runs import MemoryRuns
+from tests.due.arrays import spread
+
+
+@pytest.mark.parametrize("count", [1, 512, 513, 140_000])
+def test_what_is_written_comes_out_again(count: int, form: str) -> None:
+    keys = spread(count, count, "half in one")
+    run = MemoryRuns().write([keys[: count // 3], keys[count // 3 :]], len(keys), step="flush")
+    assert run.entry is None and (run.fences == keys[::512]).all()
+    for start, stop in ((0, 0), (0, count), (count // 3, count // 2)):
+        assert (run.read(start, stop) == keys[start:stop]).all()
+    queries = np.unique(np.concatenate([keys[::3], keys[:300] + np.uint64(1), keys[-300:] - np.uint64(1)]))
+    known = np.zeros(len(queries), np.uint8)
+    run.join(queries, known)
+    assert (known.astype(bool) == np.isin(queries, keys)).all()
+    assert run.problems() == []
+    run.rest()
+    run.close()
+
+
+def test_size() -> None:
+    """At most 5.5 bytes a key at 1e8: checked on a million as dense as those, in a hundredth of the range."""
+    keys = np.sort(np.random.default_rng(1).integers(0, 2**64 // 100, 1_000_000, np.uint64))
+    assert MemoryRuns().write([keys], len(keys), step="flush").byte_count <= 5.2 * len(keys)
+
+
+def test_problems_are_found() -> None:
+    run = MemoryRuns().write([np.array([1, 5, 5], np.uint64)], 3, step="flush")
+    assert "do not ascend" in run.problems()[0]

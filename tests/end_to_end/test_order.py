@@ -1,0 +1,81 @@
+"""`crawl --order`: orders of an installed package and the shipped ones, judged by the server's log."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.web import FAST, Web, crawl, page, run
+
+NAMES = [f"/{word}" for word in ("one", "two", "three", "four", "five", "six", "seven")]
+SITE = {"/": page(*NAMES, "/wz"), "/wz": page("/wz/2")} | {name: page(f"{name}/2") for name in NAMES}
+SITE |= {f"{name}/2": page(text=name) for name in (*NAMES, "/wz")}
+PACKAGE = """
+class ByLetter:
+    '''The later the last letter of the anchor, the better; what a page called `wz` names goes first.'''
+    reads_anchors = True
+    def __init__(self, config):
+        self.floor = config.depth_decay / 100
+    def score(self, link, context):
+        assert context.kind in ("page", "seed") and context.links >= 1
+        if "wz" in context.url:
+            return 1
+        return max(self.floor, (ord(link.anchor[-1:] or "a") - 96) / 30)
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed beside the crawler: a module, and what an installer leaves of its entry points."""
+    place = tmp_path / "site-packages"
+    info = place / "letters-2.dist-info"
+    info.mkdir(parents=True)
+    (place / "letters_order.py").write_text(PACKAGE)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: letters\nVersion: 2\n")
+    (info / "entry_points.txt").write_text("[crawler.orders]\nletters = letters_order:ByLetter\n")
+    monkeypatch.syspath_prepend(str(place))
+    monkeypatch.delitem(sys.modules, "letters_order", raising=False)
+
+
+def test_an_order_of_an_installed_package_says_what_is_asked_first(package: None, tmp_path: Path) -> None:
+    with Web(SITE) as web:
+        crawl(tmp_path / "c", "--order", "letters", web.url())
+        asked = [path for path in web.paths() if path != "/robots.txt"]
+    firsts = [path for path in asked if path.count("/") == 1 and path != "/"]
+    assert firsts == sorted(firsts, key=lambda path: path[-1], reverse=True) and len(firsts) == 8
+    seconds = [path for path in asked if path.endswith("/2")]
+    assert seconds[0] == "/wz/2", "they all end in 2, the worst anchor, but for what a page called wz names"
+    assert sorted(asked) == sorted(set(asked)) == sorted(SITE)
+
+
+def test_an_order_that_is_not_installed_is_named_before_anything_is_made(tmp_path: Path) -> None:
+    ran = run("crawl", "--dir", tmp_path / "c", "--order", "nobodys", "http://127.0.0.1:1/")
+    assert ran.code == 2 and "order.name nobodys" in ran.err and "opic" in ran.err
+
+
+@pytest.mark.parametrize("order", ["depth", "opic"])
+def test_a_crawl_goes_on_under_another_order(order: str, tmp_path: Path) -> None:
+    """All pages once, whatever order asked the first of them."""
+    with Web(SITE) as web:
+        crawl(tmp_path / "c", "--max-pages", 4, web.url())
+        crawl(tmp_path / "c", "--order", order, "--max-pages", 8)
+        crawl(tmp_path / "c")
+        asked = [path for path in web.paths() if path != "/robots.txt"]
+    assert sorted(asked) == sorted(SITE)
+    why = run("why", web.url("/one"), "--dir", tmp_path / "c")
+    assert why.code == 0
+
+
+def test_a_crawl_under_an_order_is_checked_and_resharded(tmp_path: Path) -> None:
+    """The index of what waits is no damage, and is made anew by the processes that get the queues."""
+    with Web(SITE) as web:
+        crawl(tmp_path / "c", "--order", "opic", "--max-pages", 5, web.url())
+        assert run("check", "--dir", tmp_path / "c").code == 0
+        ran = run("reshard", "--dir", tmp_path / "c", "--to", 2)
+        assert ran.code == 0, ran
+        assert run("check", "--dir", tmp_path / "c").code == 0
+        ran = run("crawl", "--dir", tmp_path / "c", *FAST, "--order", "opic")
+        assert ran.code == 0, ran
+        asked = [path for path in web.paths() if path != "/robots.txt"]
+        assert run("check", "--dir", tmp_path / "c").code == 0
+    assert sorted(asked) == sorted(SITE)

@@ -1,0 +1,419 @@
+"""Change signals through every entrance, with the real parts: one process and three, killed, stopped and at rest."""
+
+import asyncio
+import hashlib
+import hmac
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+import pytest
+
+from crawler.admin import control
+from crawler.api import Crawl
+from crawler.change_signals import Signalled
+from crawler.clock import SystemClock
+from crawler.config import convert
+from crawler.crawl.directory import CrawlDirectory
+from crawler.errors import NoSeedError
+from crawler.process.portions import PORTION_LINKS
+from crawler.process.stages import at_rest
+from crawler.records import Errand, Extracted, Fetch, Outcome, Task
+from crawler.serve.receiving import Receivers
+from tests.end_to_end.test_live import Running, free_port
+from tests.end_to_end.web import Answer, Asked, Web, page
+from tests.faults.harness import TreeWeb
+
+HOME, AWAY = "http://localhost/", "http://elsewhere.example/"
+LINK = HOME + "the-link"
+HUB, KEY = "http://hub.localhost/", "0123456789abcdef"
+FEED = (
+    f'<feed xmlns="http://www.w3.org/2005/Atom"><title>f</title><entry><link href="{LINK}"/></entry></feed>'
+)
+SETTINGS: dict[str, Any] = {
+    "network": {"allow_networks": ["127.0.0.0/8"]},
+    "serve": {"address": "127.0.0.1:0"},
+    "store": {"durability": "process"},
+    "sitemaps": {"robots": False},
+}
+
+
+def ask(port: int, target: str, body: bytes | None = None, **fields: str) -> tuple[int, dict[str, str], Any]:
+    """One request to the page server: status, fields, JSON."""
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        headers = {name.replace("_", "-"): value for name, value in fields.items()}
+        link.request("GET" if body is None else "POST", target, body, headers)
+        answer = link.getresponse()
+        return answer.status, dict(answer.getheaders()), json.loads(answer.read() or b"null")
+    finally:
+        link.close()
+
+
+def ask_unix(path: Path, body: bytes) -> dict[str, Any]:
+    """POST /signal to the one process that listens at `path`; the JSON of its answer, which must be 200."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            link.connect(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
+        head = "POST /signal HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        link.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        whole = b"".join(iter(lambda: link.recv(1 << 16), b""))
+    assert whole.startswith(b"HTTP/1.1 200 "), whole[:200]
+    said: dict[str, Any] = json.loads(whole.partition(b"\r\n\r\n")[2])
+    return said
+
+
+def receivers_of(crawl: Crawl) -> Receivers:
+    assert crawl.live.server is not None
+    return crawl.live.server._receive.__self__  # type: ignore[union-attr]
+
+
+def port_of(crawl: Crawl) -> int:
+    assert crawl.live.server is not None
+    return crawl.live.server.listener.address[1]
+
+
+async def by_signal(crawl: Crawl) -> Any:
+    body = json.dumps({"urls": [LINK], "source": "cms"}).encode()
+    return await asyncio.to_thread(ask, port_of(crawl), "/signal", body)
+
+
+async def by_indexnow(crawl: Crawl) -> Any:
+    receivers_of(crawl).keys._known[(f"{HOME}{KEY}.txt", KEY)] = (True, crawl.stages.clock.now())
+    return await asyncio.to_thread(ask, port_of(crawl), f"/indexnow?url={quote(LINK)}&key={KEY}")
+
+
+async def by_websub(crawl: Crawl) -> Any:
+    subscriptions = receivers_of(crawl).subscriptions
+    form = subscriptions.begin(HUB, HOME + "feed", "http://us.localhost")
+    path = form["hub.callback"].removeprefix("http://us.localhost")
+    fields = f"hub.mode=subscribe&hub.topic={HOME}feed&hub.challenge=c"
+    subscriptions.verify(
+        path.rpartition("/")[2], dict(pair.split("=") for pair in fields.split("&")), crawl.stages.clock.now()
+    )
+    signature = hmac.new(form["hub.secret"].encode(), FEED.encode(), hashlib.sha256).hexdigest()
+    send = partial(ask, port_of(crawl), path, FEED.encode(), X_Hub_Signature=f"sha256={signature}")
+    return await asyncio.to_thread(send)
+
+
+async def by_control(crawl: Crawl) -> Any:
+    return await asyncio.to_thread(control.ask, crawl.stages.directory, "signal", urls=[LINK])
+
+
+async def by_python(crawl: Crawl) -> Any:
+    return crawl.signal([LINK])
+
+
+async def by_refresh(crawl: Crawl) -> Any:
+    return await asyncio.to_thread(ask, port_of(crawl), f"/page?url={quote(LINK)}&refresh=1")
+
+
+async def by_key_file(crawl: Crawl) -> Any:
+    """The key file is itself a URL that is asked for."""
+    crawl.live._in_background(_ignore(crawl.live._key_file(LINK)))
+    await asyncio.sleep(0)
+
+
+async def _ignore(work: Awaitable[object]) -> None:
+    await work
+
+
+ENTRANCES = [by_signal, by_indexnow, by_websub, by_control, by_python, by_refresh, by_key_file]
+
+
+def page_of(crawl: Crawl) -> Any:
+    """What makes the change of a page that has the link among those of its second portion."""
+    fingerprint = crawl.stages.fingerprinter.fingerprint
+    content = b"<p>home</p>"
+    fetch = Fetch(
+        HOME, Outcome.FETCHED, status=200, reason="OK", content_type="text/html", body=content, content=content,
+        headers=((b"Content-Type", b"text/html"),), began=crawl.stages.clock.now(), address="127.0.0.1",
+    )  # fmt: skip
+    crawl.stages.commit_now(partial(crawl.stages.admission.seeds, [HOME]))
+    errand: Errand | None = None
+    while errand is None or errand.task is not Task.PAGE:
+        now = crawl.stages.clock.now()
+        errand = crawl.stages.frontier.take(now)
+        if errand is not None and errand.task is Task.RESOLVE:
+            crawl.stages.frontier.resolved(errand, ["127.0.0.1"], now + 1e6, now)
+        elif errand is not None and errand.task is Task.ROBOTS:
+            missing = Fetch(errand.url, Outcome.GONE, status=404, began=now)
+            crawl.stages.commit(partial(crawl.stages.harvest.robots, errand, missing, now))
+    links = [f"{HOME}{n}" for n in range(PORTION_LINKS)] + [LINK]
+    assert errand.fingerprint == fingerprint(HOME)
+    return partial(
+        crawl.stages.harvest.page, errand, fetch, Extracted(HOME, hrefs=links), crawl.stages.clock.now()
+    )
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+def test_a_url_survives_a_kill_whichever_way_it_is_signalled(
+    tmp_path: Path, entrance: Callable[[Crawl], Awaitable[Any]]
+) -> None:
+    """A page with the link pauses between two portions, the URL is signalled, the page is committed, the process
+    killed: the page is stored, so nobody would read it again, and the link counted as met."""
+
+    async def play() -> None:
+        tree = SETTINGS | {"politeness": {"delay": 0, "delay_factor": 0}}
+        async with Crawl(tree, directory=tmp_path / "crawl", seeds=[HOME]) as crawl:
+            stages = crawl.stages
+            crawl.process._loops_run = True  # the test is the commit loop
+            stages.point.add(page_of(crawl))
+            stages.point.step()
+            assert stages.point.made == 0, "the page pauses"
+            signalling = asyncio.create_task(entrance(crawl))  # type: ignore[arg-type]
+            async with asyncio.timeout(20):
+                while len(stages.point) < 2:
+                    await asyncio.sleep(0.01)
+            while not stages.point.made:
+                stages.point.step()
+            stages.point._group_entries_max = 1
+            group = stages.point.take()
+            assert [bool(change.captures) for change in group] == [True], "the page's group, and no more"
+            stages.point.write(group)
+            shutil.copytree(tmp_path / "crawl", tmp_path / "killed", ignore=shutil.ignore_patterns("*.sock"))
+            stages.point._group_entries_max = 1024
+            stages.point.committed(group)
+            crawl.process._loops_run = False
+            crawl.process.commit_rest()
+            await signalling
+
+    asyncio.run(play())
+    directory = CrawlDirectory(tmp_path / "killed")
+    with at_rest(Crawl(SETTINGS).config, directory, "p0", clock=SystemClock()) as reopened:
+        fingerprint = reopened.fingerprinter.fingerprint
+        assert reopened.pages.record(fingerprint(HOME)) is not None
+        reopened.commit_now(partial(reopened.signal_intake.take, [], "signal", Signalled()))
+        assert reopened.due.contains(fingerprint(LINK)), "the URL is lost"
+        assert reopened.problems() == []
+
+
+PAGES, NAMES = 90, ("p0", "p1", "p2")
+ENDLESS = (
+    "--set", "refresh.min_age=100000000", "--set", "refresh.explore=0", "--delay", "0", "--scope", "any",
+    "--set", "splitter.heartbeat=0.2", "--set", "splitter.backoff_max=0.3",
+)  # fmt: skip
+
+
+def heard(running: Running, url: str, source: str) -> int:
+    """How many signals of a source the owner of a page has counted since its last crawl."""
+    counted = 0
+    for name in NAMES:
+        said = control.ask(running.folder / name, "why", url=url)
+        if said["owner"] == said["process"]:
+            counted = said.get("refresh", {}).get("signals_by_source", {}).get(source, 0)
+    return counted
+
+
+def all_heard(running: Running, urls: list[str], source: str, count: int) -> bool:
+    return all(heard(running, url, source) == count for url in urls)
+
+
+def test_no_signal_is_lost_whichever_of_three_processes_it_reaches(tmp_path: Path) -> None:
+    """67 of 90 signals by HTTP were answered 200 and kept by nobody: their pages were another process's."""
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3", hosts=30) as web:
+        urls = [web.url(page) for page in range(PAGES)]
+        flags = (*ENDLESS, "--processes", "3")
+        Running(tmp_path, [web.seed], *flags).process.communicate(timeout=60)
+        running = Running(tmp_path, [], *flags, command="refresh")
+        try:
+            running.until(lambda: running.status().get("refreshing", {}).get("pages") == PAGES)
+            one_by_one: Counter[str] = Counter()
+            for url in urls:  # a connection each, which the kernel gives to any of the three
+                body = json.dumps({"urls": [url], "source": "cms"}).encode()
+                status, _, said = ask(running.serve, "/signal", body)
+                assert status == 200 and len(said["urls"]) == 1 and said["urls"][0]["url"] == url
+                one_by_one[said["urls"][0]["fate"]] += 1
+            assert set(one_by_one) <= {"noted", "sent"} and one_by_one.total() == PAGES
+            running.until(lambda: all_heard(running, urls, "signal", 1))
+            body = json.dumps({"urls": urls}).encode()
+            for name in NAMES:
+                said = ask_unix(running.folder / name / "serve.sock", body)
+                assert said["noted"] + said["sent"] == PAGES and said["noted"] > 0 < said["sent"], said
+                assert {each.get("why", name) for each in said["urls"]} == set(NAMES)
+            running.until(lambda: all_heard(running, urls, "signal", 4))
+            told = running.command("signal", *urls, "--source", "feed")
+            assert "sent to their processes" in told.stdout and "noted" in told.stdout, told
+            running.until(lambda: all_heard(running, urls, "feed", 1))
+            pids = [each["pid"] for each in running.status()["processes"]]
+            ask_unix(running.folder / "p1" / "serve.sock", body)
+            for pid in [running.process.pid, *pids]:  # what was answered is on disk
+                os.kill(pid, signal.SIGKILL)
+        finally:
+            running.end()
+        again = Running(tmp_path, [], *flags, command="refresh")
+        try:
+            again.until(lambda: again.status().get("refreshing", {}).get("pages") == PAGES)
+            again.until(lambda: all_heard(again, urls, "signal", 5))
+            status = again.status()
+            assert status["splitter"]["signals_told"] == status["splitter"]["signals_heard"] > 0
+        finally:
+            again.end()
+    report = json.loads((again.folder / "report.json").read_bytes())
+    assert report["conservation"] == "holds", report["conservation"]
+    at_rest_said = again.command("signal", *urls, "--source", "indexnow")
+    assert at_rest_said.returncode == 0 and "sent to their processes" in at_rest_said.stdout
+    resharded = again.command("reshard", "--to", "2")  # applies what waits in the outboxes
+    assert resharded.returncode == 0, resharded
+    directory, counted = CrawlDirectory(again.folder), 0
+    for name in ("p0", "p1"):
+        with at_rest(convert(directory.saved_config()), directory, name, clock=SystemClock()) as stages:
+            assert stages.refresh is not None and stages.problems() == []
+            own = [url for url in urls if stages.fingerprinter.fingerprint(url) in stages.refresh]
+            for url in own:
+                known = stages.refresh.explain(stages.fingerprinter.fingerprint(url), SystemClock().now())
+                assert known["signals_by_source"] == {"signal": 5, "feed": 1, "indexnow": 1}, url
+            counted += len(own)
+    assert counted == PAGES
+
+
+HOSTS = [f"h{n}.localhost" for n in range(12)]
+
+
+class HubbedWeb(Web):
+    """Hosts with a page, a feed and a key file each, and a hub that remembers what it is asked for."""
+
+    def __init__(self) -> None:
+        self.forms: list[dict[str, str]] = []
+        super().__init__({"/": page(), "/feed": page(), f"/{KEY}.txt": KEY, "/hub": self._subscribed})
+
+    def _subscribed(self, asked: Asked) -> Answer:
+        self.forms.append(dict(parse_qsl(asked.body.decode())))
+        return 202, {}, ""
+
+
+def test_indexnow_and_websub_reach_whichever_process_has_the_key_or_the_subscription(tmp_path: Path) -> None:
+    """A key file of another process's host never came, and a delivery to another's token was answered 410, upon
+    which a hub forgets its subscriber; each process subscribed to every topic."""
+    with HubbedWeb() as web:
+        urls = [web.url("/", host) for host in HOSTS]
+        flags = (*ENDLESS, "--processes", "3", "--scope", "host")
+        Running(tmp_path, urls, *flags).process.communicate(timeout=60)
+        topics = [f"{web.url('/feed', host)} {web.url('/hub', 'hub.localhost')}" for host in HOSTS]
+        port = free_port()
+        serving = (
+            "--set",
+            f"serve.public_url=http://127.0.0.1:{port}",
+            "--set",
+            f"serve.websub={json.dumps(topics)}",
+        )
+        running = Running(tmp_path, [], *flags, *serving, command="refresh", serve=port)
+        try:
+            running.until(lambda: running.status().get("refreshing", {}).get("pages") == len(HOSTS))
+            for count, status in ((1, 202), (2, 200)):
+                for url in urls:
+                    assert ask(port, f"/indexnow?url={quote(url)}&key={KEY}")[0] == status
+                running.until(lambda count=count: all_heard(running, urls, "indexnow", count))
+            running.until(lambda: len(web.forms) >= len(topics))
+            assert sorted(form["hub.topic"] for form in web.forms) == sorted(
+                each.split()[0] for each in topics
+            )
+            for form in web.forms:
+                callback = form["hub.callback"].removeprefix(f"http://127.0.0.1:{port}")
+                mode = {"hub.mode": "subscribe", "hub.topic": form["hub.topic"], "hub.challenge": "7"}
+                assert ask(port, f"{callback}?{urlencode(mode)}")[::2] == (200, 7)
+            for count in (1, 2, 3):
+                for form in web.forms:
+                    link = form["hub.topic"].removesuffix("feed")
+                    feed = FEED.replace(LINK, link).encode()
+                    digest = hmac.new(form["hub.secret"].encode(), feed, hashlib.sha256).hexdigest()
+                    callback = form["hub.callback"].removeprefix(f"http://127.0.0.1:{port}")
+                    status, _, said = ask(port, callback, feed, X_Hub_Signature=f"sha256={digest}")
+                    assert (status, said["noted"] + said["sent"]) == (202, 1), said
+                running.until(lambda count=count: all_heard(running, urls, "websub", count))
+        finally:
+            running.end()
+
+
+@pytest.mark.parametrize("when", ["before", "after", "stopping"])
+@pytest.mark.parametrize("entrance", ["python", "http", "control"])
+def test_a_signal_outside_of_the_run_is_kept_too(tmp_path: Path, when: str, entrance: str) -> None:
+    """`Crawl.signal` behind the end of `run` said "noted" and was forgotten at the exit."""
+    tree = SETTINGS | {"crawl": {"scope": "any"}, "politeness": {"delay": 0, "delay_factor": 0}}
+
+    async def play() -> None:
+        async with Crawl(tree, directory=tmp_path / "crawl") as crawl:
+            entrances = {"python": by_python, "http": by_signal, "control": by_control}
+            if when == "before":
+                await entrances[entrance](crawl)
+                return
+            running = asyncio.create_task(crawl.run())
+            if when == "stopping":
+                await asyncio.sleep(0)
+                crawl.stop("stopped")
+                await entrances[entrance](crawl)
+            with suppress(NoSeedError):  # there is none
+                await running
+            if when == "after":
+                await entrances[entrance](crawl)
+
+    asyncio.run(play())
+    with at_rest(Crawl(tree).config, CrawlDirectory(tmp_path / "crawl"), "p0", clock=SystemClock()) as stages:
+        assert stages.point.counters["signals.queued"] == 1
+        stages.commit_now(partial(stages.signal_intake.take, [], "signal", Signalled()))
+        assert stages.due.contains(stages.fingerprinter.fingerprint(LINK)) and stages.problems() == []
+
+
+def test_one_verdict_on_a_url_is_told_by_all(tmp_path: Path) -> None:
+    """`refresh=1` said "queued" of a host that is blocked and of what robots.txt forbids; `seed` of `ftp:` was done."""
+    tree = SETTINGS | {
+        "politeness": {"delay": 0, "delay_factor": 0},
+        "refresh": {"endless": True, "share": 0.5, "min_age": 1e8},
+        "traps": {"path_segments_max": 5},
+    }
+    routes: dict[str, Any] = {"/": page("/b"), "/b": page(), "/robots.txt": "User-agent: *\nDisallow: /no\n"}
+
+    async def play(web: Web) -> None:
+        async with Crawl(tree, directory=tmp_path / "crawl", seeds=[web.url()]) as crawl:
+            running = asyncio.create_task(crawl.run())
+            async with asyncio.timeout(30):
+                while crawl.status().counters.get("pages.fetched", 0) < 2:
+                    await asyncio.sleep(0.05)
+
+            async def told(url: str) -> tuple[int, str, str, str]:
+                """Status and state of `refresh=1`, its reason, and the verdict of `why`."""
+                status, _, said = await asyncio.to_thread(
+                    ask, port_of(crawl), f"/page?url={quote(url, safe='')}&refresh=1"
+                )
+                verdict = (await crawl.command({"command": "why", "url": url}))["verdict"]
+                return status, said["state"], said["why"], verdict
+
+            status, state, why, verdict = await told(web.url("/no/1"))
+            assert (status, state) == (403, "disallowed") and "`Disallow: /no`" in why and why in verdict
+            status, state, why, verdict = await told(AWAY)
+            assert (status, state) == (403, "out_of_scope") and why in verdict
+            status, state, why, verdict = await told(web.url("/1/2/3/4/5/6"))
+            assert (status, state) == (403, "out_of_scope") and why in verdict
+            status, state, _, _ = await told(web.url("/c"))
+            assert (status, state) == (202, "queued")
+            async with asyncio.timeout(30):
+                while "/c" not in web.paths():
+                    await asyncio.sleep(0.05)
+            await crawl.command({"command": "block", "host": "localhost"})
+            status, state, why, verdict = await told(web.url("/d"))
+            assert (status, state) == (409, "blocked") and why in verdict
+            seeded = await crawl.command({"command": "seed", "urls": ["ftp://localhost/"]})
+            verdict = (await crawl.command({"command": "why", "url": "ftp://localhost/"}))["verdict"]
+            assert seeded["queued"] == 0 and seeded["refused"][0]["why"] in verdict
+            signalled = await crawl.command(
+                {"command": "signal", "urls": [web.url("/b"), AWAY, "ftp://localhost/"]}
+            )
+            assert [each["fate"] for each in signalled["urls"]] == ["refused", "noted", "out_of_scope"]
+            crawl.stop()
+            await running
+
+    with Web(routes) as web:
+        asyncio.run(play(web))

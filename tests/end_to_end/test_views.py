@@ -1,0 +1,211 @@
+"""What the entrances say of a running crawl is the same: `status`, `why`, `top`, dashboard, metrics, ledger.
+
+One process and three; then one of the three is killed and held down (its supervisor is stopped, so that
+nobody starts it again) and the entrances are held side by side once more.
+"""
+
+import asyncio
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler.admin.server import AdminServer
+from crawler.admin.source import Siblings
+from crawler.config import Config
+from tests.end_to_end.test_live import Running, ask
+from tests.end_to_end.web import Web, page
+
+HOSTS = 9
+SILENT = "silent.localhost"  # its robots.txt cannot be had
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    """Small sites without an end, and a host whose robots.txt answers 500."""
+
+    def endless(asked: Any) -> str:
+        n = int(asked.path.strip("/") or 0)
+        return page(f"/{2 * n + 1}", f"/{2 * n + 2}", text=f"{asked.host} {n}")
+
+    with Web({f"{SILENT}/robots.txt": (500, {}, "no")}) as web:
+        known = web.routes
+        web.routes = _Endless(known, endless)
+        yield web
+
+
+class _Endless(dict[str, Any]):
+    def __init__(self, routes: dict[str, Any], answer: Any) -> None:
+        super().__init__(routes)
+        self._answer = answer
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if key in self or "localhost" in key:
+            return super().get(key, default)
+        return (404, {}, "") if key == "/robots.txt" else self._answer
+
+
+def _started(folder: Path, web: Web, processes: int) -> Running:
+    """A paused crawl that has fetched from all hosts and waits for the robots.txt of one."""
+    seeds = [web.url("/", f"h{n}.localhost") for n in range(HOSTS)] + [web.url("/", SILENT)]
+    running = Running(folder, seeds, "--delay", "0.05", "--processes", str(processes))
+    running.until(
+        lambda: (
+            running.fetched() > 5 * HOSTS
+            and SILENT in {host["host"] for host in _waiting(running)}
+            and running.status()["outlook"]["brings"] is not None
+        )
+    )
+    assert running.command("pause").returncode == 0
+    running.until(lambda: _is_still(running.status()))
+    return running
+
+
+def _is_still(status: dict[str, Any]) -> bool:
+    """Whether nothing of a paused crawl is on its way."""
+    splitter = status["splitter"]
+    crossing = splitter and (splitter["waiting"] or splitter["sent"] != splitter["applied"])
+    return not (status["frontier"]["in_flight"] or status["due"]["pending"] or crossing)
+
+
+def _waiting(running: Running) -> list[dict[str, Any]]:
+    return [host for host in running.status()["waiting"] if host["state"] == "waits_for_robots"]
+
+
+def _by_command(running: Running) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(running.command("status", "--json", "--hosts", "50").stdout)
+    return found
+
+
+def _numbers(status: dict[str, Any]) -> dict[str, Any]:
+    """What must not differ, in a crawl that is paused."""
+    return {
+        "pages": status["pages"],
+        "bytes": status["bytes"],
+        "urls": status["urls"],
+        "todo": status["frontier"]["todo"],
+        "hosts": status["frontier"]["hosts"],
+        "due": status["due"],
+        "members": sorted((each["name"], each["state"]) for each in status["members"]),
+    }
+
+
+def _sums(metrics: str) -> dict[str, float]:
+    """Metric -> its sum over processes and labels."""
+    sums: dict[str, float] = {}
+    for name, value in re.findall(r"^(\w+)(?:\{[^}]*\})? (\S+)$", metrics, re.MULTILINE):
+        sums[name] = sums.get(name, 0.0) + float(value)
+    return sums
+
+
+def _check_metrics(metrics: bytes, status: dict[str, Any]) -> None:
+    sums = _sums(metrics.decode())
+    assert sums["crawler_pages_total"] == sum(status["pages"].values())
+    assert sums["crawler_urls_todo"] == status["frontier"]["todo"]
+    assert sums["crawler_process_up"] == len([m for m in status["members"] if m["state"] == "running"])
+    for name, key in (("left_seconds", "seconds"), ("left_urls", "left")):
+        assert (f"crawler_{name}" in sums) == (status["outlook"][key] is not None), name
+
+
+def _check_host(running: Running, web: Web) -> None:
+    """The page of the host, the list, `why` and the ledger agree on the host and on its robots.txt."""
+    (listed,) = _waiting(running)
+    facts = json.loads(ask(running.admin, f"/hosts/{SILENT}")[2])
+    assert {name: facts[name] for name in listed if name != "wait"} == {
+        name: listed[name] for name in listed if name != "wait"
+    }
+    assert abs(facts["wait"] - listed["wait"]) < 5 and facts["wait"] > 10
+    why = json.loads(ask(running.admin, f"/why?url={web.url('/', SILENT)}")[2])
+    told = json.loads(running.command("why", web.url("/", SILENT), "--json").stdout)
+    assert why["waiting"]["state"] == told["waiting"]["state"] == facts["state"] == "waits_for_robots"
+    assert why["waiting"]["cause"] == told["waiting"]["cause"] == facts["cause"] != ""
+    (copy,) = facts["robots"]
+    assert copy["of"] == f"http://{SILENT}:{web.port}" and copy["status"] == 500 and copy["failures"] >= 1
+    assert json.loads(ask(running.admin, f"/bot/ledger?host={SILENT}")[2])["robots"] == facts["robots"]
+    good = json.loads(ask(running.admin, "/hosts/h0.localhost")[2])["robots"]
+    assert [(each["of"], each["status"]) for each in good] == [(f"http://h0.localhost:{web.port}", 404)]
+
+
+def _check_outlook(running: Running) -> None:
+    """Every entrance says that the crawl grows; none knows an end."""
+    status = running.status()
+    assert status["outlook"]["brings"] > 0.95 and status["outlook"]["seconds"] is None
+    words = r"about [\d,]+ URLs wait and the crawl grows: a page brings \d\.\d new ones"
+    assert re.fullmatch(words, status["outlook"]["said"])
+    assert re.search(words, running.command("status").stdout)
+    shown = running.until(lambda: (found := _event(running)["outlook"])["said"] and found)
+    assert shown["seconds"] is None and re.fullmatch(words, shown["said"])
+
+
+def _event(running: Running) -> dict[str, Any]:
+    """The status that the dashboard is sent."""
+
+    async def first() -> dict[str, Any]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.admin, limit=1 << 20)
+        writer.write(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{running.admin}\r\n\r\n".encode())
+        while not (line := await reader.readline()).startswith(b"data: "):
+            pass
+        writer.close()
+        found: dict[str, Any] = json.loads(line[6:])["status"]
+        return found
+
+    return asyncio.run(asyncio.wait_for(first(), 20))
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_all_entrances_say_the_same(tmp_path: Path, web: Web, processes: int) -> None:
+    running = _started(tmp_path, web, processes)
+    try:
+        _check_outlook(running)
+        status, told = running.status(), _by_command(running)
+        assert _numbers(status) == _numbers(told)
+        running.until(lambda: _numbers(_event(running)) == _numbers(status))
+        assert {each["state"] for each in status["members"]} == {"running"}
+        assert len(status["members"]) == processes
+        _check_metrics(ask(running.admin, "/metrics")[2], status)
+        _check_host(running, web)
+        fetches = sum(status["pages"].values())
+        assert running.command("top", "--count", "1").stdout.startswith(f"{fetches:,} pages")
+    finally:
+        running.end()
+
+
+def test_a_killed_process_is_missed_by_all(tmp_path: Path, web: Web) -> None:
+    """It vanished without a word from the dashboard, and totals fell."""
+    running = _started(tmp_path, web, 3)
+    supervisor = running.process.pid
+    try:
+        before = running.status()
+        pid = next(each["pid"] for each in before["members"] if each["name"] == "p1")
+
+        async def look_beside() -> tuple[dict[str, Any], bytes, int]:
+            """The dashboard's answers, of a server of our own: the crawl's is part of the supervisor."""
+            folders = {f"p{n}": running.folder / f"p{n}" for n in range(3)}
+            server = AdminServer(Siblings(folders), Config(), running.folder, lambda: before["now"])
+            _, port = await server.start("127.0.0.1:0")
+            await asyncio.to_thread(ask, port, "/status")
+            os.kill(supervisor, signal.SIGSTOP)
+            os.kill(pid, signal.SIGKILL)
+            try:
+                status = json.loads((await asyncio.to_thread(ask, port, "/status"))[2])
+                metrics = (await asyncio.to_thread(ask, port, "/metrics"))[2]
+                return status, metrics, (await asyncio.to_thread(ask, port, "/readyz"))[0]
+            finally:
+                await server.close()
+
+        after, metrics, ready = asyncio.run(look_beside())
+        expected = _numbers(before) | {"members": [("p0", "running"), ("p1", "missing"), ("p2", "running")]}
+        assert _numbers(after) == _numbers(_by_command(running)) == expected
+        _check_metrics(metrics, after)
+        assert ready == 503
+        assert "p1 does not run" in running.command("status").stdout
+        assert "p1 does not run" in running.command("top", "--count", "1").stdout
+        assert running.command("block", "h0.localhost").returncode != 0, "this changes something"
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+        running.end()

@@ -1,0 +1,26 @@
+"""`crawler export` with a piece a page, each of which takes a while: time to kill somebody.
+
+python -m tests.export.slow_export SECONDS export ...
+"""
+
+import sys
+import time
+from typing import Any
+
+from crawler import cli
+from crawler.export import writing
+from crawler.export.page_work import Done, RowWork
+
+SECONDS = float(sys.argv[1])
+_fill = RowWork.__call__
+
+
+def _slowly(self: RowWork, piece: list[Any], careful: bool) -> Done:
+    time.sleep(SECONDS)
+    return _fill(self, piece, careful)
+
+
+writing.PIECE_PAGES = 1
+RowWork.__call__ = _slowly  # type: ignore[method-assign]
+if __name__ == "__main__":
+    sys.exit(cli.main(sys.argv[2:]))

@@ -1,0 +1,153 @@
+"""Exports of which a process is killed: a worker is replaced, an export that ends leaves nothing behind."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from crawler import cli
+from tests.upgrade.support import unpacked
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = unpacked("2026-11-22-1b5de44", tmp_path_factory.mktemp("crawl"))
+    assert cli.main(["check", "--dir", str(made), "-q"]) == 0
+    return made
+
+
+@pytest.fixture
+def started(directory: Path, tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """An export of 13 pages, 0.4 s each, two at a time."""
+    words = ["export", "--dir", str(directory), "--format", "jsonl", "-o", str(tmp_path / "rows.jsonl")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.export.slow_export", "0.4", *words, "--processes", "2"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def workers(process: "subprocess.Popen[str]") -> list[int]:
+    """The children of the export, once it has two."""
+    path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    give_up = time.monotonic() + 60
+    while len(found := path.read_text().split()) < 2:
+        assert time.monotonic() < give_up and process.poll() is None, process.stderr
+        time.sleep(0.02)
+    return [int(pid) for pid in found]
+
+
+def ended(pids: list[int], within: float) -> bool:
+    """Whether all of these processes end in time."""
+    give_up = time.monotonic() + within
+    for pid in pids:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        if not select.select([descriptor], [], [], max(0.0, give_up - time.monotonic()))[0]:
+            return False
+        os.close(descriptor)
+    return True
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_another_worker_takes_the_place_of_one_that_is_killed(
+    started: "subprocess.Popen[str]", directory: Path, tmp_path: Path, count: int
+) -> None:
+    for pid in workers(started)[:count]:
+        os.kill(pid, signal.SIGKILL)
+    _, err = started.communicate(timeout=120)
+    assert started.returncode == 0, err
+    assert (
+        cli.main(["export", "--dir", str(directory), "--format", "jsonl", "-o", str(tmp_path / "all")]) == 0
+    )
+    assert _urls(tmp_path / "rows.jsonl") == _urls(tmp_path / "all")
+
+
+def _urls(rows: Path) -> list[str]:
+    """In their order; two pages were read the careful way, which may find less."""
+    return [msgspec.json.decode(line)["url"] for line in rows.read_bytes().splitlines()]
+
+
+def test_a_killed_export_leaves_no_worker_and_no_file_under_its_name(
+    started: "subprocess.Popen[str]", directory: Path, tmp_path: Path
+) -> None:
+    """Nor the copy of the store, once another export has come by."""
+    children = workers(started)
+    started.kill()
+    started.wait()
+    assert ended(children, 5.0)
+    assert {path.name for path in tmp_path.iterdir()} <= {"rows.jsonl~"}
+    rows = tmp_path / "rows.jsonl"
+    assert cli.main(["export", "--dir", str(directory), "--format", "jsonl", "-o", str(rows)]) == 0
+    assert rows.read_bytes().count(b"\n") > 12 and [path.name for path in tmp_path.iterdir()] == [
+        "rows.jsonl"
+    ]
+    assert not list(directory.glob("*/snapshot-*"))
+
+
+@pytest.mark.parametrize("form", ["jsonl", "text", "warc", "wacz", "mirror", "parts"])
+def test_what_fails_half_way_has_no_name(
+    form: str, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what was there before is there still."""
+    target = tmp_path / "made"
+    words = ["export", "--dir", str(directory), "-o", str(target), "--processes", "1"]
+    words += ["--format", "jsonl", "--part-size", "1k"] if form == "parts" else ["--format", form]
+    if form not in ("mirror", "parts"):
+        target.write_text("before")
+
+    def fsync(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    def sync() -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fsync)
+        patched.setattr(os, "sync", sync)
+        assert cli.main(words) == 75
+    assert [path.name for path in tmp_path.iterdir()] == ([] if form in ("mirror", "parts") else ["made"])
+    assert form in ("mirror", "parts") or target.read_text() == "before"
+    assert cli.main(words) == 0 and target.exists()
+
+
+def test_output_that_is_no_file(directory: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A device is written, a link is followed, a folder is refused."""
+    words = ["export", "--dir", str(directory), "--format", "cdxj", "-o"]
+    assert cli.main([*words, "/dev/stdout"]) == 0
+    shown = capfd.readouterr().out
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("file")
+    assert cli.main([*words, str(tmp_path / "link")]) == 0
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == shown != ""
+    assert cli.main([*words, str(tmp_path)]) == 2 and cli.main([*words, str(tmp_path / "no" / "x")]) == 2
+
+
+def test_a_mirror_replaces_the_one_before(directory: Path, tmp_path: Path) -> None:
+    """Also one that a kill left between two names."""
+    from crawler.export.writing import renew_mirror
+
+    folder = tmp_path / "mirror"
+    entry = renew_mirror(directory, folder, processes=1)
+    assert Path(entry).is_file()
+    (folder / "old").write_text("")
+    folder.rename(tmp_path / "mirror~former")
+    (tmp_path / "mirror~").mkdir()
+    assert renew_mirror(directory, folder, processes=1) == entry
+    assert [path.name for path in tmp_path.iterdir()] == ["mirror"] and not (folder / "old").exists()

@@ -1,0 +1,89 @@
+"""Kills a command before its n-th write: of a file, of a name, of a batch to a store.
+
+The command runs in a fork of a server that has imported all it needs and never had a store
+open. The fork counts what Python does to files (audit events) and batches, and ends itself
+by SIGKILL.
+"""
+
+import faulthandler
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from crawler.storage.kv import DiskStore
+
+STUCK = 120.0  # seconds after which a command that hangs says where
+_CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.truncate", "os.mkdir", "os.link", "shutil.rmtree"}
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(
+    ["crawler.cli.check", "crawler.cli.reshard", "crawler.upkeep.check", "crawler.upkeep.switch", __name__]
+)
+
+
+class Ran(NamedTuple):
+    """How many writes a command made, and what it returned."""
+
+    writes: int
+    result: Any
+
+
+def run(folder: Path, command: Callable[..., Any], *arguments: Any, kill_at: int = 0) -> Ran | None:
+    """Call `command` in a process of its own, killed before write number `kill_at` (0: never) below `folder`.
+
+    None if it was killed.
+    """
+    ours, theirs = _context.Pipe()
+    child = _context.Process(target=_child, args=(theirs, str(folder), kill_at, command, arguments))
+    child.start()
+    theirs.close()
+    try:
+        ran = ours.recv()
+    except EOFError:
+        ran = None
+    child.join()
+    assert child.exitcode == (0 if ran is not None else -signal.SIGKILL), child.exitcode
+    return None if ran is None else Ran(*ran)
+
+
+def _child(
+    pipe: Connection, folder: str, kill_at: int, command: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
+    faulthandler.dump_traceback_later(STUCK, exit=True)
+    counted = _Counted(folder, kill_at)
+    result = command(*arguments)
+    pipe.send((counted.writes, result))
+
+
+class _Counted:
+    """Counts writes, and kills this process before one of them."""
+
+    def __init__(self, folder: str, kill_at: int) -> None:
+        self.writes = 0
+        self._folder, self._kill_at = folder, kill_at
+        real = DiskStore.write
+
+        def write(store: DiskStore, batch: Any) -> None:
+            self._count()
+            real(store, batch)
+
+        DiskStore.write = write  # type: ignore[method-assign]
+        sys.addaudithook(self._audit)
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _, flags = arguments
+            if isinstance(path, str | Path) and str(path).startswith(self._folder) and flags & _WRITES:
+                self._count()
+        elif event in _CHANGES and any(str(each).startswith(self._folder) for each in arguments):
+            self._count()
+
+    def _count(self) -> None:
+        self.writes += 1
+        if self.writes == self._kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)

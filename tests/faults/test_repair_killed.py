@@ -1,0 +1,142 @@
+"""`check --repair`, killed before any of its writes and run again, mends what one that was left alone mends."""
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from crawler import cli
+from crawler.crawl.journal import JOURNAL
+from crawler.frontier.discovery.entries import decode
+from crawler.pages.captures import unpack_record
+from crawler.records import PageState
+from crawler.storage.engines import open_store
+from crawler.storage.keys import CAPTURE, PAGE, PARKED, TODO
+from crawler.storage.kv import scan_prefix
+from crawler.upkeep.repair import LOST_FILE, WAITING_LINKS
+from tests.faults.every_write import run
+from tests.faults.harness import TreeWeb, crawl, finish, judge, settings
+
+PAGES = 400
+SMALL = ("--set", "pages.segment_bytes=20000")
+
+
+class Site(NamedTuple):
+    """The web, and a crawl of a part of it that was killed: links wait in its log."""
+
+    web: TreeWeb
+    directory: Path
+    known: set[int]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    with TreeWeb(folder, PAGES, "--fanout", "3") as web:
+        ended = crawl(folder / "crawl", web.seed, *settings(*SMALL), fault="links synced:9")
+        assert ended.code == -signal.SIGKILL, ended.err
+        (folder / "crawl" / "p0" / "control.sock").unlink()
+        # What is known is read from a copy: opening a store changes it.
+        copy = Path(shutil.copytree(folder / "crawl", folder / "copy"))
+        yield Site(web, folder / "crawl", run_to_end(copy, known, copy)[0])
+
+
+def no_manifest(directory: Path) -> None:
+    """The engine rebuilds the store from its tables."""
+    max(directory.glob("p0/store/MANIFEST-*")).unlink()
+    (directory / "p0" / "store" / "CURRENT").unlink()
+
+
+def no_store(directory: Path) -> None:
+    shutil.rmtree(directory / "p0" / "store")
+
+
+def no_segment(directory: Path) -> None:
+    """One segment is gone, and a record of another is broken."""
+    first, second = sorted(directory.glob("p0/warc/*.gz*"))[:2]
+    first.unlink()
+    data = bytearray(second.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    second.write_bytes(data)
+
+
+def check(directory: Path, *flags: str) -> int:
+    return cli.main(["check", "--dir", str(directory), "-q", *flags])
+
+
+def repair(directory: Path) -> int:
+    return check(directory, "--repair")
+
+
+def run_to_end(folder: Path, command: Callable[..., Any], *arguments: Any) -> Any:
+    ran = run(folder, command, *arguments)
+    assert ran is not None
+    return ran.result
+
+
+def known(directory: Path) -> tuple[set[int], set[int]]:
+    """(fingerprints of URLs that are stored or queued, those of records without a copy); its store must be closed."""
+    with closing(open_store(directory / "p0" / "store")) as store:
+        queued = {
+            decode(key, value).fingerprint
+            for prefix in (TODO, PARKED)
+            for key, value in scan_prefix(store, prefix)
+        }
+        copies = {int.from_bytes(key[2:10], "big") for key, _ in scan_prefix(store, CAPTURE)}
+        records = {
+            int.from_bytes(key[2:], "big"): unpack_record(key, value)
+            for key, value in scan_prefix(store, PAGE)
+        }
+    bare = {
+        fingerprint
+        for fingerprint, record in records.items()
+        if record.state is PageState.STORED and fingerprint not in copies
+    }
+    return queued | records.keys(), bare - queued
+
+
+@pytest.mark.parametrize("damage", [no_manifest, no_store, no_segment], ids=lambda damage: damage.__name__)
+def test_a_repair_that_was_killed_goes_on(site: Site, tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    """No URL is forgotten that a repair left alone finds, many of them in the links log only; no record stays
+    without its copy, and nothing of the repair is left behind.
+
+    `CRAWLER_KILLS=1` kills before each write, N before each Nth; else a few are tried.
+    """
+    directory = Path(shutil.copytree(site.directory, tmp_path / "crawl"))
+    damage(directory)
+    alone = run(directory, repair, directory)
+    assert alone is not None and alone.result == 0 and alone.writes > 30
+    whole, _ = run_to_end(directory, known, directory)
+    assert not site.known - whole
+    step = int(os.environ.get("CRAWLER_KILLS", alone.writes // 4))
+    for kill_at in range(step // 2 + 1, alone.writes + 1, step):
+        shutil.rmtree(directory)
+        shutil.copytree(site.directory, directory)
+        damage(directory)
+        assert run(directory, repair, directory, kill_at=kill_at) is None, kill_at
+        assert run_to_end(directory, repair, directory) == 0, kill_at
+        found, bare = run_to_end(directory, known, directory)
+        assert not whole - found, (kill_at, len(whole - found))
+        assert not bare, (kill_at, len(bare))
+        left = {JOURNAL, LOST_FILE, WAITING_LINKS} & {path.name for path in directory.glob("**/*")}
+        assert not left, (kill_at, left)
+        assert run_to_end(directory, check, directory) == 0, kill_at
+
+
+@pytest.mark.parametrize("kill_at", [12, 30])
+def test_the_crawl_goes_on_behind_it(site: Site, tmp_path: Path, kill_at: int) -> None:
+    """Meanwhile every other command refuses the directory; at the end all pages are there."""
+    directory = Path(shutil.copytree(site.directory, tmp_path / "crawl"))
+    no_manifest(directory)
+    assert run(directory, repair, directory, kill_at=kill_at) is None
+    refused = crawl(directory, site.web.seed, *settings(*SMALL))
+    assert refused.code == 3 and "check --repair` goes on with it" in refused.err, refused
+    assert run_to_end(directory, repair, directory) == 0
+    finish(site.web, directory, *SMALL)
+    found = judge(site.web, directory)
+    assert found.lost == found.unstored == found.stored_twice == 0, found

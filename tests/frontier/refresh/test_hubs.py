@@ -1,0 +1,163 @@
+"""Hubs in the schedule: pages that showed new pages are asked again for what they would show."""
+
+import math
+
+import numpy as np
+import pytest
+
+from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
+
+DAY = 86_400.0
+UNCHANGED, CHANGED = RefreshOutcome.UNCHANGED, RefreshOutcome.CHANGED
+
+
+def schedule_of(pages: int, rate: float, **settings: float) -> tuple[Schedule, list[int]]:
+    made = Schedule(Settings(explore=0.0, **settings))  # type: ignore[arg-type]
+    made.rate = rate
+    return made, [made.add(number + 1, 1 + number % 3, 10 + number % 3, 0.0, 0.0) for number in range(pages)]
+
+
+def run(made: Schedule, pages: list[int], days: float, rate: float, hub: int = -1) -> dict[int, int]:
+    """Fetch at a constant rate; `hub` shows two new pages a day, the others nothing. Fetches by page."""
+    counts = dict.fromkeys(pages, 0)
+    asked_at = 0.0
+    now = 0.0
+    while now < days * DAY:
+        now += 1.0 / rate
+        page = made.take(now)
+        counts[page] += 1
+        made.settle(page, now, UNCHANGED, now)
+        if page == hub:
+            made.show(page, 2.0 * (now - asked_at) / DAY, now)
+            asked_at = now
+    made._check()
+    return counts
+
+
+def test_a_page_that_shows_new_pages_is_asked_more_often_than_its_copy_deserves() -> None:
+    made, pages = schedule_of(60, 20.0 / DAY)
+    counts = run(made, pages, 90.0, 20.0 / DAY, hub=pages[7])
+    others = [count for page, count in counts.items() if page != pages[7]]
+    assert counts[pages[7]] > 4 * max(others)
+    assert min(others) > 0
+    view = made.hub(pages[7], 91.0 * DAY)
+    assert view["pages_per_day"] == pytest.approx(2.0, rel=0.3)
+    assert view["value"] > 0.0
+    assert made.hub(pages[8], 90.0 * DAY) == {}
+    assert made.hubs_view(90.0 * DAY)["hubs"] == 1
+
+
+def test_without_weight_a_hub_is_a_page() -> None:
+    made, pages = schedule_of(60, 20.0 / DAY, new_page_weight=0.0)
+    counts = run(made, pages, 90.0, 20.0 / DAY, hub=pages[7])
+    assert max(counts.values()) - min(counts.values()) <= 3
+
+
+def test_no_page_goes_before_a_hub_that_is_worth_far_more_while_the_level_lags() -> None:
+    """For forty days nearly all fetches are elsewhere: all pages are late, and their keys from before."""
+    made, pages = schedule_of(600, 10.0 / DAY)
+    hub, asked, now, most = pages[7], 0.0, 0.0, 0.0
+    while now < 320 * DAY:
+        now += 2 * DAY if 200 * DAY <= now < 240 * DAY else 0.1 * DAY
+        page = made.look(now)
+        late = made.page(hub, now)
+        if page != hub and now > 200 * DAY and late.value > late.level:
+            most = max(most, late.value / made.page(page, now).value)
+        made.hold(page, now)
+        made.settle(page, now, CHANGED if page % 10 == 0 and page != hub else UNCHANGED, now)
+        if page == hub:
+            made.show(page, 0.1 * (now - asked) / DAY, now)
+            asked = now
+    assert made.hub(hub, now)["pages_per_day"] == pytest.approx(0.1, rel=0.3)
+    assert most < 1.5
+    made._check()
+
+
+def test_endless_new_pages_leave_a_host_half_of_its_refreshes() -> None:
+    """A calendar shows a hundred pages at each look; the other pages of its host keep their share."""
+    made = Schedule(Settings(explore=0.0))
+    rate = 50.0 / DAY
+    made.rate = rate
+    pages = [made.add(number + 1, 1, 10, 0.0, 0.0) for number in range(100)]
+    hub, asked, now, total = pages[0], 0, 0.0, 0
+    while now < 120 * DAY:
+        now += 1.0 / rate
+        page = made.take(now)
+        made.settle(page, now, UNCHANGED, now)
+        if page == hub:
+            made.show(page, 100.0, now)
+        if now > 60 * DAY:
+            total += 1
+            asked += page == hub
+    assert asked / total < 0.6
+    made._check()
+
+
+def test_a_hub_that_shows_nothing_any_more_becomes_a_page_again() -> None:
+    made, pages = schedule_of(40, 20.0 / DAY)
+    run(made, pages, 40.0, 20.0 / DAY, hub=pages[3])
+    before = made.hub(pages[3], 40.0 * DAY)["pages_per_day"]
+    now = 40.0 * DAY
+    while now < 500.0 * DAY:
+        now += DAY / 20.0
+        made.settle(made.take(now), now, UNCHANGED, now)
+    assert made.hub(pages[3], now)["pages_per_day"] < 0.1 * before
+
+
+def test_credit_is_checked_and_rows_are_given_back() -> None:
+    made, pages = schedule_of(9, 1.0)
+    for wrong in (-1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="found"):
+            made.show(pages[0], wrong, 1.0)
+    made.show(pages[0], 0.0, 1.0)
+    assert made.hub(pages[0], 1.0) == {}
+    for page in pages[:4]:
+        made.show(page, 3.0, 1.0)
+    assert made.hubs_view(1.0)["hubs"] == 4
+    for page in pages[:3]:
+        made.remove(page)
+        made._check()
+    assert made.hubs_view(1.0)["hubs"] == 1
+    again = made.add(100, 1, 10, 1.0, 1.0)
+    assert made.hub(again, 1.0) == {}, "the row of a page that left"
+    made.show(again, 1.0, 2.0)
+    made._check()
+
+
+def test_what_is_known_of_a_hub_is_restored() -> None:
+    made, pages = schedule_of(30, 20.0 / DAY)
+    run(made, pages, 30.0, 20.0 / DAY, hub=pages[5])
+    now = 30.0 * DAY
+    other = Schedule(Settings(explore=0.0))
+    other.rate = 20.0 / DAY
+    key, numbers = made.site_state(made.host_of(pages[5]))
+    other.restore_site(key, np.array(numbers))
+    directory, counts = made.directory_state(pages[5])
+    other.restore_directory(directory, key, counts[:3], counts[3:])
+    row = made.page_state(pages[5])
+    page = int(
+        other.add_many([row[0]], [row[1]], [row[2]], [row[3]], row[7], now, changes=row[4], watched=row[5])[0]
+    )
+    other.restore_hub(page, *made.hub_state(pages[5]))
+    assert other.hub(page, now)["pages_per_day"] == pytest.approx(
+        made.hub(pages[5], now)["pages_per_day"], rel=1e-3
+    )
+
+
+def test_pages_that_are_gone_cost_a_hundredth_of_the_fetches() -> None:
+    """Half of 200 pages are gone for good; asking each of them monthly would take most of a fetch an hour."""
+    rate = 24.0 / DAY
+    made = Schedule(Settings(explore=0.0, gone_age=DAY))
+    made.rate = rate
+    pages = [made.add(number + 1, 1 + number % 3, 10 + number % 3, 0.0, 0.0) for number in range(200)]
+    gone = set(pages[::2])
+    now, asked, total = 0.0, 0, 0
+    while now < 300 * DAY:
+        now += 1.0 / rate
+        page = made.take(now)
+        made.settle(page, now, RefreshOutcome.GONE if page in gone else UNCHANGED, now)
+        if now > 100 * DAY:
+            total += 1
+            asked += page in gone
+    assert 0.002 < asked / total < 0.02
+    made._check()

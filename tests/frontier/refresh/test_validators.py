@@ -1,0 +1,278 @@
+"""Which validators are believed: a guest of the changing web asks as it is told, judged by the web's log."""
+
+import random
+from collections.abc import Callable
+from email.utils import formatdate
+from hashlib import blake2b
+
+import msgspec
+import pytest
+
+from crawler.config import RefreshConfig
+from crawler.errors import DamageError
+from crawler.frontier.refresh import validators as believing
+from crawler.frontier.refresh.validators import ValidatorKind, Validators, pattern_of
+from crawler.lab.changing.web import ChangingWeb, HostSpec, WebRequest
+from crawler.pages.change_detection import is_unchanged, next_record
+from crawler.records import Errand, Fetch, Outcome, PageRecord, Task
+from crawler.storage import keys
+from crawler.storage.kv import MemoryStore, seal
+
+START = 1_750_000_000.0
+HOUR = 3600.0
+VISIT = 6 * HOUR  # of a page, between two requests
+PAGE_IN_40 = (("/d1/p13.html", "etag-fixed"),)
+DIRECTORY_IN_4 = (("/d1/", "etag-fixed"),)
+
+
+class Guest:
+    """Asks all pages of a web's one host in turn, as `validators` say; keeps records as a crawl does."""
+
+    def __init__(self, web: ChangingWeb, validators: Validators, store: MemoryStore | None = None) -> None:
+        self.web, self.validators = web, validators
+        self.store = MemoryStore() if store is None else store
+        self.records: dict[int, PageRecord] = {}
+
+    def visit(self, page: int, now: float, *, signalled: bool = False) -> None:
+        before = self.records.get(page)
+        etag, date = self.validators.conditions(page, 1, before, now, signalled=signalled)
+        asked = {"if-none-match": etag, "if-modified-since": date}
+        given = self.web.answer(
+            0, self.web.path(page), {name: text for name, text in asked.items() if text}, now
+        )
+        headers = {**given.headers, "Date": formatdate(now, usegmt=True)}
+        outcome = Outcome.UNCHANGED if given.status == 304 else Outcome.FETCHED
+        digest = blake2b(given.body).digest() if given.body else b""
+        fetch = Fetch(
+            self.web.url(page),
+            outcome,
+            status=given.status,
+            headers=tuple((name.encode(), value.encode()) for name, value in headers.items()),
+        )
+        errand = Errand(Task.PAGE, 1, "a", fetch.url, page)
+        after = next_record(before, fetch, errand, None, payload_digest=digest, digest=digest, now=now)
+        changed = not is_unchanged(before, outcome, digest)
+        batch = self.store.batch()
+        self.validators.answered(page, 1, before, after, changed, now, batch)
+        self.store.write(batch)
+        self.records[page] = after
+
+    def visit_all(self, rounds: int, first: int = 0) -> None:
+        for number in range(first, first + rounds):
+            for page in range(len(self.web)):
+                self.visit(page, START + VISIT * (number + page / len(self.web)))
+            self.validators._check()
+
+
+class Seen(msgspec.Struct):
+    """Shares of the requests after the tenth round; `repeated` brought what was known. Freshness is the web's."""
+
+    conditional: float
+    not_modified: float
+    repeated: float
+    freshness: float
+
+
+def seen(web: ChangingWeb, pages: Callable[[int], bool] = lambda page: True, rounds: int = 60) -> Seen:
+    """What the log says of these pages."""
+    copies: dict[int, int] = {}
+    asked: list[tuple[WebRequest, bool]] = []
+    for each in web.log:
+        if each.at >= START + 10 * VISIT and pages(each.page):
+            asked.append((each, each.status == 200 and copies.get(each.page) == each.version))
+        if each.status == 200:
+            copies[each.page] = each.version
+    return Seen(
+        sum(each.conditional for each, _ in asked) / len(asked),
+        sum(each.status == 304 for each, _ in asked) / len(asked),
+        sum(repeated for _, repeated in asked) / len(asked),
+        web.freshness(START + 10 * VISIT, START + rounds * VISIT),
+    )
+
+
+def false_304s(web: ChangingWeb) -> int:
+    """Answers 304 where the copy was not current."""
+    copies: dict[int, int] = {}
+    false = 0
+    for each in web.log:
+        if each.status == 200:
+            copies[each.page] = each.version
+        false += each.status == 304 and copies[each.page] != each.version
+    return false
+
+
+def played(rounds: int = 60, *, conditional: bool = True, **spec: object) -> Guest:
+    """A guest that has visited 40 pages in four directories, half of them changed at each visit."""
+    values = {"pages": 40, "directories": 4, "rate": 0.5 / VISIT, "lastmod": "none", "spread": 0.5} | spec
+    host = msgspec.convert({"name": "a", **values}, HostSpec)
+    web = ChangingWeb([host], horizon=(rounds + 1) * VISIT, start=START, seed=3)
+    guest = Guest(web, Validators(RefreshConfig(conditional=conditional)))
+    guest.visit_all(rounds)
+    return guest
+
+
+def test_pages_are_asked_with_conditions_where_validators_are_right() -> None:
+    right = seen(played().web)
+    assert right.conditional > 0.95 and right.repeated < 0.03
+    assert right.freshness == pytest.approx(seen(played(conditional=False).web).freshness, abs=0.003)
+
+
+@pytest.mark.parametrize(("exceptions", "found_out_after"), [(PAGE_IN_40, 20), (DIRECTORY_IN_4, 5)])
+def test_liars_cost_honest_pages_of_their_host_nothing(
+    exceptions: tuple[tuple[str, str], ...], found_out_after: int
+) -> None:
+    """A page that lies among honest ones is found out by its first check, a directory by that of two or three."""
+    guest = played(exceptions=exceptions)
+    lying = {page for page in range(40) if guest.web.validators_of(page) != "right"}
+    honest = seen(guest.web, lambda page: page not in lying)
+    assert honest.conditional > 0.9 and honest.repeated < 0.05
+    plain = seen(played(conditional=False).web).freshness
+    assert honest.freshness > plain - 0.01
+    assert false_304s(guest.web) / len(lying) <= found_out_after
+
+
+@pytest.mark.parametrize("validators", ["always-304", "bare-304", "etag-fixed", "date-fixed"])
+def test_a_host_that_lies_throughout_costs_bodies_and_no_freshness(validators: str) -> None:
+    lying = seen(played(validators=validators).web)
+    assert lying.freshness > seen(played(conditional=False).web).freshness - 0.02
+
+
+def test_a_directory_that_lies_among_honest_ones_is_asked_plainly() -> None:
+    guest = played(exceptions=(("/d1/", "bare-304"),))
+    assert seen(guest.web, lambda page: guest.web.path(page).startswith("/d1/")).conditional < 0.3
+
+
+def test_of_two_validators_the_one_that_is_right_is_sent() -> None:
+    """Where the date lies, If-None-Match goes alone; where the server does not know its own tags, the date does."""
+    for kind, sent in (("date-fixed", (True, False)), ("etag-unknown", (False, True))):
+        guest = played(validators=kind)
+        now = START + 61 * VISIT
+        pairs = [guest.validators.conditions(page, 1, guest.records[page], now) for page in range(40)]
+        forms = [(bool(etag), bool(date)) for etag, date in pairs if etag or date]
+        assert set(forms) == {sent} and len(forms) > 30, kind
+        assert seen(guest.web).not_modified > 0.3, kind
+
+
+def test_tags_that_are_new_each_time_are_harmless() -> None:
+    guest = played(validators="etag-new")
+    assert seen(guest.web).conditional > 0.95
+    assert guest.validators.lies == 0
+
+
+def test_a_304_with_other_validators_than_the_copys_is_checked_at_once() -> None:
+    guest = played(rounds=1, validators="always-304")
+    page = next(page for page in range(1, 40) if guest.web.changes[page])
+    later = guest.web.changes[page][-1] + HOUR
+    guest.visit(page, later)
+    assert guest.web.log[-1].status == 304
+    guest.visit(page, later + VISIT)
+    assert not guest.web.log[-1].conditional
+    assert guest.validators.lies == 1
+    for number in range(10):
+        guest.visit(page, later + (2 + number) * VISIT)
+        assert not guest.web.log[-1].conditional, "it is not asked with conditions for a while"
+
+
+def test_signals_make_a_304_doubtful_until_the_host_has_proven_right() -> None:
+    new = played(rounds=2, rate=1e-12)
+    plain = 0
+    for page in range(40):
+        record = new.records[page]
+        if record.not_modified:
+            plain += not any(new.validators.conditions(page, 1, record, START + 3 * VISIT, signalled=True))
+    assert plain == sum(record.not_modified > 0 for record in new.records.values()) > 0
+    proven = played(rounds=60)
+    once = [page for page in range(40) if proven.records[page].not_modified == 1]
+    asked = [
+        proven.validators.conditions(page, 1, proven.records[page], START + 61 * VISIT, signalled=True)
+        for page in once
+    ]
+    assert asked and all(any(pair) for pair in asked)
+
+
+def test_what_was_learned_outlasts_a_restart() -> None:
+    guest = played(exceptions=DIRECTORY_IN_4)
+    anew = Validators(RefreshConfig())
+    anew.open(guest.store)
+    anew._check()
+    again = Guest(guest.web, anew, guest.store)
+    again.records = guest.records
+    lying = {page for page in range(40) if guest.web.path(page).startswith("/d1/")}
+    now = START + 60.5 * VISIT
+    asked = {page: any(anew.conditions(page, 1, guest.records[page], now)) for page in range(40)}
+    assert sum(asked[page] for page in lying) <= 1, "a trial"
+    assert sum(asked[page] for page in asked if page not in lying) >= 27
+
+
+@pytest.mark.parametrize(
+    "value", [b"no seal", seal(b"\xc1"), seal(b"\x91\x93\x00\xa1*\x94\xcb" + b"\xff" * 32)]
+)
+def test_damaged_records_are_reported(value: bytes) -> None:
+    with pytest.raises(DamageError):
+        Validators(RefreshConfig()).open(MemoryStore({keys.VALIDATORS + b"12345678": value}))
+
+
+@pytest.mark.parametrize(
+    ("url", "pattern"),
+    [
+        ("http://a.org/", "/*"),
+        ("http://a.org", "/*"),
+        ("http://a.org/index.html", "/*.html"),
+        ("http://a.org/docs/api/x.html", "/docs/*.html"),
+        ("http://a.org/docs/api/", "/docs/*"),
+        ("http://a.org/show.php?id=3&page=4&sort=up&more=1", "/*.php?id&page&sort"),
+        ("http://a.org/v1.2.x-y", "/*"),
+        ("http://a.org/a/b?x=1", "/a/*?x"),
+    ],
+)
+def test_patterns_go_with_the_program_behind_a_url(url: str, pattern: str) -> None:
+    assert pattern_of(url) == pattern
+
+
+def test_long_urls_have_short_patterns() -> None:
+    assert len(pattern_of(f"http://a.org/{'x' * 5000}/?{'y' * 5000}")) == believing.PATTERN_CHARS_MAX
+
+
+def test_any_order_of_answers_keeps_counts_and_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts, patterns, pages beyond their bounds; answers that nobody asked for; records that have vanished."""
+    for name, most in (("HOSTS_MAX", 4), ("CELLS_MAX", 20), ("PATTERNS_MAX", 3), ("PAGES_MAX", 5)):
+        monkeypatch.setattr(believing, name, most)
+    rng = random.Random(7)
+    store = MemoryStore()
+    validators = Validators(RefreshConfig())
+    states: dict[int, PageRecord] = {}
+    for step in range(5000):
+        page = rng.randrange(60)
+        host = page % 9
+        url = f"http://h{host}/d{page % 7}/p{page}"
+        now = START + step * HOUR
+        before = states.get(page)
+        if rng.random() < 0.9:
+            validators.conditions(page, host, before, now, signalled=rng.random() < 0.2)
+        outcome = rng.choice([Outcome.FETCHED, Outcome.UNCHANGED, Outcome.GONE, Outcome.RESET])
+        headers = [(b"ETag", rng.choice([b'"1"', b'W/"1"', b'"2"'])), (b"Last-Modified", b"yesterday")]
+        fetch = Fetch(url, outcome, status=200, headers=tuple(headers[: rng.randrange(3)]))
+        digest = b"%d" % rng.randrange(3)
+        after = next_record(
+            before,
+            fetch,
+            Errand(Task.PAGE, host, "", url),
+            None,
+            payload_digest=digest,
+            digest=digest,
+            now=now,
+        )
+        batch = store.batch()
+        validators.answered(page, host, before, after, rng.random() < 0.5, now, batch)
+        store.write(batch)
+        states[page] = after
+        if rng.random() < 0.05:
+            states.pop(page)
+        validators._check()
+    assert validators.lies > 0
+    Validators(RefreshConfig()).open(store)
+
+
+def test_weak_tags_are_a_kind_of_their_own() -> None:
+    record = PageRecord("http://a/", "stored", Outcome.FETCHED, etag='W/"1"', last_modified="x")  # type: ignore[arg-type]
+    assert believing._kinds(record) == (ValidatorKind.WEAK, ValidatorKind.MODIFIED)

@@ -1,0 +1,52 @@
+"""`crawler lab worlds` from the command line."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from crawler.errors import UsageError
+from crawler.lab.__main__ import main
+from crawler.lab.living.worlds import WORLDS
+
+
+def test_a_table_a_file_and_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "worlds issue --seeds 2 --policies ncis,uniform --processes 1 --check --aim 5 --out"
+    assert main("lab", [*words.split(), str(tmp_path)]) == 1  # nobody gains five times what is possible
+    printed = capsys.readouterr().out
+    assert "below uniform in 0 of 1 worlds" in printed and "gain below 5 in 1: issue" in printed
+    lines = (tmp_path / "worlds.csv").read_text().splitlines()
+    rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
+    assert [row["policy"] for row in rows] == ["round-robin", "true", "ncis", "uniform"]
+    assert float(rows[1]["gain"]) == 1.0
+
+
+def test_processes_find_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["worlds", "issue", "--seeds", "2", "--policies", "ncis", "--processes"]
+    main("lab", [*words, "1"])
+    alone = capsys.readouterr().out
+    main("lab", [*words, "2"])
+    assert capsys.readouterr().out == alone
+
+
+def test_calibration_and_list(capsys: pytest.CaptureFixture[str]) -> None:
+    main(
+        "lab", ["worlds", "issue", "--seeds", "1", "--policies", "ncis", "--processes", "1", "--calibration"]
+    )
+    assert capsys.readouterr().out.startswith("ncis\nstated by")
+    main("lab", ["worlds", "--list"])
+    assert len(capsys.readouterr().out.splitlines()) == len(WORLDS)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "nowhere",
+        "issue --policies cho",
+        "issue --seeds 0",
+        "issue --policies greedy --check --seeds 1 --processes 1",
+    ],
+)
+def test_what_cannot_be_played_is_refused(words: str) -> None:
+    with pytest.raises(UsageError):
+        main("lab", ["worlds", *words.split()])

@@ -1,0 +1,237 @@
+"""The living league: what hubs show and when, what a birth costs, scores and credits."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from crawler.errors import UsageError
+from crawler.lab.league import histories, living, living_table
+from crawler.lab.league import world as worlds
+from crawler.lab.league.finders import FINDERS, FREE, Crediting, NewFirst
+from crawler.lab.league.living import NEWEST, RULES, LivingWorld, grow, play
+from crawler.lab.league.world import DAY
+from tests.lab.league.made import EXCERPT, world
+
+YEAR = 365
+
+
+def living_world(
+    rule: str,
+    changes: list[list[float]],
+    *,
+    born: dict[int, float] | None = None,
+    died: dict[int, float] | None = None,
+    directory: list[int] | None = None,
+) -> LivingWorld:
+    """One site; births and deaths by page in days."""
+    base = world(changes, days=YEAR)
+    days = np.arange(len(base))
+    return grow(
+        msgspec.structs.replace(
+            base,
+            born=np.array([(born or {}).get(page, 0.0) for page in days]) * DAY,
+            died=np.array([(died or {}).get(page, np.inf) for page in days]) * DAY,
+            directory=np.array(directory or [0] * len(base)),
+        ),
+        rule,
+    )
+
+
+class Scripted:
+    """Takes the nodes of a list, one a fetch, and notes what it is told."""
+
+    def __init__(self, nodes: list[int]) -> None:
+        self.nodes, self.told = nodes[::-1], list[tuple[Any, ...]]()
+
+    def take(self, now: float) -> int:
+        return self.nodes.pop() if self.nodes else -1
+
+    def __getattr__(self, name: str) -> Any:
+        def note(*args: Any) -> None:
+            place = 1 if name == "settle" else len(args) - 1  # of the instant
+            self.told.append(
+                (name, *(round(arg / DAY, 1) if k == place else arg for k, arg in enumerate(args)))
+            )
+
+        return note
+
+    def of(self, name: str) -> list[tuple[Any, ...]]:
+        return [tuple(rest) for what, *rest in self.told if what == name]
+
+
+RATE = 1.0 / DAY  # a fetch at each noon
+
+
+def test_a_page_is_known_when_its_listing_is_asked_and_costs_a_fetch() -> None:
+    """Page 1 is born on day 3 in the directory of page 0; node 2 lists it, node 3 lists the directory."""
+    found = living_world("dir", [[], []], born={1: 3.0})
+    assert (found.pages, len(found)) == (2, 4)
+    assert found.changes[2] == [3 * DAY] and found.changes[3] == []
+    policy = Scripted([2, 0, 0, 0, 2, 1, 2])
+    result = play(found, policy, RATE)  # type: ignore[arg-type]
+    assert policy.of("find") == [(1, 4.5)]
+    assert policy.of("add") == [(0, 0.0), (2, 0.0), (3, 0.0), (1, 5.5)]
+    assert policy.of("settle") == [
+        (2, 0.5, False), (0, 1.5, False), (0, 2.5, False), (0, 3.5, False), (2, 4.5, True), (2, 6.5, False),
+    ]  # fmt: skip
+    assert policy.of("credit") == [(2, 1.0, 5.5)]
+    assert result.fetches == 7 and result.hub_fetches == 3 and result.new_fetches == 1
+
+
+def test_a_new_directory_is_found_by_the_root_and_earns_it_the_credit() -> None:
+    """Pages that the first copy of the new listing shows earn it none; those of a later copy do."""
+    found = living_world("dir", [[], [], []], born={1: 3.0, 2: 9.0}, directory=[0, 1, 1])
+    listing, root = 4, 5
+    assert found.born[listing] == 3 * DAY and found.changes[root] == [3 * DAY]
+    policy = Scripted([0, 0, 0, root, listing, 1, 0, 0, 0, listing, 2])
+    play(found, policy, RATE)  # type: ignore[arg-type]
+    assert policy.of("find") == [(listing, 3.5), (1, 4.5), (2, 9.5)]
+    assert policy.of("credit") == [(root, 1.0, 4.5), (listing, 1.0, 10.5)]
+
+
+def test_a_page_that_is_gone_when_it_is_asked_earns_nothing() -> None:
+    found = living_world("map", [[], []], born={1: 1.0}, died={1: 4.0})
+    policy = Scripted([0, 2, 0, 0, 0, 1])
+    play(found, policy, RATE)  # type: ignore[arg-type]
+    assert policy.of("find") == [(1, 1.5)] and policy.of("miss") == [(1, 5.5)]
+    assert policy.of("credit") == [(2, 0.0, 5.5)]
+    late = Scripted([0, 0, 0, 0, 2])  # it came and went between two looks
+    play(found, late, RATE)  # type: ignore[arg-type]
+    assert late.of("find") == []
+
+
+def test_a_front_page_shows_the_newest_alone() -> None:
+    """25 pages are born at once behind 5 old ones: asked once, it shows 20; their listing shows all."""
+    born = {page: 1.0 + page / 100 for page in range(5, 30)}
+    found = living_world("newest", [[]] * 30, born=born)
+    listing, front = 30, 31
+    policy = Scripted([0, front, listing])
+    play(found, policy, RATE)  # type: ignore[arg-type]
+    found_at = policy.of("find")
+    assert [page for page, at in found_at if at == 1.5] == list(range(10, 30))
+    assert [page for page, at in found_at if at == 2.5] == list(range(5, 10))
+    assert len(found_at) == 20 + 5 and NEWEST == 20
+
+
+def test_hubs_change_when_what_they_show_does() -> None:
+    """Page 0 dies when 20 newer pages are there: the front page does not show it any more, its listing does."""
+    born = {page: float(page) for page in range(1, 22)}
+    found = living_world("newest", [[]] * 22, born=born, died={0: 50.0, 21: 60.0})
+    listing, front = found.changes[22], found.changes[23]
+    births = [day * DAY for day in range(1, 22)]
+    assert listing == [*births, 50 * DAY, 60 * DAY]
+    assert front == [*births, 60 * DAY]
+
+
+def test_the_score_is_that_of_a_scan() -> None:
+    """Method: every fetch is recorded, and each hour of the year looked at by itself."""
+    base = worlds.build(histories.read_folder(EXCERPT), "none", pages=6, days=YEAR)
+    found = grow(base, "dir")
+    policy = FINDERS["round-robin"](found, 8 * found.change_rate)
+    asked: list[list[float]] = [[0.0] if at <= 0.0 else [] for at in found.born]
+    for name in ("add", "settle"):
+        plain = getattr(policy, name)
+
+        def note(node: int, now: float, *more: Any, plain: Any = plain) -> None:
+            asked[node].append(now)
+            plain(node, now, *more)
+
+        setattr(policy, name, note)
+    result = play(found, policy, 8 * found.change_rate)
+    grid = np.arange(0.2 * found.horizon, found.horizon, 3600.0)
+    current = there = 0.0
+    for page in range(found.pages):
+        alive = (grid >= found.born[page]) & (grid < found.died[page])
+        there += alive.sum()
+        fetches = np.array(sorted(asked[page]))
+        if not len(fetches):
+            continue
+        place = np.searchsorted(fetches, grid, side="right")
+        copies = fetches[np.maximum(place - 1, 0)]
+        changed = np.searchsorted(found.changes[page], grid, side="right") > np.searchsorted(
+            found.changes[page], copies, side="right"
+        )
+        current += (alive & (place > 0) & ~changed).sum()
+    mine, whole = result.by_site(found)
+    assert whole.sum() == pytest.approx(there * 3600.0, rel=2e-3)
+    assert mine.sum() / whole.sum() == pytest.approx(current / there, abs=2e-3)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", FINDERS)
+def test_every_finder_plays(name: str, rule: str) -> None:
+    found = grow(worlds.build(histories.read_folder(EXCERPT), "none", pages=10, days=500), rule)
+    rate = 3.0 * found.change_rate
+    result = play(found, FINDERS[name](found, rate), rate, told=name in FREE)
+    assert result.fetches + result.idle == int(rate * found.horizon)
+    assert result.idle <= 0.05 * result.fetches
+    current, there = result.by_site(found)
+    assert ((current >= 0.0) & (current <= there)).all()
+    assert len(result.delays) <= result.born and (result.delays >= 0.0).all()
+    assert (result.hub_fetches == 0) == (name in FREE)
+
+
+def test_valued_hubs_show_births_sooner_and_told_births_are_the_bound() -> None:
+    base = worlds.build(histories.read_folder(EXCERPT), "none", pages=40)
+    found = grow(base, "map")
+    rate = 3.0 * found.change_rate
+    came = {
+        name: play(found, FINDERS[name](found, rate), rate, told=name in FREE)
+        for name in ("proto-0", "proto-1", "proto-10", "proto-free")
+    }
+    delays = {name: float(result.delays.mean()) for name, result in came.items()}
+    assert delays["proto-free"] < DAY < delays["proto-10"] < delays["proto-1"] < delays["proto-0"]
+    assert came["proto-10"].of_hubs(found) > came["proto-0"].of_hubs(found)
+    rows = living_table.rows_of(
+        [living_table.game_of("map", name, 3.0, found, result) for name, result in came.items()]
+    )
+    assert rows[0].difference == 0.0 and rows[-1].score == max(row.score for row in rows)
+    assert living_table.table(rows).count("\n") == len(rows)
+
+
+def test_new_urls_have_their_share() -> None:
+    """At a tenth of the fetches, 5 new URLs take 50; without a share they go first."""
+    base = living_world("map", [[], []])
+    for share, places in ((1.0, [0, 1, 2, 3, 4]), (0.1, [9, 19, 29, 39, 49])):
+        policy = NewFirst(Scripted([0] * 60), share)  # type: ignore[arg-type]
+        for node in range(100, 105):
+            policy.find(node, 0.0)
+        taken = [policy.take(float(k)) for k in range(55)]
+        assert [place for place, node in enumerate(taken) if node >= 100] == places
+    assert len(base) == 3
+
+
+def test_the_schedule_is_told_of_new_pages_when_it_can_be() -> None:
+    class Showing:
+        def __init__(self) -> None:
+            self.shown: list[tuple[int, float, float]] = []
+
+        def show(self, page: int, found: float, now: float) -> None:
+            self.shown.append((page, found, now))
+
+    found = living_world("map", [[], []])
+    finder = FINDERS["ncis"](found, RATE)
+    assert isinstance(finder, NewFirst) and isinstance(finder.policy, Crediting)
+    finder.add(2, 0.0)
+    finder.credit(2, 1.0, 5.0)  # a schedule that knows of no hubs is told nothing
+    finder.policy.schedule = Showing()  # type: ignore[assignment]
+    finder.credit(2, 1.0, 7.0)
+    finder.credit(1, 1.0, 7.0)  # not in the schedule
+    assert finder.policy.schedule.shown == [(0, 1.0, 7.0)]  # type: ignore[attr-defined]
+
+
+def test_an_unknown_rule_is_refused() -> None:
+    with pytest.raises(UsageError, match="dir, map, newest"):
+        living_world("tags", [[]])
+
+
+def test_a_news_site_needs_its_hubs_asked() -> None:
+    """A tenth of the fetches is less than the articles need: most are never had. Valued hubs show nearly all in days."""
+    found = living.news(1)
+    assert len(found.hubs) == living.SECTIONS and not found.born[found.pages :].any()
+    rate = found.change_rate
+    tenth, valued = (play(found, FINDERS[name](found, rate), rate) for name in ("ncis-tenth", "proto-1"))
+    assert len(tenth.delays) < 0.5 * tenth.born and np.median(tenth.delays) > 30 * DAY
+    assert len(valued.delays) > 0.9 * valued.born and np.median(valued.delays) < 6 * DAY

@@ -1,0 +1,114 @@
+"""Policies on drawn worlds: freshness is exact, budgets are spent, and no policy that learns loses to uniform."""
+
+import numpy as np
+import pytest
+
+from crawler.lab.living import calibration, gains
+from crawler.lab.living.playing import PLAYERS, TRUE, UNIFORM, judged, make, play, played
+from crawler.lab.living.worlds import DAY, QUICK, WORLDS, HostKind, WorldSpec, draw
+
+SEEDS = (1, 2, 3, 4)
+
+
+def small(**more: object) -> WorldSpec:
+    return WorldSpec("small", (HostKind(40, DAY), HostKind(40, DAY)), rounds=20.0, **more)  # type: ignore[arg-type]
+
+
+def test_freshness_is_that_of_a_scan_of_all_fetches() -> None:
+    """Method: the policy's fetches are recorded; each instant of a fine grid is looked at by itself."""
+    world = draw(small(warm_up=0.5), 3)
+    policy = make("ncis", world)
+    asked: list[tuple[float, int]] = [
+        ((tick + 0.5) / world.spec.rate, page) for tick, page in enumerate(world.order.tolist())
+    ]
+    settle = policy.settle
+
+    def note(page: int, now: float, changed: bool) -> None:
+        asked.append((now, page))
+        settle(page, now, changed)
+
+    policy.settle = note  # type: ignore[method-assign]
+    run = play(world, policy)
+    grid = np.linspace(0.5 * world.horizon, world.horizon, 4001)[:-1]
+    current = 0.0
+    for page, times in enumerate(world.changes):
+        fetches = np.array(sorted(at for at, asked_page in asked if asked_page == page))
+        copies = fetches[np.searchsorted(fetches, grid, side="right") - 1]
+        changed = np.searchsorted(times, grid, side="right") > np.searchsorted(times, copies, side="right")
+        current += world.importance[page] * (~changed).mean()
+    assert run.freshness == pytest.approx(current / world.importance.sum(), abs=2e-3)
+
+
+@pytest.mark.parametrize("name", PLAYERS)
+def test_every_policy_spends_its_budget(name: str) -> None:
+    world = draw(small(signals="noisy"), 1)
+    run = played(name, world)
+    assert run.idle == 0 and 0.0 < run.freshness < 1.0
+    assert run.fetches == pytest.approx(0.8 * world.spec.fetches, abs=2)
+    assert 0.5 <= run.largest <= run.span <= 1.0
+
+
+def test_a_busy_host_is_not_asked_again() -> None:
+    """Two hosts, and answers that take three fetches' time: a third of the time both are busy."""
+    world = draw(small(latency=3), 1)
+    assert played("ncis", world).idle == pytest.approx((world.spec.fetches - len(world)) / 3, abs=2)
+
+
+def test_politeness_bounds_the_share_of_a_host() -> None:
+    hosts = (HostKind(40, DAY), HostKind(40, 100 * DAY), HostKind(40, 100 * DAY), HostKind(40, 100 * DAY))
+    world = draw(WorldSpec("polite", hosts, polite=True, rounds=20.0), 1)
+    assert played("ncis", world).largest <= 1.5 / 4 + 0.02
+    assert played("ncis", draw(WorldSpec("free", hosts, rounds=20.0), 1)).largest > 0.5
+
+
+def test_uniform_is_the_shipped_uniform() -> None:
+    world = draw(small(), 1)
+    assert played(UNIFORM, world).freshness == pytest.approx(played("uniform", world).freshness, abs=0.02)
+
+
+def test_true_parameters_gain() -> None:
+    rows = gains.gains(
+        "day-1x",
+        {name: [played(name, draw(WORLDS["day-1x"], seed)) for seed in SEEDS] for name in (UNIFORM, TRUE)},
+    )
+    assert [row.gain for row in rows] == [0.0, 1.0]
+    assert rows[1].difference > 3.0 * rows[1].difference_error > 0.0
+    assert not rows[0].loses and rows[0].falls_short(0.9) and not rows[1].falls_short(0.9)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_no_world_is_below_uniform(name: str) -> None:
+    """Goal: whatever the schedule learns never costs it more than the error of the comparison."""
+    runs = {
+        policy: [played(policy, draw(WORLDS[name], seed)) for seed in SEEDS]
+        for policy in (UNIFORM, TRUE, "ncis")
+    }
+    row = gains.gains(name, runs)[-1]
+    assert not row.loses, f"{row.difference:+.4f} +- {row.difference_error:.4f}"
+
+
+# -- calibration
+
+
+def test_true_parameters_are_calibrated() -> None:
+    """Goal: the table itself is right. Poisson changes at known rates: each decile within .03 of what was stated."""
+    rows = calibration.deciles(judged(TRUE, draw(WORLDS["day-1x"], seed)) for seed in SEEDS)
+    said = [row for row in rows if row.kind == "said" and row.copies >= 200]
+    assert len(said) >= 8
+    assert calibration.worst(rows, "said") == max(abs(row.off) for row in said) < 0.03
+    assert calibration.table(rows).count("\n") == len(rows) + 2
+
+
+def test_a_policy_that_is_sure_of_stale_copies_is_found_out() -> None:
+    class Sure:
+        def fresh(self, page: int, now: float) -> tuple[float, float]:
+            return (0.95, 0.05) if page else (float("nan"), float("nan"))
+
+    seen = calibration.Calibration(Sure(), [[1.0], [1.0], []], 0.0, 4.0)
+    for now in (0.0, 2.0):
+        seen.look([0, 0, 0], now)
+    rows = calibration.deciles([seen.sums])
+    assert [(row.kind, row.decile, row.copies, row.true) for row in rows] == [
+        ("said", 9, 4, 0.75),
+        ("told", 0, 4, 0.75),
+    ]

@@ -1,0 +1,152 @@
+"""The estimators: golden values, edges, bias, and the running form against the batch."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.lab.refresh.estimate import (
+    KOLOBOV,
+    NO_PRIOR,
+    RunningEstimate,
+    fit,
+    naive_quality,
+)
+
+GOLDEN = json.loads((Path(__file__).parent.parent.parent / "golden" / "refresh_values.json").read_text())[
+    "estimator"
+]
+
+
+def _intervals(
+    rng: np.random.Generator, k: int, alpha: float, b: float, gamma: float, crawl_rate: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    tau = rng.exponential(1 / crawl_rate, k)
+    n = rng.poisson(gamma * tau)
+    return tau, n, rng.random(k) > np.exp(-(alpha * tau + b * n))
+
+
+@pytest.mark.parametrize("record", GOLDEN)
+def test_golden_estimates(record: dict) -> None:
+    tau, n, z = (np.array(record[key]) for key in ("tau", "n_cis", "changed"))
+    got = fit(tau, n, z)
+    assert got.silent_rate == pytest.approx(record["mle_alpha"], abs=record["tolerance"])
+    assert got.signal_weight == pytest.approx(record["mle_b"], abs=record["tolerance"])
+    assert got.signal_rate == pytest.approx(record["gamma"], rel=1e-8)
+    derived = record["derived"]
+    assert got.change_rate == pytest.approx(derived["delta"], abs=1e-6)
+    assert got.false_rate == pytest.approx(derived["nu"], abs=1e-6)
+    assert got.precision == pytest.approx(derived["precision"], abs=1e-6)
+    assert got.recall == pytest.approx(derived["recall"], abs=1e-6)
+    naive = naive_quality(n, z)
+    assert naive == pytest.approx((record["naive_precision"], record["naive_recall"]))
+
+
+def test_estimates_lie_within_their_standard_errors() -> None:
+    """200 pages: the mean squared standardised error is 1 within four standard errors of itself."""
+    rng, alpha, b, gamma = np.random.default_rng(3), 0.08, 0.9, 0.3
+    nu = gamma * math.exp(-b)
+    true = {
+        "silent_rate": alpha,
+        "signal_weight": b,
+        "change_rate": alpha + gamma - nu,
+        "precision": 1 - math.exp(-b),
+        "recall": (gamma - nu) / (alpha + gamma - nu),
+    }
+    squares: dict[str, list[float]] = {name: [] for name in true}
+    for _ in range(200):
+        got = fit(*_intervals(rng, 1000, alpha, b, gamma, 0.2))
+        for name, value in true.items():
+            squares[name].append(((getattr(got, name) - value) / getattr(got, f"{name}_error")) ** 2)
+    for name, values in squares.items():
+        assert np.mean(values) == pytest.approx(1.0, abs=4 * math.sqrt(2 / 200)), name
+
+
+def test_naive_estimates_are_biased_and_the_likelihood_is_not() -> None:
+    rng, alpha, b, gamma = np.random.default_rng(4), 0.05, 0.4, 0.3
+    tau, n, z = _intervals(rng, 100_000, alpha, b, gamma, 0.1)
+    precision = 1 - math.exp(-b)
+    assert naive_quality(n, z)[0] > precision + 0.2
+    assert fit(tau, n, z).precision == pytest.approx(precision, abs=0.02)
+
+
+def test_long_histories_converge() -> None:
+    """Cause: steps damped by the Newton decrement crept when the likelihood was sharp."""
+    rng = np.random.default_rng(12)
+    tau, n, z = _intervals(rng, 80_000, 0.06, 3.0, 0.2, 0.8)
+    got = fit(tau, n, z)
+    assert abs(got.signal_weight - 3.0) < 5 * got.signal_weight_error
+    assert abs(got.silent_rate - 0.06) < 5 * got.silent_rate_error
+
+
+def test_all_or_none_changed_end_at_the_bounds_of_the_prior() -> None:
+    tau, n = np.full(50, 3.0), np.ones(50)
+    always = fit(tau, n, np.ones(50, bool), prior=KOLOBOV)
+    never = fit(tau, n, np.zeros(50, bool), prior=KOLOBOV)
+    assert KOLOBOV.rate_min <= never.silent_rate < 0.05 < always.silent_rate <= KOLOBOV.rate_max
+    assert never.signal_weight < 0.1 < always.signal_weight
+    assert math.isfinite(always.signal_weight_error) and math.isfinite(never.change_rate_error)
+
+
+def test_without_prior_the_edges_are_reached_without_failing() -> None:
+    tau, n = np.full(20, 3.0), np.zeros(20)
+    assert fit(tau, n, np.zeros(20, bool)).silent_rate < 1e-12
+    assert fit(tau, n, np.ones(20, bool)).silent_rate > 5.0
+
+
+def test_no_interval_at_all_gives_the_prior() -> None:
+    got = fit(np.empty(0), np.empty(0), np.empty(0, bool), prior=KOLOBOV)
+    assert got.silent_rate == pytest.approx(math.log(2) / 0.5)
+    assert got.signal_weight == pytest.approx(math.log(2))
+    assert got.signal_rate == 0.0 and got.recall == 0.0
+    assert RunningEstimate(KOLOBOV).estimate() == got
+
+
+def test_time_and_signals_that_always_go_together_cannot_be_told_apart() -> None:
+    rng = np.random.default_rng(5)
+    tau = rng.uniform(1, 3, 200)
+    got = fit(tau, tau, rng.random(200) > np.exp(-0.3 * tau))
+    assert got.silent_rate + got.signal_weight == pytest.approx(0.3, abs=0.1)
+
+
+interval = st.tuples(st.floats(0.01, 20.0), st.integers(0, 4), st.booleans())
+
+
+@given(st.lists(interval, max_size=40))
+@settings(max_examples=60)
+def test_running_estimate_equals_the_batch_until_it_merges(intervals: list[tuple[float, int, bool]]) -> None:
+    running = RunningEstimate(KOLOBOV)
+    for tau, n, z in intervals:
+        running.observe(tau, n, z)
+        running._check()
+    batch = fit(*(np.array([row[k] for row in intervals]) for k in range(3)), prior=KOLOBOV)
+    if sum(z for _, _, z in intervals) <= RunningEstimate.POINTS_MAX:
+        assert running.estimate().silent_rate == pytest.approx(batch.silent_rate, rel=1e-6)
+        assert running.estimate().signal_weight == pytest.approx(batch.signal_weight, rel=1e-5, abs=1e-8)
+    assert running.estimate().signal_rate == pytest.approx(batch.signal_rate)
+
+
+def test_running_estimate_stays_within_half_a_standard_error_of_the_batch() -> None:
+    """The median over 20 pages with 400 intervals each, about 200 changes merged into 8 points."""
+    rng, distances = np.random.default_rng(8), []
+    for _ in range(20):
+        tau, n, z = _intervals(rng, 400, 0.06, 0.5, 0.2, 0.15)
+        running = RunningEstimate(KOLOBOV)
+        for row in zip(tau.tolist(), n.tolist(), z.tolist(), strict=True):
+            running.observe(*row)
+        batch, got = fit(tau, n, z, prior=KOLOBOV), running.estimate()
+        distances.append(
+            max(
+                abs(got.silent_rate - batch.silent_rate) / batch.silent_rate_error,
+                abs(got.signal_weight - batch.signal_weight) / batch.signal_weight_error,
+            )
+        )
+    assert np.median(distances) < 0.5 and max(distances) < 1.0, distances
+
+
+def test_no_prior_bounds_nothing() -> None:
+    assert NO_PRIOR.interval_weight == 0.0 and NO_PRIOR.rate_max == math.inf

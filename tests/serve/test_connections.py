@@ -1,0 +1,262 @@
+"""What a connection keeps to: order, keep-alive, bodies, half-closed and greedy clients, the end of the server."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from crawler.serve import listening
+from crawler.serve.asked import Asked
+from crawler.serve.incoming import ServedRequest
+from crawler.serve.listening import json_reply
+from crawler.serve.reply import Reply
+from tests.serve.support import Response, Served
+from tests.serve.test_again import AT, answers, asks
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    made = Served(tmp_path, request_body_bytes_max=1000)
+    made.store(body=b"page")
+    return made
+
+
+def echoing(served: Served) -> None:
+    """Let the receivers' doors answer with the body."""
+
+    async def receive(asked: Asked, request: ServedRequest, body: bytes) -> Reply:
+        return json_reply(200, body)
+
+    served.server._receive = receive
+
+
+@pytest.mark.parametrize(
+    ("version", "lines", "stays"),
+    [("1.1", (), True), ("1.1", ("Connection: close",), False), ("1.1", ("connection: Keep-Alive, CLOSE",), False),
+     ("1.0", (), False), ("1.0", ("Connection: keep-alive",), True)],
+)  # fmt: skip
+def test_which_connections_stay(served: Served, version: str, lines: tuple[str, ...], stays: bool) -> None:
+    request = "\r\n".join([f"GET {AT} HTTP/{version}", "Host: 127.0.0.1", *lines, "", ""]).encode()
+
+    async def talk(served: Served) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        for _ in range(3 if stays else 1):
+            writer.write(request)
+            (response,) = await answers(reader, 1)
+            assert response.status == 200 and response.body == b"page"
+            said = response.fields.get("connection", "")
+            assert said == ("" if stays and version == "1.1" else "keep-alive" if stays else "close")
+        if not stays:
+            assert await reader.read() == b""
+        writer.close()
+
+    served.run(talk)
+
+
+@pytest.mark.parametrize(
+    ("coded", "status", "body"),
+    [
+        (b"Content-Length: 5\r\n\r\nhello", 200, b"hello"),
+        (b"Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n", 200, b"hello"),
+        (b"Content-Length: 5\r\nContent-Encoding: gzip\r\n\r\nhello", 415, None),
+        (b"Content-Length: 1001\r\n\r\n" + b"a" * 1001, 413, None),
+        (b"Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\nxx\r\n", 400, None),
+    ],
+)
+@pytest.mark.parametrize("step", [3, 1 << 20])
+def test_bodies(served: Served, coded: bytes, status: int, body: bytes | None, step: int) -> None:
+    echoing(served)
+
+    async def talk(served: Served) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        data = b"POST /signal HTTP/1.1\r\nHost: 127.0.0.1\r\n" + coded
+        for begin in range(0, len(data), step):
+            writer.write(data[begin : begin + step])
+            await asyncio.sleep(0)
+        (response,) = await answers(reader, 1)
+        assert response.status == status and (body is None or response.body == body)
+        if status == 200:
+            writer.write(asks())
+            assert (await answers(reader, 1))[0].body == b"page"
+        writer.close()
+
+    served.run(talk)
+
+
+def test_a_client_waits_for_100_continue(served: Served) -> None:
+    echoing(served)
+
+    async def talk(served: Served) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(asks("/signal", "Expect: 100-continue", "Content-Length: 5", method="POST"))
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"hello")
+        assert (await answers(reader, 1))[0].body == b"hello"
+        writer.close()
+
+    served.run(talk)
+
+
+def test_a_client_that_sends_too_much_still_reads_why(served: Served) -> None:
+    """What it sends meanwhile is thrown away; to close at once would reset the answer away. And not for ever."""
+    echoing(served)
+
+    async def talk(served: Served) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(asks("/signal", "Content-Length: 100000000", method="POST"))
+        for _ in range(20):
+            writer.write(b"x" * 5000)
+            await asyncio.sleep(0)
+        assert Response(await reader.read()).status == 413
+        with pytest.raises(ConnectionError):
+            for _ in range(10_000):
+                writer.write(b"x" * 5000)
+                await writer.drain()
+                await asyncio.sleep(0)
+        writer.close()
+
+    served.run(talk)
+
+
+def test_a_body_that_nobody_reads_is_held_within_a_bound(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, seen = asyncio.Event(), []
+
+    async def slowly(request: ServedRequest, connection: listening.ServedConnection) -> listening.Sending:
+        await gate.wait()
+        seen.append(request.held)
+        return listening.Sending(json_reply(200, b"late"))
+
+    served.server.listener._handle = slowly
+
+    async def talk(served: Served) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(asks("/signal", "Content-Length: 50000000", method="POST"))
+        for _ in range(300):
+            writer.write(b"x" * 50_000)
+            await asyncio.sleep(0)
+        gate.set()
+        assert (await answers(reader, 1))[0].body == b"late"
+        assert seen[0] <= listening.BODY_HELD + (256 << 10)
+        writer.transport.abort()
+
+    served.run(talk)
+
+
+def test_a_client_that_has_shut_its_side_gets_its_answers(served: Served) -> None:
+    async def talk(served: Served) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(asks(AT, "User-Agent: half") * 3)
+        writer.write_eof()
+        said = await answers(reader, 3)
+        assert [each.body for each in said] == [b"page"] * 3 and await reader.read() == b""
+        writer.close()
+
+    served.run(talk)
+
+
+def test_a_client_that_goes_does_not_cut_what_it_asked_for(served: Served) -> None:
+    """What a door has begun to take in is taken in to its end."""
+    begun, gate, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def receive(asked: Asked, request: ServedRequest, body: bytes) -> Reply:
+        begun.set()
+        await gate.wait()
+        done.set()
+        return json_reply(200, b"")
+
+    served.server._receive = receive
+
+    async def talk(served: Served) -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(asks("/signal", "Content-Length: 2", method="POST") + b"{}")
+        await begun.wait()
+        writer.transport.abort()
+        (connection,) = served.server.listener._connections
+        while not (connection._eof or connection.gone):
+            await asyncio.sleep(0)
+        gate.set()
+        await done.wait()
+
+    served.run(talk)
+
+
+def test_many_requests_in_one_piece_hold_nobody_up(served: Served) -> None:
+    async def talk(served: Served) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(asks(AT, "User-Agent: many") * 2000)
+        await answers(reader, 1)
+        assert (await served.get(AT)).status == 200
+        assert served.server.listener.requests < 1000, "the other one had its turn among them"
+        writer.transport.abort()
+
+    served.run(talk)
+
+
+def test_a_client_that_idles_after_a_long_answer_loses_its_place(tmp_path: Path) -> None:
+    """Its place counted as that of a client being served, for as long as it stayed."""
+    served = Served(tmp_path, idle_timeout=0.5, held_bytes_max=1000)
+    served.store(body=b"x" * 20_000_000)
+
+    async def talk(served: Served) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(asks())
+        (response,) = await answers(reader, 1)
+        assert len(response.body) == 20_000_000
+        while len(served.server.listener.places):
+            await asyncio.sleep(0.05)
+        assert await reader.read() == b""
+        writer.close()
+
+    served.run(talk)
+
+
+def test_an_error_of_ours_is_500_and_ends_the_connection(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: object) -> Reply:
+        raise ValueError("ours")
+
+    served.server._receive = broken
+
+    async def talk(served: Served) -> None:
+        response = await served.get("/signal")
+        assert response.status == 500 and response.json["state"] == "error"
+
+    with caplog.at_level(logging.ERROR):
+        served.run(talk)
+    assert "a request failed" in caplog.text and "ValueError: ours" in caplog.text
+
+
+def test_answers_under_way_are_given_a_moment_at_the_end(served: Served) -> None:
+    """And what does not end is cut; idle clients are closed."""
+    gates = [asyncio.Event(), asyncio.Event()]
+
+    async def receive(asked: Asked, request: ServedRequest, body: bytes) -> Reply:
+        await gates[asked.door == "indexnow"].wait()
+        return json_reply(200, b"made it")
+
+    served.server._receive = receive
+
+    async def talk(served: Served) -> None:
+        clients = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(3)]
+        clients[0][1].write(asks("/signal"))
+        clients[1][1].write(asks("/indexnow?url=x&key=y"))
+        while served.server.listener.requests < 2:
+            await asyncio.sleep(0)
+        closing = asyncio.create_task(served.server.close())
+        await asyncio.sleep(0)
+        gates[0].set()
+        assert (await answers(clients[0][0], 1))[0].body == b"made it"
+        await closing
+        assert not served.server.listener._connections
+        for reader, writer in clients:
+            try:
+                assert await reader.read() == b""
+            except ConnectionResetError:
+                pass
+            writer.close()
+
+    served.run(talk)

@@ -1,0 +1,75 @@
+"""The table of signal sources, and how fates are counted."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from crawler.change_signals import (
+    NAMES,
+    SIGNAL_SOURCES,
+    SOURCES,
+    TOLD_MAX,
+    Fate,
+    Signalled,
+    Told,
+    source_number,
+)
+from crawler.freshness import signal_quality
+from crawler.freshness.signal_quality import SignalQuality
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_numbers_are_those_that_are_stored() -> None:
+    """Directories hold them: sitemap 0, feed 1, indexnow 2, websub 3, signal 4, headers 5, listing 6, other 7."""
+    stored = ("sitemap", "feed", "indexnow", "websub", "signal", "headers", "listing", "other")
+    assert stored == NAMES and [source.number for source in SIGNAL_SOURCES] == list(range(8))
+
+
+def test_the_kernels_count_as_the_table_says() -> None:
+    assert signal_quality.SOURCES == SOURCES == 8
+    assert sum(source.counter_bits for source in SIGNAL_SOURCES) == 32, "a page's counters are one word"
+    quality = SignalQuality()
+    for source in SIGNAL_SOURCES:
+        assert quality.honesty(source.number) == pytest.approx(source.trust)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_source_is_known_by_its_name_whoever_it_is(name: str) -> None:
+    assert source_number(name) == source_number(f"{name}:who:ever") == NAMES.index(name)
+
+
+@pytest.mark.parametrize("name", ["", "nobody", "Signal", "sitemaps", ":signal"])
+def test_any_other_source_is_other(name: str) -> None:
+    assert source_number(name) == NAMES.index("other") == SOURCES - 1
+
+
+def test_the_page_of_the_frontier_shows_the_table() -> None:
+    text = (ROOT / "crawler" / "frontier" / "README.md").read_text()
+    for source in SIGNAL_SOURCES:
+        assert f"| {source.number} | `{source.name}` | {source.recipe} |" in text
+
+
+def test_fates_are_counted_and_the_first_are_told_one_by_one() -> None:
+    said = Signalled()
+    for n in range(TOLD_MAX + 5):
+        said.tell(f"http://x/{n}", Fate.OUT_OF_SCOPE if n % 2 else Fate.NOTED, "scope" if n % 2 else "")
+    said.refuse("too_many", 7)
+    assert said.counts() == {
+        "noted": 53, "queued": 0, "sent": 0, "not_refreshed": 0, "out_of_scope": 52, "refused": 7,
+    }  # fmt: skip
+    assert said.why == {"scope": 52, "too_many": 7} and len(said.urls) == TOLD_MAX == 100
+    assert said.urls[:2] == [Told("http://x/0", Fate.NOTED), Told("http://x/1", Fate.OUT_OF_SCOPE, "scope")]
+    assert msgspec.json.encode(said.urls[:2]) == (
+        b'[{"url":"http://x/0","fate":"noted"},{"url":"http://x/1","fate":"out_of_scope","why":"scope"}]'
+    )
+    assert said.plain() == msgspec.json.decode(msgspec.json.encode(said))
+
+
+def test_owners_are_no_reasons() -> None:
+    """`why` sums what was not taken; where a signal was sent stands with its URL."""
+    said = Signalled()
+    said.tell("http://x/", Fate.SENT, "p2")
+    assert said.why == {} and said.urls[0].why == "p2" and said.sent == 1
+    assert Signalled().why == {} and Signalled().urls == [], "each has its own"

@@ -1,0 +1,288 @@
+"""Directories that earlier commits have made are opened by every command, and go on as if nothing were."""
+
+import os
+import shutil
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from crawler import cli
+from crawler.cli import access
+from crawler.config import convert
+from crawler.crawl.directory import FORMAT, CrawlDirectory
+from crawler.crawl.journal import Journal, keep_journal, load_journal
+from crawler.crawl.settled import load_settled
+from crawler.errors import BusyError, DamageError, DirectoryError
+from crawler.pages.captures import unpack_record
+from crawler.storage.commit import load_counters
+from crawler.storage.engines import open_store
+from crawler.storage.files import Lock
+from crawler.storage.keys import KEPT, PAGE, STATE
+from crawler.storage.kv import scan_prefix
+from crawler.upgrade.former_settings import DROPPED
+from crawler.upgrade.ready import FORMER_JOURNAL, STEPS, ready
+from tests.end_to_end.web import Web
+from tests.faults.every_write import run
+from tests.upgrade.support import FORMER, unpacked
+
+HOSTS = ("a.test", "b.test", "c.test")
+# What each command is given; None stands for the directory's own work.
+COMMANDS: dict[str, list[str]] = {
+    "status": ["status", "--json"],
+    "why": ["why", "http://a.test/0"],
+    "get": ["get", "http://a.test/"],
+    "report": ["report", "--format", "json"],
+    "export": ["export", "--format", "jsonl"],
+    "check": ["check"],
+    "repair": ["check", "--repair"],
+    "seed": ["seed", "http://a.test/new"],
+    "signal": ["signal", "http://a.test/0"],
+    "retire": ["retire", "/22$"],
+    "set": ["set", "politeness.delay=0"],
+    "reshard": ["reshard", "--to", "3", "-q"],
+    "config": ["config", "show"],
+    "dry run": ["crawl", "--dry-run", "-q"],
+}
+
+
+def site() -> Web:
+    """All three hosts, as they were when the directories were made."""
+    routes: dict[str, Any] = {
+        "/robots.txt": (200, {"Content-Type": "text/plain"}, "User-agent: *\nDisallow: /private\n")
+    }
+    names = ["", *(a for a in "012"), *(a + b for a in "012" for b in "012")]
+    names += [name + last for name in names if len(name) == 2 for last in "012"]
+    for host in HOSTS:
+        for name in names:
+            links = "".join(f'<a href="/{name}{last}">' for last in "012") if len(name) < 3 else ""
+            routes[f"{host}/{name}"] = f"<title>{host} {name}</title>{links}<p>{host}/{name}"
+    return Web(routes)
+
+
+def stored(directory: Path) -> dict[str, str]:
+    """State of each URL that was tried, in a directory at rest."""
+    found = {}
+    for path in sorted(directory.glob("*/store")):
+        with closing(open_store(path)) as store:
+            for key, value in scan_prefix(store, PAGE):
+                record = unpack_record(key, value)
+                found[record.url] = str(record.state)
+    return found
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", FORMER)
+def test_every_command_opens_it(
+    name: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = unpacked(name, tmp_path)
+    words = COMMANDS[command]
+    code = cli.main([*words, "--dir", str(directory)])
+    out, err = capsys.readouterr()
+    assert code == 0, (out, err)
+    assert CrawlDirectory(directory).format() == FORMAT
+    assert cli.main(["check", "--dir", str(directory)]) == 0, capsys.readouterr()
+
+
+@pytest.mark.parametrize("name", FORMER)
+def test_the_crawl_goes_on(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What was had is not asked again, and all the rest is."""
+    directory = unpacked(name, tmp_path)
+    copy = Path(shutil.copytree(directory, tmp_path / "copy"))
+    ran = run(copy, stored, copy)
+    assert ran is not None
+    before = {url for url, state in ran.result.items() if state == "stored"}
+    with site() as web:
+        words = ["--proxy", f"http://127.0.0.1:{web.port}", "--depth", "-1", "--patience", "1", "-q"]
+        code = cli.main(
+            ["crawl", "--dir", str(directory), *words, "--progress", "none", "--set", "refresh.share=0"]
+        )
+        asked = [f"http://{each.host}{each.path}" for each in web.asked if each.path != "/robots.txt"]
+    assert code == 0, capfd.readouterr()
+    # Of a crawl that was killed, pages in flight are asked again.
+    assert not before & set(asked) and len(asked) == len(set(asked))
+    pages = {f"http://{key}" for key in web.routes if not key.startswith("/")}
+    ran = run(directory, stored, directory)
+    assert ran is not None
+    after = {url for url, state in ran.result.items() if state == "stored"}
+    assert pages <= after, sorted(pages - after)
+    assert cli.main(["check", "--dir", str(directory)]) == 0, capfd.readouterr()
+
+
+def test_what_is_dropped_is_said_in_one_line_each(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """And a file of the user's own is read in the same way."""
+    directory = CrawlDirectory(unpacked("2026-11-21-8b1fd0a", tmp_path))
+    was = directory.former_config()
+    ready(directory)
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(lines) == 2 and all("is no setting any more" in line for line in lines), lines
+    assert convert(directory.saved_config()).politeness.delay == 0.0 == was["politeness"]["delay"]
+    assert directory.seed_places() == ["a.test"]
+    caplog.clear()
+    ready(directory)
+    assert not caplog.records
+    own = tmp_path / "own.toml"
+    own.write_text("[hooks]\nsink_errors = 'stop'\n")
+    assert cli.main(["config", "check", str(own)]) == 0
+    assert [key for key in DROPPED if key in caplog.text] == ["hooks.sink_errors"]
+
+
+def test_numbers_and_marks(tmp_path: Path) -> None:
+    """The number of clean ends is that of the state, records are counted, settings noted."""
+    for name in ("2026-11-22-1b5de44", "2026-11-21-8b1fd0a"):
+        directory = CrawlDirectory(unpacked(name, tmp_path / name))
+        ready(directory)
+        with closing(open_store(directory.process("p0") / "store")) as store:
+            assert (store.get(STATE) is not None) == (name == "2026-11-22-1b5de44")
+            counters = load_counters(store)
+            kept = {each: sum(1 for _ in scan_prefix(store, prefix)) for each, prefix in KEPT.items()}
+            assert {each: counters[each] for each in kept} == kept and min(kept.values()) > 5
+            assert load_settled(store)["urls.partition"] == "domain"
+
+
+@pytest.mark.parametrize(
+    "name", ["2026-11-21-8b1fd0a-two", "2026-11-21-8b1fd0a-killed", "2026-11-22-1b5de44"]
+)
+def test_an_upgrade_that_was_killed_goes_on(name: str, tmp_path: Path) -> None:
+    """Before any of its writes, at some of them twice."""
+    directory = unpacked(name, tmp_path)
+    alone = run(directory, upgrade, directory)
+    assert alone is not None and alone.writes > 10
+    ran = run(directory, stored, directory)
+    assert ran is not None
+    whole = ran.result
+    step = int(os.environ.get("CRAWLER_KILLS", alone.writes // 4))
+    for kill_at in range(step // 2 + 1, alone.writes + 1, step):
+        shutil.rmtree(directory)
+        unpacked(name, tmp_path)
+        assert run(directory, upgrade, directory, kill_at=kill_at) is None, kill_at
+        run(directory, upgrade, directory, kill_at=kill_at // 2 + 1)
+        assert run(directory, upgrade, directory) is not None
+        ran = run(directory, stored, directory)
+        assert ran is not None and ran.result == whole, kill_at
+        checked = run(directory, cli.main, ["check", "--dir", str(directory), "-q"])
+        assert checked is not None and checked.result == 0, kill_at
+
+
+def upgrade(directory: Path) -> None:
+    ready(CrawlDirectory(directory))
+
+
+def test_a_newer_format_is_refused_by_every_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line, with exit 3, and nothing is changed."""
+    directory = unpacked("2026-11-22-1b5de44", tmp_path)
+    CrawlDirectory(directory).note_format(FORMAT + 1)
+    more = {"crawl": ["crawl", "http://a.test/"], "refresh": ["refresh"], "serve": ["serve", "127.0.0.1:0"]}
+    for name, words in (COMMANDS | more).items():
+        assert cli.main([*words, "--dir", str(directory)]) == 3, name
+        out, err = capsys.readouterr()
+        assert f"a newer crawler wrote it, in format {FORMAT + 1}" in err and err.count("\n") == 1, (
+            name,
+            out,
+            err,
+        )
+    assert CrawlDirectory(directory).format_file.read_bytes().startswith(b"%d " % (FORMAT + 1))
+
+
+def test_a_number_that_cannot_be_read_is_written_anew_by_a_repair(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = CrawlDirectory(unpacked("2026-11-22-1b5de44", tmp_path))
+    ready(directory)
+    directory.format_file.write_bytes(b"3 00000000\n")
+    assert cli.main(["check", "--dir", str(directory.path)]) == 3
+    assert "check --repair` writes it anew" in capsys.readouterr().err
+    assert cli.main(["check", "--dir", str(directory.path), "--repair"]) == 0
+    assert directory.format() == FORMAT
+
+
+def test_a_store_that_is_damaged_is_mended_before_it_is_brought_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = unpacked("2026-11-21-8b1fd0a-two", tmp_path)
+    (directory / "p1" / "store" / "CURRENT").unlink()
+    assert cli.main(["status", "--dir", str(directory)]) == 3
+    assert "check --repair" in capsys.readouterr().err
+    assert cli.main(["check", "--dir", str(directory), "--repair"]) == 0, capsys.readouterr()
+    assert cli.main(["check", "--dir", str(directory)]) == 0
+
+
+def test_a_crawl_that_an_earlier_version_runs_is_left_alone(tmp_path: Path) -> None:
+    directory = CrawlDirectory(unpacked("2026-11-22-1b5de44", tmp_path))
+    with (
+        Lock(directory.process("p0") / "node.lock", "p0"),
+        pytest.raises(BusyError, match="stored in format 0, and is upgraded when nothing uses it"),
+    ):
+        ready(directory)
+    assert directory.format() == 0
+
+
+def test_the_journal_of_a_former_reshard_comes_first(tmp_path: Path) -> None:
+    """It is taken over under its present name, and `reshard` finishes it before anything is brought up."""
+    directory = CrawlDirectory(unpacked("2026-11-22-1b5de44", tmp_path))
+    facts = {"old": ["p0"], "new": ["p0"], "config": "", "table": ""}
+    (directory.path / FORMER_JOURNAL).write_bytes(msgspec.json.encode(facts))
+    with pytest.raises(DirectoryError, match="`crawler reshard` with the same --to finishes it"):
+        ready(directory)
+    assert load_journal(directory.path) == Journal("reshard", facts=facts)
+    ready(directory, "reshard")
+    assert directory.format() == 0
+
+
+@pytest.mark.parametrize(
+    ("journal", "remedy"),
+    [
+        (Journal("repair", facts={"p0": True}), "check --repair` goes on"),
+        (Journal("recover", "p1"), "crawler recover p1` goes on"),
+        (Journal("reshard"), "crawler reshard` with the same --to"),
+    ],
+)
+def test_what_was_cut_off_is_finished_by_its_own_command_only(
+    tmp_path: Path, journal: Journal, remedy: str
+) -> None:
+    directory = CrawlDirectory(tmp_path / "crawl")
+    directory.create()
+    keep_journal(directory.path, journal)
+    with pytest.raises(DirectoryError, match=f"under way or was cut off; .*{remedy}"):
+        ready(directory)
+    with pytest.raises(DirectoryError):
+        ready(directory, journal.command, "p7")
+    ready(directory, journal.command, journal.subject)
+
+
+def test_there_is_a_directory_of_every_format() -> None:
+    """Whoever adds a step adds a directory of the format before it."""
+    assert len(STEPS) == FORMAT and len(FORMER) >= FORMAT
+
+
+def test_settings_are_never_read_unready(tmp_path: Path) -> None:
+    directory = CrawlDirectory(unpacked("2026-11-22-1b5de44", tmp_path))
+    with pytest.raises(DirectoryError, match="format 0, and was not upgraded"):
+        directory.saved_config()
+
+
+def test_a_plain_run_that_is_damaged_keeps_its_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """So opening refuses it, and a repair writes it anew."""
+    directory = unpacked("2026-11-21-8b1fd0a", tmp_path)
+    run_file = max(directory.glob("p0/due/*.run"))
+    data = bytearray(run_file.read_bytes())
+    data[3] ^= 1
+    run_file.write_bytes(data)
+    with pytest.raises(DamageError, match="coding 0 is not known"):
+        ready(CrawlDirectory(directory))
+        access.ask(directory, {"command": "status", "hosts": 0})
+    assert f"{run_file.name}: its checksum is wrong" in caplog.text
+    assert cli.main(["check", "--dir", str(directory), "--repair"]) == 0
+    assert cli.main(["check", "--dir", str(directory)]) == 0
+
+
+def test_a_default_that_did_harm_does_not_stay_with_the_crawl(tmp_path: Path) -> None:
+    directory = CrawlDirectory(unpacked("2026-11-22-1b5de44", tmp_path))
+    assert "clock_min = 604800" in directory.config_file.read_text()
+    ready(directory)
+    assert convert(directory.saved_config()).refresh.clock_min == 60.0

@@ -93,7 +93,7 @@ def _recover(argv: list[str]) -> int:
     )
     parser.add_argument("name", metavar="NAME", help="the process whose disk is lost")
     args = parser.parse_args(argv)
-    from crawler.upkeep.recover import recover
+    from crawler.upkeep.recover import Recovery
 
     directory = CrawlDirectory(args.dir)
     directory.require()
@@ -102,13 +102,15 @@ def _recover(argv: list[str]) -> int:
     if args.name in names:
         raise DirectoryError(f"{directory.process(args.name)}: it is here; move it away if it is lost")
     options.set_up_log(args, directory.log_file)
-    keep_journal(directory.path, Journal("recover", args.name))
     total = 0
     for name in names:
         with access.at_rest(directory, name) as stages:
-            queued, unread = recover(stages, args.name)
-        total += queued
-        for problem in unread:
+            recovery = Recovery(
+                stages, args.name
+            )  # before the journal: a name that is no peer's changes nothing
+            keep_journal(directory.path, Journal("recover", args.name))
+            total += recovery.run()
+        for problem in recovery.problems:
             print(f"crawler: {problem}", file=sys.stderr)
     directory.forget_begun(args.name)
     end_journal(directory.path)

@@ -20,7 +20,11 @@ _LINKS_AT_ONCE = 10_000
 
 
 class Recovery:
-    """The links in one archive that the process `lost` owned, queued for it."""
+    """The links in one archive that the process `lost` owned, queued for it.
+
+    Raises:
+        UsageError: `lost` is no peer of this process.
+    """
 
     def __init__(self, stages: Stages, lost: str) -> None:
         if lost not in stages.topology.peers:
@@ -84,13 +88,3 @@ class Recovery:
             change.count("urls.to_outbox", len(links))
             change.count("urls.resharded", len(links))
         self._stages.commit_now(change)
-
-
-def recover(stages: Stages, lost: str) -> tuple[int, list[str]]:
-    """Queue for `lost` every link to it that this process has archived: (how many, what could not be read).
-
-    Raises:
-        UsageError: `lost` is no peer of this process.
-    """
-    recovery = Recovery(stages, lost)
-    return recovery.run(), recovery.problems

@@ -123,6 +123,19 @@ def test_a_command_prints_nothing_that_drives_a_terminal(command: str, hostile: 
     clean(run(EVIL))
 
 
+def test_a_refused_command_leaves_the_crawl_usable(hostile: tuple[Path, str]) -> None:
+    """Goal: a name that is no process's begins nothing, so no journal stands in the way of other commands."""
+    directory, _ = hostile
+    for refused in (
+        ["recover", EVIL],
+        ["recover", "p0"],
+        ["reshard", "--to", "x://"],
+        ["check", "--repair", EVIL],
+    ):
+        assert run(*refused, "--dir", directory).code != 0
+    assert run("status", "--dir", directory).code == 0
+
+
 def test_what_was_said_can_still_be_read(hostile: tuple[Path, str]) -> None:
     """It is escaped, not lost."""
     directory, url = hostile

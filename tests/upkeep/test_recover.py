@@ -10,7 +10,7 @@ from crawler.records import Extracted, LinkFlag
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 from crawler.upkeep import recover as module
-from crawler.upkeep.recover import recover
+from crawler.upkeep.recover import Recovery
 from crawler.urls.fingerprint import Fingerprinter
 from tests.process.support import SEED, Joint, fetch, redirect
 
@@ -53,7 +53,8 @@ def recovered(joint: Joint, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[int,
         commit(change)
 
     monkeypatch.setattr(joint.stages, "commit_now", noted)
-    return recover(joint.stages, "p1"), changes
+    recovery = Recovery(joint.stages, "p1")
+    return (recovery.run(), recovery.problems), changes
 
 
 def links(changes: list[Change]) -> list[tuple[Any, ...]]:
@@ -69,7 +70,7 @@ def links(changes: list[Change]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("lost", ["p0", "p7"])
 def test_only_a_peer_can_be_lost(one: Joint, lost: str) -> None:
     with pytest.raises(UsageError, match=f"'{lost}' is not among the processes p0, p1"):
-        recover(one.stages, lost)
+        Recovery(one.stages, lost)
 
 
 def test_seeds_links_and_redirects_to_it_wait_once_each(one: Joint, monkeypatch: pytest.MonkeyPatch) -> None:

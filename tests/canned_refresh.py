@@ -52,9 +52,9 @@ def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
     for step in range(steps):
         now += DAY / 8
         if step % 3 == 0:
-            schedule.signal(rng.randrange(40), now, step % 8)
+            schedule.signals.note_change(rng.randrange(40), now, step % 8)
         if step == 20:
-            schedule.signal_many(keys, now, 2)
+            schedule.signals.enqueue_changes(keys, now, 2)
         page = schedule.take(now)
         asked.append(page)
         if page >= 0 and step % 7 == 3:
@@ -68,12 +68,12 @@ def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
     pages = [page for page in range(40) if page != 3]
     return {
         "asked": asked,
-        "pages": [msgspec.to_builtins(schedule.page(page, now)) for page in pages],
-        "states": [schedule.page_state(page) for page in pages],
-        "hosts": [msgspec.to_builtins(schedule.host_view(host)) for host in range(3)],
-        "sites": [schedule.site_state(host) for host in range(3)],
-        "quality": [schedule.quality(host) for host in range(3)],
-        "directories": [schedule.directory_state(page) for page in pages[:9]],
+        "pages": [msgspec.to_builtins(schedule.overview.page(page, now)) for page in pages],
+        "states": [schedule.records.page_state(page) for page in pages],
+        "hosts": [msgspec.to_builtins(schedule.overview.host(host)) for host in range(3)],
+        "sites": [schedule.records.site_state(host) for host in range(3)],
+        "quality": [schedule.overview.quality(host) for host in range(3)],
+        "directories": [schedule.records.directory_state(page) for page in pages[:9]],
         "level": schedule.level,
         "price": schedule.price(now),
         "wakeup": schedule.next_wakeup(now),

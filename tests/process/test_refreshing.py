@@ -388,10 +388,15 @@ def test_a_map_is_read_as_often_as_its_news_pay_and_no_oftener(on: Joint) -> Non
     for _ in range(2):
         refresh, now = refresh_of(on), on.clock.now()
         numbers = [refresh.schedule.find(on.fingerprint(url)) for url in maps]
-        assert [refresh.schedule.page_state(page)[4] for page in numbers] == [0.0, 0.0], "nothing is learned"
+        assert [refresh.schedule.records.page_state(page)[4] for page in numbers] == [0.0, 0.0], (
+            "nothing is learned"
+        )
         for url, page in zip(maps, numbers, strict=True):
-            age = refresh.schedule.due_at(page, now) - refresh.schedule.page(page, now).crawled_at
-            level = refresh.schedule.page(page, now).level
+            age = (
+                refresh.schedule.overview.due_at(page, now)
+                - refresh.schedule.overview.page(page, now).crawled_at
+            )
+            level = refresh.schedule.overview.page(page, now).level
             assert age <= 2.0 * refresh.readings.interval(on.fingerprint(url), level)
         stored.append([refresh.readings.interval(on.fingerprint(url), 1e5) for url in maps])
         on.stages.close()
@@ -424,7 +429,7 @@ def test_what_is_said_of_copies_follows_what_crawls_find_and_outlasts_reopening(
     assert hazard.ratio > 1.05
     page = refresh_of(on).schedule.find(on.fingerprint("http://a.org/"))
     on.clock.advance(5 * 86_400.0)
-    raw = refresh_of(on).schedule.page(page, on.clock.now()).fresh
+    raw = refresh_of(on).schedule.overview.page(page, on.clock.now()).fresh
     said = refresh_of(on).probability(on.fingerprint("http://a.org/"), on.clock.now(), on.clock.now())
     assert said == pytest.approx(raw**hazard.ratio, abs=1e-9) and said < raw
     on.stages.close()

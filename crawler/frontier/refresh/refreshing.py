@@ -213,7 +213,9 @@ class Refresh:
         least = self.config.min_age if own.min_age is None else own.min_age
         most = self.config.max_age if own.max_age is None else own.max_age
         self.schedule.bound_ages(page, least, most or math.inf)
-        self.schedule.weigh(page, self.schedule.page_state(page)[7], self._sites(now))  # a new deadline
+        self.schedule.weigh(
+            page, self.schedule.records.page_state(page)[7], self._sites(now)
+        )  # a new deadline
 
     def _sites(self, instant: float) -> float:
         """An instant on the clock of the sites, which is the schedule's."""
@@ -236,12 +238,12 @@ class Refresh:
         for _ in range(min(AHEAD_LOOKS, len(self._ahead))):
             fingerprint = self._ahead[0]
             page = self.schedule.find(fingerprint)
-            known = self.schedule.page(page, self._sites(now)) if page >= 0 else None
+            known = self.schedule.overview.page(page, self._sites(now)) if page >= 0 else None
             if known is None or known.state not in ("waits", "explored"):
                 self._ahead.popleft()
                 self._wanted.discard(fingerprint)
                 continue
-            host = self.schedule.host_view(known.host)
+            host = self.schedule.overview.host(known.host)
             if (
                 not host.busy
                 and host.ready <= self._sites(now)
@@ -256,7 +258,7 @@ class Refresh:
 
     def _refetch(self, page: int) -> Refetch | None:
         """What to ask for a page; one without a record leaves the schedule."""
-        fingerprint = self.schedule.page_state(page)[0]
+        fingerprint = self.schedule.records.page_state(page)[0]
         record = self._record(fingerprint)
         if record is None:
             self.schedule.remove(page)
@@ -265,11 +267,11 @@ class Refresh:
         return Refetch(page, fingerprint, record.url, record.depth, record.via, record.redirects, flags)
 
     def host_key(self, refetch: Refetch) -> int:
-        return int(self.schedule.host_view(self.schedule.host_of(refetch.page)).key)
+        return int(self.schedule.overview.host(self.schedule.host_of(refetch.page)).key)
 
     def hold(self, refetch: Refetch, now: float) -> None:
         """The page is under way, and its host busy, until `ended` or `give_back`."""
-        self._held[refetch.fingerprint] = self.schedule.page(refetch.page, self._sites(now))
+        self._held[refetch.fingerprint] = self.schedule.overview.page(refetch.page, self._sites(now))
         self.schedule.hold(refetch.page, self._sites(now))
         if refetch.fingerprint in self._wanted:
             self._wanted.discard(refetch.fingerprint)
@@ -370,7 +372,7 @@ class Refresh:
 
     def stage_signals(self, batch: Batch) -> None:
         """Let the batch hold what signals have touched since the last one."""
-        if touched := self.schedule.signalled():
+        if touched := self.schedule.signals.pop_touched():
             state.stage_signalled(self.schedule, touched, batch)
 
     # -- what others say ---------------------------------------------------------------
@@ -402,7 +404,7 @@ class Refresh:
         """Somebody says that pages have changed; how many of them are here."""
         known = [fingerprint for fingerprint in fingerprints if fingerprint in self.schedule]
         if known:
-            self.schedule.signal_many(np.array(known, np.uint64), self._sites(now), source)
+            self.schedule.signals.enqueue_changes(np.array(known, np.uint64), self._sites(now), source)
             while self.schedule.work(self._sites(now)) and len(known) <= _ADOPTED_AT_ONCE:
                 pass
         return len(known)
@@ -423,7 +425,7 @@ class Refresh:
                 self.news.told(fingerprint, changed_at)
                 continue
             pages.append(page)
-            if self._sites(_latest(changed_at)) > self.schedule.page_state(page)[3]:
+            if self._sites(_latest(changed_at)) > self.schedule.records.page_state(page)[3]:
                 changed.append(fingerprint)
                 self._note_delay(page, source, now - changed_at)
         number = source_number(source)
@@ -451,7 +453,7 @@ class Refresh:
 
     def _meet_source(self, page: int, record: PageRecord, then: float, batch: Batch) -> None:
         """Let a source that was read for the first time be read as one that is right half of the time."""
-        own = self.schedule.page(page, then)
+        own = self.schedule.overview.page(page, then)
         interval = self.readings.begin(own.fingerprint, record.links, own.rate, own.level / own.importance)
         self._read_every(interval, page, record.url, then)
         self.readings.stage(own.fingerprint, batch)
@@ -465,10 +467,10 @@ class Refresh:
         if record is None or not is_source(record) or not self._by_value:
             return
         then = self._sites(now)
-        own = self.schedule.page(page, then)
-        looked = [self.schedule.page(each, then) for each in news[:: 1 + len(news) // TOLD_MAX]]
+        own = self.schedule.overview.page(page, then)
+        looked = [self.schedule.overview.page(each, then) for each in news[:: 1 + len(news) // TOLD_MAX]]
         told = Announced([each.importance for each in looked], [each.rate for each in looked], len(news))
-        precision = self.schedule.quality(own.host)[1][source]
+        precision = self.schedule.overview.quality(own.host)[1][source]
         self._read_every(self.readings.hear(fingerprint, told, own.level, precision), page, record.url, then)
         self.readings.stage(fingerprint, batch)
 
@@ -479,13 +481,13 @@ class Refresh:
             return
         bounds = ages(interval, self.config.min_age, self.config.max_age or math.inf)
         self.schedule.bound_ages(page, *bounds)
-        self.schedule.weigh(page, self.schedule.page_state(page)[7], then)  # a new deadline
+        self.schedule.weigh(page, self.schedule.records.page_state(page)[7], then)  # a new deadline
 
     def _take_up_sources(self, store: KeyValue, now: float) -> None:
         for fingerprint in self.readings.open(store):
             page, record = self.schedule.find(fingerprint), self._record(fingerprint)
             if page >= 0 and record is not None and self._by_value:
-                level = self.schedule.page(page, self._sites(now)).level
+                level = self.schedule.overview.page(page, self._sites(now)).level
                 interval = self.readings.interval(fingerprint, level)
                 self._read_every(interval, page, record.url, self._sites(now))
 
@@ -530,7 +532,7 @@ class Refresh:
         That is the ceiling of a page of mean rate: no copy is as stale as the one that is not there. `importance`
         is that of the URL over a known page's, 0 .. 1.
         """
-        rate = self.schedule.mean_rate
+        rate = self.schedule.overview.mean_rate
         weight = self.config.new_page_weight or 1.0
         return importance * weight * self.importance.prior / rate if rate > 0.0 else 0.0
 
@@ -552,7 +554,7 @@ class Refresh:
         page = self.schedule.find(fingerprint)
         if page < 0:
             return None
-        known = self.schedule.page(page, self._sites(now))
+        known = self.schedule.overview.page(page, self._sites(now))
         if known.crawled_at > self._sites(fetched_at):
             age = max(self._sites(now) - self._sites(fetched_at), 0.0)
             return round(math.exp(-known.rate * age), FRESH_DIGITS)
@@ -569,11 +571,11 @@ class Refresh:
         page = self.schedule.find(fingerprint)
         if page < 0:
             return {}
-        known = self.schedule.page(page, self._sites(now))
+        known = self.schedule.overview.page(page, self._sites(now))
         plain: dict[str, Any] = msgspec.to_builtins(known)
         for name in ("fingerprint", "host", "directory"):
             del plain[name]
-        host = self.schedule.host_view(known.host)
+        host = self.schedule.overview.host(known.host)
         told = dict(zip(NAMES, known.signals, strict=False))
         return plain | {
             "fresh": self._fresh(known),
@@ -584,7 +586,7 @@ class Refresh:
             "host_ready": _finite(host.ready / self._speed),
             "host_level": host.level,
             "waits_for": self._waits_for(known, host, now),
-            "hub": self.schedule.hub(page, self._sites(now)),
+            "hub": self.schedule.overview.hub(page, self._sites(now)),
         }
 
     def _waits_for(self, known: PageView, host: HostView, now: float) -> str:
@@ -610,7 +612,7 @@ class Refresh:
             "ahead": len(self._ahead),
             "share": round(self.portion, 4),
             "known_share": round(self.share.refresh, 3),
-            "news": self.news.view(now) | self.schedule.hubs_view(self._sites(now)),
+            "news": self.news.view(now) | self.schedule.overview.hubs(self._sites(now)),
             "busy": round(self._busy, 3),
         }
 
@@ -621,14 +623,14 @@ class Refresh:
     def heard(self) -> list[dict[str, Any]]:
         """By host and source: signals judged, measured precision, recall of all of the host's, delay (None: no dates)."""
         rows = []
-        for host in self.schedule.heard_hosts():
-            signals, precisions, recall = self.schedule.quality(host)
+        for host in self.schedule.overview.heard_hosts():
+            signals, precisions, recall = self.schedule.overview.quality(host)
             for number, source in enumerate(NAMES):
                 if signals[number] > 0.0:
                     n, delays = self._delays.get((host, source), (0.0, 0.0))
                     rows.append(
                         {
-                            "host_key": self.schedule.host_view(host).key,
+                            "host_key": self.schedule.overview.host(host).key,
                             "source": source,
                             "signals": round(signals[number], 1),
                             "precision": round(precisions[number], 3),

@@ -98,17 +98,19 @@ def joined(folder: Path, steps: int = 60) -> dict[str, Any]:
         body = f"<p>{step // 9}".encode()
         joint.page(errand, fetch(errand.url, body, began=joint.clock.now()))
         if step % 4 == 0:
-            stages.refresh.signal([joint.fingerprint(urls[step % 12])], step % 3, joint.clock.now())
+            stages.refresh.changes.note_changes(
+                [joint.fingerprint(urls[step % 12])], step % 3, joint.clock.now()
+            )
     now = joint.clock.now()
     refresh = stages.refresh
     found = {
         "asked": asked,
-        "view": refresh.view(now),
-        "why": [refresh.explain(joint.fingerprint(url), now) for url in urls],
-        "fresh": [refresh.probability(joint.fingerprint(url), now, now) for url in urls],
-        "hosts": refresh.by_host(now),
-        "heard": refresh.heard(),
-        "wakeup": refresh.next_wakeup(now),
+        "view": refresh.views.summary(now),
+        "why": [refresh.views.explain(joint.fingerprint(url), now) for url in urls],
+        "fresh": [refresh.views.probability(joint.fingerprint(url), now, now) for url in urls],
+        "hosts": refresh.views.by_host(now),
+        "heard": refresh.changes.heard(),
+        "wakeup": refresh.claims.next_wakeup(now),
     }
     stages.close()
     return found

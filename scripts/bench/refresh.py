@@ -216,7 +216,7 @@ def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
             decision, change = frontier.settle(ended, fetch, now), Change()
             known = records[ended.fingerprint]
             result = RefreshOutcome(int(ended.fingerprint % 4 == 0))
-            refresh.ended(ended, result, known, known, decision.until, now, change)
+            refresh.outcomes.record_refresh(ended, result, known, known, decision.until, now, change)
             frontier.stage(decision, change)
             frontier.release(decision, now)
         while (errand := frontier.take(now)) is not None:

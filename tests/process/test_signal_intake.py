@@ -45,7 +45,7 @@ def by_owner(joint: Joint, count: int = 40) -> dict[str, list[str]]:
 
 def heard(joint: Joint, url: str) -> dict[str, int]:
     assert joint.stages.refresh is not None
-    told = joint.stages.refresh.explain(joint.fingerprint(url), joint.clock.now())["signals_by_source"]
+    told = joint.stages.refresh.views.explain(joint.fingerprint(url), joint.clock.now())["signals_by_source"]
     return dict(told)
 
 
@@ -224,7 +224,7 @@ def test_dates_are_heard_of_pages_of_the_own_host(open_joint: Open, monkeypatch:
     joint = open_joint(**FRESH)
     visited(joint, HOME)
     told: list[Any] = []
-    monkeypatch.setattr(joint.stages.refresh, "hear", lambda *what: told.append(what))
+    monkeypatch.setattr(joint.stages.refresh.changes, "note_dated", lambda *what: told.append(what))
     joint.add(HOME + "map")
     errand = joint.errand()
     extracted = Extracted(

@@ -159,7 +159,7 @@ def test_what_is_known_of_pages_moves_with_them(tmp_path: Path) -> None:
                 if owns(fingerprint) != name:
                     continue
                 record = PageRecord(url, PageState.STORED, Outcome.FETCHED, 200)
-                refresh.add(fingerprint, record, now - 1e6 * (number % 5), now, change)
+                refresh.outcomes.record_first(fingerprint, record, now - 1e6 * (number % 5), now, change)
                 page = refresh.schedule.find(fingerprint)
                 refresh.schedule.hold(page, now)
                 refresh.schedule.settle(page, now, RefreshOutcome(number % 2), now)

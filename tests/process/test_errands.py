@@ -548,13 +548,13 @@ def test_a_hop_that_fails_by_a_bug_gives_its_host_back_as_if_it_took_no_time(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[tuple[str, float]] = []
-    give_back = type(run.joint.frontier).give_back
+    give_back = type(run.joint.frontier.hops).give_back
 
     def noted(self: Any, name: str, now: float, took: float, *more: float) -> Any:
         given.append((name, took))
         return give_back(self, name, now, took, *more)
 
-    monkeypatch.setattr(type(run.joint.frontier), "give_back", noted)
+    monkeypatch.setattr(type(run.joint.frontier.hops), "give_back", noted)
     errand = run.joint.errand(Task.ROBOTS)
     run.answer(redirect(errand.url, "http://b.org/robots.txt"))
     run.canned.names["b.org"] = Resolution(("127.0.0.2",), 1e12)

@@ -127,7 +127,9 @@ def test_signals_outlast_the_process(open_joint: Open) -> None:
         fingerprint=joint.fingerprint,
     )
     again.open(joint.stages.store, joint.stages.pages.stored_records, joint.clock.now())
-    assert again.explain(joint.fingerprint(HOME), joint.clock.now())["signals_by_source"] == {"websub": 1}
+    assert again.views.explain(joint.fingerprint(HOME), joint.clock.now())["signals_by_source"] == {
+        "websub": 1
+    }
 
 
 def test_many_urls_are_taken_in_portions(open_joint: Open) -> None:

@@ -37,7 +37,7 @@ PLAIN = (
     'def f():\n    """Write the rows and return their number."""\n',
     'def f():\n    """Return `hrefs` in order; there is no limit.\n\n    What is left waits.\n    """\n',
     'def f():\n    """Call `nobody` first.\n\n    A picture:\n\n        nobody --> lest\n    """\n',
-    "x = 1  # it is no longer used\n",
+    "x = 1  # it is no longer used, and stages import not one another\n",
     'x = "nobody reads this string"\n',
 )
 

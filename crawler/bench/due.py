@@ -62,15 +62,30 @@ _TOLD_MIN = 100_000_000  # known URLs from which on a build tells how far it is
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--known", type=tables.count_argument, default=1_000_000, help="URLs known before")
-    parser.add_argument("--buffer", type=tables.count_argument, default=1 << 16, help="URLs of a flush")
-    parser.add_argument("--flushes", type=tables.count_argument, default=64)
-    parser.add_argument("--new", type=float, default=0.2, help="share of submissions that are new")
-    parser.add_argument("--only", nargs="+", choices=list(CONTENDERS), default=installed())
-    parser.add_argument("--slow-flushes", type=tables.count_argument, default=4, help="flushes of one_file")
     parser.add_argument(
-        "--directory", type=Path, help="where the files go (default: the temporary directory)"
+        "--known", type=tables.count_argument, default=1_000_000, help="URLs in the known set (1,000,000)"
     )
+    parser.add_argument(
+        "--buffer", type=tables.count_argument, default=1 << 16, help="URLs per flush (65,536)"
+    )
+    parser.add_argument("--flushes", type=tables.count_argument, default=64, help="number of flushes (64)")
+    parser.add_argument(
+        "--new", type=float, default=0.2, help="share of the submitted URLs that are new (0.2)"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=list(CONTENDERS),
+        default=installed(),
+        help="contenders to measure (all that are installed)",
+    )
+    parser.add_argument(
+        "--slow-flushes",
+        type=tables.count_argument,
+        default=4,
+        help="number of flushes measured for the one_file method (4)",
+    )
+    parser.add_argument("--directory", type=Path, help="folder for the files (the temporary directory)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print JSON")
 

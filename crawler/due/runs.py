@@ -90,7 +90,7 @@ class Run:
     """
 
     def __init__(self, path: Path, entry: RunEntry, data: mmap.mmap | bytearray) -> None:
-        self.entry: RunEntry | None = entry  # the store's record; None for a run in memory
+        self.entry = entry
         self.path = path
         self.count = entry.count
         self._crc32 = entry.crc32

@@ -6,7 +6,6 @@ durably if it is on disk. All work counts: flushes, compactions and syncs. The p
 cache is warm.
 
 runs      the known set of a crawl: sorted runs on disk, coded, merged in powers of two
-plain     the same with runs of plain uint64
 whole     the same behind `Eliminator`: links through the links log, flushes in store batches
 one_file  the paper's single sorted file: every flush rewrites it
 memory    runs in memory, 5.2 bytes a fingerprint
@@ -21,7 +20,6 @@ are disjoint; from 1e8 on standard error shows the progress.
 
 import argparse
 import importlib.util
-import itertools
 import os
 import resource
 import shutil
@@ -41,16 +39,14 @@ from crawler.bench import tables
 from crawler.bench.meters import anonymous_bytes
 from crawler.bench.streams import Fingerprints, mixed
 from crawler.config import DueConfig
-from crawler.due import elias_fano, plain_join
+from crawler.due import elias_fano
 from crawler.due.eliminator import Appended, Eliminator, Manifest
-from crawler.due.fences import FENCE_STEP
 from crawler.due.known_set import KnownSet, RunStore, unknown
 from crawler.due.memory_runs import MemoryRuns
 from crawler.due.plans import Flushed
-from crawler.due.runs import CodedRun, DiskRuns, Run, RunEntry, open_run
+from crawler.due.runs import DiskRuns, open_run
 from crawler.records import Link
 from crawler.storage.engines import open_store
-from crawler.storage.files import new_file, write_all
 from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
 from crawler.storage.kv import seal
 
@@ -106,53 +102,6 @@ class Contender(Protocol):
         """Nothing is asked of it any more."""
 
 
-class PlainRun:
-    """A file of plain uint64, mapped: what a coded run is measured by."""
-
-    def __init__(self, path: Path, number: int) -> None:
-        self.path = path
-        self.keys = np.memmap(path, np.uint64, "r")
-        self.count = len(self.keys)
-        self.fences = self.keys[::FENCE_STEP].copy()
-        self.entry = RunEntry(number, self.count, int(self.keys[0]), int(self.keys[-1]), 0)
-
-    def read(self, start: int, stop: int) -> Fingerprints:
-        return self.keys[start:stop]
-
-    def join(self, queries: Fingerprints, known: np.ndarray) -> None:
-        plain_join.join(queries, self.keys, self.fences, known)
-
-    def rest(self) -> None:
-        """Nothing of it is let go."""
-
-    def close(self) -> None:
-        del self.keys
-
-    def problems(self) -> list[str]:
-        return []
-
-
-class PlainFiles:
-    """Writes runs of plain uint64."""
-
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._directory = directory
-        self._numbers = itertools.count(1)
-
-    def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> PlainRun:
-        number = next(self._numbers)
-        path = self._directory / f"{number:08d}.run"
-        with new_file(path) as file:
-            for keys in chunks:
-                write_all(file.fileno(), keys.view(np.uint8).data)
-        return PlainRun(path, number)
-
-    def remove(self, run: Run) -> None:
-        assert isinstance(run, PlainRun)
-        run.path.unlink()
-
-
 class Runs:
     """Sorted runs, of fingerprints without their links."""
 
@@ -176,7 +125,7 @@ class Runs:
         if len(new):
             run = self._set.store.write([new], len(new), step="flush")
             self._set.add(run)
-            self._written += _bytes_of(run)
+            self._written += run.byte_count
         self._longest = max(self._longest, time.perf_counter() - began)
         self._new += len(new)
         self._merge()
@@ -185,7 +134,7 @@ class Runs:
     def _merge(self) -> None:
         while inputs := self._set.due_merge():
             outcome = self._set.merge(inputs)
-            self._written += _bytes_of(outcome)
+            self._written += outcome.byte_count
             self._set.replace(inputs, outcome)
 
     def facts(self) -> dict[str, Any]:
@@ -196,8 +145,8 @@ class Runs:
             "build peak resident MiB": self._peak / 1024,
             "longest flush ms, no compaction": 1e3 * self._longest,
             "bytes written a new URL": self._written / max(self._new, 1),
-            "bytes a URL": sum(map(_bytes_of, self._set.runs)) / len(self._set),
-            "bytes a URL of the largest run": _bytes_of(self._set.runs[0]) / self._set.runs[0].count,
+            "bytes a URL": sum(run.byte_count for run in self._set.runs) / len(self._set),
+            "bytes a URL of the largest run": self._set.runs[0].byte_count / self._set.runs[0].count,
             "anonymous memory a URL": self._anonymous / len(self._set),
             "fences a URL": sum(run.fences.nbytes for run in self._set.runs) / len(self._set),
             "reopen ms": 1e3 * self._reopen_s(),
@@ -210,9 +159,7 @@ class Runs:
         """Seconds to open the runs again; 0 in memory, where there is nothing to open."""
         began = time.perf_counter()
         for run in self._set.runs:
-            if isinstance(run, PlainRun):
-                PlainRun(run.path, run.entry.number)
-            elif run.entry is not None:
+            if run.entry is not None:
                 open_run(self._directory, run.entry)
         return time.perf_counter() - began
 
@@ -225,13 +172,6 @@ class OneFile(Runs):
         self._set.merge_all = True
         self._merge()
         self._written = 0
-
-
-class Plain(Runs):
-    """Runs of plain uint64."""
-
-    def __init__(self, directory: Path, known: int) -> None:
-        super().__init__(directory, known, store=PlainFiles(directory))
 
 
 class Memory(Runs):
@@ -394,7 +334,6 @@ class Set:
 
 CONTENDERS: dict[str, Callable[[Path, int], Contender]] = {
     "runs": Runs,
-    "plain": Plain,
     "whole": Whole,
     "one_file": OneFile,
     "memory": Memory,
@@ -432,10 +371,6 @@ def built(store: RunStore, known: int) -> KnownSet:
             done, took = start + len(part), time.perf_counter() - began
             print(f"  {done:,} of {known:,} known, {took:.0f} s", file=sys.stderr, flush=True)
     return held
-
-
-def _bytes_of(run: Run) -> int:
-    return run.byte_count if isinstance(run, CodedRun) else 8 * run.count
 
 
 def buffers(arguments: argparse.Namespace, flushes: int) -> Iterator[Fingerprints]:

@@ -52,9 +52,9 @@ def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
     for step in range(steps):
         now += DAY / 8
         if step % 3 == 0:
-            schedule.signal(rng.randrange(40), now, step % 8)
+            schedule.signals.note_change(rng.randrange(40), now, step % 8)
         if step == 20:
-            schedule.signal_many(keys, now, 2)
+            schedule.signals.enqueue_changes(keys, now, 2)
         page = schedule.take(now)
         asked.append(page)
         if page >= 0 and step % 7 == 3:
@@ -68,12 +68,12 @@ def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
     pages = [page for page in range(40) if page != 3]
     return {
         "asked": asked,
-        "pages": [msgspec.to_builtins(schedule.page(page, now)) for page in pages],
-        "states": [schedule.page_state(page) for page in pages],
-        "hosts": [msgspec.to_builtins(schedule.host_view(host)) for host in range(3)],
-        "sites": [schedule.site_state(host) for host in range(3)],
-        "quality": [schedule.quality(host) for host in range(3)],
-        "directories": [schedule.directory_state(page) for page in pages[:9]],
+        "pages": [msgspec.to_builtins(schedule.overview.page(page, now)) for page in pages],
+        "states": [schedule.records.page_state(page) for page in pages],
+        "hosts": [msgspec.to_builtins(schedule.overview.host(host)) for host in range(3)],
+        "sites": [schedule.records.site_state(host) for host in range(3)],
+        "quality": [schedule.overview.quality(host) for host in range(3)],
+        "directories": [schedule.records.directory_state(page) for page in pages[:9]],
         "level": schedule.level,
         "price": schedule.price(now),
         "wakeup": schedule.next_wakeup(now),
@@ -98,17 +98,19 @@ def joined(folder: Path, steps: int = 60) -> dict[str, Any]:
         body = f"<p>{step // 9}".encode()
         joint.page(errand, fetch(errand.url, body, began=joint.clock.now()))
         if step % 4 == 0:
-            stages.refresh.signal([joint.fingerprint(urls[step % 12])], step % 3, joint.clock.now())
+            stages.refresh.changes.note_changes(
+                [joint.fingerprint(urls[step % 12])], step % 3, joint.clock.now()
+            )
     now = joint.clock.now()
     refresh = stages.refresh
     found = {
         "asked": asked,
-        "view": refresh.view(now),
-        "why": [refresh.explain(joint.fingerprint(url), now) for url in urls],
-        "fresh": [refresh.probability(joint.fingerprint(url), now, now) for url in urls],
-        "hosts": refresh.by_host(now),
-        "heard": refresh.heard(),
-        "wakeup": refresh.next_wakeup(now),
+        "view": refresh.views.summary(now),
+        "why": [refresh.views.explain(joint.fingerprint(url), now) for url in urls],
+        "fresh": [refresh.views.probability(joint.fingerprint(url), now, now) for url in urls],
+        "hosts": refresh.views.by_host(now),
+        "heard": refresh.changes.heard(),
+        "wakeup": refresh.claims.next_wakeup(now),
     }
     stages.close()
     return found

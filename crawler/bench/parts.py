@@ -137,8 +137,8 @@ def schedule(_folder: Path) -> dict[str, float]:
     now, tick, began = 0.0, 1.0 / pages.rate, time.thread_time()
     for k in range(PICKS):
         now += tick
-        pages.signal(pages.find(told[2 * k]), now, 1)
-        pages.signal(pages.find(told[2 * k + 1]), now, 1)
+        pages.signals.note_change(pages.find(told[2 * k]), now, 1)
+        pages.signals.note_change(pages.find(told[2 * k + 1]), now, 1)
         pages.settle(pages.take(now), now, results[k], now + 1.0)
     return {"refreshed_memory": memory / PAGES, "pick_cpu": (time.thread_time() - began) / PICKS}
 

@@ -80,7 +80,7 @@ def _waiting(directory: CrawlDirectory) -> Iterator[tuple[bool, str]]:
 
     for name in names(directory):
         with at_rest(directory, name, restore=False) as stages:
-            yield from stages.frontier.waiting()
+            yield from stages.frontier.intake.waiting()
 
 
 def _limits(config: Config) -> str:

@@ -193,7 +193,7 @@ class Export:
         for known in found:
             schedule, record = schedules[known.archive], known.row
             if schedule is not None and record["state"] == PageState.STORED:
-                known.row["fresh"] = schedule.probability(int(record["id"], 16), known.fetched_at, now)
+                known.row["fresh"] = schedule.views.probability(int(record["id"], 16), known.fetched_at, now)
             yield known
 
     def _where_fields(self) -> frozenset[str]:

@@ -4,21 +4,30 @@ They count for politeness like any other (`hosts/visits.py`). An errand that
 waits long for a hop steps aside (`outstanding.py`).
 """
 
+from crawler.frontier.discovery import entries
 from crawler.frontier.hosts.gates import Gates
 from crawler.frontier.hosts.visits import ASK_AGAIN
 from crawler.frontier.outstanding import Outstanding
+from crawler.frontier.permission import Permission
 from crawler.records import Errand
+from crawler.robots.cache import VerdictKind
 
 
 class Hops:
     """Lends hosts to errands."""
 
-    def __init__(self, gates: Gates, outstanding: Outstanding) -> None:
+    def __init__(self, gates: Gates, outstanding: Outstanding, permission: Permission) -> None:
         self._gates = gates
+        self._permission = permission
         self._outstanding = outstanding
 
-    def borrow(self, hostname: str, now: float, errand: Errand | None, address: str) -> float:
-        """Take the host and its address; 0.0: go, else the instant at which to ask again."""
+    def borrow(self, hostname: str, now: float, errand: Errand | None = None, address: str = "") -> float:
+        """Ask for a host (and address) for a redirect hop; 0.0: go, else the instant at which to ask again.
+
+        With `errand`, the hop may go to the errand's own host, which is held
+        already: then only the gap behind `give_back` is waited for. An errand
+        that has stepped aside also takes its place again.
+        """
         outstanding = self._outstanding
         aside = errand is not None and outstanding.is_aside(errand.host)
         if aside and outstanding.requests >= outstanding.concurrency:
@@ -41,8 +50,18 @@ class Hops:
         return self._gates.visits.borrow(hostname, now, address)
 
     def step_aside(self, errand: Errand, now: float) -> None:
-        """The errand waits, for something other than its server: place and address are free until `borrow`."""
+        """The errand will wait for a hop: its place and address are free until `borrow` gives it both again."""
         if self._outstanding.step_aside(errand.host):
             host = self._outstanding.held[errand.host]
             self._gates.shares.give(host.slot, now)
             self._gates.release_address(host, now, now)
+
+    def give_back(self, hostname: str, now: float, took: float, retry_after: float = 0.0) -> None:
+        """A hop on a borrowed host, or on the errand's own, has ended: its gap runs from now."""
+        self._gates.visits.give_back(hostname, now, took, retry_after)
+
+    def may_ask(self, url: str, now: float) -> bool:
+        """Whether what is known of the URL's robots.txt allows it; for the hops of a redirect."""
+        authority, target = entries.split_authority(url)
+        verdict = self._permission.verdict(entries.split_url(url)[0], authority, target, now)
+        return verdict.kind is VerdictKind.ALLOWED

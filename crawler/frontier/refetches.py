@@ -1,7 +1,7 @@
 """Known pages that are asked again: their hosts come to the front as those of new URLs do.
 
-    schedule ─► look ─► its host is free ─► hold ─► turn ─► errand ─► settle
-                  │                                   └─► drop: robots.txt is waited for, the host left
+    schedule ─► peek ─► its host is free ─► acquire ─► turn ─► errand ─► outcome
+                  │                                      └─► drop: robots.txt is waited for, the host left
                   └─► it is not: blocked in the schedule until its instant, or shut until it is `reopen`ed
 
 A crawl that only discovers has no schedule, and these calls do nothing.
@@ -16,6 +16,7 @@ from crawler.frontier.hosts.front_host import FrontHost, Refetch
 from crawler.frontier.hosts.gates import Gates
 from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostState
 from crawler.frontier.hosts.visits import ASK_AGAIN
+from crawler.frontier.refresh.claiming import Claims
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.share import Share
 
@@ -27,7 +28,8 @@ class Refetches:
     """Joins the schedule to the front; `patience`: seconds that a crawl which ends waits for its last hosts."""
 
     def __init__(self, refresh: Refresh | None, gates: Gates, intake: Intake, patience: float) -> None:
-        self._refresh = refresh
+        self._claims = None if refresh is None else refresh.claims
+        self._portion = None if refresh is None else refresh.portion
         self._gates = gates
         self._hosts = gates.hosts
         self._bench = gates.bench
@@ -37,51 +39,51 @@ class Refetches:
     @property
     def share(self) -> Share | None:
         """The share of the fetches that is theirs; None in a crawl that only discovers."""
-        return None if self._refresh is None else self._refresh.share
+        return None if self._portion is None else self._portion.share
 
     def worths(self, importance: float, now: float) -> tuple[float, float]:
         """Return what the next fetch is worth: of a new URL of this importance, and of a known page."""
-        if self._refresh is None:
+        if self._portion is None:
             return 0.0, 0.0
-        return self._refresh.new_value(importance), self._refresh.price(now)
+        return self._portion.new_value(importance), self._portion.price(now)
 
     @property
     def are_endless(self) -> bool:
         """Whether the crawl goes on for their sake."""
-        return self._refresh is not None and self._refresh.endless
+        return self._portion is not None and self._portion.endless
 
     def go_on(self, now: float) -> bool:
         """Whether known pages are asked now: in a crawl that ends with its discovery, while that goes on."""
-        if self._refresh is None or self._refresh.endless:
-            return self._refresh is not None
+        if self._portion is None or self._portion.endless:
+            return self._portion is not None
         instant = self._bench.next_event(now) if self._gates.registry.todo else None
         return instant is not None and instant <= now + self._patience
 
     def next_wakeup(self, now: float) -> float:
         """The next instant at which a known page may be asked; infinite if none ever may."""
-        if self._refresh is None or not self.go_on(now):
+        if self._claims is None or not self.go_on(now):
             return math.inf
-        return min(self._bench.next_chosen(), self._refresh.next_wakeup(now))
+        return min(self._bench.next_chosen(), self._claims.next_wakeup(now))
 
     def hosts(self, now: float) -> Iterator[FrontHost]:
         """Hosts to be given their turn at once: those that waited with a known page, then those of the best ones."""
-        if self._refresh is None:
+        if self._claims is None:
             return
         while (host := self._bench.pop_chosen(now)) is not None:
             self._gates.shares.came(host.slot)
             yield host
         for _ in range(_TRIED):
-            refetch = self._refresh.look(now)
+            refetch = self._claims.peek(now)
             if refetch is None:
                 return
-            if (host := self._host_of(refetch, self._refresh, now)) is None:
+            if (host := self._host_of(refetch, self._claims, now)) is None:
                 continue
             host.refetch, host.called_by = refetch, None
-            self._refresh.hold(refetch, now)
+            self._claims.acquire(refetch, now)
             self._bench.sleep(host)
             yield host
 
-    def _host_of(self, refetch: Refetch, refresh: Refresh, now: float) -> FrontHost | None:
+    def _host_of(self, refetch: Refetch, claims: Claims, now: float) -> FrontHost | None:
         """The page's host in the front, free to be asked now; None, and blocked in the schedule, if it is not."""
         name = entries.split_url(refetch.url)[0]
         slot = self._gates.registry.slot_beside(name, refetch.fingerprint)
@@ -89,15 +91,15 @@ class Refetches:
         ready = self._gates.free_at(slot, now)
         outside = host is None and self._hosts.place[slot] != HostState.IDLE
         if self._hosts.flags[slot] & SILENCED or outside or (host is not None and host.held):
-            refresh.shut(refetch)  # until it is unblocked, comes in, or its errand ends
+            claims.shut(refetch)  # until it is unblocked, comes in, or its errand ends
         elif ready > now:
-            refresh.block(refetch, ready)
+            claims.block(refetch, ready)
         elif host is not None and (host.waiting or host.refetch):
-            refresh.block(refetch, now + ASK_AGAIN)
+            claims.block(refetch, now + ASK_AGAIN)
         elif host is not None:
             return host
         elif not self._bench.makes_room(now):
-            refresh.block(refetch, now + _NO_ROOM)
+            claims.block(refetch, now + _NO_ROOM)
         else:
             host = self._intake.front_host(slot, name, NO_ORDER)
             self._bench.enter(host)
@@ -106,13 +108,13 @@ class Refetches:
 
     def drop(self, host: FrontHost, now: float, ready: float) -> None:
         """The host will not ask its known page, if it has one, before `ready`: the schedule has it again."""
-        if self._refresh is not None and host.refetch is not None:
+        if self._claims is not None and host.refetch is not None:
             refetch, host.refetch = host.refetch, None
-            self._refresh.give_back(refetch, now, ready)
+            self._claims.give_back(refetch, now, ready)
             if self._hosts.flags[host.slot] & SILENCED:
-                self._refresh.shut(refetch)
+                self._claims.shut(refetch)
 
     def reopen(self, slot: int, ready: float) -> None:
         """Pages of a host that was shut may be asked from `ready` on."""
-        if self._refresh is not None:
-            self._refresh.reopen(self._hosts.key[slot], ready)
+        if self._claims is not None:
+            self._claims.reopen(self._hosts.key[slot], ready)

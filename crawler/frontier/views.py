@@ -16,6 +16,7 @@ from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.gates import Gates
 from crawler.frontier.hosts.politeness import CAUSES
 from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED, HostFlag, HostState
+from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.permission import Permission
 from crawler.records import HostStatus
 from crawler.robots.cache import VerdictKind
@@ -73,9 +74,11 @@ class FrontierViews:
         self,
         store: KeyValue,
         gates: Gates,
+        outstanding: Outstanding,
         permission: Permission,
         authorities: Authorities,
         importance: Callable[[int], float],
+        waited: Waited,
     ) -> None:
         self._store = store
         self._gates = gates
@@ -84,9 +87,11 @@ class FrontierViews:
         self._permission = permission
         self._authorities = authorities
         self._importance = importance
+        self._outstanding = outstanding
+        self._waited = waited
 
     def counters(self) -> dict[str, int]:
-        """To-do URLs (those in flight apart), parked ones by rule, and hosts by state."""
+        """URLs to do, in flight and parked by rule; hosts by state; requests and look-ups under way."""
         registry, bench = self._registry, self._bench
         busy = sum(host.busy is not None for host in bench.front.values())
         flags = registry.hosts.array("flags")
@@ -101,7 +106,17 @@ class FrontierViews:
             "hosts_excluded": int(((flags & HostFlag.EXCLUDED) != 0).sum()),
         }
         counts |= {f"hosts_{state}": int(((flags & flag) != 0).sum()) for flag, state in _SILENT_STATES}
-        return counts | {f"parked_{rule}": registry.parked[index] for index, rule in enumerate(RULES) if rule}
+        counts |= {f"parked_{rule}": registry.parked[index] for index, rule in enumerate(RULES) if rule}
+        return counts | {"requests": self._outstanding.requests, "look_ups": self._gates.look_ups.under_way}
+
+    def why_slow(self) -> dict[str, float]:
+        """Seconds without anything to start, by what was waited for: see `Waited`."""
+        return dict(self._waited.seconds)
+
+    @property
+    def hosts_reached(self) -> int:
+        """Hosts that have ever answered."""
+        return self._registry.reached
 
     def explain(self, url: str, now: float) -> dict[str, Any]:
         """What a URL or else its host waits for, as `describe` has it; state "unknown" for a host never met."""
@@ -113,6 +128,15 @@ class FrontierViews:
         later = front.later if front is not None else []
         until = next((at for at, (_, entry) in later if entry.tail == tail), 0.0)
         return msgspec.structs.asdict(self._described(slot, name, self._url_wait(name, url, until, now), now))
+
+    def host_name(self, key: int) -> str:
+        """The name of the host with that key, as it is stored; "" if it is not."""
+        slot = self._registry.hosts.find(key)
+        return self._registry.stored_name(slot) if slot != NOWHERE and self._registry.is_stored(slot) else ""
+
+    def obeys_robots(self, url: str) -> bool:
+        """Whether robots.txt binds for a URL (`robots.policy`, `[[override]]`)."""
+        return self._permission.binds(entries.split_url(url)[0], url)
 
     def hosts_with_work(self) -> int:
         """Hosts that have something to do and are not silenced (2 ms for a million hosts)."""

@@ -98,7 +98,7 @@ class Commands:
         stages = self._stages
         now = stages.clock.now()
         waiting = []
-        for host in stages.frontier.hosts(now, hosts):
+        for host in stages.frontier.views.hosts(now, hosts):
             waiting.append(host)
             if not len(waiting) % HOSTS_AT_ONCE:
                 yield
@@ -120,7 +120,7 @@ class Commands:
         """How a host stands, as in the status, and what is known of the robots.txt of each of its authorities."""
         stages = self._stages
         name = _host_name(host)
-        status = stages.frontier.host(name, stages.clock.now())
+        status = stages.frontier.views.host(name, stages.clock.now())
         if status is None:
             return {"host": name, "state": "unknown"}
         copies = stages.robots.copies(name, AUTHORITIES_SHOWN)
@@ -144,19 +144,19 @@ class Commands:
             answer["captures"] = [_plain_capture(capture) for capture in stages.pages.captures(fingerprint)]
         answer["known"] = record is not None or stages.due.contains(fingerprint)
         if stages.freshness is not None and record is not None:
-            answer["refresh"] = _in_words(stages.freshness.explain(fingerprint, stages.clock.now()))
+            answer["refresh"] = _in_words(stages.freshness.views.explain(fingerprint, stages.clock.now()))
         queued = {}
         if record is None or record.state is PageState.FAILED:
-            queued = yield from stages.frontier.entry(request_form)
+            queued = yield from stages.frontier.views.entry(request_form)
         if record is None or queued:
             now = stages.clock.now()
             answer |= queued
-            answer["waiting"] = waiting = stages.frontier.explain(request_form, now)
+            answer["waiting"] = waiting = stages.frontier.views.explain(request_form, now)
             if record is None and answer["known"] and not queued and not stages.due.waits(fingerprint):
                 length = waiting.get("todo", 0) + waiting.get("parked", 0)
                 answer["dropped"] = length <= EXPLAINED_MAX  # the whole queue was read
-            if stages.frontier.paused:
-                answer["paused"] = list(stages.frontier.paused)
+            if stages.frontier.pauses.reasons:
+                answer["paused"] = list(stages.frontier.pauses.reasons)
             _say_times(answer, now)
         if via := self._found_on(record, answer):
             answer["found_on"] = via
@@ -173,8 +173,8 @@ class Commands:
     def prospect(self, url: str, record: PageRecord | None) -> Ahead:
         """Whether a URL (request form) with this record may be asked: the verdict of `why`, without its queue."""
         frontier = self._stages.frontier
-        waiting = frontier.explain(url, self._stages.clock.now())
-        facts = {"record": record, "waiting": waiting, "paused": list(frontier.paused)}
+        waiting = frontier.views.explain(url, self._stages.clock.now())
+        facts = {"record": record, "waiting": waiting, "paused": list(frontier.pauses.reasons)}
         return verdict.prospect(self._facts(url) | facts)
 
     def _robots_of(self, url: str) -> dict[str, Any]:
@@ -187,7 +187,7 @@ class Commands:
             "url": f"{authority(url)}/robots.txt",
             "fetched_at": iso_time(copy.fetched_at),
             "line": line or "no line is about it",
-            "denied": line.startswith("Disallow") and self._stages.frontier.obeys_robots(url),
+            "denied": line.startswith("Disallow") and self._stages.frontier.views.obeys_robots(url),
         }
 
     def _found_on(self, record: PageRecord | None, answer: Mapping[str, Any]) -> str:
@@ -253,16 +253,16 @@ class Commands:
         stages = self._stages
         if stages.refresh is None:
             return []
-        rows = stages.refresh.heard()
+        rows = stages.refresh.changes.heard()
         for row in rows:
-            row["host"] = stages.frontier.host_name(row.pop("host_key"))
+            row["host"] = stages.frontier.views.host_name(row.pop("host_key"))
         return rows
 
     def block(self, host: str) -> Steps:
         """Ask nothing more of a host."""
         name = _host_name(host)
         yield from self._stages.point.making()
-        self._stages.frontier.block(name)
+        self._stages.frontier.blocks.block(name)
         self._commit(Change())
         return {"host": name}
 
@@ -270,7 +270,7 @@ class Commands:
         """Take a host up again."""
         name = _host_name(host)
         yield from self._stages.point.making()
-        self._stages.frontier.unblock(name, self._stages.clock.now())
+        self._stages.frontier.blocks.unblock(name, self._stages.clock.now())
         self._commit(Change())
         return {"host": name}
 

@@ -80,13 +80,13 @@ class ErrandPlace:
 
     def is_needed(self) -> bool:
         before = self._frontier.requests
-        needed = self._frontier.yields(self._errand, self._clock.now())
+        needed = self._frontier.under_way.yields(self._errand, self._clock.now())
         if self._frontier.requests < before:
             self._wake()
         return needed
 
     def give(self) -> None:
-        self._frontier.step_aside(self._errand, self._clock.now())
+        self._frontier.hops.step_aside(self._errand, self._clock.now())
 
 
 class Errands:
@@ -168,7 +168,7 @@ class Errands:
         return Fetch(url=url, outcome=outcome, blame=blame_of(outcome), began=self._clock.now(), error=text)
 
     async def _resolve(self, errand: Errand) -> None:
-        patient = errand.attempt > 0 or not self._frontier.look_ups_waiting
+        patient = errand.attempt > 0 or not self._frontier.under_way.look_ups_waiting
         found = await self._ended(errand, self._look_up(errand.hostname, patient), _not_resolved)
         now = self._clock.now()
         if found.addresses:
@@ -242,7 +242,7 @@ class Errands:
 
     def _step_aside(self, errand: Errand) -> None:
         """The errand waits for something other than its server: its place is free."""
-        self._frontier.step_aside(errand, self._clock.now())
+        self._frontier.hops.step_aside(errand, self._clock.now())
         self._wake()
 
     def _promised(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
@@ -348,7 +348,7 @@ class Errands:
         if again or len(chain) > self._config.fetch.redirects_max:
             fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, "redirects in a circle"
             return ""
-        return target if self._frontier.may_ask(target, self._clock.now()) else ""
+        return target if self._frontier.hops.may_ask(target, self._clock.now()) else ""
 
     def _any_hop(self, request: FetchTask, fetch: Fetch, chain: Hops) -> str:
         """The target wherever the crawl is at home: who asked in a way of his own waits for this answer."""
@@ -358,12 +358,12 @@ class Errands:
         if len(chain) > self._config.fetch.redirects_max:
             fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, "redirects in a circle"
             return ""
-        return target if self._frontier.may_ask(target, self._clock.now()) else ""
+        return target if self._frontier.hops.may_ask(target, self._clock.now()) else ""
 
     async def _hop(self, errand: Errand, request: FetchTask, url: str, before: Fetch, way: Way) -> Fetch:
         """Fetch the next URL of a chain in its host's turn."""
         name = hostname(url)
-        self._frontier.give_back(errand.hostname, self._clock.now(), before.took, before.retry_after)
+        self._frontier.hops.give_back(errand.hostname, self._clock.now(), before.took, before.retry_after)
         self._step_aside(errand)
         addresses = request.addresses
         if name != errand.hostname and not self._config.fetch.proxy:  # a proxy looks names up itself
@@ -384,13 +384,13 @@ class Errands:
             return fetch
         finally:
             if name != errand.hostname:
-                self._frontier.give_back(name, self._clock.now(), took)
+                self._frontier.hops.give_back(name, self._clock.now(), took)
 
     async def _borrow(self, errand: Errand, name: str, address: str) -> bool:
         """Wait for the turn of a hop; False if that takes too long."""
         give_up = self._clock.now() + HOP_WAIT_MAX
         least = 0.01
-        while (at := self._frontier.borrow(name, self._clock.now(), errand, address)) > 0.0:
+        while (at := self._frontier.hops.borrow(name, self._clock.now(), errand, address)) > 0.0:
             if max(at, self._clock.now()) > give_up:
                 return False
             await asyncio.sleep(max(least, at - self._clock.now()))
@@ -399,9 +399,9 @@ class Errands:
 
     def _request(self, errand: Errand, owner: object, *, robots: bool = False) -> FetchTask:
         config = self._config
-        gap, gap_factor = self._frontier.gap_terms(errand)
+        gap, gap_factor = self._frontier.under_way.gap_terms(errand)
         keep_alive = gap + config.fetch.keep_alive_extra
-        if self._frontier.has_more(errand):  # it will be asked again, be it late
+        if self._frontier.under_way.has_more(errand):  # it will be asked again, be it late
             keep_alive = max(keep_alive, config.fetch.keep_alive_max)
         request = FetchTask(
             url=errand.url,

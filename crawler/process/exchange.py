@@ -149,7 +149,7 @@ class Exchange:
         if len(self._stages.topology.names) == 1:
             self._stages.frontier.set_rate(rate)
             if self._stages.refresh is not None:
-                self._stages.refresh.set_rate(rate)
+                self._stages.refresh.portion.set_rate(rate)
 
     def learn_end(self) -> None:
         """Somebody has found out that nothing is left to do anywhere."""
@@ -185,7 +185,7 @@ class Exchange:
     def _hosts_with_work(self) -> int:
         now = self._clock.now()
         if now - self._work_at > _WORK_AGE_MAX:
-            self._work, self._work_at = self._stages.frontier.hosts_with_work(), now
+            self._work, self._work_at = self._stages.frontier.views.hosts_with_work(), now
         return self._work
 
 
@@ -389,8 +389,8 @@ class PeerExchange(Exchange):
         """Learn from the levels of all what this process's known pages weigh; what the next heartbeats say."""
         said = self.crawlwide.said()
         reports = {name: LevelReport(each.level, each.weight, each.busy) for name, each in said.items()}
-        waited = self._stages.frontier.why_slow()["rate"]
-        self._level = refresh.level(reports, waited, now)
+        waited = self._stages.frontier.views.why_slow()["rate"]
+        self._level = refresh.portion.exchange_levels(reports, waited, now)
 
     def _both_shares(self, refresh: Refresh, now: float) -> float:
         """The part of the rate for new and known pages of this process; how it divides them is said to `refresh`."""
@@ -398,11 +398,11 @@ class PeerExchange(Exchange):
         discovery, known = portions(
             self.crawlwide.share(now),
             self.crawlwide.refresh_share(),
-            refresh.share.refresh,
+            refresh.portion.share.refresh,
             work=any(each.work for each in said),
             pages=any(each.weight for each in said),
         )
-        refresh.set_portion(discovery, known, self.crawlwide.rate)
+        refresh.portion.divide(discovery, known, self.crawlwide.rate)
         return discovery + known
 
     def room(self, places: int) -> int:

@@ -24,9 +24,11 @@ from collections.abc import Callable, Generator
 from crawler.clock import Clock
 from crawler.config import RefreshConfig
 from crawler.errors import DamageError, StoreError, Unexpected
-from crawler.frontier.frontier import Decision, End, Frontier
-from crawler.frontier.refresh.refreshing import Refresh, result_of
+from crawler.frontier.frontier import Frontier
+from crawler.frontier.refresh.outcomes import result_of
+from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.validators import Validators
+from crawler.frontier.settlement import Decision, End
 from crawler.pages.page_cache import Capturing, PageCache
 from crawler.process import books
 from crawler.process.admission import Counted
@@ -80,7 +82,7 @@ class Harvest:
             return self._validators.conditions(errand.fingerprint, errand.host, record, now)
         if self._refresh is None or not errand.flags & _REFRESH:
             return "", ""
-        return self._refresh.conditions(errand, now)
+        return self._refresh.outcomes.conditions(errand, now)
 
     def shows_news(self, errand: Errand, fetch: Fetch) -> bool:
         """Whether an answer is worth reading: of a refresh, one with other content than is known."""
@@ -146,13 +148,13 @@ class Harvest:
             result = result_of(
                 capturing.fetch.outcome, unchanged=capturing.unchanged, stored=not record.noarchive
             )
-            self._refresh.ended(
+            self._refresh.outcomes.record_refresh(
                 errand, result, before, record, decision.until, min(capturing.instant, now), change
             )
         else:
-            self._refresh.add(errand.fingerprint, record, capturing.instant, now, change)
+            self._refresh.outcomes.record_first(errand.fingerprint, record, capturing.instant, now, change)
             if errand.flags & _NEWS and record.state is PageState.STORED and not capturing.profile:
-                self._refresh.found(errand.via, errand.fingerprint, record, now, change)
+                self._refresh.outcomes.credit_hub(errand.via, errand.fingerprint, record, now, change)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
         """Follow a page's links, and note in its record how many there are."""
@@ -228,7 +230,7 @@ class Harvest:
 
     def retire(self, pattern: str, change: Change) -> int:
         """Drop the to-do and parked URLs that the regular expression finds; return how many."""
-        gone = self._frontier.retire(re.compile(pattern), change)
+        gone = self._frontier.intake.retire(re.compile(pattern), change)
         self._count_retired(change, gone)
         self._tell_written(change)
         return gone
@@ -238,7 +240,7 @@ class Harvest:
         compiled, count, begin = re.compile(pattern), 0, PARKED
         while begin:
             change = Change()
-            gone, begin = self._frontier.retire_some(compiled, change, begin)
+            gone, begin = self._frontier.intake.retire_some(compiled, change, begin)
             self._count_retired(change, gone)
             self._tell_written(change)
             if gone:

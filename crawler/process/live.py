@@ -175,7 +175,7 @@ class Live:
         """Made in its turn: what is stored of a page's schedule holds what the changes before it have learned."""
         change = Change()
         if self._stages.refresh is not None:
-            self._stages.refresh.weigh(counts, self._now(), change)
+            self._stages.refresh.outcomes.renew_importance(counts, self._now(), change)
         for fingerprint, count in counts.items():
             key = ASKED + fingerprint.to_bytes(8, "big")
             if count > 0.0:
@@ -248,7 +248,7 @@ class Live:
         refresh = self._stages.refresh
         if refresh is None or fingerprint not in refresh:
             return Ahead(AheadState.NOT_REFRESHED, "it is known, and this crawl does not ask it again")
-        taken = refresh.ask(fingerprint)
+        taken = refresh.claims.request(fingerprint)
         self._process.wake()
         return verdict if taken else _FULL
 
@@ -288,15 +288,15 @@ class Live:
 
     def _pause(self) -> dict[str, Any]:
         """Start no fetch until `resume`."""
-        self._stages.frontier.pause()
+        self._stages.frontier.pauses.pause()
         log.info("paused: nothing is asked until `crawler resume`")
-        return {"paused": list(self._stages.frontier.paused)}
+        return {"paused": list(self._stages.frontier.pauses.reasons)}
 
     def _resume(self) -> dict[str, Any]:
-        self._stages.frontier.resume()
+        self._stages.frontier.pauses.resume()
         log.info("going on")
         self._process.wake()
-        return {"paused": list(self._stages.frontier.paused)}
+        return {"paused": list(self._stages.frontier.pauses.reasons)}
 
     def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
         """Change settings that may change while the crawl runs."""
@@ -327,8 +327,8 @@ class Live:
             "run": {"fetched": counters["pages.fetched"] - self._stages.counters_before["pages.fetched"]},
             "recent": self._recent.plain(),
             "timings": {name: histogram.plain() for name, histogram in self.timings.items()},
-            "waited": dict(frontier.why_slow()),
-            "paused": list(frontier.paused),
+            "waited": dict(frontier.views.why_slow()),
+            "paused": list(frontier.pauses.reasons),
             "errors": self.errors.plain(),
             "log": dict(self.errors.counts),
             "serve": self._served(),
@@ -355,7 +355,7 @@ class Live:
         stages = self._stages
         return {
             "done": stages.point.counters["urls.done"],
-            "hosts": stages.frontier.hosts_reached,
+            "hosts": stages.frontier.views.hosts_reached,
             "new": stages.due.new,
             "known": stages.due.known,
         }
@@ -371,7 +371,7 @@ class Live:
             self._lag = max(loop.time() - due, self._lag * 0.75)
             looks += 1
             if looks % 4 == 0 and log.isEnabledFor(logging.DEBUG):
-                for line in self._waits.news(self._stages.frontier.hosts(self._now(), HOSTS_MAX)):
+                for line in self._waits.news(self._stages.frontier.views.hosts(self._now(), HOSTS_MAX)):
                     log.debug("%s", line.text, extra={"fields": line.fields})
 
 

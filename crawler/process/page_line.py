@@ -3,7 +3,7 @@
 import msgspec
 
 from crawler.clock import iso_time
-from crawler.frontier.frontier import End
+from crawler.frontier.settlement import End
 from crawler.records import Errand, Extracted, Fetch
 
 _encode_json = msgspec.json.Encoder().encode

@@ -26,7 +26,7 @@ from crawler.config import Config
 from crawler.errors import CrawlerError, StoreError
 from crawler.fetcher.direct import DirectRequests
 from crawler.fetcher.fetch_request import FetchTask
-from crawler.frontier.refresh.refreshing import share_of
+from crawler.frontier.refresh.portion import share_of
 from crawler.process.commands import Commands
 from crawler.process.commit_loop import CommitLoop
 from crawler.process.ending import within
@@ -207,7 +207,7 @@ class Process:
         self.exchange.set_rate(config.crawl.rate)
         self.places.concurrency = config.crawl.concurrency
         if self.stages.refresh is not None:
-            self.stages.refresh.share.set(share_of(config.refresh))
+            self.stages.refresh.portion.share.set(share_of(config.refresh))
         self.wake()
 
     def stop(self, reason: str, *, grace: float = STOP_GRACE) -> None:
@@ -297,9 +297,9 @@ class Process:
             )
             self.stop("disk")
         low = state is not Disk.ROOM
-        if low != ("disk" in stages.frontier.paused):
+        if low != ("disk" in stages.frontier.pauses.reasons):
             log.warning("disk: %d MiB free; fetching %s", free >> 20, "stops" if low else "goes on")
-            stages.frontier.pause("disk") if low else stages.frontier.resume("disk")
+            stages.frontier.pauses.pause("disk") if low else stages.frontier.pauses.resume("disk")
             self.wake()
 
     # -- where the run stands ---------------------------------------------------

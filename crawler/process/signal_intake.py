@@ -111,7 +111,7 @@ class SignalIntake:
             for raw_url, changed_at in extracted.dated
             if (url := resolve(extracted.base, raw_url)) is not None and hostname(url) == errand.hostname
         ]
-        self._refresh.hear(errand.fingerprint, own, extracted.told_by, now, change)
+        self._refresh.changes.note_dated(errand.fingerprint, own, extracted.told_by, now, change)
 
     def _forms(self, raw_urls: Sequence[str], met: set[str], said: Signalled) -> list[str]:
         """The request forms of what are URLs, each once; those of earlier calls are in `met`."""
@@ -152,8 +152,8 @@ class SignalIntake:
                 new.append(url)
                 said.tell(url, Fate.QUEUED)
         if known and self._refresh is not None:
-            self._refresh.signal(known, number, self._now())
-            self._refresh.stage_signals(change)
+            self._refresh.changes.note_changes(known, number, self._now())
+            self._refresh.changes.stage(change)
         if new:
             self._admission.links(change, new[0], new, Beside(depth=1))
         for owner, links in sent.items():

@@ -313,7 +313,7 @@ class Stages:
 
     def _improve(self, links: Sequence[Link], change: Change) -> None:
         """Let URLs that wait have the better classes of `links`, by the change that these belong to."""
-        if self.frontier.improve(links, change, self.clock.now()):
+        if self.frontier.intake.improve(links, change, self.clock.now()):
             change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
 
     def _signal_intake(self) -> SignalIntake:
@@ -537,7 +537,7 @@ class Stages:
 
     def frontier_counts(self) -> FrontierCounts:
         """URLs to do (those in flight among them), parked in all and by rule, hosts by state."""
-        counts = self.frontier.counters()
+        counts = self.frontier.views.counters()
         parked = sum(n for name, n in counts.items() if name.startswith("parked_"))
         todo = counts.pop("todo") + counts["in_flight"]
         return FrontierCounts(todo=todo, parked=parked, **counts)
@@ -584,12 +584,12 @@ class Stages:
         """How refreshes stand, with up to `hosts` hosts, those of most pages first; {} where nothing is refreshed."""
         if self.freshness is None:
             return {}
-        found = sorted(self.freshness.by_host(now).items(), key=lambda item: -item[1][0])[:hosts]
+        found = sorted(self.freshness.views.by_host(now).items(), key=lambda item: -item[1][0])[:hosts]
         rows = [
-            {"host": self.frontier.host_name(key), "pages": pages, "fresh": round(fresh, 4)}
+            {"host": self.frontier.views.host_name(key), "pages": pages, "fresh": round(fresh, 4)}
             for key, (pages, fresh) in found
         ]
-        return self.freshness.view(now) | {"hosts": rows}
+        return self.freshness.views.summary(now) | {"hosts": rows}
 
     def waiting_for_peers(self) -> dict[str, PeerStatus]:
         """What waits in the outbox, by peer."""

@@ -61,7 +61,7 @@ class StoredCrawl:
         if explanation.rule:
             return "filtered", f"{explanation.rule}: {explanation.reason}"
         if stages.due.contains(fingerprint):
-            return "todo", str(stages.frontier.explain(url, self._now()))
+            return "todo", str(stages.frontier.views.explain(url, self._now()))
         return "unknown", "no link to it has been found"
 
     def fresh_probability(self, fingerprint: int, record: PageRecord, now: float) -> float | None:
@@ -69,7 +69,7 @@ class StoredCrawl:
         stages = self._any if self._alone else self._stages[self._any.topology.partition.owner(fingerprint)]
         if stages.freshness is None or record.state is not PageState.STORED:
             return None
-        found: float | None = stages.freshness.probability(fingerprint, record.fetched_at, now)
+        found: float | None = stages.freshness.views.probability(fingerprint, record.fetched_at, now)
         return found
 
     def ahead(self, url: str, fingerprint: int) -> Ahead:

@@ -61,7 +61,7 @@ def filled(size: int, rng: np.random.Generator) -> tuple[Schedule, np.ndarray]:
     )
     print(
         f"memory: {(memory().resident - before) / size:.1f} bytes a page resident, "
-        f"{schedule.bytes_held / size:.1f} in tables"
+        f"{schedule.overview.bytes_held / size:.1f} in tables"
     )
     return schedule, keys
 
@@ -71,8 +71,8 @@ def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.
     told = keys[rng.integers(0, len(keys), 2 * count)].tolist()
     results = (rng.random(count) < 0.3).astype(int).tolist()
     heap = [(float(k), k) for k in range(min(len(keys), 1_000_000))]
-    find, signal, take, settle = schedule.find, schedule.signal, schedule.take, schedule.settle
-    tick, checks = 1.0 / schedule.rate, schedule.checks
+    find, signal, take, settle = schedule.find, schedule.signals.note_change, schedule.take, schedule.settle
+    tick, checks = 1.0 / schedule.rate, schedule.overview.checks
     started = time.process_time()
     for k in range(count):
         now += tick
@@ -88,7 +88,7 @@ def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.
     print(f"{count / took:,.0f} picks per CPU second, {took / count * 1e6:.1f} us each; ", end="")
     print(
         f"plain heap {plain / count * 1e6:.1f} us, ratio {took / plain:.1f}; "
-        f"{(schedule.checks - checks) / count:.2f} checks a pick"
+        f"{(schedule.overview.checks - checks) / count:.2f} checks a pick"
     )
     return now
 
@@ -104,15 +104,15 @@ def longest_calls(schedule: Schedule, keys: np.ndarray, now: float, bulk: bool) 
         return found
 
     if bulk:
-        timed("signal_many", schedule.signal_many, keys, now, 2)
+        timed("signal_many", schedule.signals.enqueue_changes, keys, now, 2)
     for _ in range(20_000):
         now += 1.0 / schedule.rate
         page = timed("take", schedule.take, now)
         timed("settle", schedule.settle, page, now, RefreshOutcome.UNCHANGED, now + 1.0)
-        timed("signal", schedule.signal, page, now, 3)
+        timed("signal", schedule.signals.note_change, page, now, 3)
         if bulk:
             timed("work", schedule.work, now)
-    left = f"; {schedule.waiting_signals:,} signals left" if bulk else ""
+    left = f"; {schedule.signals.waiting:,} signals left" if bulk else ""
     print(
         "longest, ms: " + ", ".join(f"{name} {took * 1e3:.2f}" for name, took in worst.items() if took) + left
     )
@@ -146,7 +146,7 @@ def reopening(schedule: Schedule, now: float) -> None:
             f"stored in {stored:.0f} CPU s, {size / pages:.0f} bytes a page on disk; reopened in "
             f"{time.process_time() - cpu:.1f} CPU s, {time.monotonic() - began:.1f} s of the clock; "
             f"{(memory().resident - before) / pages:.0f} bytes a page more in memory, "
-            f"{again.bytes_held / pages:.1f} in tables"
+            f"{again.overview.bytes_held / pages:.1f} in tables"
         )
         store.close()
 
@@ -216,7 +216,7 @@ def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
             decision, change = frontier.settle(ended, fetch, now), Change()
             known = records[ended.fingerprint]
             result = RefreshOutcome(int(ended.fingerprint % 4 == 0))
-            refresh.ended(ended, result, known, known, decision.until, now, change)
+            refresh.outcomes.record_refresh(ended, result, known, known, decision.until, now, change)
             frontier.stage(decision, change)
             frontier.release(decision, now)
         while (errand := frontier.take(now)) is not None:

@@ -76,7 +76,7 @@ class Maps(Shipped):
             number = self.schedule.add(FIRST_MAP + site, site + 1, FIRST_MAP + site, now, now)
             self._maps[number], self._read_at[site] = site, now
             if self._rule == "pays":
-                own = self.schedule.page(number, now)
+                own = self.schedule.overview.page(number, now)
                 self._bound(number, self._readings.begin(own.fingerprint, size, own.rate, own.level), now)
 
     def _read(self, number: int, now: float) -> None:
@@ -86,10 +86,10 @@ class Maps(Shipped):
         self.schedule.settle(number, now, RefreshOutcome.CHANGED if changed else RefreshOutcome.UNCHANGED)
         if self._rule == "pays":
             told = [self._number[page] for page in self._told[site] if self._number[page] >= 0]
-            looked = [self.schedule.page(each, now) for each in told[:: 1 + len(told) // TOLD_MAX]]
+            looked = [self.schedule.overview.page(each, now) for each in told[:: 1 + len(told) // TOLD_MAX]]
             news = Announced([each.importance for each in looked], [each.rate for each in looked], len(told))
-            own = self.schedule.page(number, now)
-            precision = self.schedule.quality(own.host)[1][self._sources[site]]
+            own = self.schedule.overview.page(number, now)
+            precision = self.schedule.overview.quality(own.host)[1][self._sources[site]]
             self._readings.pass_time(own.fingerprint, now - self._read_at[site])
             self._bound(number, self._readings.hear(own.fingerprint, news, own.level, precision), now)
         self._read_at[site] = now

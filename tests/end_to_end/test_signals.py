@@ -274,7 +274,9 @@ def test_no_signal_is_lost_whichever_of_three_processes_it_reaches(tmp_path: Pat
             assert stages.refresh is not None and stages.problems() == []
             own = [url for url in urls if stages.fingerprinter.fingerprint(url) in stages.refresh]
             for url in own:
-                known = stages.refresh.explain(stages.fingerprinter.fingerprint(url), SystemClock().now())
+                known = stages.refresh.views.explain(
+                    stages.fingerprinter.fingerprint(url), SystemClock().now()
+                )
                 assert known["signals_by_source"] == {"signal": 5, "feed": 1, "indexnow": 1}, url
             counted += len(own)
     assert counted == PAGES

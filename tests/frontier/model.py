@@ -188,7 +188,10 @@ class Crawl:
         instants = [event[0] for event in self._events[:1]]
         wakeup = self.frontier.next_wakeup(self.now)
         if wakeup is not None:
-            assert wakeup > self.now or self.frontier.look_ups or self._events, (wakeup, self.frontier)
+            assert wakeup > self.now or self.frontier.views.counters()["look_ups"] or self._events, (
+                wakeup,
+                self.frontier,
+            )
             instants.append(max(wakeup, self.now))
         if not instants or min(instants) > end or (not self._events and self.frontier.finished(self.now)):
             return False

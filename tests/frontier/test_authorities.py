@@ -66,7 +66,7 @@ def test_a_host_with_nothing_else_has_failed_itself() -> None:
     )
     crawl.add([link(url) for url in GOOD])
     crawl.run(1000.0)
-    (host,) = crawl.frontier.hosts(crawl.now, 1)
+    (host,) = crawl.frontier.views.hosts(crawl.now, 1)
     assert (host.failures, host.state) == (5, "backing_off")
 
 
@@ -77,8 +77,8 @@ def test_a_host_all_of_whose_schemes_are_silent_is_given_up() -> None:
     )
     crawl.add([link("https://a.org/"), link("http://a.org/")])
     assert crawl.run() == "done"
-    assert next(crawl.frontier.hosts(crawl.now, 1)).state == "given_up"
-    assert crawl.frontier.counters()["todo"] == 2
+    assert next(crawl.frontier.views.hosts(crawl.now, 1)).state == "given_up"
+    assert crawl.frontier.views.counters()["todo"] == 2
 
 
 def test_authorities_are_bounded() -> None:

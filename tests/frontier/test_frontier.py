@@ -54,7 +54,7 @@ def test_hands_out_every_url_once() -> None:
     assert sorted(crawl.done) == sorted(urls)
     pages = [errand.url for errand in crawl.handed if errand.task is Task.PAGE]
     assert sorted(pages) == sorted(urls)
-    assert crawl.frontier.counters()["todo"] == 0
+    assert crawl.frontier.views.counters()["todo"] == 0
 
 
 def test_an_errand_has_all_of_its_link() -> None:
@@ -236,10 +236,10 @@ def test_rate_spaces_the_starts_and_never_bursts() -> None:
     crawl.checking = False
     crawl.add([link(url) for url in urls_of(30, 10)])
     crawl.run(5.0)
-    crawl.frontier.pause()
+    crawl.frontier.pauses.pause()
     crawl.run(5.0)
     crawl.clock.advance(30.0)
-    crawl.frontier.resume()
+    crawl.frontier.pauses.resume()
     assert crawl.run() == "done"
     starts = sorted(request.began for request in crawl.requests)
     assert min(later - one for one, later in zip(starts, starts[10:], strict=False)) >= 10 / 20 - 0.101
@@ -443,9 +443,9 @@ def test_a_name_that_does_not_exist_is_given_up_for_this_run() -> None:
     crawl.add([link("https://gone.org/1"), link("https://gone.org/2"), link("https://a.org/")])
     assert crawl.run() == "done"
     assert crawl.done == ["https://a.org/"]
-    found = crawl.frontier.explain("https://gone.org/x", crawl.now)
+    found = crawl.frontier.views.explain("https://gone.org/x", crawl.now)
     assert (found["state"], found["cause"], found["todo"]) == ("given_up", "dns_not_found", 2)
-    assert crawl.frontier.counters()["hosts_given_up"] == 1
+    assert crawl.frontier.views.counters()["hosts_given_up"] == 1
     crawl.stop()
     later = Crawl(store=store, now=crawl.now + 3600)
     assert later.run() == "done" and len(later.done) == 2
@@ -477,9 +477,9 @@ def test_twenty_refusals_hold_a_host_until_it_is_unblocked() -> None:
     )
     crawl.add([link(f"https://a.org/{n}") for n in range(30)])
     assert crawl.run() == "done"
-    assert len(crawl.requests) == 20 and crawl.frontier.counters()["hosts_refused"] == 1
+    assert len(crawl.requests) == 20 and crawl.frontier.views.counters()["hosts_refused"] == 1
     refusing = False
-    crawl.frontier.unblock("a.org", crawl.now)
+    crawl.frontier.blocks.unblock("a.org", crawl.now)
     assert crawl.run() == "done" and len(crawl.done) == 30
 
 
@@ -495,7 +495,7 @@ def test_patience_ends_a_crawl_that_only_waits() -> None:
     crawl = Crawl(store=store, answer=lambda errand, now: answer[errand.hostname](errand.url))
     crawl.add([link(f"https://{name}/{n}") for name in answer for n in range(5)])
     assert crawl.run() == "patience"
-    assert len(crawl.done) == 5 and crawl.frontier.counters()["todo"] == 5
+    assert len(crawl.done) == 5 and crawl.frontier.views.counters()["todo"] == 5
     crawl.stop()
     later = Crawl(store=store, now=crawl.now + 4000)
     assert later.run() == "done" and len(later.done) == 5
@@ -504,15 +504,15 @@ def test_patience_ends_a_crawl_that_only_waits() -> None:
 def test_a_block_keeps_the_urls_and_outlasts_a_restart() -> None:
     store = MemoryStore()
     crawl = Crawl(store=store)
-    crawl.frontier.block("a.org")
+    crawl.frontier.blocks.block("a.org")
     crawl.add([link(f"https://{name}.org/{n}") for name in "ab" for n in range(5)])
     assert crawl.run() == "done"
     assert {request.host for request in crawl.requests} == {"b.org"}
     crawl.stop()
     later = Crawl(store=store, now=crawl.now)
     assert later.run() == "done" and later.requests == []
-    assert later.frontier.explain("https://a.org/", later.now)["state"] == "blocked"
-    later.frontier.unblock("a.org", later.now)
+    assert later.frontier.views.explain("https://a.org/", later.now)["state"] == "blocked"
+    later.frontier.blocks.unblock("a.org", later.now)
     assert later.run() == "done" and len(later.done) == 5
 
 
@@ -520,7 +520,7 @@ def test_a_host_can_be_blocked_while_it_is_asked() -> None:
     crawl = Crawl()
     crawl.add([link(f"https://a.org/{n}") for n in range(5)])
     crawl.run(requests=1)
-    crawl.frontier.block("a.org")
+    crawl.frontier.blocks.block("a.org")
     assert crawl.run() == "done" and len(crawl.requests) <= 2
 
 
@@ -529,10 +529,10 @@ def test_retire_drops_what_the_pattern_finds() -> None:
     crawl.add([link(f"https://h{n % 5}.org/{'x' if n % 2 else 'y'}{n}", depth=n % 4) for n in range(80)])
     crawl.run(requests=8)
     batch = crawl.store.batch()
-    gone = crawl.frontier.retire(re.compile(r"/x\d+$"), batch)
+    gone = crawl.frontier.intake.retire(re.compile(r"/x\d+$"), batch)
     crawl.store.write(batch)
     crawl.run()
-    assert gone + len(crawl.done) + crawl.frontier.counters()["parked_depth"] == 80
+    assert gone + len(crawl.done) + crawl.frontier.views.counters()["parked_depth"] == 80
     assert not [key for key, _ in crawl.store.scan(b"t/", b"t0")]
     assert sum("/x" in url for url in crawl.done) < 8
 
@@ -540,12 +540,12 @@ def test_retire_drops_what_the_pattern_finds() -> None:
 def test_pause_for_two_reasons() -> None:
     crawl = Crawl()
     crawl.add([link("https://a.org/")])
-    crawl.frontier.pause("disk")
-    crawl.frontier.pause()
-    crawl.frontier.resume("disk")
-    assert crawl.frontier.paused == ("user",)
+    crawl.frontier.pauses.pause("disk")
+    crawl.frontier.pauses.pause()
+    crawl.frontier.pauses.resume("disk")
+    assert crawl.frontier.pauses.reasons == ("user",)
     assert crawl.run(10.0) == "time" and not crawl.handed
-    crawl.frontier.resume()
+    crawl.frontier.pauses.resume()
     assert crawl.run() == "done"
 
 
@@ -569,7 +569,7 @@ def test_what_lies_beyond_a_limit_is_parked_and_comes_back() -> None:
             crawl.add(links)
         assert crawl.run() == "done"
         assert len(crawl.done) == new, limits
-        counters = crawl.frontier.counters()
+        counters = crawl.frontier.views.counters()
         assert counters | parked == counters
         total += new
         assert total + sum(n for name, n in counters.items() if name.startswith("parked_")) == 30
@@ -584,7 +584,7 @@ def test_scope_any_has_limits_of_its_own() -> None:
     crawl.add([link("https://a.org/deep", depth=21), link("https://a.org/flat", depth=20)])
     crawl.add([link(f"https://h{n}.b.org/") for n in range(205)])
     crawl.add([link(f"https://h{n}.b.org/more") for n in range(205)])
-    counters = crawl.frontier.counters()
+    counters = crawl.frontier.views.counters()
     assert counters["parked_depth"] == 1 and counters["parked_hosts_per_domain"] == 10
     assert counters["hosts_excluded"] == 5 and counters["todo"] == 401
 
@@ -594,12 +594,12 @@ def test_pages_per_domain_and_hosts_per_domain_come_back() -> None:
     crawl = Crawl(config(crawl={"pages_per_domain": 4, "hosts_per_domain": 2}), store=store)
     crawl.add([link(f"https://h{n % 3}.a.org/{n}") for n in range(12)])
     assert crawl.run() == "done" and len(crawl.done) == 4
-    counters = crawl.frontier.counters()
+    counters = crawl.frontier.views.counters()
     assert (counters["parked_pages_per_domain"], counters["parked_hosts_per_domain"]) == (4, 4)
     crawl.stop()
     later = Crawl(config(crawl={"pages_per_domain": 100, "hosts_per_domain": 3}), store=store, now=crawl.now)
     assert later.run() == "done" and len(later.done) == 8
-    assert later.frontier.counters()["hosts_excluded"] == 0
+    assert later.frontier.views.counters()["hosts_excluded"] == 0
 
 
 def test_budgets_of_a_part_of_the_web() -> None:
@@ -651,7 +651,7 @@ def test_nobody_looks_for_parked_entries_behind_a_queue_that_was_deleted(
         crawl.store, "scan", lambda start, *more, **how: scanned.append(start) or scan(start, *more, **how)
     )
     batch = crawl.store.batch()
-    assert crawl.frontier.retire(re.compile("."), batch) == 8
+    assert crawl.frontier.intake.retire(re.compile("."), batch) == 8
     assert [start[:2] for start in scanned] == [b"p/"] * parked + [b"t/"]
 
 
@@ -660,7 +660,7 @@ def test_a_page_that_is_done_but_still_stored_is_not_retired() -> None:
     crawl.add([link("https://a.org/1"), link("https://a.org/2"), link("https://b.org/")], commit_after=0.0)
     crawl.run(stop=lambda: len(crawl.requests) == 2)
     batch = crawl.store.batch()
-    assert crawl.frontier.retire(re.compile("a.org"), batch) == 1
+    assert crawl.frontier.intake.retire(re.compile("a.org"), batch) == 1
     crawl.store.write(batch)
     crawl.frontier._check()
     assert crawl.run() == "done" and sorted(crawl.done) == ["https://a.org/1", "https://b.org/"]
@@ -743,13 +743,13 @@ def test_one_host_with_many_urls_is_read_in_pieces() -> None:
 def test_a_borrowed_host_is_nobody_elses_and_waits_its_gap() -> None:
     crawl = Crawl()
     frontier, now = crawl.frontier, crawl.now
-    assert frontier.borrow("a.org", now, address="10.0.0.9") == 0.0
-    assert frontier.borrow("a.org", now) > now
-    assert frontier.borrow("b.org", now, address="10.0.0.9") > now
+    assert frontier.hops.borrow("a.org", now, address="10.0.0.9") == 0.0
+    assert frontier.hops.borrow("a.org", now) > now
+    assert frontier.hops.borrow("b.org", now, address="10.0.0.9") > now
     crawl.add([link("https://a.org/")])
     crawl.run(30.0)
     assert [errand.task for errand in crawl.handed] == []
-    frontier.give_back("a.org", crawl.now, 0.1, retry_after=20.0)
+    frontier.hops.give_back("a.org", crawl.now, 0.1, retry_after=20.0)
     returned = crawl.now
     assert crawl.run() == "done"
     assert crawl.requests[0].began >= returned + 20.0
@@ -763,11 +763,11 @@ def test_a_hop_on_the_errands_own_host_waits_for_its_gap_only() -> None:
         crawl.frontier.resolved(errand, [errand.hostname], crawl.now + 60, crawl.now)
     errands = [errand for errand in iter(lambda: crawl.frontier.take(crawl.now), None)]
     now = crawl.now + 0.2
-    crawl.frontier.give_back("a.org", now, 0.2)
+    crawl.frontier.hops.give_back("a.org", now, 0.2)
     errand = next(errand for errand in errands if errand.hostname == "a.org")
-    assert crawl.frontier.borrow("a.org", now, errand) == now + 2.0
-    assert crawl.frontier.borrow("a.org", now + 2.0, errand) == 0.0
-    assert crawl.frontier.borrow("b.org", now, errand) > now, "b.org is held by another errand"
+    assert crawl.frontier.hops.borrow("a.org", now, errand) == now + 2.0
+    assert crawl.frontier.hops.borrow("a.org", now + 2.0, errand) == 0.0
+    assert crawl.frontier.hops.borrow("b.org", now, errand) > now, "b.org is held by another errand"
 
 
 def _with_errands(crawl: Crawl, *hosts: str) -> dict[str, Errand]:
@@ -787,12 +787,12 @@ def test_who_waits_for_a_hop_gives_place_and_address_back() -> None:
     (first, second) = errands.values()
     assert frontier.take(now) is None, "two places"
     for errand in errands.values():
-        frontier.step_aside(errand, now)
+        frontier.hops.step_aside(errand, now)
     frontier._check()
     third = frontier.take(now)
     assert third is not None and third.hostname not in errands
-    assert frontier.borrow("elsewhere.org", now, first, "9.9.9.9") == 0.0
-    assert frontier.borrow("other.org", now, second, "8.8.8.8") > now, "both places are taken"
+    assert frontier.hops.borrow("elsewhere.org", now, first, "9.9.9.9") == 0.0
+    assert frontier.hops.borrow("other.org", now, second, "8.8.8.8") > now, "both places are taken"
     frontier._check()
 
 
@@ -801,14 +801,14 @@ def test_two_that_redirect_to_each_other_do_not_wait_for_each_other() -> None:
     errands = _with_errands(crawl, "a.org", "b.org")
     now = crawl.now + 5.0
     for errand in errands.values():
-        crawl.frontier.give_back(errand.hostname, now, 0.0)
-        crawl.frontier.step_aside(errand, now)
+        crawl.frontier.hops.give_back(errand.hostname, now, 0.0)
+        crawl.frontier.hops.step_aside(errand, now)
     now += 10.0
-    assert crawl.frontier.borrow("b.org", now, errands["a.org"], "b.org") == 0.0
-    assert crawl.frontier.borrow("a.org", now, errands["b.org"], "a.org") > now, "in a moment"
-    crawl.frontier.give_back("b.org", now + 1.0, 0.1)
-    crawl.frontier.step_aside(errands["a.org"], now + 1.0)
-    assert crawl.frontier.borrow("a.org", now + 1.0, errands["b.org"], "a.org") == 0.0
+    assert crawl.frontier.hops.borrow("b.org", now, errands["a.org"], "b.org") == 0.0
+    assert crawl.frontier.hops.borrow("a.org", now, errands["b.org"], "a.org") > now, "in a moment"
+    crawl.frontier.hops.give_back("b.org", now + 1.0, 0.1)
+    crawl.frontier.hops.step_aside(errands["a.org"], now + 1.0)
+    assert crawl.frontier.hops.borrow("a.org", now + 1.0, errands["b.org"], "a.org") == 0.0
     crawl.frontier._check()
 
 
@@ -821,7 +821,7 @@ def test_look_ups_go_on_while_all_places_are_taken_and_do_not_fill_the_front() -
     assert errand is not None and errand.task is Task.RESOLVE and frontier.take(now) is None
     crawl.add([link(f"https://h{n}.org/") for n in range(3, 20)])
     assert frontier.take(now) is None and frontier.next_wakeup(now) is None
-    assert frontier.look_ups_waiting == 2 and len(frontier._bench.front) == 3
+    assert frontier.under_way.look_ups_waiting == 2 and len(frontier._bench.front) == 3
     frontier.resolved(errand, ["1.1.1.1"], now + 60, now)
     following = [frontier.take(now) for _ in range(3)]
     assert [e.task for e in following if e is not None] == [Task.RESOLVE, Task.PAGE]
@@ -886,18 +886,18 @@ def test_counters_and_explanations() -> None:
     crawl = Crawl(config(crawl={"depth": 0}))
     crawl.add([link("https://a.org/"), link("https://a.org/x"), link("https://a.org/deep", depth=1)])
     crawl.run(0.05)
-    counters = crawl.frontier.counters()
+    counters = crawl.frontier.views.counters()
     assert (counters["todo"], counters["in_flight"], counters["parked_depth"]) == (1, 1, 1)
-    assert crawl.frontier.explain("https://a.org/y", crawl.now)["state"] == "in_flight"
-    assert crawl.frontier.explain("https://never.org/", crawl.now) == {
+    assert crawl.frontier.views.explain("https://a.org/y", crawl.now)["state"] == "in_flight"
+    assert crawl.frontier.views.explain("https://never.org/", crawl.now) == {
         "host": "never.org",
         "state": "unknown",
     }
     crawl.run(0.5)
-    found = crawl.frontier.explain("https://a.org/y", crawl.now)
+    found = crawl.frontier.views.explain("https://a.org/y", crawl.now)
     assert found["state"] == "waits" and 0 < found["wait"] <= 1.0 and found["todo"] == 1
     crawl.run()
-    assert [host.state for host in crawl.frontier.hosts(crawl.now, 10)] == ["idle"]
+    assert [host.state for host in crawl.frontier.views.hosts(crawl.now, 10)] == ["idle"]
     assert crawl.frontier.next_wakeup(crawl.now) is None and crawl.frontier.dry(crawl.now)
 
 
@@ -906,7 +906,7 @@ def test_why_slow_tells_host_gaps_from_address_gaps_and_rate() -> None:
         crawl = Crawl(settings, concurrency=4, **options)
         crawl.add(links)
         crawl.run()
-        return crawl.frontier.why_slow()
+        return crawl.frontier.views.why_slow()
 
     one_host = waited(config(), [link(f"https://a.org/{n}") for n in range(20)])
     assert one_host["host"] > 15 and one_host["address"] == one_host["rate"] == 0.0
@@ -1012,7 +1012,7 @@ def test_domain_budgets_count_what_came_before_a_restart() -> None:
     crawl.stop()
     later = Crawl(settings, store=store, now=crawl.now)
     later.add([link(f"https://h{n}.a.org/again") for n in range(4)])
-    assert later.frontier.counters()["parked_pages_per_domain"] == 3
+    assert later.frontier.views.counters()["parked_pages_per_domain"] == 3
 
 
 def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
@@ -1067,9 +1067,9 @@ def test_hosts_that_have_answered_are_counted_once_and_for_good() -> None:
     crawl = Crawl(answer=answer)
     crawl.add([link(f"https://{host}.org/{n}") for host in ("a", "b", "dead") for n in range(3)])
     crawl.run(60.0)
-    assert crawl.frontier.hosts_reached == crawl.frontier.counters()["hosts_reached"] == 2
+    assert crawl.frontier.views.hosts_reached == crawl.frontier.views.counters()["hosts_reached"] == 2
     crawl.stop()
-    assert Crawl(store=crawl.store).frontier.hosts_reached == 2
+    assert Crawl(store=crawl.store).frontier.views.hosts_reached == 2
 
 
 def test_why_slow_is_a_share_of_the_time() -> None:

@@ -262,9 +262,9 @@ class FrontierMachine(RuleBasedStateMachine):
         self._open(clean=False)
         for host in HOSTS:  # a block is stored with the next batch only
             if host in self.blocked:
-                self.frontier.block(host)
+                self.frontier.blocks.block(host)
             else:
-                self.frontier.unblock(host, self.now)
+                self.frontier.blocks.unblock(host, self.now)
         if again:
             self._add(again)
 
@@ -302,19 +302,19 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(host=st.sampled_from(HOSTS))
     def block(self, host: str) -> None:
-        self.frontier.block(host)
+        self.frontier.blocks.block(host)
         self.blocked.add(host)
 
     @rule()
     def unblock(self) -> None:
         for host in sorted(self.blocked):
-            self.frontier.unblock(host, self.now)
+            self.frontier.blocks.unblock(host, self.now)
         self.blocked.clear()
 
     @rule(host=st.sampled_from([name for name in HOSTS if name != "z.b.org"]), with_address=st.booleans())
     def borrow(self, host: str, with_address: bool) -> None:
         address = ADDRESSES[host][0] if with_address else ""
-        instant = self.frontier.borrow(host, self.now, address=address)
+        instant = self.frontier.hops.borrow(host, self.now, address=address)
         if instant:
             assert instant > self.now
             return
@@ -329,7 +329,7 @@ class FrontierMachine(RuleBasedStateMachine):
     @rule()
     def give_back(self) -> None:
         host, address = self.borrowed.pop()
-        self.frontier.give_back(host, self.now, 0.1)
+        self.frontier.hops.give_back(host, self.now, 0.1)
         self.busy -= {host, address}
         self.free_at[host] = self.now + DELAY
         if address:
@@ -340,23 +340,23 @@ class FrontierMachine(RuleBasedStateMachine):
     def retire(self) -> None:
         batch = self.store.batch()
         gone = [url for url in self.waiting if "/retire" in url]
-        assert self.frontier.retire(re.compile("/retire"), batch) == len(gone)
+        assert self.frontier.intake.retire(re.compile("/retire"), batch) == len(gone)
         self.store.write(batch)
         for url in gone:
             del self.waiting[url]
 
     @rule()
     def pause_and_resume(self) -> None:
-        self.frontier.pause("disk")
+        self.frontier.pauses.pause("disk")
         assert self.frontier.take(self.now) is None
-        self.frontier.resume("disk")
+        self.frontier.pauses.resume("disk")
 
     # ---- what must hold ----
 
     @invariant()
     def consistent(self) -> None:
         self.frontier._check()
-        counters = self.frontier.counters()
+        counters = self.frontier.views.counters()
         staged = sum(kind == "page" and item.end == "done" for kind, item in self.commits)
         assert counters["todo"] + counters["in_flight"] + staged == len(self.waiting)
 
@@ -373,10 +373,14 @@ class FrontierMachine(RuleBasedStateMachine):
             if wakeup is None:
                 break
             self.now = max(self.now, wakeup)
-        assert not self.waiting, (list(self.waiting), self.frontier, list(self.frontier.hosts(self.now, 20)))
+        assert not self.waiting, (
+            list(self.waiting),
+            self.frontier,
+            list(self.frontier.views.hosts(self.now, 20)),
+        )
         assert self.frontier.finished(self.now) == "done", (
             self.frontier,
-            list(self.frontier.hosts(self.now, 20)),
+            list(self.frontier.views.hosts(self.now, 20)),
         )
         self.frontier._check()
         leftovers = [key for key in self.store._data if key.startswith((b"t/", b"p/", b"y/"))]
@@ -461,7 +465,7 @@ class Ordered(FrontierMachine):
             links.append(link(url, depth=known.depth, flags=with_class(0, better)))
             if url in self.waiting and url not in self.taken and self.places[url] - better >= 2:
                 moved[url] = self.places[url] = better
-        self.frontier.improve(links, batch, self.now)
+        self.frontier.intake.improve(links, batch, self.now)
         self.written_with[id(batch)] = batch, moved
         self.commits.append(("add", (batch, [])))
 

@@ -26,7 +26,7 @@ def pages(crawl: Crawl) -> list[Errand]:
 
 def improve(crawl: Crawl, *links: Link) -> int:
     batch = crawl.store.batch()
-    moved = crawl.frontier.improve(links, batch, crawl.now)
+    moved = crawl.frontier.intake.improve(links, batch, crawl.now)
     crawl._after(0.001, lambda: crawl._commit_add(batch))
     return moved
 
@@ -78,12 +78,12 @@ def test_without_an_order_classes_of_links_change_nothing() -> None:
 def test_a_better_link_moves_a_url_that_waits(written: bool) -> None:
     """Also one whose entry is in no written batch yet, and to the lesser depth."""
     crawl = Crawl(config(order=ORDER))
-    crawl.frontier.pause()
+    crawl.frontier.pauses.pause()
     crawl.add([scored(f"https://a.org/{n}", 100, depth=5) for n in range(30)])
     if written:
         crawl.run(1.0)
     assert improve(crawl, scored("https://a.org/29", 98, depth=2), scored("https://a.org/28", 99)) == 1
-    crawl.frontier.resume()
+    crawl.frontier.pauses.resume()
     assert crawl.run() == "done"
     assert [errand.url for errand in pages(crawl)][0] == "https://a.org/29"
     assert pages(crawl)[0].depth == 2 and class_in_order(pages(crawl)[0].order) == 98
@@ -109,7 +109,7 @@ def test_what_is_done_in_flight_parked_or_was_tried_is_not_moved() -> None:
     assert crawl.run() == "done"
     assert improve(crawl, scored("https://a.org/2", 0)) == 0
     crawl.run()
-    assert len(pages(crawl)) == 2 and crawl.frontier.counters()["parked_depth"] == 1
+    assert len(pages(crawl)) == 2 and crawl.frontier.views.counters()["parked_depth"] == 1
 
 
 def test_a_priority_of_the_user_shifts_a_class_and_keeps_its_place() -> None:
@@ -120,12 +120,12 @@ def test_a_priority_of_the_user_shifts_a_class_and_keeps_its_place() -> None:
         return ranks.get(each.url, NEUTRAL) if each.flags & LinkFlag.RANKED else NEUTRAL
 
     crawl = Crawl(config(order=ORDER), priority=priority)
-    crawl.frontier.pause()
+    crawl.frontier.pauses.pause()
     improve(crawl, scored("https://a.org/1", 60))
     crawl.add([link(url, flags=with_class(int(LinkFlag.RANKED), 100)) for url in ranks])
     crawl.run(1.0)
     assert improve(crawl, *(scored(url, 0) for url in ranks)) == 0
-    crawl.frontier.resume()
+    crawl.frontier.pauses.resume()
     assert crawl.run() == "done"
     assert [class_in_order(errand.order) for errand in pages(crawl)] == [55, 255]
 
@@ -133,14 +133,14 @@ def test_a_priority_of_the_user_shifts_a_class_and_keeps_its_place() -> None:
 def test_a_url_retired_by_a_batch_that_is_not_written_yet_stays_so() -> None:
     """The store still has it: to move it would have brought it back, uncounted."""
     crawl = Crawl(config(order=ORDER))
-    crawl.frontier.pause()
+    crawl.frontier.pauses.pause()
     crawl.add([scored(f"https://a.org/{n}", 50) for n in range(3)])
     crawl.run(1.0)
     batch = crawl.store.batch()
-    assert crawl.frontier.retire(re.compile("/1"), batch) == 1
+    assert crawl.frontier.intake.retire(re.compile("/1"), batch) == 1
     assert improve(crawl, scored("https://a.org/1", 0)) == 0
     crawl._commit_add(batch)
-    crawl.frontier.resume()
+    crawl.frontier.pauses.resume()
     assert crawl.run() == "done"
     assert [errand.url[-1] for errand in pages(crawl)] == ["0", "2"]
 
@@ -151,7 +151,7 @@ def test_the_index_is_made_and_dropped_as_orders_come_and_go() -> None:
     whole: list[bool] = []
     for round_, order in enumerate([{}, ORDER, {}, ORDER | {"raise_classes": 0}, ORDER]):
         crawl = Crawl(config(order=order), store=store, now=1e6 + 1000 * round_)
-        crawl.frontier.pause()
+        crawl.frontier.pauses.pause()
         crawl.add([scored(f"https://a.org/{round_}/{n}", 50 + n) for n in range(5)])
         crawl.run(1.0)
         crawl.stop()
@@ -164,33 +164,33 @@ def test_the_index_is_made_and_dropped_as_orders_come_and_go() -> None:
 def test_best_waiting_is_the_importance_of_the_best_url_that_may_be_asked() -> None:
     crawl = Crawl(config(order=ORDER, politeness={"delay": 100.0}), concurrency=3)
     frontier = crawl.frontier
-    assert frontier.best_waiting(crawl.now) == 0.0
+    assert frontier.claims.best_waiting(crawl.now) == 0.0
     crawl.add([scored("https://a.a/1", 30), scored("https://a.a/2", 40), scored("https://b.b/1", 35)])
     crawl.run(0.5)
     frontier._check()
-    assert frontier.best_waiting(crawl.now) == 0.0, "both hosts wait their gaps"
+    assert frontier.claims.best_waiting(crawl.now) == 0.0, "both hosts wait their gaps"
     crawl.add([scored("https://c.c/1", 90)])
     crawl.clock.advance(0.01)
-    frontier.pause()
+    frontier.pauses.pause()
     crawl.step(crawl.now + 1)
-    assert frontier.best_waiting(crawl.now) == 0.0
-    frontier.resume()
-    assert frontier.best_waiting(crawl.now) == score_of(90)
+    assert frontier.claims.best_waiting(crawl.now) == 0.0
+    frontier.pauses.resume()
+    assert frontier.claims.best_waiting(crawl.now) == score_of(90)
     improve(crawl, scored("https://c.c/1", 20))
-    assert frontier.best_waiting(crawl.now) == score_of(20)
+    assert frontier.claims.best_waiting(crawl.now) == score_of(20)
     crawl.clock.advance(200.0)
-    assert frontier.best_waiting(crawl.now) == score_of(20)
+    assert frontier.claims.best_waiting(crawl.now) == score_of(20)
     crawl.run(1.0)
-    assert frontier.best_waiting(crawl.now) == 0.0 and len(pages(crawl)) == 4
+    assert frontier.claims.best_waiting(crawl.now) == 0.0 and len(pages(crawl)) == 4
 
 
 def test_without_an_order_best_waiting_falls_with_the_depth_of_the_next_hosts_first_url() -> None:
     crawl = Crawl(config(order={"depth_decay": 0.5}))
-    crawl.frontier.pause()
+    crawl.frontier.pauses.pause()
     crawl.add([link("https://a.org/1", 3), link("https://a.org/2", 2)])
     crawl.run(1.0)
-    crawl.frontier.resume()
-    assert crawl.frontier.best_waiting(crawl.now) == 0.25
+    crawl.frontier.pauses.resume()
+    assert crawl.frontier.claims.best_waiting(crawl.now) == 0.25
     assert class_of(0.25) == 16
 
 

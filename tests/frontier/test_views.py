@@ -25,8 +25,8 @@ class Unreachable(OpenRobots):
 
 
 def seen(crawl: Crawl, url: str = "https://a.org/1") -> tuple[HostStatus, dict[str, Any]]:
-    (host,) = crawl.frontier.hosts(crawl.now, 2)
-    return host, crawl.frontier.explain(url, crawl.now)
+    (host,) = crawl.frontier.views.hosts(crawl.now, 2)
+    return host, crawl.frontier.views.explain(url, crawl.now)
 
 
 def run_to_the_wait(**options: Any) -> Crawl:
@@ -78,7 +78,9 @@ def test_hosts_out_of_the_front_say_the_same() -> None:
     crawl.add([link(f"https://{name}.org/{n}") for name in "abcdef" for n in range(3)])
     crawl.run(20.0)
     for opened in (crawl, Crawl(store=MemoryStore(store._data), robots=robots, now=crawl.now)):
-        states = {(host.state, host.cause, host.ready_at) for host in opened.frontier.hosts(crawl.now, 9)}
+        states = {
+            (host.state, host.cause, host.ready_at) for host in opened.frontier.views.hosts(crawl.now, 9)
+        }
         assert states == {("waits_for_robots", "host_busy", robots.until)}
 
 
@@ -96,7 +98,7 @@ def test_one_url_that_may_be_asked_makes_a_host_ready() -> None:
     host, url = seen(crawl, "http://a.org/1")
     assert (host.state, host.cause) == ("ready", "")
     assert (url["state"], url["cause"], url["ready_at"]) == ("waits_for_robots", "host_busy", 1_000_300.0)
-    assert crawl.frontier.explain("https://a.org/2", crawl.now)["state"] == "ready"
+    assert crawl.frontier.views.explain("https://a.org/2", crawl.now)["state"] == "ready"
 
 
 def test_good_answers_leave_no_cause() -> None:
@@ -111,5 +113,5 @@ def test_who_waits_for_an_address_knows_about_when_its_turn_is() -> None:
     crawl = Crawl(concurrency=9, addresses=lambda name: ("10.0.0.1",))
     crawl.add([link(f"https://{name}.org/{n}") for name in "abc" for n in range(3)])
     crawl.run(3.2)
-    waiting = [h for h in crawl.frontier.hosts(crawl.now, 9) if h.state == "waits_for_address"]
+    waiting = [h for h in crawl.frontier.views.hosts(crawl.now, 9) if h.state == "waits_for_address"]
     assert waiting and all(h.ready_at >= crawl.now and h.wait <= 3.0 for h in waiting)

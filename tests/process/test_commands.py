@@ -229,10 +229,10 @@ def test_a_request_of_many_urls_is_taken_in_portions(
     known = [f"http://a.org/{n}" for n in range(5)]
     visited(joint, *known)
     looked_at: list[int] = []
-    signal = joint.stages.refresh.signal  # type: ignore[union-attr]
+    signal = joint.stages.refresh.changes.note_changes  # type: ignore[union-attr]
     told: list[int] = []
     monkeypatch.setattr(
-        joint.stages.refresh, "signal", lambda *some: told.append(len(some[0])) or signal(*some)
+        joint.stages.refresh.changes, "note_changes", lambda *some: told.append(len(some[0])) or signal(*some)
     )
     links = joint.admission.links
     monkeypatch.setattr(
@@ -414,8 +414,8 @@ def test_signals_are_told_by_host_and_source(open_joint: Open, monkeypatch: pyte
     visited(joint, HOME)
     refresh = joint.stages.refresh
     assert refresh is not None
-    key = next(iter(refresh.by_host(joint.clock.now())))
-    monkeypatch.setattr(refresh, "heard", lambda: [{"host_key": key, "source": "feed"}])
+    key = next(iter(refresh.views.by_host(joint.clock.now())))
+    monkeypatch.setattr(refresh.changes, "heard", lambda: [{"host_key": key, "source": "feed"}])
     assert ask(joint.stages, "signals") == [{"host": "a.org", "source": "feed"}]
 
 
@@ -439,8 +439,10 @@ def test_a_command_waits_for_what_is_being_made_and_commits(
         yield
 
     monkeypatch.setattr(joint.stages.point, "making", making)
-    monkeypatch.setattr(joint.frontier, "block", lambda name: done.append(("block", name)))
-    monkeypatch.setattr(joint.frontier, "unblock", lambda name, now: done.append(("unblock", name, now)))
+    monkeypatch.setattr(joint.frontier.blocks, "block", lambda name: done.append(("block", name)))
+    monkeypatch.setattr(
+        joint.frontier.blocks, "unblock", lambda name, now: done.append(("unblock", name, now))
+    )
     steps = Commands(joint.stages, lambda change: done.append("committed")).steps(
         {"command": command} | arguments
     )

@@ -157,7 +157,7 @@ class Load:
 
         With `heed`, a result comes only where a fetch could have begun.
         """
-        self.stages.frontier.pause("test")  # not dry: only the bounds make a flush
+        self.stages.frontier.pauses.pause("test")  # not dry: only the bounds make a flush
         loop = asyncio.create_task(self.process.commits.run())
         while results:
             while results and len(self.stages.point) < 12 and (not heed or self.process.places.room() > 0):
@@ -186,7 +186,7 @@ def test_pending_links_are_flushed_while_results_keep_coming(tmp_path: Path) -> 
     load.close()
     assert load.pending_max < 3 * DUE["buffer_entries_max"]
     assert load.due.new > 3000 - 3 * DUE["buffer_entries_max"]
-    assert load.stages.frontier.counters()["todo"] == load.due.new
+    assert load.stages.frontier.views.counters()["todo"] == load.due.new
 
 
 def test_no_link_waits_longer_than_max_wait(tmp_path: Path) -> None:

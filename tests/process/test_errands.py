@@ -300,6 +300,7 @@ class Lent:
 
     def __init__(self, frees: int) -> None:
         self.requests, self._frees = 3, frees
+        self.under_way = self.hops = self
         self.aside: list[tuple[str, float]] = []
 
     def yields(self, errand: Any, now: float) -> bool:
@@ -408,7 +409,7 @@ def test_a_look_up_is_patient_unless_others_wait_and_it_is_the_first(
         return NOT_FOUND
 
     run.canned.resolve = resolve  # type: ignore[method-assign]
-    monkeypatch.setattr(type(run.joint.frontier), "look_ups_waiting", waiting)
+    monkeypatch.setattr(type(run.joint.frontier.under_way), "look_ups_waiting", waiting)
     errand = Errand(Task.RESOLVE, 1, "a.org", HOME, attempt=attempt)
     asyncio.run(run.errands.run(errand))
     assert asked == [patient]
@@ -539,7 +540,7 @@ def test_the_more_often_a_hop_asks_for_its_turn_the_longer_it_waits(
 
     monkeypatch.setattr("crawler.process.errands.asyncio.sleep", sleep)
     answers = iter([1e-9] * 16 + [0.0])
-    monkeypatch.setattr(type(run.joint.frontier), "borrow", lambda *_: next(answers))
+    monkeypatch.setattr(type(run.joint.frontier.hops), "borrow", lambda *_: next(answers))
     assert asyncio.run(run.errands._borrow(run.joint.errand(), "b.org", ""))
     assert waits == pytest.approx([min(0.01 * 1.5**n, 2.0) for n in range(16)]) and waits[-1] == 2.0
 
@@ -548,13 +549,13 @@ def test_a_hop_that_fails_by_a_bug_gives_its_host_back_as_if_it_took_no_time(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[tuple[str, float]] = []
-    give_back = type(run.joint.frontier).give_back
+    give_back = type(run.joint.frontier.hops).give_back
 
     def noted(self: Any, name: str, now: float, took: float, *more: float) -> Any:
         given.append((name, took))
         return give_back(self, name, now, took, *more)
 
-    monkeypatch.setattr(type(run.joint.frontier), "give_back", noted)
+    monkeypatch.setattr(type(run.joint.frontier.hops), "give_back", noted)
     errand = run.joint.errand(Task.ROBOTS)
     run.answer(redirect(errand.url, "http://b.org/robots.txt"))
     run.canned.names["b.org"] = Resolution(("127.0.0.2",), 1e12)

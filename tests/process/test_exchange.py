@@ -518,7 +518,7 @@ def test_alone_the_rate_is_all_mine(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert rates == [8.0] and exchange.crawlwide.rate == 8.0
     here.stages.close()
     here = Here(folder / "fresh", more={"refresh": {"endless": True, "share": 0.5}})
-    monkeypatch.setattr(here.stages.refresh, "set_rate", rates.append)
+    monkeypatch.setattr(here.stages.refresh.portion, "set_rate", rates.append)
     here.exchange().set_rate(4.0)
     assert rates == [8.0, 4.0] and here.stages.refresh is not None, "known pages have the same rate"
     here.stages.close()
@@ -529,7 +529,7 @@ def test_what_heartbeats_say_of_this_process(
 ) -> None:
     """The number of hosts with work is counted now and then only."""
     one, counts = peered(), [7, 9]
-    monkeypatch.setattr(one.here.stages.frontier, "hosts_with_work", lambda: counts.pop(0))
+    monkeypatch.setattr(one.here.stages.frontier.views, "hosts_with_work", lambda: counts.pop(0))
     one.here.fetch(3, 500)
     one.foreign(2)
     one.here.idle, one.here.in_flight = True, 4
@@ -640,9 +640,10 @@ def test_new_and_known_pages_share_the_part_of_the_rate(
     """By what all processes say: pages that are known, hosts with work."""
     exchange, told, asked = peered().exchange, [], []
     said = {"p0": Progress(work=0, weight=0.0), "p1": Progress(work=3, weight=2.0)}
-    refresh: Any = SimpleNamespace(
-        share=SimpleNamespace(refresh=0.5), set_portion=lambda *portion: told.append(portion)
+    portion = SimpleNamespace(
+        share=SimpleNamespace(refresh=0.5), divide=lambda *portion: told.append(portion)
     )
+    refresh: Any = SimpleNamespace(portion=portion)
 
     def portions(*args: Any, **flags: Any) -> tuple[float, float]:
         asked.append((args, flags))
@@ -672,8 +673,8 @@ def test_levels_of_all_say_what_known_pages_weigh(
 
     said = {"p1": Progress(level=3.0, weight=2.0, busy=True)}
     monkeypatch.setattr(exchange.crawlwide, "said", lambda: said)
-    monkeypatch.setattr(exchange._stages.frontier, "why_slow", lambda: {"rate": 0.75})
-    exchange._tell_level(cast(Any, SimpleNamespace(level=level)), 5.0)
+    monkeypatch.setattr(exchange._stages.frontier.views, "why_slow", lambda: {"rate": 0.75})
+    exchange._tell_level(cast(Any, SimpleNamespace(portion=SimpleNamespace(exchange_levels=level))), 5.0)
     assert asked == [({"p1": LevelReport(3.0, 2.0, True)}, 0.75, 5.0)]
     now = exchange._progress()
     assert (now.level, now.weight, now.busy) == (7.0, 2.0, True)

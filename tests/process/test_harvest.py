@@ -61,7 +61,7 @@ def test_a_page_is_recorded_captured_counted_and_done(joint: Joint) -> None:
     assert links_of(change) == [("http://a.org/x", 1, 0, 0), ("http://a.org/y", 1, 0, 0)]
     assert {link.via for link in change.links} == {errand.fingerprint}
     assert not joint.stages.problems()
-    assert joint.frontier.counters()["todo"] == joint.frontier.counters()["in_flight"] == 0
+    assert joint.frontier.views.counters()["todo"] == joint.frontier.views.counters()["in_flight"] == 0
     todo = [key for key, _ in scan_prefix(joint.stages.store, TODO)]
     assert errand.host.to_bytes(8, "big") not in {key[len(TODO) :][:8] for key in todo}, (
         "what was decided is stored"
@@ -352,7 +352,7 @@ def test_a_host_without_an_address(joint: Joint) -> None:
     failure = Fetch(errand.url, Outcome.DNS_NOT_FOUND, Blame.HOST)
     change = joint.commit(joint.harvest.unresolved(errand, failure, joint.clock.now()))
     assert counted(change) == {"hosts.dns_not_found": 1}
-    counters = joint.frontier.counters()
+    counters = joint.frontier.views.counters()
     assert (counters["look_ups"], counters["requests"]) == (0, 0)
     assert (
         joint.frontier.next_wakeup(joint.clock.now()) is None
@@ -608,7 +608,7 @@ def test_a_refresh_that_fails_is_over(refreshing: Joint) -> None:
     record = joint.stages.pages.record(joint.fingerprint(HOME))
     assert record is not None and record.state is PageState.STORED
     assert joint.stages.refresh is not None
-    assert joint.stages.refresh.explain(joint.fingerprint(HOME), joint.clock.now())["state"] == "failed"
+    assert joint.stages.refresh.views.explain(joint.fingerprint(HOME), joint.clock.now())["state"] == "failed"
 
 
 def test_a_page_that_is_no_refresh_is_read_though_its_content_is_known(joint: Joint) -> None:
@@ -663,7 +663,9 @@ def test_dates_of_other_hosts_are_no_signals(refreshing: Joint) -> None:
     known(joint)
     assert joint.stages.refresh is not None
     heard: list[list[tuple[str, float]]] = []
-    joint.stages.refresh.hear = lambda told_by, dated, source, now, batch: heard.append(list(dated)) or 0  # type: ignore[method-assign, func-returns-value]
+    joint.stages.refresh.changes.note_dated = lambda told_by, dated, source, now, batch: (
+        heard.append(list(dated)) or 0
+    )  # type: ignore[method-assign, func-returns-value]
     dated = [("/x", 1.0), ("mailto:me", 2.0), ("http://b.org/y", 3.0), ("http://a.org/z", 4.0)]
     errand = joint.errand()
     joint.page(errand, fetch(HOME, b"news"), extracted(dated=dated, told_by="feed"))

@@ -137,13 +137,13 @@ def test_what_may_not_be_fetched_is_not_promised(shown: Shown) -> None:
     change = Change()
     made(shown.joint.harvest._record_robots(change, errand, fetch(url, rules), shown.joint.clock.now()))  # type: ignore[arg-type]
     assert ahead(shown, HOME + "no/1") == ["disallowed"]
-    shown.joint.frontier.block("a.org")
+    shown.joint.frontier.blocks.block("a.org")
     assert ahead(shown, NEW) == ["blocked"]
     assert (
         shown.live.ahead(NEW, shown.fingerprint(NEW)).why
         == "its host is blocked; `crawler unblock` takes it up again"
     )
-    shown.joint.frontier.unblock("a.org", shown.joint.clock.now())
+    shown.joint.frontier.blocks.unblock("a.org", shown.joint.clock.now())
     shown.process.stopped_by = "signal"
     assert ahead(shown, NEW) == ["at_rest"] and not shown.queued
 
@@ -169,7 +169,7 @@ def test_pages_asked_ahead_have_a_bound_and_a_time(open_joint: Callable[..., Joi
 def test_a_known_page_is_the_refresh_frontier_s(fresh: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ahead(fresh, HOME) == ["queued"] and fresh.woken == ["wake"]
     assert not fresh.queued
-    monkeypatch.setattr(fresh.joint.stages.refresh, "ask", lambda fingerprint: False)
+    monkeypatch.setattr(fresh.joint.stages.refresh.claims, "request", lambda fingerprint: False)
     assert ahead(fresh, HOME) == ["full"]
 
 
@@ -240,7 +240,9 @@ def test_damaged_counts_are_left_behind(shown: Shown) -> None:
 
 def test_counts_weigh_pages_that_are_kept_fresh(fresh: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     weighed: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(fresh.joint.stages.refresh, "weigh", lambda *what: weighed.append(what))
+    monkeypatch.setattr(
+        fresh.joint.stages.refresh.outcomes, "renew_importance", lambda *what: weighed.append(what)
+    )
     change = fresh.live._counted({7: 1.0}, 5.0)
     assert weighed == [({7: 1.0}, fresh.joint.clock.now(), change)]
 
@@ -316,7 +318,9 @@ def test_an_old_key_file_is_waited_for_where_it_may_be_asked_again(
     fresh: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fresh.joint.clock.advance(KEY_AGE_MAX + 1.0)
-    monkeypatch.setattr(fresh.joint.stages.refresh, "ask", lambda fingerprint: False)  # too many wait
+    monkeypatch.setattr(
+        fresh.joint.stages.refresh.claims, "request", lambda fingerprint: False
+    )  # too many wait
     assert key_file(fresh, monkeypatch, HOME) == (None, 600)
 
 
@@ -324,14 +328,14 @@ def test_an_old_key_file_is_waited_for_where_it_may_be_asked_again(
 
 
 def test_the_status_has_the_sections_of_a_running_process(shown: Shown) -> None:
-    shown.joint.stages.frontier.pause()
+    shown.joint.stages.frontier.pauses.pause()
     status = shown.ask("status")
-    assert status["paused"] == list(shown.joint.stages.frontier.paused) != []
+    assert status["paused"] == list(shown.joint.stages.frontier.pauses.reasons) != []
     (process,) = status["processes"]
     assert process["name"] == "p0" and process["started"] == 12.0 and process["loop_lag"] == 0.0
     assert status["run"] == {"fetched": 1} and status["serve"] == {}
     assert set(status["timings"]) == {"commit", "flush"}
-    assert status["waited"] == dict(shown.joint.stages.frontier.why_slow())
+    assert status["waited"] == dict(shown.joint.stages.frontier.views.why_slow())
 
 
 def test_a_host_is_explained_with_its_robots_txt(shown: Shown) -> None:
@@ -343,9 +347,9 @@ def test_a_host_is_explained_with_its_robots_txt(shown: Shown) -> None:
 
 
 def test_a_crawl_is_paused_and_resumed(shown: Shown) -> None:
-    assert shown.ask("pause")["paused"] and shown.joint.stages.frontier.paused and not shown.woken
+    assert shown.ask("pause")["paused"] and shown.joint.stages.frontier.pauses.reasons and not shown.woken
     assert shown.ask("resume") == {"paused": []} and shown.woken == ["wake"]
-    assert not shown.joint.stages.frontier.paused
+    assert not shown.joint.stages.frontier.pauses.reasons
 
 
 def test_wrong_arguments_and_commands_are_refused(shown: Shown) -> None:

@@ -55,7 +55,7 @@ def answer(joint: Joint, url: str, **values: Any) -> None:
 
 
 def news(joint: Joint) -> dict[str, Any]:
-    seen: dict[str, Any] = refresh_of(joint).view(joint.clock.now())["news"]
+    seen: dict[str, Any] = refresh_of(joint).views.summary(joint.clock.now())["news"]
     return seen
 
 

@@ -90,12 +90,12 @@ def test_cash_is_given_away_and_what_gathers_moves_a_url(open_joint: OpenJoint) 
         joint.frontier._check()
     assert abs(_entry(joint, hub)["class"] - class_of(worth)) <= 2
     assert _entry(joint, hub)["importance"] == pytest.approx(worth, rel=0.25)
-    assert joint.frontier.explain(hub, joint.clock.now())["best"] == _entry(joint, hub)["importance"]
-    assert joint.frontier.counters()["todo"] == 9
+    assert joint.frontier.views.explain(hub, joint.clock.now())["best"] == _entry(joint, hub)["importance"]
+    assert joint.frontier.views.counters()["todo"] == 9
 
 
 def _entry(joint: Joint, url: str) -> dict[str, int]:
-    steps = joint.frontier.entry(url)
+    steps = joint.frontier.views.entry(url)
     while True:
         try:
             next(steps)

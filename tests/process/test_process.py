@@ -29,7 +29,7 @@ class Alone:
         tree = {"store": {"durability": "process"}, "cache": {"bits": 8}} | tree
         self.stages = Stages(convert(tree), folder / "p0", bytes(16), clock=self.clock)
         self.process = Process(self.stages, pages_file=folder / "pages.jsonl", seeds=seeds, sink=sink)
-        self.stages.frontier.pause("test")
+        self.stages.frontier.pauses.pause("test")
 
     def run(self) -> None:
         async def play() -> None:
@@ -72,7 +72,7 @@ def alone(tmp_path: Path) -> Iterator[Callable[..., Alone]]:
 
 def test_nothing_to_do_is_done(alone: Callable[..., Alone]) -> None:
     one = alone()
-    one.stages.frontier.resume("test")
+    one.stages.frontier.pauses.resume("test")
     one.run()
     assert one.process.stopped_by == "done" and not one.process.stopped_on_purpose()
     assert one.process.commits._lines.closed, "the log of fetches"
@@ -444,7 +444,7 @@ def test_a_low_disk_pauses_and_a_full_one_stops(
     alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = alone(store={"low_water_bytes": "4 GiB", "stop_water_bytes": "1 GiB", "durability": "process"})
-    process, paused = one.process, one.stages.frontier.paused
+    process, paused = one.process, one.stages.frontier.pauses.reasons
     free = 8 << 30
     monkeypatch.setattr(module, "free_bytes", lambda folder: free)
     monkeypatch.setattr(module, "total_bytes", lambda folder: 1 << 50)
@@ -452,7 +452,7 @@ def test_a_low_disk_pauses_and_a_full_one_stops(
     def look() -> tuple[bool, bool, str]:
         process._news.clear()
         process._look_at_disk()
-        return "disk" in one.stages.frontier.paused, process._news.is_set(), process.stopped_by
+        return "disk" in one.stages.frontier.pauses.reasons, process._news.is_set(), process.stopped_by
 
     with caplog.at_level(logging.WARNING, "crawler"):
         assert look() == (False, False, "") and caplog.text == ""
@@ -478,7 +478,7 @@ def test_settings_change_while_it_runs(alone: Callable[..., Alone]) -> None:
     one.process.configure(convert(tree))
     assert rates == [3] and one.process.places.concurrency == 4 and one.process._news.is_set()
     assert one.stages.config.politeness.delay == 9 and one.stages.refresh is not None
-    assert one.stages.refresh.share.refresh == 0.5
+    assert one.stages.refresh.portion.share.refresh == 0.5
     bare = alone()
     bare.process.configure(convert(tree))  # nothing is refreshed, nothing of it is set
     assert bare.stages.refresh is None

@@ -47,7 +47,7 @@ def refresh_of(joint: Joint) -> Refresh:
 
 
 def explain(joint: Joint, url: str) -> dict[str, Any]:
-    return refresh_of(joint).explain(joint.fingerprint(url), joint.clock.now())
+    return refresh_of(joint).views.explain(joint.fingerprint(url), joint.clock.now())
 
 
 def reopened(joint: Joint) -> Stages:
@@ -117,7 +117,7 @@ def test_a_host_that_waits_with_a_known_page_comes_before_other_pages(
     joint = open_joint(**ON, crawl={"rate": 1.5}, override=ready)
     urls = [f"http://{host}.org/{n}" for host in "abcdef" for n in range(2)]
     crawl(joint, *urls)
-    refresh_of(joint).share.refresh = 1.0
+    refresh_of(joint).portion.share.refresh = 1.0
     joint.clock.advance(2 * 86_400.0)  # the copies of robots.txt are too old
     assert {refetch(joint).url for _ in range(60)} == set(urls)
     joint.frontier._check()
@@ -209,26 +209,26 @@ def test_robots_that_now_deny_end_a_page_without_a_request(on: Joint) -> None:
 
 def test_a_blocked_host_is_not_asked_until_unblocked(on: Joint) -> None:
     crawl(on, "http://a.org/", "http://b.org/")
-    on.frontier.block("a.org")
+    on.frontier.blocks.block("a.org")
     assert {refetch(on).hostname for _ in range(10)} == {"b.org"}
-    on.frontier.unblock("a.org", on.clock.now())
+    on.frontier.blocks.unblock("a.org", on.clock.now())
     assert {refetch(on).hostname for _ in range(10)} == {"a.org", "b.org"}
 
 
 def test_a_page_asked_for_comes_next(on: Joint) -> None:
     urls = [f"http://a.org/{n}" for n in range(30)]
     crawl(on, *urls)
-    assert refresh_of(on).ask(on.fingerprint(urls[17]))
-    assert not refresh_of(on).ask(12345)
+    assert refresh_of(on).claims.request(on.fingerprint(urls[17]))
+    assert not refresh_of(on).claims.request(12345)
     assert refetch(on).url == urls[17]
     refresh_of(on)._check()
 
 
 def test_signals_are_stored_with_the_next_group(on: Joint) -> None:
     crawl(on, "http://a.org/", "http://a.org/1")
-    assert refresh_of(on).signal([on.fingerprint("http://a.org/1"), 99], 3, on.clock.now()) == 1
+    assert refresh_of(on).changes.note_changes([on.fingerprint("http://a.org/1"), 99], 3, on.clock.now()) == 1
     change = Change()
-    refresh_of(on).stage_signals(change)
+    refresh_of(on).changes.stage(change)
     assert any(key.startswith(REFRESH) for key, _ in change.operations)
     assert explain(on, "http://a.org/1")["signals"][3] == 1
 
@@ -347,13 +347,13 @@ def test_dates_of_a_sitemap_are_signals_from_its_second_reading_on(on: Joint) ->
         read(on, url, body, said)
     assert explain(on, "http://a.org/1")["signals_by_source"] == {"sitemap": 1}
     assert explain(on, "http://a.org/")["signals_by_source"] == {}
-    (row,) = refresh_of(on).heard()
+    (row,) = refresh_of(on).changes.heard()
     assert row["source"] == "sitemap" and 0.0 < row["precision"] < 1.0
     refetch(on, b"its group of commits has the signal, too")
-    (row,) = refresh_of(on).heard()
+    (row,) = refresh_of(on).changes.heard()
     on.stages.close()
     on.stages = reopened(on)
-    assert refresh_of(on).heard() == [{**row, "delay": None}]  # all but the delays is stored
+    assert refresh_of(on).changes.heard() == [{**row, "delay": None}]  # all but the delays is stored
 
 
 def read(on: Joint, url: str, body: bytes, said: Extracted) -> None:
@@ -388,12 +388,17 @@ def test_a_map_is_read_as_often_as_its_news_pay_and_no_oftener(on: Joint) -> Non
     for _ in range(2):
         refresh, now = refresh_of(on), on.clock.now()
         numbers = [refresh.schedule.find(on.fingerprint(url)) for url in maps]
-        assert [refresh.schedule.page_state(page)[4] for page in numbers] == [0.0, 0.0], "nothing is learned"
+        assert [refresh.schedule.records.page_state(page)[4] for page in numbers] == [0.0, 0.0], (
+            "nothing is learned"
+        )
         for url, page in zip(maps, numbers, strict=True):
-            age = refresh.schedule.due_at(page, now) - refresh.schedule.page(page, now).crawled_at
-            level = refresh.schedule.page(page, now).level
-            assert age <= 2.0 * refresh.readings.interval(on.fingerprint(url), level)
-        stored.append([refresh.readings.interval(on.fingerprint(url), 1e5) for url in maps])
+            age = (
+                refresh.schedule.overview.due_at(page, now)
+                - refresh.schedule.overview.page(page, now).crawled_at
+            )
+            level = refresh.schedule.overview.page(page, now).level
+            assert age <= 2.0 * refresh.ages.readings.interval(on.fingerprint(url), level)
+        stored.append([refresh.ages.readings.interval(on.fingerprint(url), 1e5) for url in maps])
         on.stages.close()
         on.stages = reopened(on)
         on.frontier, on.harvest, on.admission = on.stages.frontier, on.stages.harvest, on.stages.admission
@@ -424,8 +429,8 @@ def test_what_is_said_of_copies_follows_what_crawls_find_and_outlasts_reopening(
     assert hazard.ratio > 1.05
     page = refresh_of(on).schedule.find(on.fingerprint("http://a.org/"))
     on.clock.advance(5 * 86_400.0)
-    raw = refresh_of(on).schedule.page(page, on.clock.now()).fresh
-    said = refresh_of(on).probability(on.fingerprint("http://a.org/"), on.clock.now(), on.clock.now())
+    raw = refresh_of(on).schedule.overview.page(page, on.clock.now()).fresh
+    said = refresh_of(on).views.probability(on.fingerprint("http://a.org/"), on.clock.now(), on.clock.now())
     assert said == pytest.approx(raw**hazard.ratio, abs=1e-9) and said < raw
     on.stages.close()
     on.stages = reopened(on)
@@ -442,9 +447,9 @@ def test_a_copy_from_before_the_last_answer_is_fresh_by_its_own_age(on: Joint) -
     refetch(on)
     now = on.clock.now()
     rate = explain(on, "http://a.org/")["rate"]
-    fresh = refresh.probability(page, now, now)
+    fresh = refresh.views.probability(page, now, now)
     assert fresh == pytest.approx(1.0)
-    old = refresh.probability(page, before, now)
+    old = refresh.views.probability(page, before, now)
     assert old == pytest.approx(math.exp(-rate * (now - before)), rel=1e-6) and old < 0.9
 
 
@@ -454,7 +459,12 @@ def test_served_requests_are_importance_that_outlasts_reopening(on: Joint) -> No
     refresh.importance.asked = lambda fingerprint, now: asked.get(fingerprint, 0.0)
     change = Change()
     stranger = on.fingerprint("http://c.org/")
-    assert refresh.weigh([on.fingerprint("http://a.org/1"), stranger], on.clock.now(), change) == 1
+    assert (
+        refresh.outcomes.renew_importance(
+            [on.fingerprint("http://a.org/1"), stranger], on.clock.now(), change
+        )
+        == 1
+    )
     on.stages.commit_now(change)
     assert explain(on, "http://a.org/1")["importance"] == pytest.approx(3.0, rel=1e-3)
     on.stages.close()
@@ -473,7 +483,7 @@ def test_arms_divide_the_pages_and_say_how_fresh_each_is(open_joint: Callable[..
     crawl(joint, *[f"http://{host}.org/{n}" for host in "abcd" for n in range(8)])
     for n in range(120):
         refetch(joint, b"version %d" % n)
-    view = refresh_of(joint).view(joint.clock.now())
+    view = refresh_of(joint).views.summary(joint.clock.now())
     one, other = view["arms"]
     assert (one["policy"], other["policy"]) == ("ncis", "uniform")
     assert one["pages"] + other["pages"] == 32 and abs(one["refreshes"] - other["refreshes"]) <= 4
@@ -489,29 +499,33 @@ def test_a_process_that_its_rate_does_not_hold_back_is_idle(open_joint: Callable
     joint = open_joint(**ON, crawl={"rate": 2.0})
     crawl(joint, *[f"http://a.org/{n}" for n in range(5)])
     refresh, waited = refresh_of(joint), 0.0
-    level = refresh.level({}, 1.0, joint.clock.now()).level
+    level = refresh.portion.exchange_levels({}, 1.0, joint.clock.now()).level
     others = {"p1": LevelReport(level, 50.0)}
     for _ in range(60):
         waited += 1.0
-        own = refresh.level(others, waited, joint.clock.advance(1.0))
-    assert own.busy and own.weight == pytest.approx(5.0 * refresh.balance.tilt, rel=0.1) and own.level > 0.0
-    before = refresh.balance.tilt
+        own = refresh.portion.exchange_levels(others, waited, joint.clock.advance(1.0))
+    assert (
+        own.busy
+        and own.weight == pytest.approx(5.0 * refresh.portion.balance.tilt, rel=0.1)
+        and own.level > 0.0
+    )
+    before = refresh.portion.balance.tilt
     for _ in range(60):
-        own = refresh.level(others, waited, joint.clock.advance(1.0))
-    assert not own.busy and refresh.balance.tilt < before
-    refresh.set_portion(0.3, 0.1, 2.0)
-    assert refresh.share.refresh == 0.25 and refresh.schedule.rate == pytest.approx(0.2)
-    refresh.set_portion(0.0, 0.0, 2.0)
+        own = refresh.portion.exchange_levels(others, waited, joint.clock.advance(1.0))
+    assert not own.busy and refresh.portion.balance.tilt < before
+    refresh.portion.divide(0.3, 0.1, 2.0)
+    assert refresh.portion.share.refresh == 0.25 and refresh.schedule.rate == pytest.approx(0.2)
+    refresh.portion.divide(0.0, 0.0, 2.0)
     assert refresh.schedule.rate == pytest.approx(0.2), "a process without any share keeps what it knew"
     refresh._check()
 
 
 def test_a_prediction_counts_the_signals_that_led_to_the_refresh(on: Joint) -> None:
     crawl(on, "http://a.org/")
-    assert refresh_of(on).signal([on.fingerprint("http://a.org/")] * 3, 2, on.clock.now()) == 3
+    assert refresh_of(on).changes.note_changes([on.fingerprint("http://a.org/")] * 3, 2, on.clock.now()) == 3
     expected = 1.0 - explain(on, "http://a.org/")["fresh"]
     refetch(on, b"another")
-    (row,) = refresh_of(on).view(on.clock.now())["calibration"]
+    (row,) = refresh_of(on).views.summary(on.clock.now())["calibration"]
     assert row["found"] == 1.0 and row["predicted"] == pytest.approx(expected, abs=0.01) and expected > 0.8
 
 
@@ -521,10 +535,10 @@ def test_a_view_says_ages_hosts_and_what_more_rate_would_bring(open_joint: Calla
     for n in range(50):
         refetch(joint, b"version %d" % n)
     now = joint.clock.now()
-    view = refresh_of(joint).view(now)
+    view = refresh_of(joint).views.summary(now)
     assert view["pages"] == 10 and 0.0 < view["expected_freshness"] <= 1.0
     assert 0.0 <= view["ages"]["median"] <= view["ages"]["p90"] <= view["ages"]["oldest"]
     assert view["more_rate"]["share"] == 0.1 and 0.0 <= view["more_rate"]["gain"] < 0.1
-    assert sorted(pages for pages, _ in refresh_of(joint).by_host(now).values()) == [5, 5]
+    assert sorted(pages for pages, _ in refresh_of(joint).views.by_host(now).values()) == [5, 5]
     why = explain(joint, "http://a.org/0")
     assert why["waits_for"] and why["rate_error"] > 0.0 and 0.0 <= why["fresh"] <= 1.0

@@ -45,7 +45,7 @@ def by_owner(joint: Joint, count: int = 40) -> dict[str, list[str]]:
 
 def heard(joint: Joint, url: str) -> dict[str, int]:
     assert joint.stages.refresh is not None
-    told = joint.stages.refresh.explain(joint.fingerprint(url), joint.clock.now())["signals_by_source"]
+    told = joint.stages.refresh.views.explain(joint.fingerprint(url), joint.clock.now())["signals_by_source"]
     return dict(told)
 
 
@@ -127,7 +127,9 @@ def test_signals_outlast_the_process(open_joint: Open) -> None:
         fingerprint=joint.fingerprint,
     )
     again.open(joint.stages.store, joint.stages.pages.stored_records, joint.clock.now())
-    assert again.explain(joint.fingerprint(HOME), joint.clock.now())["signals_by_source"] == {"websub": 1}
+    assert again.views.explain(joint.fingerprint(HOME), joint.clock.now())["signals_by_source"] == {
+        "websub": 1
+    }
 
 
 def test_many_urls_are_taken_in_portions(open_joint: Open) -> None:
@@ -224,7 +226,7 @@ def test_dates_are_heard_of_pages_of_the_own_host(open_joint: Open, monkeypatch:
     joint = open_joint(**FRESH)
     visited(joint, HOME)
     told: list[Any] = []
-    monkeypatch.setattr(joint.stages.refresh, "hear", lambda *what: told.append(what))
+    monkeypatch.setattr(joint.stages.refresh.changes, "note_dated", lambda *what: told.append(what))
     joint.add(HOME + "map")
     errand = joint.errand()
     extracted = Extracted(

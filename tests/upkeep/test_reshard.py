@@ -137,10 +137,10 @@ def refresh_state(directory: CrawlDirectory, processes: int) -> dict[int, Any]:
             for key, _ in scan_prefix(stages.store, REFRESH):
                 page = schedule.find(int.from_bytes(key[2:], "big"))
                 rest = [stages.store.get(prefix + key[2:]) for prefix in (ASKED, HANDOVER)]
-                site = schedule.site_state(schedule.host_of(page))
-                said = (schedule.page_state(page), site, schedule.directory_state(page), rest)
+                site = schedule.records.site_state(schedule.host_of(page))
+                said = (schedule.records.page_state(page), site, schedule.records.directory_state(page), rest)
                 assert key[2:] not in found, "a page is with two processes"
-                found[key[2:]] = (said, schedule.due_at(page, now), level)
+                found[key[2:]] = (said, schedule.overview.due_at(page, now), level)
     return found
 
 
@@ -159,11 +159,11 @@ def test_what_is_known_of_pages_moves_with_them(tmp_path: Path) -> None:
                 if owns(fingerprint) != name:
                     continue
                 record = PageRecord(url, PageState.STORED, Outcome.FETCHED, 200)
-                refresh.add(fingerprint, record, now - 1e6 * (number % 5), now, change)
+                refresh.outcomes.record_first(fingerprint, record, now - 1e6 * (number % 5), now, change)
                 page = refresh.schedule.find(fingerprint)
                 refresh.schedule.hold(page, now)
                 refresh.schedule.settle(page, now, RefreshOutcome(number % 2), now)
-                refresh.schedule.signal(page, now + 1.0, 2)
+                refresh.schedule.signals.note_change(page, now + 1.0, 2)
                 state.stage(refresh.schedule, page, change)
                 change.put(ASKED + fingerprint.to_bytes(8, "big"), seal(b"asked"))
                 change.put(HANDOVER + fingerprint.to_bytes(8, "big"), seal(b"handover"))

@@ -20,13 +20,11 @@ import numpy as np
 from crawler.config.schema import ARMS_MAX
 from crawler.errors import UsageError
 from crawler.freshness.params import PageParameters
+from crawler.frontier.refresh.arm_parts import ArmNumbers, ArmsOverview, ArmsRecords, ArmsSignals
 from crawler.frontier.refresh.schedule import Schedule
-from crawler.frontier.refresh.settings import HostView, PageView, Settings
+from crawler.frontier.refresh.settings import Settings
 
 CLAIM_MAX = 100.0  # fetches that an arm may be behind
-_GOLDEN = 0x9E3779B97F4A7C15
-_WORD = 0xFFFFFFFFFFFFFFFF
-_SHIFT = 40
 
 
 class Arms:
@@ -46,27 +44,13 @@ class Arms:
         self.schedules = [
             Schedule(one, level=level, seed=seed + number, track=track) for number, one in enumerate(settings)
         ]
+        self.numbers = ArmNumbers(self.schedules)
+        self.signals = ArmsSignals(self.numbers)
+        self.overview = ArmsOverview(self.numbers)
+        self.records = ArmsRecords(self.numbers)
         self._behind = [0.0] * len(settings)  # fetches, against the mean
         self._flying: dict[int, int] = {}  # page -> its host, also if the page was removed meanwhile
         self._busy: dict[int, int] = {}  # host -> arm whose page is in flight
-        self._last: dict[int, int] = {}  # host -> arm that asked it last
-
-    # -- which arm
-
-    def arm_of(self, fingerprint: int) -> int:
-        """The arm of a page: its hash decides, whoever adds it and in whatever order."""
-        return ((int(fingerprint) * _GOLDEN & _WORD) >> _SHIFT) % len(self.schedules)
-
-    def _arms_of(self, fingerprints: np.ndarray) -> np.ndarray:
-        return (fingerprints * np.uint64(_GOLDEN) >> np.uint64(_SHIFT)) % np.uint64(len(self.schedules))
-
-    def _split(self, page: int) -> tuple[Schedule, int, int]:
-        """The schedule of a page, its number there, and its arm."""
-        number, arm = divmod(page, len(self.schedules))
-        return self.schedules[arm], number, arm
-
-    def _joined(self, number: int, arm: int) -> int:
-        return number * len(self.schedules) + arm if number >= 0 else -1
 
     # -- pages and hosts
 
@@ -80,9 +64,9 @@ class Arms:
         importance: float = 1.0,
     ) -> int:
         self.host(host_key)
-        arm = self.arm_of(fingerprint)
+        arm = self.numbers.arm_of(fingerprint)
         number = self.schedules[arm].add(fingerprint, host_key, directory_key, crawled_at, now, importance)
-        return self._joined(number, arm)
+        return self.numbers.joined(number, arm)
 
     def add_many(
         self,
@@ -105,7 +89,7 @@ class Arms:
         }
         for key in dict.fromkeys(hosts.tolist()):
             self.host(key)
-        arms = self._arms_of(keys)
+        arms = self.numbers.arms_of(keys)
         numbers = np.full(size, -1, np.int32)
         for arm, schedule in enumerate(self.schedules):
             rows = np.flatnonzero(arms == arm)
@@ -117,17 +101,17 @@ class Arms:
         return numbers
 
     def find(self, fingerprint: int) -> int:
-        arm = self.arm_of(fingerprint)
-        return self._joined(self.schedules[arm].find(fingerprint), arm)
+        arm = self.numbers.arm_of(fingerprint)
+        return self.numbers.joined(self.schedules[arm].find(fingerprint), arm)
 
     def __contains__(self, fingerprint: int) -> bool:
-        return fingerprint in self.schedules[self.arm_of(fingerprint)]
+        return fingerprint in self.schedules[self.numbers.arm_of(fingerprint)]
 
     def __len__(self) -> int:
         return sum(map(len, self.schedules))
 
     def remove(self, page: int) -> None:
-        schedule, number, _ = self._split(page)
+        schedule, number, _ = self.numbers.split(page)
         schedule.remove(number)
 
     def host(self, host_key: int) -> int:
@@ -135,23 +119,23 @@ class Arms:
         return [schedule.host(host_key) for schedule in self.schedules][0]
 
     def host_of(self, page: int) -> int:
-        schedule, number, _ = self._split(page)
+        schedule, number, _ = self.numbers.split(page)
         return schedule.host_of(number)
 
     def set_page(self, page: int, parameters: PageParameters, now: float) -> None:
-        schedule, number, _ = self._split(page)
+        schedule, number, _ = self.numbers.split(page)
         schedule.set_page(number, parameters, now)
 
     def weigh(self, page: int, importance: float, now: float) -> None:
-        schedule, number, _ = self._split(page)
+        schedule, number, _ = self.numbers.split(page)
         schedule.weigh(number, importance, now)
 
     def bound_ages(self, page: int, min_age: float, max_age: float) -> None:
-        schedule, number, _ = self._split(page)
+        schedule, number, _ = self.numbers.split(page)
         schedule.bound_ages(number, min_age, max_age)
 
     def show(self, page: int, found: float, now: float) -> None:
-        schedule, number, _ = self._split(page)
+        schedule, number, _ = self.numbers.split(page)
         schedule.show(number, found, now)
 
     def block(self, host: int, until: float) -> None:
@@ -159,36 +143,8 @@ class Arms:
             if self._busy.get(host, arm) == arm:  # the others wait for the end of its flight
                 schedule.block(host, until)
 
-    # -- signals
-
-    def signal(self, page: int, now: float, source: int = 0) -> None:
-        schedule, number, _ = self._split(page)
-        schedule.signal(number, now, source)
-
-    def signal_many(self, fingerprints: np.ndarray, now: float, source: int = 0) -> None:
-        if not isinstance(fingerprints, np.ndarray) or fingerprints.dtype != np.uint64:
-            raise ValueError("signal_many: fingerprints must be an array of uint64 (n,)")
-        arms = self._arms_of(fingerprints)
-        for arm, schedule in enumerate(self.schedules):
-            schedule.signal_many(fingerprints[arms == arm], now, source)
-
-    def signalled(self) -> list[int]:
-        return [
-            self._joined(number, arm)
-            for arm, schedule in enumerate(self.schedules)
-            for number in schedule.signalled()
-        ]
-
-    @property
-    def waiting_signals(self) -> int:
-        return sum(schedule.waiting_signals for schedule in self.schedules)
-
     def work(self, now: float) -> int:
         return sum(schedule.work(now) for schedule in self.schedules)
-
-    @property
-    def sweeping(self) -> bool:
-        return any(schedule.sweeping for schedule in self.schedules)
 
     def renew(self) -> None:
         for schedule in self.schedules:
@@ -201,7 +157,7 @@ class Arms:
         for arm in sorted(range(len(self.schedules)), key=lambda arm: -self._behind[arm]):
             number = self.schedules[arm].look(now)
             if number >= 0:
-                return self._joined(number, arm)
+                return self.numbers.joined(number, arm)
         return -1
 
     def best(self, host: int, now: float) -> int:
@@ -209,7 +165,7 @@ class Arms:
         for arm in sorted(range(len(self.schedules)), key=lambda arm: -self._behind[arm]):
             number = self.schedules[arm].best(host, now)
             if number >= 0:
-                return self._joined(number, arm)
+                return self.numbers.joined(number, arm)
         return -1
 
     def take(self, now: float) -> int:
@@ -219,13 +175,13 @@ class Arms:
         return page
 
     def hold(self, page: int, now: float) -> None:
-        schedule, number, arm = self._split(page)
+        schedule, number, arm = self.numbers.split(page)
         host = schedule.host_of(number)
         if host in self._busy:
             raise RuntimeError(f"host {host} is busy in {self!r}")
         schedule.hold(number, now)
         self._flying[page] = host
-        self._busy[host] = self._last[host] = arm
+        self._busy[host] = self.numbers.last[host] = arm
         for other in self.schedules:
             if other is not schedule:
                 other.block(host, np.inf)
@@ -235,12 +191,12 @@ class Arms:
         self._behind[arm] = max(self._behind[arm] - 1.0, -CLAIM_MAX)
 
     def give_back(self, page: int, now: float, ready: float = 0.0) -> None:
-        schedule, number, _ = self._split(page)
+        schedule, number, _ = self.numbers.split(page)
         schedule.give_back(number, now, ready)
         self._land(page, schedule, ready)
 
     def settle(self, page: int, now: float, result: int, ready: float = 0.0) -> None:
-        schedule, number, _ = self._split(page)
+        schedule, number, _ = self.numbers.split(page)
         schedule.settle(number, now, result, ready)
         self._land(page, schedule, ready)
 
@@ -250,10 +206,6 @@ class Arms:
         for other in self.schedules:
             if other is not schedule:
                 other.block(host, ready)
-
-    def due_at(self, page: int, now: float) -> float:
-        schedule, number, _ = self._split(page)
-        return schedule.due_at(number, now)
 
     def next_wakeup(self, now: float) -> float:
         return min(schedule.next_wakeup(now) for schedule in self.schedules)
@@ -281,11 +233,6 @@ class Arms:
             schedule.level = level
 
     @property
-    def mean_rate(self) -> float:
-        """The mean over the arms."""
-        return sum(schedule.mean_rate for schedule in self.schedules) / len(self.schedules)
-
-    @property
     def revisit(self) -> float:
         """That of the first arm: their shares of pages and rate are alike."""
         return self.schedules[0].revisit
@@ -295,93 +242,15 @@ class Arms:
         for schedule in self.schedules:
             schedule.revisit = revisit
 
-    @property
-    def bias(self) -> tuple[float, float]:
-        """Changes found and expected by late crawls, the mean of the arms'."""
-        sums = [schedule.bias for schedule in self.schedules]
-        return sum(found for found, _ in sums) / len(sums), sum(told for _, told in sums) / len(sums)
-
-    @bias.setter
-    def bias(self, sums: tuple[float, float]) -> None:
-        for schedule in self.schedules:
-            schedule.bias = sums
-
     def price(self, now: float) -> float:
         """What one more fetch gains now, on average over the arms."""
         return sum(schedule.price(now) for schedule in self.schedules) / len(self.schedules)
-
-    # -- what is known, and what a store keeps
-
-    @property
-    def takes(self) -> int:
-        return sum(schedule.takes for schedule in self.schedules)
-
-    @property
-    def bytes_held(self) -> int:
-        return sum(schedule.bytes_held for schedule in self.schedules)
-
-    def page(self, page: int, now: float) -> PageView:
-        schedule, number, _ = self._split(page)
-        return schedule.page(number, now)
-
-    def host_view(self, host: int) -> HostView:
-        """The host as the arm sees it that asked it last."""
-        return self.schedules[self._last.get(host, 0)].host_view(host)
-
-    def quality(self, host: int) -> tuple[list[float], list[float], float]:
-        """What the arm has learned of the host's signals that asked it last."""
-        return self.schedules[self._last.get(host, 0)].quality(host)
-
-    def heard_hosts(self) -> list[int]:
-        """Numbers of the hosts from whose pages signals ever came, in any arm."""
-        return sorted({host for schedule in self.schedules for host in schedule.heard_hosts()})
-
-    def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:
-        schedule, number, _ = self._split(page)
-        return schedule.page_state(number)
-
-    def site_state(self, host: int) -> tuple[int, list[float]]:
-        """What the arm has learned of the site that asked it last; after a restart all arms begin with that."""
-        return self.schedules[self._last.get(host, 0)].site_state(host)
-
-    def hub(self, page: int, now: float) -> dict[str, float]:
-        schedule, number, _ = self._split(page)
-        return schedule.hub(number, now)
-
-    def hubs_view(self, now: float) -> dict[str, float]:
-        """The sums over all arms."""
-        views = [schedule.hubs_view(now) for schedule in self.schedules]
-        return {name: sum(view[name] for view in views) for name in views[0]}
-
-    def hub_state(self, page: int) -> tuple[float, float]:
-        schedule, number, _ = self._split(page)
-        return schedule.hub_state(number)
-
-    def restore_hub(self, page: int, found: float, watched: float) -> None:
-        schedule, number, _ = self._split(page)
-        schedule.restore_hub(number, found, watched)
-
-    def directory_state(self, page: int) -> tuple[int, tuple[float, ...]]:
-        schedule, number, _ = self._split(page)
-        return schedule.directory_state(number)
-
-    def restore_site(self, host_key: int, numbers: np.ndarray) -> None:
-        self.host(host_key)
-        for schedule in self.schedules:
-            schedule.restore_site(host_key, numbers)
-
-    def restore_directory(
-        self, directory_key: int, host_key: int, counts: tuple[float, ...], news: tuple[float, ...]
-    ) -> None:
-        self.host(host_key)
-        for schedule in self.schedules:
-            schedule.restore_directory(directory_key, host_key, counts, news)
 
     def _check(self) -> None:
         for arm, schedule in enumerate(self.schedules):
             schedule._check()
             hosts = {host for host, busy in self._busy.items() if busy == arm}
-            assert all(schedule.host_view(host).busy for host in hosts)
+            assert all(schedule.overview.host(host).busy for host in hosts)
         assert sorted(self._flying.values()) == sorted(self._busy)
 
     def __repr__(self) -> str:

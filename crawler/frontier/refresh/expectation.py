@@ -86,7 +86,7 @@ class Expectation:
         if isinstance(self._schedule, Arms):
             span = max(then - known.crawled_at, 0.0) * known.importance
             part = fresh_part(-math.log(max(fresh, 1e-300))) if changed else 1.0
-            self._arms[self._schedule.arm_of(known.fingerprint)].note(span, part, changed)
+            self._arms[self._schedule.numbers.arm_of(known.fingerprint)].note(span, part, changed)
 
     def view(self, then: float) -> dict[str, Any]:
         """The sections of a status, as `{name: value}`."""
@@ -120,7 +120,7 @@ class Expectation:
             size = len(schedule)
             for page in range(0, size, max(1, size * len(schedules) // SAMPLE)):
                 try:
-                    known = schedule.page(page, then)
+                    known = schedule.overview.page(page, then)
                     found.append(replace(known, fresh=self.hazard.corrected(known.fresh)))
                 except RuntimeError:  # the number of a page that left
                     continue
@@ -163,7 +163,7 @@ class Expectation:
             return []
         pages: list[list[PageView]] = [[] for _ in self._arms]
         for page in sample:
-            pages[self._schedule.arm_of(page.fingerprint)].append(page)
+            pages[self._schedule.numbers.arm_of(page.fingerprint)].append(page)
         return [
             _arm_view(schedule.settings.policy, len(schedule), arm, own)
             for schedule, arm, own in zip(self._schedule.schedules, self._arms, pages, strict=True)
@@ -176,7 +176,7 @@ class Expectation:
             pages.setdefault(page.host, []).append(page)
         found = {}
         for host, own in pages.items():
-            known = self._schedule.host_view(host)
+            known = self._schedule.overview.host(host)
             mean = _mean(np.array([page.fresh for page in own]), np.array([page.importance for page in own]))
             found[known.key] = (known.pages, mean or 0.0)
         return found

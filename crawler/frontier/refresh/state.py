@@ -51,13 +51,13 @@ def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     """Put the records of a page, of its site and its directory into a change or a batch."""
     stage_page(schedule, page, batch)
     host_key = stage_site(schedule, schedule.host_of(page), batch)
-    directory_key, counts = schedule.directory_state(page)
+    directory_key, counts = schedule.records.directory_state(page)
     record = _DIRECTORY.pack(host_key, *counts)
     batch.put(keys.REFRESH_DIRECTORY + _key.pack(directory_key), seal(record))
     batch.put(keys.REFRESH_LEVEL, number_record(schedule.level))
     if (revisit := schedule.revisit) > 0.0:
         batch.put(keys.REFRESH_REVISIT, number_record(revisit))
-    batch.put(keys.REFRESH_BIAS, seal(_HAZARD.pack(*schedule.bias)))
+    batch.put(keys.REFRESH_BIAS, seal(_HAZARD.pack(*schedule.records.bias)))
 
 
 def stage_hazard(hazard: HazardRatio, batch: Batch) -> None:
@@ -96,15 +96,15 @@ def number_record(number: float) -> bytes:
 
 def stage_site(schedule: Schedule | Arms, host: int, batch: Batch) -> int:
     """The record of a site; return its key."""
-    host_key, numbers = schedule.site_state(host)
+    host_key, numbers = schedule.records.site_state(host)
     batch.put(keys.REFRESH_SITE + _key.pack(host_key), seal(_SITE.pack(*numbers)))
     return host_key
 
 
 def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     """The record of a page that only a signal touched."""
-    fingerprint, *row = schedule.page_state(page)
-    found, watched = schedule.hub_state(page)
+    fingerprint, *row = schedule.records.page_state(page)
+    found, watched = schedule.records.hub_state(page)
     hub = _HUB.pack(found, watched) if found > 0.0 else b""
     batch.put(keys.REFRESH + _key.pack(fingerprint), seal(_PAGE.pack(*row) + hub))
 
@@ -120,12 +120,12 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> int:
     if (revisit := stored_number(store, keys.REFRESH_REVISIT)) > 0.0:
         schedule.revisit = revisit
     if (value := store.get(keys.REFRESH_BIAS)) is not None:
-        schedule.bias = _HAZARD.unpack(unseal(keys.REFRESH_BIAS, value))
+        schedule.records.bias = _HAZARD.unpack(unseal(keys.REFRESH_BIAS, value))
     for key, payload in _records(store, keys.REFRESH_SITE, _SITE.size):
-        schedule.restore_site(key, np.array(_SITE.unpack(payload)))
+        schedule.records.restore_site(key, np.array(_SITE.unpack(payload)))
     for key, payload in _records(store, keys.REFRESH_DIRECTORY, _DIRECTORY.size):
         host_key, *numbers = _DIRECTORY.unpack(payload)
-        schedule.restore_directory(key, host_key, tuple(numbers[:3]), tuple(numbers[3:]))
+        schedule.records.restore_directory(key, host_key, tuple(numbers[:3]), tuple(numbers[3:]))
     records = _records(store, keys.REFRESH, _PAGE.size, _PAGE.size + _HUB.size)
     while chunk := list(islice(records, _CHUNK)):
         rows = np.frombuffer(b"".join(payload[: _PAGE.size] for _, payload in chunk), _PAGE_TYPE)
@@ -136,7 +136,7 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> int:
         )  # fmt: skip
         for page, (_, payload) in zip(numbers_of.tolist(), chunk, strict=True):
             if len(payload) > _PAGE.size:
-                schedule.restore_hub(page, *_HUB.unpack_from(payload, _PAGE.size))
+                schedule.records.restore_hub(page, *_HUB.unpack_from(payload, _PAGE.size))
     schedule.renew()
     return len(schedule)
 

@@ -135,7 +135,7 @@ class Cluster:
         self.observed.outbox_max = max(self.observed.outbox_max, waiting)
         for label, stages in opened.items():
             if label in self.population.running and stages.refresh is not None:
-                self.observed.levels.setdefault(label, []).append(stages.refresh.price(now))
+                self.observed.levels.setdefault(label, []).append(stages.refresh.portion.price(now))
 
     async def _tick(self) -> None:
         """Until something may have ended the run."""

@@ -75,7 +75,7 @@ class Shipped:
 
     def signal(self, page: int, source: str, at: float, now: float) -> None:
         if at > self._fetched[page]:
-            self.schedule.signal(self._number[page], now, self._sources[self._site[page]])
+            self.schedule.signals.note_change(self._number[page], now, self._sources[self._site[page]])
 
     def look(self, now: float) -> None:
         """Look for the next page without taking it, as a crawl does after every event."""
@@ -86,7 +86,7 @@ class Shipped:
         if number < 0:
             return -1
         if self._judged:
-            self._said = self.schedule.page(number, now).fresh
+            self._said = self.schedule.overview.page(number, now).fresh
         self.schedule.hold(number, now)
         return self._page[number]
 
@@ -113,7 +113,7 @@ class Shipped:
         """
         if self._number[page] < 0:
             return math.nan, math.nan
-        said = self.schedule.page(self._number[page], now).fresh
+        said = self.schedule.overview.page(self._number[page], now).fresh
         return said, self._hazard.corrected(said)
 
     def hold(self, site: int, until: float) -> None:

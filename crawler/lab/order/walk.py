@@ -189,7 +189,7 @@ class _Walk:
         self._write(take)
 
     def _improve(self, links: Sequence[Link], change: Change) -> None:
-        self._frontier.improve(links, change, self._clock.now())
+        self._frontier.intake.improve(links, change, self._clock.now())
 
     def _write(self, fill: Callable[[Change], object]) -> None:
         """Commit a change that `fill` fills."""

@@ -33,9 +33,11 @@ def reopened(store: MemoryStore) -> Crawl:
 
 
 def hop(frontier: Frontier, now: float) -> None:
-    assert frontier.borrow(UNKNOWN, now, address="10.9.9.9") == now + 0.5  # the address may have been asked
-    assert frontier.borrow(UNKNOWN, now + 0.5, address="10.9.9.9") == 0.0
-    frontier.give_back(UNKNOWN, now + 2.0, 0.1)
+    assert (
+        frontier.hops.borrow(UNKNOWN, now, address="10.9.9.9") == now + 0.5
+    )  # the address may have been asked
+    assert frontier.hops.borrow(UNKNOWN, now + 0.5, address="10.9.9.9") == 0.0
+    frontier.hops.give_back(UNKNOWN, now + 2.0, 0.1)
 
 
 def add(frontier: Frontier, now: float) -> None:
@@ -51,10 +53,10 @@ def add(frontier: Frontier, now: float) -> None:
     [
         hop,
         add,
-        lambda frontier, now: frontier.give_back(UNKNOWN, now, 0.1),
-        lambda frontier, now: frontier.block(UNKNOWN),
-        lambda frontier, now: frontier.unblock(UNKNOWN, now),
-        lambda frontier, now: frontier.explain(f"https://{UNKNOWN}/", now),
+        lambda frontier, now: frontier.hops.give_back(UNKNOWN, now, 0.1),
+        lambda frontier, now: frontier.blocks.block(UNKNOWN),
+        lambda frontier, now: frontier.blocks.unblock(UNKNOWN, now),
+        lambda frontier, now: frontier.views.explain(f"https://{UNKNOWN}/", now),
     ],
     ids=["hop", "add", "give_back", "block", "unblock", "explain"],
 )

@@ -179,7 +179,7 @@ def test_a_request_goes_on_without_its_place_before_any_has_to_end() -> None:
     frontier, ended, most = crawl.frontier, 0, 0
     for _ in range(300):
         held = [errand for errand, _ in crawl._fetching.values() if errand.task is Task.PAGE]
-        end = sum(frontier.yields(errand, crawl.now) for errand in held)
+        end = sum(frontier.under_way.yields(errand, crawl.now) for errand in held)
         ended += end
         assert not end or len(frontier._outstanding._slow) == 5, (
             "none ends while one may go on without its place"

@@ -7,6 +7,10 @@ import pytest
 
 from crawler.errors import UsageError
 from crawler.frontier.refresh import Arms, RefreshOutcome, Schedule, Settings
+from crawler.frontier.refresh.arm_parts import ArmsOverview, ArmsRecords, ArmsSignals
+from crawler.frontier.refresh.overview import Overview
+from crawler.frontier.refresh.records import Records
+from crawler.frontier.refresh.signals import Signals
 from crawler.frontier.refresh.state import load, stage
 from crawler.storage.kv import MemoryStore
 
@@ -24,12 +28,22 @@ def filled(hosts: int = 30, size: int = 900) -> Arms:
     return arms
 
 
-def test_it_has_all_methods_of_a_schedule() -> None:
-    public = {name for name in dir(Schedule) if not name.startswith("_")} - {"checks", "explored"}
-    assert public <= set(dir(filled()))
-    for name in ("add", "block", "signal", "settle", "give_back", "restore_site"):
-        theirs = list(inspect.signature(getattr(Schedule, name)).parameters)
-        assert list(inspect.signature(getattr(Arms, name)).parameters) == theirs, name
+@pytest.mark.parametrize(
+    ("one", "joined", "left_out"),
+    [
+        (Schedule, Arms, set()),
+        (Signals, ArmsSignals, set()),
+        (Overview, ArmsOverview, {"checks", "explored"}),
+        (Records, ArmsRecords, set()),
+    ],
+)
+def test_it_has_all_methods_of_a_schedule(one: type, joined: type, left_out: set[str]) -> None:
+    public = {name for name in dir(one) if not name.startswith("_")} - left_out
+    assert public <= set(dir(joined)) | set(vars(filled()))
+    for name in public & set(vars(joined)):
+        if inspect.isfunction(theirs := getattr(joined, name)):
+            same = list(inspect.signature(getattr(one, name)).parameters)
+            assert name == "add_many" or list(inspect.signature(theirs).parameters) == same, name
 
 
 def test_pages_are_split_by_hash_and_found_by_fingerprint() -> None:
@@ -39,8 +53,8 @@ def test_pages_are_split_by_hash_and_found_by_fingerprint() -> None:
     for k in range(1, 901):
         key = k * GOLDEN & 0xFFFFFFFFFFFFFFFF
         page = arms.find(key)
-        assert arms.page(page, 0.0).fingerprint == key and key in arms
-        assert key in arms.schedules[arms.arm_of(key)]
+        assert arms.overview.page(page, 0.0).fingerprint == key and key in arms
+        assert key in arms.schedules[arms.numbers.arm_of(key)]
     assert arms.find(7) == -1
     with pytest.raises(RuntimeError):
         arms.add(GOLDEN, 1, 1, 0.0, 0.0)
@@ -103,11 +117,11 @@ def test_a_page_may_be_removed_while_it_is_in_flight() -> None:
 def test_signals_reach_their_arm() -> None:
     arms = filled()
     keys = np.arange(1, 901, dtype=np.uint64) * np.uint64(GOLDEN)
-    arms.signal_many(keys, 1.0, 2)
+    arms.signals.enqueue_changes(keys, 1.0, 2)
     while arms.work(1.0):
         pass
-    told = [arms.page(arms.find(int(key)), 1.0).signals[2] for key in keys]
-    policies = [POLICIES[arms.arm_of(int(key))] for key in keys]
+    told = [arms.overview.page(arms.find(int(key)), 1.0).signals[2] for key in keys]
+    policies = [POLICIES[arms.numbers.arm_of(int(key))] for key in keys]
     assert all(count == (policy != "uniform") for count, policy in zip(told, policies, strict=True))
 
 
@@ -123,7 +137,9 @@ def test_state_goes_to_the_store_and_back() -> None:
     assert load(again, store, 1e5) == 900
     for key in range(1, 901):
         fingerprint = key * GOLDEN & 0xFFFFFFFFFFFFFFFF
-        assert again.page_state(again.find(fingerprint)) == arms.page_state(arms.find(fingerprint))
+        assert again.records.page_state(again.find(fingerprint)) == arms.records.page_state(
+            arms.find(fingerprint)
+        )
     again._check()
 
 

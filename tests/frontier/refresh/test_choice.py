@@ -51,7 +51,7 @@ events = st.lists(
 def pin(schedule: Schedule, level: float, now: float) -> None:
     """Set the level, and let all keys follow it."""
     schedule.level = level
-    while schedule.work(now) or schedule.sweeping:
+    while schedule.work(now) or schedule.overview.sweeping:
         pass
 
 
@@ -72,7 +72,7 @@ def test_no_page_below_the_level_is_taken_while_another_is_well_above_it(
             schedule.remove(number)
             del model.pages[number]
         elif event == "signal" and number >= 0:
-            schedule.signal(number, now)
+            schedule.signals.note_change(number, now)
             mine, last, signals, host = model.pages[number]
             model.pages[number] = (mine, last, signals + 1, host)
         elif event == "take":
@@ -106,7 +106,7 @@ def test_a_burst_of_signals_is_answered_in_nearly_the_order_of_values(seed: int)
         if tick % 500 == 0:
             told = rng.choice(m, 60, replace=False)
         for number in told:
-            schedule.signal(number, now)
+            schedule.signals.note_change(number, now)
             n[number] += 1
         taken = schedule.take(now)
         if tick > 1500 and tick % 500 < 60:
@@ -129,7 +129,7 @@ def test_the_level_finds_itself_and_taken_pages_are_worth_it(start: float) -> No
     for tick in range(1, 1200):
         now = tick / 5
         for number in np.flatnonzero(rng.random(30) < pages.signal_rate / 5):
-            schedule.signal(number, now)
+            schedule.signals.note_change(number, now)
             counts[number] += 1
         taken = schedule.take(now)
         values.append(crawl_value(pages[taken], now - last[taken], int(counts[taken])) / schedule.level)
@@ -181,10 +181,10 @@ def test_a_saturated_host_has_a_level_of_its_own_and_loses_no_turn() -> None:
         taken_by_big += schedule.host_of(page) == big
         schedule.settle(page, now, RefreshOutcome.UNCHANGED, now + 4 / rate * 0.999)
     schedule._check()
-    assert schedule.host_view(big).boost > 1.3
+    assert schedule.overview.host(big).boost > 1.3
     assert 0.9 * total / 4 < taken_by_big <= total / 4 + 1
-    others = [schedule.host_view(schedule.host(key)).boost for key in range(1, 21, 2)]
-    assert max(others) < schedule.host_view(big).boost
+    others = [schedule.overview.host(schedule.host(key)).boost for key in range(1, 21, 2)]
+    assert max(others) < schedule.overview.host(big).boost
 
 
 def bursts(policy: str) -> tuple[Schedule, float]:
@@ -215,7 +215,7 @@ def bursts(policy: str) -> tuple[Schedule, float]:
 def test_hosts_that_bursts_saturate_for_a_while_keep_no_level_of_their_own() -> None:
     schedule, current = bursts("ncis")
     schedule._check()
-    boosts = sorted(schedule.host_view(schedule.host(1 + k)).boost for k in range(30))
+    boosts = sorted(schedule.overview.host(schedule.host(1 + k)).boost for k in range(30))
     assert boosts[25] < 1.1
     assert current > bursts("uniform")[1]
 
@@ -226,15 +226,15 @@ def test_a_level_of_its_own_that_is_far_too_high_costs_a_host_no_turn() -> None:
     for number in range(40):
         schedule.add(number + 1, number % 2, number % 2, 0.0, 0.0)
         schedule.set_page(number, PageParameters(1.0, 0.2), 0.0)
-    key, numbers = schedule.site_state(0)
-    schedule.restore_site(key, np.array([*numbers[:-1], 1000.0]))
+    key, numbers = schedule.records.site_state(0)
+    schedule.records.restore_site(key, np.array([*numbers[:-1], 1000.0]))
     taken = []
     for tick in range(1, 41):
         page = schedule.take(10.0 + tick / 8)
         taken.append(page % 2)
         schedule.settle(page, 10.0 + tick / 8, RefreshOutcome.CHANGED, 10.0 + tick / 8 + 0.1)
     assert taken[0] == 0 and 16 <= sum(taken) <= 24
-    assert schedule.host_view(0).boost < 2.0
+    assert schedule.overview.host(0).boost < 2.0
 
 
 def test_the_neighbourhood_brings_the_pages_of_a_changing_directory_forward() -> None:
@@ -259,11 +259,11 @@ def test_no_look_corrects_more_keys_than_it_may() -> None:
     schedule = Schedule(Settings(), level=1e6)
     keys = np.arange(1, size + 1, dtype=np.uint64)
     schedule.add_many(keys, keys * 0 + 1, keys % 5, np.full(size, -30 * day), 1.0, 0.0)
-    schedule.signal_many(keys, 0.0, 3)
+    schedule.signals.enqueue_changes(keys, 0.0, 3)
     for step in range(400):
-        before = schedule.checks
+        before = schedule.overview.checks
         page = schedule.take(float(step))
-        assert schedule.checks - before <= 64
+        assert schedule.overview.checks - before <= 64
         schedule.settle(page, float(step), RefreshOutcome.CHANGED)
     assert schedule.level < math.inf
     schedule._check()

@@ -40,11 +40,11 @@ def test_a_page_that_shows_new_pages_is_asked_more_often_than_its_copy_deserves(
     others = [count for page, count in counts.items() if page != pages[7]]
     assert counts[pages[7]] > 4 * max(others)
     assert min(others) > 0
-    view = made.hub(pages[7], 91.0 * DAY)
+    view = made.overview.hub(pages[7], 91.0 * DAY)
     assert view["pages_per_day"] == pytest.approx(2.0, rel=0.3)
     assert view["value"] > 0.0
-    assert made.hub(pages[8], 90.0 * DAY) == {}
-    assert made.hubs_view(90.0 * DAY)["hubs"] == 1
+    assert made.overview.hub(pages[8], 90.0 * DAY) == {}
+    assert made.overview.hubs(90.0 * DAY)["hubs"] == 1
 
 
 def test_without_weight_a_hub_is_a_page() -> None:
@@ -60,15 +60,15 @@ def test_no_page_goes_before_a_hub_that_is_worth_far_more_while_the_level_lags()
     while now < 320 * DAY:
         now += 2 * DAY if 200 * DAY <= now < 240 * DAY else 0.1 * DAY
         page = made.look(now)
-        late = made.page(hub, now)
+        late = made.overview.page(hub, now)
         if page != hub and now > 200 * DAY and late.value > late.level:
-            most = max(most, late.value / made.page(page, now).value)
+            most = max(most, late.value / made.overview.page(page, now).value)
         made.hold(page, now)
         made.settle(page, now, CHANGED if page % 10 == 0 and page != hub else UNCHANGED, now)
         if page == hub:
             made.show(page, 0.1 * (now - asked) / DAY, now)
             asked = now
-    assert made.hub(hub, now)["pages_per_day"] == pytest.approx(0.1, rel=0.3)
+    assert made.overview.hub(hub, now)["pages_per_day"] == pytest.approx(0.1, rel=0.3)
     assert most < 1.5
     made._check()
 
@@ -96,12 +96,12 @@ def test_endless_new_pages_leave_a_host_half_of_its_refreshes() -> None:
 def test_a_hub_that_shows_nothing_any_more_becomes_a_page_again() -> None:
     made, pages = schedule_of(40, 20.0 / DAY)
     run(made, pages, 40.0, 20.0 / DAY, hub=pages[3])
-    before = made.hub(pages[3], 40.0 * DAY)["pages_per_day"]
+    before = made.overview.hub(pages[3], 40.0 * DAY)["pages_per_day"]
     now = 40.0 * DAY
     while now < 500.0 * DAY:
         now += DAY / 20.0
         made.settle(made.take(now), now, UNCHANGED, now)
-    assert made.hub(pages[3], now)["pages_per_day"] < 0.1 * before
+    assert made.overview.hub(pages[3], now)["pages_per_day"] < 0.1 * before
 
 
 def test_credit_is_checked_and_rows_are_given_back() -> None:
@@ -110,16 +110,16 @@ def test_credit_is_checked_and_rows_are_given_back() -> None:
         with pytest.raises(ValueError, match="found"):
             made.show(pages[0], wrong, 1.0)
     made.show(pages[0], 0.0, 1.0)
-    assert made.hub(pages[0], 1.0) == {}
+    assert made.overview.hub(pages[0], 1.0) == {}
     for page in pages[:4]:
         made.show(page, 3.0, 1.0)
-    assert made.hubs_view(1.0)["hubs"] == 4
+    assert made.overview.hubs(1.0)["hubs"] == 4
     for page in pages[:3]:
         made.remove(page)
         made._check()
-    assert made.hubs_view(1.0)["hubs"] == 1
+    assert made.overview.hubs(1.0)["hubs"] == 1
     again = made.add(100, 1, 10, 1.0, 1.0)
-    assert made.hub(again, 1.0) == {}, "the row of a page that left"
+    assert made.overview.hub(again, 1.0) == {}, "the row of a page that left"
     made.show(again, 1.0, 2.0)
     made._check()
 
@@ -130,17 +130,17 @@ def test_what_is_known_of_a_hub_is_restored() -> None:
     now = 30.0 * DAY
     other = Schedule(Settings(explore=0.0))
     other.rate = 20.0 / DAY
-    key, numbers = made.site_state(made.host_of(pages[5]))
-    other.restore_site(key, np.array(numbers))
-    directory, counts = made.directory_state(pages[5])
-    other.restore_directory(directory, key, counts[:3], counts[3:])
-    row = made.page_state(pages[5])
+    key, numbers = made.records.site_state(made.host_of(pages[5]))
+    other.records.restore_site(key, np.array(numbers))
+    directory, counts = made.records.directory_state(pages[5])
+    other.records.restore_directory(directory, key, counts[:3], counts[3:])
+    row = made.records.page_state(pages[5])
     page = int(
         other.add_many([row[0]], [row[1]], [row[2]], [row[3]], row[7], now, changes=row[4], watched=row[5])[0]
     )
-    other.restore_hub(page, *made.hub_state(pages[5]))
-    assert other.hub(page, now)["pages_per_day"] == pytest.approx(
-        made.hub(pages[5], now)["pages_per_day"], rel=1e-3
+    other.records.restore_hub(page, *made.records.hub_state(pages[5]))
+    assert other.overview.hub(page, now)["pages_per_day"] == pytest.approx(
+        made.overview.hub(pages[5], now)["pages_per_day"], rel=1e-3
     )
 
 

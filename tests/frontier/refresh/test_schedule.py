@@ -93,9 +93,9 @@ def test_any_sequence_of_events_keeps_the_invariants(
         elif event == "ages" and page >= 0:
             schedule.bound_ages(page, wait, wait + kind + 0.1)
         elif event == "signal" and page >= 0:
-            schedule.signal(page, now, kind % 8)
+            schedule.signals.note_change(page, now, kind % 8)
         elif event == "signals":
-            schedule.signal_many(np.arange(kind, kind + 5, dtype=np.uint64), now, kind % 8)
+            schedule.signals.enqueue_changes(np.arange(kind, kind + 5, dtype=np.uint64), now, kind % 8)
         elif event == "block":
             schedule.block(schedule.host(100 + kind % HOSTS), now + wait)
         elif event in ("take", "best"):
@@ -106,9 +106,9 @@ def test_any_sequence_of_events_keeps_the_invariants(
             )
             if page >= 0:
                 assert page in present.values() and page not in flying
-                settled = event == "take" and not schedule.sweeping
+                settled = event == "take" and not schedule.overview.sweeping
                 assert not settled or schedule.look(now) == page  # looking changes nothing
-                if not schedule.host_view(schedule.host_of(page)).busy:
+                if not schedule.overview.host(schedule.host_of(page)).busy:
                     schedule.hold(page, now)
                     flying.append(page)
         elif flying and event == "settle":
@@ -155,14 +155,14 @@ def test_a_signal_moves_the_deadline_by_its_time_equivalent() -> None:
     page = PageParameters(1.0, 0.4, 0.5, 0.5)
     schedule = plain(page, level=1.0)
     before = schedule.next_wakeup(0.0)
-    schedule.signal(0, 0.1)
+    schedule.signals.note_change(0, 0.1)
     assert schedule.next_wakeup(0.1) == pytest.approx(before - page.signal_time, rel=1e-9)
-    assert schedule.due_at(0, 0.1) == pytest.approx(before - page.signal_time, rel=1e-3)
+    assert schedule.overview.due_at(0, 0.1) == pytest.approx(before - page.signal_time, rel=1e-3)
 
 
 def test_a_certain_signal_makes_a_page_due_before_those_worth_less() -> None:
     schedule = plain(PageParameters(1.0, 0.4, 0.5, 0.0), PageParameters(1.0, 0.4), level=1.0)
-    schedule.signal(0, 0.5)
+    schedule.signals.note_change(0, 0.5)
     assert schedule.next_wakeup(0.5) <= 0.5
     assert schedule.take(0.6) == 0
 
@@ -174,13 +174,13 @@ def test_what_a_trusted_source_says_or_not_is_a_rate_before_any_crawl() -> None:
     now, rates = 0.0, []
     for _ in range(40):  # the first is crawled after each true signal
         now += 10 * 86_400.0
-        schedule.signal(pages[0], now)
+        schedule.signals.note_change(pages[0], now)
         schedule.hold(pages[0], now)
         schedule.settle(pages[0], now, RefreshOutcome.CHANGED)
-        rates.append(schedule.page(pages[2], now).rate)
+        rates.append(schedule.overview.page(pages[2], now).rate)
     for _ in range(3):
-        schedule.signal(pages[1], now)
-    assert schedule.page(pages[1], now).rate > 1.4 * schedule.page(pages[2], now).rate
+        schedule.signals.note_change(pages[1], now)
+    assert schedule.overview.page(pages[1], now).rate > 1.4 * schedule.overview.page(pages[2], now).rate
     assert rates[-1] < 0.8 * rates[0]
     schedule._check()
 
@@ -188,28 +188,28 @@ def test_what_a_trusted_source_says_or_not_is_a_rate_before_any_crawl() -> None:
 def test_signals_during_a_flight_count_afterwards() -> None:
     schedule = plain(PageParameters(1.0, 0.4, 0.5, 0.0), level=1.0)
     assert schedule.take(5.0) == 0
-    schedule.signal(0, 5.1)
+    schedule.signals.note_change(0, 5.1)
     schedule.settle(0, 5.2, RefreshOutcome.CHANGED)
-    assert schedule.page(0, 5.2).signals == (1,)
+    assert schedule.overview.page(0, 5.2).signals == (1,)
     assert schedule.next_wakeup(5.2) <= 5.2
 
 
 def test_signals_shortly_after_a_crawl_can_be_discarded() -> None:
     schedule = plain(PageParameters(1.0, 0.4, 0.5, 0.0), level=1.0, discard_window=0.5)
-    schedule.signal(0, 0.4)
-    assert schedule.page(0, 0.4).signals == (0,)
-    schedule.signal(0, 0.6)
-    assert schedule.page(0, 0.6).signals == (1,)
+    schedule.signals.note_change(0, 0.4)
+    assert schedule.overview.page(0, 0.4).signals == (0,)
+    schedule.signals.note_change(0, 0.6)
+    assert schedule.overview.page(0, 0.6).signals == (1,)
 
 
 def test_a_page_given_back_is_due_as_before() -> None:
     schedule = plain(PageParameters(1.0, 0.4, 0.5, 0.5), level=1.0)
-    schedule.signal(0, 0.5)
-    due = schedule.due_at(0, 1.0)
+    schedule.signals.note_change(0, 0.5)
+    due = schedule.overview.due_at(0, 1.0)
     assert schedule.take(1.0) == 0
-    schedule.signal(0, 1.2)
+    schedule.signals.note_change(0, 1.2)
     schedule.give_back(0, 1.5)
-    assert schedule.page(0, 1.5).signals == (2,) and schedule.due_at(0, 1.5) < due
+    assert schedule.overview.page(0, 1.5).signals == (2,) and schedule.overview.due_at(0, 1.5) < due
 
 
 def test_pages_that_failed_or_are_gone_wait_longer_each_time() -> None:
@@ -219,13 +219,13 @@ def test_pages_that_failed_or_are_gone_wait_longer_each_time() -> None:
     for result in [RefreshOutcome.FAILED] * 3 + [RefreshOutcome.GONE] * 7 + [RefreshOutcome.UNCHANGED]:
         assert schedule.take(now) == 0
         schedule.settle(0, now, result)
-        began, now = now, schedule.due_at(0, now)
+        began, now = now, schedule.overview.due_at(0, now)
         waits.append(now - began)
         assert result == RefreshOutcome.UNCHANGED or schedule.take((began + now) / 2) == -1
     assert waits[:3] == [10.0, 20.0, 40.0]
     assert waits[3:10] == [100.0, 200.0, 400.0, 800.0, 1600.0, 1600.0, 1600.0]
     assert waits[10] < 10.0
-    assert schedule.page(0, now).state == "waits"
+    assert schedule.overview.page(0, now).state == "waits"
 
 
 def test_ages_are_bounded_below_and_above() -> None:
@@ -234,7 +234,7 @@ def test_ages_are_bounded_below_and_above() -> None:
     assert schedule.take(2.0) == 0
     schedule.settle(0, 2.0, RefreshOutcome.CHANGED)
     schedule.bound_ages(0, 1.0, math.inf)
-    assert schedule.due_at(1, 2.0) == 7.0
+    assert schedule.overview.due_at(1, 2.0) == 7.0
     schedule.block(schedule.host(1), 7.0)
     assert schedule.take(6.9) == -1
     taken = schedule.take(7.0)
@@ -274,11 +274,11 @@ def test_bulk_signals_are_worked_off_in_slices() -> None:
     size = 5000
     keys = np.arange(1, size + 1, dtype=np.uint64)
     schedule.add_many(keys, keys * 0 + 1, keys % 7 + 1, np.zeros(size), 1.0, 0.0)
-    schedule.signal_many(keys, 1.0)
-    assert size - 600 < schedule.waiting_signals < size and schedule.next_wakeup(1.0) <= 1.0
+    schedule.signals.enqueue_changes(keys, 1.0)
+    assert size - 600 < schedule.signals.waiting < size and schedule.next_wakeup(1.0) <= 1.0
     while schedule.work(1.0):
         pass
-    assert all(schedule.page(page, 1.0).signals == (1,) for page in range(0, size, 97))
+    assert all(schedule.overview.page(page, 1.0).signals == (1,) for page in range(0, size, 97))
     schedule._check()
 
 
@@ -295,8 +295,8 @@ def test_instants_must_be_finite(bad: float) -> None:
         lambda: schedule.add(9, 1, 1, 0.0, 0.0, bad),
         lambda: schedule.add_many(*[np.array([9], np.uint64)] * 3, np.array([bad]), 1.0, 0.0),
         lambda: schedule.add_many(*[np.array([9], np.uint64)] * 3, np.zeros(1), bad, 0.0),
-        lambda: schedule.signal(0, bad),
-        lambda: schedule.signal_many(np.array([1], np.uint64), bad),
+        lambda: schedule.signals.note_change(0, bad),
+        lambda: schedule.signals.enqueue_changes(np.array([1], np.uint64), bad),
         lambda: schedule.look(bad),
         lambda: schedule.take(bad),
         lambda: schedule.best(0, bad),
@@ -326,8 +326,8 @@ def test_wrong_use_is_a_bug() -> None:
         lambda: schedule.add(1, 1, 1, 0.0, 0.0),
         lambda: schedule.add(8, 2, 1, 0.0, 0.0),  # a directory has one host
         lambda: schedule.remove(7),
-        lambda: schedule.signal(7, 1.0),
-        lambda: schedule.signal(-1, 1.0),
+        lambda: schedule.signals.note_change(7, 1.0),
+        lambda: schedule.signals.note_change(-1, 1.0),
         lambda: schedule.settle(1 - held, 1.0, 0),
         lambda: schedule.give_back(1 - held, 1.0),
         lambda: schedule.hold(held, 1.0),
@@ -339,9 +339,9 @@ def test_wrong_use_is_a_bug() -> None:
             wrong()
         schedule._check()
     for wrong in (
-        lambda: schedule.signal(0, 1.0, 8),
+        lambda: schedule.signals.note_change(0, 1.0, 8),
         lambda: schedule.settle(held, 1.0, 6),
-        lambda: schedule.signal_many([1, 2], 1.0),
+        lambda: schedule.signals.enqueue_changes([1, 2], 1.0),
         lambda: schedule.block(0, math.nan),
         lambda: schedule.weigh(0, -1.0, 0.0),
         lambda: schedule.bound_ages(0, 3.0, 2.0),
@@ -350,7 +350,7 @@ def test_wrong_use_is_a_bug() -> None:
             wrong()
     schedule.remove(held)
     with pytest.raises(RuntimeError):
-        schedule.signal(held, 1.0)
+        schedule.signals.note_change(held, 1.0)
     schedule.settle(held, 2.0, 0)
     schedule._check()
 
@@ -368,14 +368,16 @@ def test_settings_that_exclude_each_other_are_the_users_mistake() -> None:
 def test_a_page_whose_signals_are_certain_is_fresh_until_one_comes(recall: float) -> None:
     """Its freshness was no number: no signals times an infinite weight."""
     schedule = plain(PageParameters(1.0, 0.4, recall, 0.0), level=1.0)
-    assert schedule.page(0, 2.0).fresh == pytest.approx(math.exp(-0.4 * (1.0 - recall) * 2.0))
-    schedule.signal(0, 2.0)
-    assert schedule.page(0, 2.0).fresh == 0.0
+    assert schedule.overview.page(0, 2.0).fresh == pytest.approx(math.exp(-0.4 * (1.0 - recall) * 2.0))
+    schedule.signals.note_change(0, 2.0)
+    assert schedule.overview.page(0, 2.0).fresh == 0.0
 
 
 def test_signals_of_great_noise_tell_next_to_nothing() -> None:
     """Parameters of a page's own were valued by their first 100,000 terms only: far too low at this noise."""
     noisy, silent = PageParameters(1.0, 0.1, 0.5, 1e5), PageParameters(1.0, 0.1, 0.0, 0.0)
     schedule = plain(noisy, silent, level=1e-9)
-    value = schedule.page(1, 2.5).value  # at half the time: half of the other's changes are not silent
-    assert schedule.page(0, 5.0).value == pytest.approx(value, rel=1e-4)
+    value = schedule.overview.page(
+        1, 2.5
+    ).value  # at half the time: half of the other's changes are not silent
+    assert schedule.overview.page(0, 5.0).value == pytest.approx(value, rel=1e-4)

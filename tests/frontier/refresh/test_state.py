@@ -30,9 +30,9 @@ def crawled(store: MemoryStore, steps: int = 400) -> tuple[Schedule, float]:
         result = RefreshOutcome(int(rng.random() < 0.3))
         schedule.settle(page, now, result)
         state.stage(schedule, page, batch)
-        schedule.signal(int(rng.integers(60)), now, int(rng.integers(3)))
-        state.stage_signalled(schedule, schedule.signalled(), batch)
-    assert schedule.signalled() == []
+        schedule.signals.note_change(int(rng.integers(60)), now, int(rng.integers(3)))
+        state.stage_signalled(schedule, schedule.signals.pop_touched(), batch)
+    assert schedule.signals.pop_touched() == []
     store.write(batch)
     return schedule, now
 
@@ -45,9 +45,9 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
     rebuilt._check()
     for fingerprint in range(1000, 1060):
         old, new = schedule.find(fingerprint), rebuilt.find(fingerprint)
-        assert schedule.page_state(old) == rebuilt.page_state(new)
+        assert schedule.records.page_state(old) == rebuilt.records.page_state(new)
     assert rebuilt.level == schedule.level
-    assert rebuilt.bias == schedule.bias != (0.0, 0.0)
+    assert rebuilt.records.bias == schedule.records.bias != (0.0, 0.0)
     taken = []
     for each in (schedule, rebuilt):
         each.rate = 60 / (10 * DAY)
@@ -58,10 +58,10 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
         for _ in range(60):
             at += DAY / 6
             each.level = 3e6  # and all keys made anew, as on opening
-            while each.work(at) or each.sweeping:
+            while each.work(at) or each.overview.sweeping:
                 pass
             page = each.take(at)
-            fingerprints.append(each.page(page, at).fingerprint)
+            fingerprints.append(each.overview.page(page, at).fingerprint)
             each.settle(page, at, RefreshOutcome.UNCHANGED)
         taken.append(fingerprints)
     assert taken[0] == taken[1]
@@ -71,12 +71,12 @@ def test_what_was_in_flight_is_as_before() -> None:
     """A crash during a fetch: the signals of the interval are not lost."""
     schedule = Schedule(level=1e6, track=True)
     page = schedule.add(7, 1, 2, 0.0, 0.0)
-    schedule.signal(page, 5.0, 1)
-    before = schedule.page_state(page)
+    schedule.signals.note_change(page, 5.0, 1)
+    before = schedule.records.page_state(page)
     assert schedule.take(6.0) == page
-    assert schedule.page_state(page) == before
-    schedule.signal(page, 7.0, 1)
-    assert schedule.page_state(page)[6] == before[6] * 2
+    assert schedule.records.page_state(page) == before
+    schedule.signals.note_change(page, 7.0, 1)
+    assert schedule.records.page_state(page)[6] == before[6] * 2
 
 
 @pytest.mark.parametrize("prefix", [keys.REFRESH, keys.REFRESH_SITE, keys.REFRESH_DIRECTORY])

@@ -1,0 +1,156 @@
+"""What to do next: a look-up, a new URL or a known page, whichever may start and whose turn it is.
+
+paused, full, rate  ──► nothing may start        the instant of the next try: `next_wakeup`
+look-up             ──► needs no place
+discovery, refresh  ──► by their share, or by what the next fetch of each is worth (`share.py`)
+"""
+
+import math
+
+from crawler.config import OrderConfig
+from crawler.frontier.discovery import entries
+from crawler.frontier.discovery.intake import Intake
+from crawler.frontier.host_turns import HostTurns
+from crawler.frontier.hosts.gates import Gates
+from crawler.frontier.hosts.table import NO_ORDER, NOWHERE
+from crawler.frontier.outstanding import Outstanding
+from crawler.frontier.pauses import Pauses
+from crawler.frontier.refetches import Refetches
+from crawler.frontier.share import Side
+from crawler.frontier.views import Waited
+from crawler.orders.classes import score_of
+from crawler.orders.order import BREADTH_FIRST
+from crawler.records import Errand, LinkFlag, Task
+
+_REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are
+
+
+class Claims:
+    """Gives out errands; `patience`: seconds that a crawl which ends waits for its last hosts.
+
+    `waited` counts the time without an errand to give out; `taken_at` is the instant of the last try.
+    """
+
+    def __init__(
+        self,
+        gates: Gates,
+        outstanding: Outstanding,
+        turns: HostTurns,
+        refetches: Refetches,
+        intake: Intake,
+        pauses: Pauses,
+        order: OrderConfig,
+        patience: float,
+    ) -> None:
+        self._registry = gates.registry
+        self._gates = gates
+        self._bench = gates.bench
+        self._outstanding = outstanding
+        self._turns = turns
+        self._refetches = refetches
+        self._intake = intake
+        self._pauses = pauses
+        self._order = order
+        self._patience = patience
+        self.waited = Waited()
+        self.taken_at = 0.0
+
+    def claim_next(self, now: float) -> Errand | None:
+        """The next thing that may start now; its host, address and place are taken. None: nothing may."""
+        self.taken_at = now
+        errand = None if self._pauses else self._turns.look_up(now)
+        if errand is not None:
+            return errand
+        self._gates.call_others(now)
+        blocked = self._blocked_by(now)
+        errand = None if blocked else self._next_errand(now)
+        if errand is None:
+            self.waited.note(blocked or self._waits_for(), now)
+        else:
+            self.waited.note("", now)
+        return errand
+
+    def _blocked_by(self, now: float) -> str:
+        """What keeps every request from starting, "" if nothing does."""
+        if self._pauses:
+            return "empty"
+        if self._outstanding.is_full:
+            return "full"
+        return "rate" if self._gates.rate.ready_at() > now else ""
+
+    def _waits_for(self) -> str:
+        has_work = self._registry.todo or self._refetches.share is not None
+        return self._bench.waits_for() if has_work else "empty"
+
+    def _next_errand(self, now: float) -> Errand | None:
+        """From discovery or refresh, whose turn it is; from the other where that side has nothing to start."""
+        share, turns = self._refetches.share, self._turns
+        if share is None:
+            return turns.of_front(now)
+        instant = self._bench.next_event(now)
+        discovery = instant is not None and instant <= now
+        refresh = self._refetches.next_wakeup(now) <= now
+        errand, new, known = None, 0.0, 0.0
+        if share.auto and discovery and refresh:
+            new, known = self._refetches.worths(self.best_waiting(now), now)
+        if share.first(discovery=discovery, refresh=refresh, new=new, known=known) is Side.REFRESH:
+            errand = turns.of_known_page(now) or turns.of_front(now)
+        elif discovery:
+            errand = turns.of_front(now) or (turns.of_known_page(now) if refresh else None)
+        if errand is not None and errand.task is Task.PAGE:
+            side = Side.REFRESH if errand.flags & _REFRESH else Side.DISCOVERY
+            share.spend(side, contended=discovery and refresh)
+        return errand
+
+    def next_wakeup(self, now: float) -> float | None:
+        """The earliest instant at which `claim_next` may give something; None: only news can change that."""
+        if self._pauses:
+            return None
+        if self._gates.look_ups.may_start:
+            return now
+        if self._outstanding.is_full:
+            return None
+        instant = self._bench.next_event(now)
+        earliest = min(math.inf if instant is None else instant, self._refetches.next_wakeup(now))
+        return None if earliest == math.inf else max(earliest, self._gates.rate.ready_at())
+
+    def best_waiting(self, now: float) -> float:
+        """The importance, 0 to 1, of the URL whose turn it is of the hosts that may be asked now; 0.0 if there is none.
+
+        Under an order that of the best class among those hosts, in O(log n). Without one hosts have their turns as
+        they come: it is that of the next host's first URL, `order.depth_decay` to the power of its depth.
+        """
+        if self._pauses:
+            return 0.0
+        slot, order = self._bench.first(now)
+        return 0.0 if slot == NOWHERE else self.importance_at(order)
+
+    def importance_at(self, order: int) -> float:
+        """The importance of a URL that waits at an order."""
+        if order == NO_ORDER:
+            return 0.0
+        if self._order.name == BREADTH_FIRST:
+            return float(self._order.depth_decay ** entries.order_depth(order))
+        return score_of(entries.class_in_order(order))
+
+    def dry(self, now: float) -> bool:
+        """Whether a place is free and no host is ready for it: new URLs are welcome."""
+        if self._pauses or self._outstanding.requests >= self._outstanding.concurrency:
+            return False
+        instant = self._bench.next_event(now)
+        return instant is None or instant > now
+
+    def finished(self, now: float) -> str:
+        """Why a finite crawl is over, "" if it is not.
+
+        "done": nothing is left but hosts that are blocked or given up;
+        "patience": all that is left waits longer than that.
+        """
+        if self._refetches.are_endless:
+            return ""
+        if self._outstanding or self._intake.pending or len(self._gates.visits) or self._pauses:
+            return ""
+        instant = self._bench.next_event(now)
+        if instant is None:
+            return "done"
+        return "patience" if instant > now + self._patience else ""

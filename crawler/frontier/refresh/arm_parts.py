@@ -1,0 +1,175 @@
+"""The parts of several schedules, joined: what `Schedule.signals`, `.overview` and `.records` are for one (`arms.py`)."""
+
+import numpy as np
+
+from crawler.frontier.refresh.schedule import Schedule
+from crawler.frontier.refresh.settings import HostView, PageView
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_WORD = 0xFFFFFFFFFFFFFFFF
+_SHIFT = 40
+
+
+class ArmNumbers:
+    """Which arm has a page or a host, and their numbers there."""
+
+    def __init__(self, schedules: list[Schedule]) -> None:
+        self.schedules = schedules
+        self.last: dict[int, int] = {}  # host -> arm that asked it last
+
+    def arm_of(self, fingerprint: int) -> int:
+        """The arm of a page: its hash decides, whoever adds it and in whatever order."""
+        return ((int(fingerprint) * _GOLDEN & _WORD) >> _SHIFT) % len(self.schedules)
+
+    def arms_of(self, fingerprints: np.ndarray) -> np.ndarray:
+        """The same for an array (n,)."""
+        return (fingerprints * np.uint64(_GOLDEN) >> np.uint64(_SHIFT)) % np.uint64(len(self.schedules))
+
+    def split(self, page: int) -> tuple[Schedule, int, int]:
+        """The schedule of a page, its number there, and its arm."""
+        number, arm = divmod(page, len(self.schedules))
+        return self.schedules[arm], number, arm
+
+    def joined(self, number: int, arm: int) -> int:
+        """The number of a page over all arms; -1 of -1."""
+        return number * len(self.schedules) + arm if number >= 0 else -1
+
+    def last_asking(self, host: int) -> Schedule:
+        """The schedule of the arm that asked the host last; of the first if none has."""
+        return self.schedules[self.last.get(host, 0)]
+
+
+class ArmsSignals:
+    """`Signals` of the schedules as one."""
+
+    def __init__(self, arms: ArmNumbers) -> None:
+        self._arms = arms
+
+    def note_change(self, page: int, now: float, source: int = 0) -> None:
+        schedule, number, _ = self._arms.split(page)
+        schedule.signals.note_change(number, now, source)
+
+    def enqueue_changes(self, fingerprints: np.ndarray, now: float, source: int = 0) -> None:
+        if not isinstance(fingerprints, np.ndarray) or fingerprints.dtype != np.uint64:
+            raise ValueError("enqueue_changes: fingerprints must be an array of uint64 (n,)")
+        arms = self._arms.arms_of(fingerprints)
+        for arm, schedule in enumerate(self._arms.schedules):
+            schedule.signals.enqueue_changes(fingerprints[arms == arm], now, source)
+
+    def pop_touched(self) -> list[int]:
+        return [
+            self._arms.joined(number, arm)
+            for arm, schedule in enumerate(self._arms.schedules)
+            for number in schedule.signals.pop_touched()
+        ]
+
+    @property
+    def waiting(self) -> int:
+        return sum(schedule.signals.waiting for schedule in self._arms.schedules)
+
+
+class ArmsOverview:
+    """`Overview` of the schedules as one."""
+
+    def __init__(self, arms: ArmNumbers) -> None:
+        self._arms = arms
+
+    @property
+    def takes(self) -> int:
+        return sum(schedule.overview.takes for schedule in self._arms.schedules)
+
+    @property
+    def bytes_held(self) -> int:
+        return sum(schedule.overview.bytes_held for schedule in self._arms.schedules)
+
+    @property
+    def sweeping(self) -> bool:
+        return any(schedule.overview.sweeping for schedule in self._arms.schedules)
+
+    @property
+    def mean_rate(self) -> float:
+        """The mean over the arms."""
+        return sum(schedule.overview.mean_rate for schedule in self._arms.schedules) / len(
+            self._arms.schedules
+        )
+
+    def due_at(self, page: int, now: float) -> float:
+        schedule, number, _ = self._arms.split(page)
+        return schedule.overview.due_at(number, now)
+
+    def page(self, page: int, now: float) -> PageView:
+        schedule, number, _ = self._arms.split(page)
+        return schedule.overview.page(number, now)
+
+    def host(self, host: int) -> HostView:
+        """The host as the arm sees it that asked it last."""
+        return self._arms.last_asking(host).overview.host(host)
+
+    def quality(self, host: int) -> tuple[list[float], list[float], float]:
+        """What the arm has learned of the host's signals that asked it last."""
+        return self._arms.last_asking(host).overview.quality(host)
+
+    def heard_hosts(self) -> list[int]:
+        """Numbers of the hosts from whose pages signals ever came, in any arm."""
+        return sorted({host for schedule in self._arms.schedules for host in schedule.overview.heard_hosts()})
+
+    def hub(self, page: int, now: float) -> dict[str, float]:
+        schedule, number, _ = self._arms.split(page)
+        return schedule.overview.hub(number, now)
+
+    def hubs(self, now: float) -> dict[str, float]:
+        """The sums over all arms."""
+        views = [schedule.overview.hubs(now) for schedule in self._arms.schedules]
+        return {name: sum(view[name] for view in views) for name in views[0]}
+
+
+class ArmsRecords:
+    """`Records` of the schedules as one."""
+
+    def __init__(self, arms: ArmNumbers) -> None:
+        self._arms = arms
+
+    @property
+    def bias(self) -> tuple[float, float]:
+        """Changes found and expected by late crawls, the mean of the arms'."""
+        sums = [schedule.records.bias for schedule in self._arms.schedules]
+        return sum(found for found, _ in sums) / len(sums), sum(told for _, told in sums) / len(sums)
+
+    @bias.setter
+    def bias(self, sums: tuple[float, float]) -> None:
+        for schedule in self._arms.schedules:
+            schedule.records.bias = sums
+
+    def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:
+        schedule, number, _ = self._arms.split(page)
+        return schedule.records.page_state(number)
+
+    def site_state(self, host: int) -> tuple[int, list[float]]:
+        """What the arm has learned of the site that asked it last; after a restart all arms begin with that."""
+        return self._arms.last_asking(host).records.site_state(host)
+
+    def hub_state(self, page: int) -> tuple[float, float]:
+        schedule, number, _ = self._arms.split(page)
+        return schedule.records.hub_state(number)
+
+    def restore_hub(self, page: int, found: float, watched: float) -> None:
+        schedule, number, _ = self._arms.split(page)
+        schedule.records.restore_hub(number, found, watched)
+
+    def directory_state(self, page: int) -> tuple[int, tuple[float, ...]]:
+        schedule, number, _ = self._arms.split(page)
+        return schedule.records.directory_state(number)
+
+    def restore_site(self, host_key: int, numbers: np.ndarray) -> None:
+        for schedule in self._arms.schedules:
+            schedule.host(host_key)
+        for schedule in self._arms.schedules:
+            schedule.records.restore_site(host_key, numbers)
+
+    def restore_directory(
+        self, directory_key: int, host_key: int, counts: tuple[float, ...], news: tuple[float, ...]
+    ) -> None:
+        for schedule in self._arms.schedules:
+            schedule.host(host_key)
+        for schedule in self._arms.schedules:
+            schedule.records.restore_directory(directory_key, host_key, counts, news)

@@ -1,0 +1,112 @@
+"""What others say of known pages: signals that they have changed, with or without the instant."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from crawler.change_signals import NAMES, source_number
+from crawler.frontier.refresh import state
+from crawler.frontier.refresh.arms import Arms
+from crawler.frontier.refresh.news import News
+from crawler.frontier.refresh.page_ages import PageAges
+from crawler.frontier.refresh.schedule import Schedule
+from crawler.frontier.refresh.settings import DAY
+from crawler.frontier.refresh.site_clock import SiteClock
+from crawler.storage.kv import Batch
+
+HEARD_MAX = 100_000  # (host, source) pairs whose delays are kept
+_NOTED_AT_ONCE = 1024
+
+
+class ChangeIntake:
+    """Brings signals to the schedule.
+
+    `fingerprint` gives that of a URL in request form. What is heard of pages that are not here yet goes to `news`.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule | Arms,
+        clock: SiteClock,
+        fingerprint: Callable[[str], int],
+        ages: PageAges,
+        news: News,
+    ) -> None:
+        self._schedule = schedule
+        self._clock = clock
+        self._fingerprint = fingerprint
+        self._ages = ages
+        self._news = news
+        self._delays: dict[tuple[int, str], list[float]] = {}  # (host, source) -> dated signals, their delays
+
+    def note_changes(self, fingerprints: Sequence[int], source: int, now: float) -> int:
+        """Somebody says that pages have changed; how many of them are here."""
+        known = [fingerprint for fingerprint in fingerprints if fingerprint in self._schedule]
+        if known:
+            then = self._clock.at(now)
+            self._schedule.signals.enqueue_changes(np.array(known, np.uint64), then, source)
+            while self._schedule.work(then) and len(known) <= _NOTED_AT_ONCE:
+                pass
+        return len(known)
+
+    def note_dated(
+        self, told_by: int, dated: Iterable[tuple[str, float]], source: str, now: float, batch: Batch
+    ) -> int:
+        """A page that tells of others says when these (request forms) changed; how many it says anything new about.
+
+        A change before a page's last crawl has been seen then. `told_by` is the fingerprint of the
+        page that told: how often it is read goes with what its news are worth (`sources.py`).
+        """
+        changed, pages = [], []
+        for url, changed_at in dated:
+            fingerprint = self._fingerprint(url)
+            page = self._schedule.find(fingerprint)
+            if page < 0:
+                self._news.told(fingerprint, changed_at)
+                continue
+            pages.append(page)
+            if self._clock.at(_latest(changed_at)) > self._schedule.records.page_state(page)[3]:
+                changed.append(fingerprint)
+                self._note_delay(page, source, now - changed_at)
+        number = source_number(source)
+        self._ages.heed_source(told_by, pages, number, now, batch)
+        return self.note_changes(changed, number, now)
+
+    def _note_delay(self, page: int, source: str, delay: float) -> None:
+        sums = self._delays.setdefault((self._schedule.host_of(page), source), [0.0, 0.0])
+        sums[0] += 1.0
+        sums[1] += max(delay, 0.0)
+        if len(self._delays) > HEARD_MAX:
+            del self._delays[next(iter(self._delays))]
+
+    def stage(self, batch: Batch) -> None:
+        """Let the batch hold what signals have touched since the last one."""
+        if touched := self._schedule.signals.pop_touched():
+            state.stage_signalled(self._schedule, touched, batch)
+
+    def heard(self) -> list[dict[str, Any]]:
+        """By host and source: signals judged, measured precision, recall of all of the host's, delay (None: no dates)."""
+        rows = []
+        overview = self._schedule.overview
+        for host in overview.heard_hosts():
+            signals, precisions, recall = overview.quality(host)
+            for number, source in enumerate(NAMES):
+                if signals[number] > 0.0:
+                    n, delays = self._delays.get((host, source), (0.0, 0.0))
+                    rows.append(
+                        {
+                            "host_key": overview.host(host).key,
+                            "source": source,
+                            "signals": round(signals[number], 1),
+                            "precision": round(precisions[number], 3),
+                            "recall": round(recall, 3),
+                            "delay": round(delays / n, 1) if n else None,
+                        }
+                    )
+        return rows
+
+
+def _latest(changed_at: float) -> float:
+    """The last instant that a date may mean: midnight is a day without a time."""
+    return changed_at + DAY - 1.0 if changed_at % DAY == 0.0 else changed_at

@@ -1,0 +1,288 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
+"""Pages in flight: from the moment they are taken until their outcome is learned.
+
+    begin ──► in flight ──┬─► finish   changed or not: learned, a new deadline; failed or away: put off
+                          └─► cancel   not asked: due as before
+
+A host has at most one page in flight and is in no heap meanwhile. What a page taken says of
+the levels is judged at `begin` (`steering.py`). `_check` of the schedule covers the state kept here.
+"""
+
+import cython
+from cython.cimports.libc.math import isfinite
+
+if cython.compiled:
+    from cython.cimports.crawler.freshness.learning import Learning
+    from cython.cimports.crawler.frontier.refresh.deadlines import BY_INTERVAL, Deadlines
+    from cython.cimports.crawler.frontier.refresh.exploration import Exploration
+    from cython.cimports.crawler.frontier.refresh.queues import Queues
+    from cython.cimports.crawler.frontier.refresh.steering import Steering
+    from cython.cimports.crawler.frontier.refresh.tables import (
+        AWAY,
+        DOUBLING,
+        EXPLORED,
+        FAILED,
+        HELD,
+        JUMPED,
+        WITHHELD,
+        Tables,
+    )
+else:
+    from math import isfinite
+
+    from crawler.freshness.learning import Learning
+    from crawler.frontier.refresh.deadlines import BY_INTERVAL, Deadlines
+    from crawler.frontier.refresh.exploration import Exploration
+    from crawler.frontier.refresh.queues import Queues
+    from crawler.frontier.refresh.steering import Steering
+    from crawler.frontier.refresh.tables import (
+        AWAY,
+        DOUBLING,
+        EXPLORED,
+        FAILED,
+        HELD,
+        JUMPED,
+        WITHHELD,
+        Tables,
+    )
+
+_GONE_DOUBLINGS = cython.declare(cython.int, 4)
+_GONE_SHARE = cython.declare(cython.double, 0.01)  # most of the fetches that pages which are away get
+_DOUBLINGS_MAX = cython.declare(cython.int, 7)
+_NUTCH_SHORTER = cython.declare(cython.double, 0.8)  # Nutch's AdaptiveFetchSchedule, its defaults
+_NUTCH_LONGER = cython.declare(cython.double, 1.4)
+
+
+@cython.cfunc
+def check_instant(now: cython.double) -> cython.void:
+    """Raise `ValueError` unless `now` is a finite instant."""
+    if not isfinite(now):
+        raise ValueError(f"instant {now}")
+
+
+@cython.cclass
+class Flights:
+    """The pages in flight, what their ends teach, and which rows belong to pages.
+
+    `held`: page -> (its signals before the flight, whether it was removed since). `away`: pages that are
+    gone, moved or denied. `takes`: flights begun.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        steering: Steering,
+        deadlines: Deadlines,
+        queues: Queues,
+        exploration: Exploration,
+        learning: Learning,
+    ) -> None:
+        self.tables, self.steering, self.deadlines, self.queues = tables, steering, deadlines, queues
+        self.exploration, self.learning = exploration, learning
+        self.held: dict = {}
+        self.away = self.takes = 0
+
+    # -- a flight
+
+    @cython.cfunc
+    def begin(self, page: cython.int, now: cython.double) -> cython.void:
+        """The page is in flight from `now` on, and its host busy, until `cancel` or `finish`."""
+        self.require_page(page)
+        check_instant(now)
+        if self.tables.states[page] & (HELD | WITHHELD):
+            raise RuntimeError(f"page {page} cannot be held in {self!r}")
+        host: cython.int = self.tables.owner(page)
+        if self.tables.host_rows[host].busy:
+            raise RuntimeError(f"host {host} is busy in {self!r}")
+        self._steer(page, host, now)
+        self.queues.leave(page, now)
+        if self.tables.states[page] & EXPLORED:
+            self.tables.host_rows[host].exploring = 0
+            self.tables.states[page] &= ~EXPLORED & 0xFF
+        self.held[page] = (self.tables.rows[page].signals, False)
+        self.tables.rows[page].signals = 0
+        self.tables.states[page] |= HELD
+        self.tables.host_rows[host].busy = 1
+        self.queues.place_host(host, now)
+        self.takes += 1
+        self.exploration.note_take(now)
+
+    @cython.cfunc
+    def _steer(self, page: cython.int, host: cython.int, now: cython.double) -> cython.void:
+        """Move the levels by what the page taken at `now` says of them; exploration and retries say nothing."""
+        state: cython.uint = self.tables.states[page]
+        self.deadlines.note_take(page, host, now)
+        tick: cython.double = now - self.steering.previous
+        gap: cython.double = now - self.tables.host_rows[host].previous
+        self.steering.note_take(host, now, self.takes)
+        if state & (EXPLORED | AWAY | FAILED):
+            return
+        offset: cython.double = self.deadlines.offset(page, host, now)
+        deadline: cython.double = self.tables.page_heaps.nodes[page].key - offset
+        worth: cython.double = self.deadlines.worth(page, host, now)
+        self.steering.judge(host, deadline, worth, state & JUMPED != 0, tick, gap, now)
+
+    @cython.cfunc
+    def cancel(self, page: cython.int, now: cython.double, ready: cython.double) -> cython.void:
+        """The page in flight was not asked: it is due as before, and its host may be asked from `ready` on."""
+        signals, removed = self._end_flight(page, now, ready)
+        if removed:
+            self.free(page)
+        else:
+            self.tables.rows[page].signals = self.deadlines.summed(signals, self.tables.rows[page].signals)
+            self.queues.place(page, now)
+        self.queues.place_host(self.tables.owner(page), now)
+
+    @cython.cfunc
+    def finish(
+        self, page: cython.int, now: cython.double, result: cython.int, ready: cython.double
+    ) -> cython.void:
+        """The page in flight was asked, with this `RefreshOutcome`; its host may be asked from `ready` on.
+
+        What came is learned from, and the page has a new deadline. Signals
+        that came since `begin` count for the next interval.
+        """
+        if not 0 <= result <= 5:
+            raise ValueError(f"result {result}")
+        signals, removed = self._end_flight(page, now, ready)
+        host: cython.int = self.tables.owner(page)
+        if removed:
+            self.free(page)
+        elif result <= 1:
+            self._learn(page, host, signals, result == 1, now)
+            if self.tables.rows[page].signals:
+                self.tables.states[page] |= JUMPED
+            self.queues.place(page, now)
+        else:
+            self._put_off(page, host, signals, result == 2, now)
+        self.queues.place_host(host, now)
+
+    def _end_flight(self, page: cython.int, now: float, ready: float) -> tuple[int, bool]:
+        check_instant(now)
+        if ready != ready:
+            raise ValueError(f"ready {ready}")
+        if page not in self.held:
+            raise RuntimeError(f"page {page} is not held in {self!r}")
+        held: tuple[int, bool] = self.held.pop(page)
+        host: cython.int = self.tables.owner(page)
+        self.tables.host_rows[host].busy = 0
+        self.tables.host_rows[host].ready = ready
+        self.tables.states[page] &= ~HELD & 0xFF
+        return held
+
+    @cython.cfunc
+    def _learn(
+        self,
+        page: cython.int,
+        host: cython.int,
+        signals: cython.uint,
+        changed: cython.bint,
+        now: cython.double,
+    ) -> cython.void:
+        """Learn from what a crawl found; the page is as fresh as can be."""
+        elapsed: cython.double = now - self.tables.crawled[page]
+        directory: cython.int = self.tables.page_heaps.nodes[page].owner
+        if elapsed > 0.0:
+            self.deadlines.unpack(signals)
+            self.tables.rows[page].changes = self.learning.observe(
+                host, directory, self.tables.rows[page].changes, self.tables.rows[page].watched, elapsed, now,
+                self.deadlines.counts, changed,
+            )  # fmt: skip
+            self.tables.rows[page].watched += self.learning.observed_clock
+            shown: cython.bint = self.tables.hubs.row_of(page) >= 0
+            self.tables.hubs.crawled(page, elapsed)
+            self.learning.discovery.watch(host, directory, elapsed, now, shown)
+            self.learning.renew(host)
+            self.learning.renew_crawl()
+        if self.deadlines.policy == BY_INTERVAL:
+            self.tables.intervals[page] *= _NUTCH_SHORTER if changed else _NUTCH_LONGER
+        self.tables.crawled[page] = now
+        self.away -= self.tables.states[page] & AWAY != 0
+        self.tables.states[page] = 0
+
+    @cython.cfunc
+    def _put_off(
+        self,
+        page: cython.int,
+        host: cython.int,
+        signals: cython.uint,
+        failed: cython.bint,
+        now: cython.double,
+    ) -> cython.void:
+        """A page that failed or is away: it may not be asked for a while, each time twice as long.
+
+        Pages that are away wait so long at least that all of them get `_GONE_SHARE` of the fetches: few come back,
+        .4 % in each doubling of the time since they went.
+        """
+        state: cython.uint = self.tables.states[page]
+        wanted: cython.uint = FAILED if failed else AWAY
+        times: cython.int = state // DOUBLING if state & wanted else 0
+        wait: cython.double
+        self.away += (not failed) - (state & AWAY != 0)
+        if failed:
+            self.tables.rows[page].signals = self.deadlines.summed(signals, self.tables.rows[page].signals)
+            wait = self.queues.retry_age * (1 << times)
+        else:
+            self.tables.crawled[page] = now
+            wait = self.queues.gone_age * (1 << min(times, _GONE_DOUBLINGS))
+            rate: cython.double = self.steering.fetch_rate()
+            if rate > 0.0:
+                wait = max(wait, self.away / (_GONE_SHARE * rate))
+        self.tables.states[page] = wanted | DOUBLING * min(times + 1, _DOUBLINGS_MAX)
+        self.queues.withhold(page, now + wait)
+
+    # -- the rows of pages
+
+    @cython.cfunc
+    def remove(self, page: cython.int) -> cython.void:
+        """Forget a page; the row of one in flight is freed when its flight ends."""
+        self.require_page(page)
+        if self.tables.states[page] & HELD:
+            self.held[page] = (self.held[page][0], True)
+            self.tables.pages.remove(page)
+            return
+        now: cython.double = self.steering.previous if isfinite(self.steering.previous) else 0.0
+        self.queues.leave(page, now)
+        self.tables.pages.remove(page)
+        self.free(page)
+
+    @cython.cfunc
+    def free(self, page: cython.int) -> cython.void:
+        """Give up the row of a page that is in no heap and has no fingerprint any more."""
+        self.away -= self.tables.states[page] & AWAY != 0
+        self.tables.free(page)
+        self.steering.set_scale()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=True)
+    def signals_since_crawl(self, page: cython.int) -> cython.uint:
+        """The signals of a page since its last crawl, also while it is in flight."""
+        signals: cython.uint = self.tables.rows[page].signals
+        if page in self.held:
+            signals = self.deadlines.summed(self.held[page][0], signals)
+        return signals
+
+    @cython.cfunc
+    def require_page(self, page: cython.Py_ssize_t) -> cython.void:
+        """Raise unless this is the number of a page."""
+        if not 0 <= page < self.tables.pages.rows or self.is_free(cython.cast(cython.int, page)):
+            raise RuntimeError(f"page {page} is not in {self!r}")
+
+    @cython.cfunc
+    def require_host(self, host: cython.Py_ssize_t) -> cython.void:
+        """Raise unless this is the number of a host."""
+        if not 0 <= host < self.tables.hosts.rows:
+            raise RuntimeError(f"host {host} is not in {self!r}")
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=True)
+    def is_free(self, page: cython.int) -> cython.bint:
+        """Whether the row belongs to no page; one removed in flight keeps its row until the flight ends."""
+        if not self.tables.states[page] & HELD:
+            return False
+        held = self.held.get(page)
+        return held is None or held[1]
+
+    def __repr__(self) -> str:
+        return f"Flights({len(self.held)} of {self.tables.pages.size} pages)"

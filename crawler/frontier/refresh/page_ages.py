@@ -1,0 +1,127 @@
+"""The least and greatest age of single pages: those an override sets, and the intervals at which sources are read.
+
+A source is a page whose content is signals about others: a sitemap or a feed (`sources.py`). Its interval bounds its
+age, unless the user has set bounds for it.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from crawler.config import Overrides, RefreshConfig
+from crawler.frontier.refresh.arms import Arms
+from crawler.frontier.refresh.expectation import BY_LEVEL
+from crawler.frontier.refresh.schedule import Schedule
+from crawler.frontier.refresh.site_clock import SiteClock
+from crawler.frontier.refresh.sources import TOLD_MAX, Announced, Readings, ages
+from crawler.records import LinkFlag, PageRecord
+from crawler.storage.kv import Batch, KeyValue
+from crawler.urls.canonical import hostname
+
+_SOURCES = int(LinkFlag.SITEMAP | LinkFlag.FEED)
+FEED_TYPES = frozenset(
+    {"application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/xml", "text/xml"}
+)
+
+
+def is_source(record: PageRecord) -> bool:
+    """Whether a page's content is signals about others: a sitemap or a feed."""
+    return bool(record.flags & _SOURCES) or record.content_type in FEED_TYPES
+
+
+class PageAges:
+    """Sets bounds of ages in the schedule."""
+
+    def __init__(
+        self,
+        schedule: Schedule | Arms,
+        clock: SiteClock,
+        config: RefreshConfig,
+        overrides: Overrides,
+        record: Callable[[int], PageRecord | None],
+    ) -> None:
+        self._schedule = schedule
+        self._clock = clock
+        self._config = config
+        self._overrides = overrides
+        self._record = record
+        self.readings = Readings()
+        self._by_value = all(policy in BY_LEVEL for policy in config.arms or (config.policy,))
+        self._has_bounds = any(
+            table.min_age is not None or table.max_age is not None for table in overrides.tables
+        )
+
+    def open(
+        self,
+        store: KeyValue,
+        stored: Callable[[], Iterable[tuple[int, Callable[[], PageRecord]]]],
+        now: float,
+    ) -> None:
+        """Bound the ages of the pages of a schedule that was rebuilt."""
+        self._reopen_sources(store, now)
+        if self._has_bounds:
+            for fingerprint, read in stored():
+                if (page := self._schedule.find(fingerprint)) >= 0:
+                    self._apply_override(page, read().url, now)
+
+    def bound_new(self, page: int, record: PageRecord, now: float, batch: Batch) -> None:
+        """Bound the ages of a page that was fetched for the first time, if anything does."""
+        if self._has_bounds:
+            self._apply_override(page, record.url, now)
+        if is_source(record) and self._by_value:
+            self._meet_source(page, record, self._clock.at(now), batch)
+
+    def is_read_by_value(self, record: PageRecord) -> bool:
+        """Whether the page is a source whose interval goes with what its news are worth."""
+        return is_source(record) and self._by_value
+
+    def heed_source(
+        self, fingerprint: int, news: Sequence[int], source: int, now: float, batch: Batch
+    ) -> None:
+        """Let a source be read at the interval at which that pays, given the pages it told of; else as a page."""
+        page = self._schedule.find(fingerprint)
+        record = self._record(fingerprint) if page >= 0 else None
+        if record is None or not self.is_read_by_value(record):
+            return
+        then, overview = self._clock.at(now), self._schedule.overview
+        own = overview.page(page, then)
+        looked = [overview.page(each, then) for each in news[:: 1 + len(news) // TOLD_MAX]]
+        told = Announced([each.importance for each in looked], [each.rate for each in looked], len(news))
+        precision = overview.quality(own.host)[1][source]
+        self._read_every(self.readings.hear(fingerprint, told, own.level, precision), page, record.url, then)
+        self.readings.stage(fingerprint, batch)
+
+    def _meet_source(self, page: int, record: PageRecord, then: float, batch: Batch) -> None:
+        """Let a source that was read for the first time be read as one that is right half of the time."""
+        own = self._schedule.overview.page(page, then)
+        interval = self.readings.begin(own.fingerprint, record.links, own.rate, own.level / own.importance)
+        self._read_every(interval, page, record.url, then)
+        self.readings.stage(own.fingerprint, batch)
+
+    def _reopen_sources(self, store: KeyValue, now: float) -> None:
+        then = self._clock.at(now)
+        for fingerprint in self.readings.open(store):
+            page, record = self._schedule.find(fingerprint), self._record(fingerprint)
+            if page >= 0 and record is not None and self._by_value:
+                level = self._schedule.overview.page(page, then).level
+                self._read_every(self.readings.interval(fingerprint, level), page, record.url, then)
+
+    def _read_every(self, interval: float, page: int, url: str, then: float) -> None:
+        """Bound the ages of a source, unless the user has; the bounds of the configuration hold."""
+        own = self._overrides.for_url(url, hostname(url)) if self._has_bounds else None
+        if own is not None and (own.min_age is not None or own.max_age is not None):
+            return
+        self._bound(page, *ages(interval, self._config.min_age, self._config.max_age or math.inf), then)
+
+    def _apply_override(self, page: int, url: str, now: float) -> None:
+        """Give a page the least and greatest age that an override has for it."""
+        own = self._overrides.for_url(url, hostname(url))
+        if own.min_age is None and own.max_age is None:
+            return
+        least = self._config.min_age if own.min_age is None else own.min_age
+        most = self._config.max_age if own.max_age is None else own.max_age
+        self._bound(page, least, most or math.inf, self._clock.at(now))
+
+    def _bound(self, page: int, least: float, most: float, then: float) -> None:
+        """Set the bounds, and with them a new deadline."""
+        self._schedule.bound_ages(page, least, most)
+        self._schedule.weigh(page, self._schedule.records.page_state(page)[7], then)

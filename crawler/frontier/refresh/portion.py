@@ -1,0 +1,106 @@
+"""The part of the rate that known pages have: beside new URLs, and beside the known pages of other processes.
+
+`share` divides the fetches of this process (`frontier/share.py`); `balance` finds one level for all processes
+(`levels.py`). The price of a known page is the level of the schedule.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+from crawler.config import RefreshConfig
+from crawler.frontier.refresh.arms import Arms
+from crawler.frontier.refresh.importance import Importance
+from crawler.frontier.refresh.levels import Balance, LevelReport
+from crawler.frontier.refresh.schedule import Schedule
+from crawler.frontier.refresh.site_clock import SiteClock
+from crawler.frontier.share import Share
+
+BUSY_SHARE = 0.8  # of the time, in which a process whose rate keeps it from asking more is busy
+_BUSY_SMOOTHING = 20.0  # seconds over which that is averaged
+
+
+def share_of(config: RefreshConfig) -> float | Literal["auto"]:
+    """Return how fetches are divided; a crawl that is there for freshness divides them by worth where nothing is set."""
+    return "auto" if config.endless and not config.share else config.share
+
+
+class Portion:
+    """Sets the rate of a schedule.
+
+    `known` is this process's part of what all processes spend on known pages; `busy` the share of the time in
+    which its rate held it back; `endless`: the crawl is there for known pages.
+
+    Args:
+        rate: fetches a second of this process that are all for refresh; 0 = not known.
+        name: of this process among those that share the rate.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule | Arms,
+        clock: SiteClock,
+        config: RefreshConfig,
+        importance: Importance,
+        *,
+        rate: float,
+        name: str,
+    ) -> None:
+        self._schedule = schedule
+        self._clock = clock
+        self._config = config
+        self._importance = importance
+        self.share = Share(share_of(config))
+        self.endless = config.endless
+        self.balance = Balance(name)
+        self.known = self.busy = 1.0
+        self._waited = 0.0
+        self._levelled_at = -math.inf
+        self.set_rate(rate)
+
+    def set_rate(self, rate: float) -> None:
+        """All of this process's rate, for a crawl that is there for known pages; 0 = none set."""
+        if self.endless and rate:
+            self._schedule.rate = self._clock.ours(rate)
+
+    def divide(self, discovery: float, known: float, rate: float) -> None:
+        """The parts of the whole `rate` that this process has for new and for known pages."""
+        self.known = known
+        if discovery + known > 0.0 and not self.share.auto:
+            self.share.refresh = known / (discovery + known)
+        if known > 0.0:
+            self.set_rate(known * rate)
+
+    def exchange_levels(self, reports: Mapping[str, LevelReport], waited: float, now: float) -> LevelReport:
+        """Learn from what all processes said of their levels; what this one says now.
+
+        `waited`: seconds so far in which the rate alone kept this process from asking.
+        """
+        elapsed = now - self._levelled_at if self._levelled_at > -math.inf else 0.0
+        if elapsed > 0.0:
+            share = min((waited - self._waited) / elapsed, 1.0)
+            self.busy += (share - self.busy) * -math.expm1(-elapsed / _BUSY_SMOOTHING)
+        self._levelled_at, self._waited = now, waited
+        pages, rate = len(self._schedule), self._schedule.rate
+        revisit = pages / rate if pages and rate else self._config.clock_max
+        price, balance = self.price(now), self.balance
+        own = balance.report(price, pages, self.busy >= BUSY_SHARE, self._clock.at(now), revisit)
+        balance.renew({**reports, balance.name: own}, self._clock.at(elapsed), revisit)
+        return own
+
+    def price(self, now: float) -> float:
+        """The value of the page that is next: what more rate would gain here; 0 without pages."""
+        return self._schedule.price(self._clock.at(now)) if len(self._schedule) else 0.0
+
+    def new_value(self, importance: float) -> float:
+        """Return what it is worth to fetch a URL for the first time: its importance over the mean change rate.
+
+        That is the ceiling of a page of mean rate: no copy is as stale as the one that is not there. `importance`
+        is that of the URL over a known page's, 0 .. 1.
+        """
+        rate = self._schedule.overview.mean_rate
+        weight = self._config.new_page_weight or 1.0
+        return importance * weight * self._importance.prior / rate if rate > 0.0 else 0.0
+
+    def _check(self) -> None:
+        assert 0.0 <= self.busy <= 1.0

@@ -1,0 +1,117 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
+"""What a store keeps of a schedule, and how it is put back: pages, hubs, sites, directories (`state.py`)."""
+
+import cython
+import numpy as np
+
+if cython.compiled:
+    from cython.cimports.crawler.freshness.learning import Learning
+    from cython.cimports.crawler.frontier.refresh.flights import Flights
+    from cython.cimports.crawler.frontier.refresh.steering import RATIO_MAX
+    from cython.cimports.crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, Tables
+else:
+    from crawler.freshness.learning import Learning
+    from crawler.frontier.refresh.flights import Flights
+    from crawler.frontier.refresh.steering import RATIO_MAX
+    from crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, Tables
+
+
+@cython.cclass
+class Records:
+    """The learned state of a schedule as plain numbers. Deadlines are none of it: they are made from the rest."""
+
+    def __init__(self, tables: Tables, learning: Learning, flights: Flights) -> None:
+        self.tables, self.learning, self.flights = tables, learning, flights
+
+    @property
+    def bias(self) -> tuple[float, float]:
+        """Changes found by late crawls, and expected by the rates (`freshness/learning.py`)."""
+        return self.learning.found, self.learning.told
+
+    @bias.setter
+    def bias(self, sums: tuple[float, float]) -> None:
+        self.learning.restore_bias(*sums)
+
+    def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:
+        """Fingerprint, keys of host and directory, last crawl, k, T, signals, importance, state."""
+        self.flights.require_page(page)
+        directory: cython.int = self.tables.page_heaps.nodes[page].owner
+        state: cython.uint = self.tables.states[page] if self.tables.states[page] & (AWAY | FAILED) else 0
+        return (
+            self.tables.pages.key_of(page),
+            self.tables.hosts.key_of(self.tables.owner(page)),
+            self.tables.directories.key_of(directory),
+            self.tables.crawled[page],
+            self.tables.rows[page].changes,
+            self.tables.rows[page].watched,
+            self.flights.signals_since_crawl(page),
+            self.tables.importance(page),
+            state & (AWAY | FAILED | 7 * DOUBLING),
+        )
+
+    def hub_state(self, page: int) -> tuple[float, float]:
+        """Pages found, and seconds watched; (0, 0) of a page that is no hub."""
+        self.flights.require_page(page)
+        found: tuple[float, float] = self.tables.hubs.state(page)
+        return found
+
+    def site_state(self, host: int) -> tuple[int, list[float]]:
+        """The host's key, and its numbers: clock (3), signals (18), boost, credence (3), new pages (3)."""
+        self.flights.require_host(host)
+        sites = self.learning.sites
+        counts = [sites.observed_counts[host], sites.expected_counts[host], sites.instants[host]]
+        credence = self.learning.credence
+        trials = [credence.agreements[host], credence.weights[host], credence.scores[host]]
+        sums = self.learning.quality.sums_of(host).tolist()
+        return self.tables.hosts.key_of(host), [
+            *counts,
+            *sums,
+            self.tables.host_rows[host].boost,
+            *trials,
+            *self.learning.discovery.site_state(host),
+        ]
+
+    def directory_state(self, page: int) -> tuple[int, tuple[float, ...]]:
+        """Key, neighbourhood counts (3) and new pages (3) of the page's directory."""
+        self.flights.require_page(page)
+        number: cython.int = self.tables.page_heaps.nodes[page].owner
+        groups = self.learning.directories
+        counts = (groups.observed_counts[number], groups.expected_counts[number], groups.instants[number])
+        return self.tables.directories.key_of(number), (
+            *counts,
+            *self.learning.discovery.directory_state(number),
+        )
+
+    def restore_site(self, host_key: int, numbers: np.ndarray) -> None:
+        """Put back what `site_state` gave."""
+        _finite(numbers)
+        host: cython.int = self.tables.host(host_key)
+        self.learning.sites.restore(host, *numbers[:3])
+        self.learning.quality.restore(host, numbers[3:21])
+        self.tables.host_rows[host].boost = min(max(numbers[21], 1.0), RATIO_MAX)
+        self.learning.credence.restore(host, *numbers[22:25])
+        self.learning.discovery.restore_site(host, *numbers[25:28])
+
+    def restore_hub(self, page: int, found: float, watched: float) -> None:
+        """Put back what `hub_state` gave."""
+        self.flights.require_page(page)
+        _finite(np.array([found, watched]))
+        self.tables.hubs.restore(page, found, watched)
+
+    def restore_directory(
+        self, directory_key: int, host_key: int, counts: tuple[float, ...], news: tuple[float, ...]
+    ) -> None:
+        """Put back what `directory_state` gave, before any page of the directory."""
+        _finite(np.array(counts))
+        _finite(np.array(news))
+        directory: cython.int = self.tables.directories.find(directory_key)
+        if directory < 0:
+            directory = self.tables.new_directory(directory_key, self.tables.host(host_key))
+        self.learning.directories.restore(directory, *counts)
+        self.learning.discovery.restore_directory(directory, *news)
+
+
+def _finite(numbers: np.ndarray) -> None:
+    if not np.isfinite(numbers).all() or (numbers[:2] < 0.0).any():
+        raise ValueError("counts must be finite and not negative")

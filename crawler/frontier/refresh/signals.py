@@ -1,0 +1,164 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
+"""Signals that pages have changed: each moves its page's deadline forward by its signal time.
+
+One by one (`note_change`), or in bulk: `enqueue_changes` keeps an array of fingerprints, and later calls of
+the schedule work it off in slices (`work_off`). Signals of a page in flight count for its next interval.
+"""
+
+from collections import deque
+from typing import Any
+
+import cython
+import numpy as np
+
+from crawler.freshness.columns import rows_of
+
+if cython.compiled:
+    from cython.cimports.crawler.freshness.learning import Learning
+    from cython.cimports.crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
+    from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
+    from cython.cimports.crawler.frontier.refresh.queues import Queues
+    from cython.cimports.crawler.frontier.refresh.tables import EXPLORED, HELD, JUMPED, WITHHELD, Tables
+else:
+    from crawler.freshness.learning import Learning
+    from crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
+    from crawler.frontier.refresh.flights import Flights, check_instant
+    from crawler.frontier.refresh.queues import Queues
+    from crawler.frontier.refresh.tables import EXPLORED, HELD, JUMPED, WITHHELD, Tables
+
+_INFINITY = cython.declare(cython.double, float("inf"))
+SLICE = cython.declare(cython.Py_ssize_t, 64)  # changes noted beside another call
+_SIGNAL_MAX = cython.declare(cython.uint, 15)  # of one source: four bits
+_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # of all, where they are one count
+
+
+@cython.cclass
+class Signals:
+    """Notes what others say of pages.
+
+    `waiting`: changes that came in bulk and are not noted yet.
+
+    Args:
+        discard_window: signals that come so soon after a crawl tell of what the crawl has seen.
+        track: remember which pages signals touch, for `pop_touched`.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        deadlines: Deadlines,
+        queues: Queues,
+        learning: Learning,
+        flights: Flights,
+        discard_window: float,
+        track: bool,
+    ) -> None:
+        self.tables, self.deadlines, self.queues = tables, deadlines, queues
+        self.learning, self.flights = learning, flights
+        self._discard = discard_window
+        self._touched: Any = set() if track else None
+        self._backlog: Any = deque()
+        self.waiting = 0
+
+    def note_change(self, page: int, now: float, source: int = 0) -> None:
+        """A signal from one of SOURCES sources that the page has changed."""
+        self.flights.require_page(page)
+        check_instant(now)
+        _check_source(source)
+        self._note(page, now, source)
+
+    def enqueue_changes(self, fingerprints: np.ndarray, now: float, source: int = 0) -> None:
+        """Signals for all these pages, uint64 (n,): kept, not copied, and worked off in slices by later calls."""
+        check_instant(now)
+        _check_source(source)
+        if (
+            not isinstance(fingerprints, np.ndarray)
+            or fingerprints.dtype != np.uint64
+            or fingerprints.ndim != 1
+        ):
+            raise ValueError("enqueue_changes: fingerprints must be an array of uint64 (n,)")
+        if len(fingerprints):
+            self._backlog.append((np.ascontiguousarray(fingerprints), source))
+            self.waiting += len(fingerprints)
+        self.work_off(SLICE, now)
+
+    def pop_touched(self) -> list[int]:
+        """Pages that signals have touched since the last call, for the store; only with `track`."""
+        touched = [page for page in self._touched or () if not self.flights.is_free(page)]
+        if self._touched is not None:
+            self._touched.clear()
+        return touched
+
+    @cython.cfunc
+    def work_off(self, most: cython.Py_ssize_t, now: cython.double) -> cython.void:
+        """Note up to `most` of the changes that wait."""
+        i: cython.Py_ssize_t
+        page: cython.int
+        keys: cython.const[cython.ulonglong][::1]
+        while most > 0 and self._backlog:
+            fingerprints, source = self._backlog[0]
+            keys = rows_of(fingerprints)
+            share: cython.Py_ssize_t = min(most, len(keys))
+            kind: cython.uint = source
+            for i in range(share):
+                page = self.tables.pages.find(keys[i])
+                if page >= 0:
+                    self._note(page, now, kind)
+            most -= share
+            self.waiting -= share
+            if share < len(keys):
+                self._backlog[0] = (fingerprints[share:], source)
+            else:
+                self._backlog.popleft()
+
+    @cython.cfunc
+    def _note(self, page: cython.int, now: cython.double, source: cython.uint) -> cython.void:
+        state: cython.uint = self.tables.states[page]
+        if not state & HELD and now - self.tables.crawled[page] < self._discard:
+            return
+        if self.deadlines.policy != BY_VALUE:
+            return
+        host: cython.int = self.tables.directory_heaps.nodes[self.tables.page_heaps.nodes[page].owner].owner
+        if not self.deadlines.plain:
+            self.learning.quality.hear(host, source)
+        before: cython.uint = self.tables.rows[page].signals
+        after: cython.uint
+        if self.deadlines.plain:
+            after = before + 1 if before < _SIGNALS_MAX else before
+        else:
+            after = before + (cython.cast(cython.uint, 1) << 4 * source)
+            if before >> 4 * source & _SIGNAL_MAX == _SIGNAL_MAX:
+                return
+        if self._touched is not None:
+            self._touched.add(page)
+        if state & (HELD | WITHHELD | EXPLORED):
+            self.tables.rows[page].signals = after
+            return
+        self.deadlines.assign(page, host)
+        n: cython.double = self.deadlines.signals_of(host, before)
+        self.tables.rows[page].signals = after
+        beta: cython.double = self.deadlines.page.signal_time
+        if beta == 0.0:
+            return
+        more: cython.double = self.deadlines.signals_of(host, after)
+        key: cython.double = self.tables.page_heaps.nodes[page].key
+        if beta < _INFINITY and key - (more - n) * beta > now:
+            key -= (
+                more - n
+            ) * beta  # if offsets make it due already, its value tells when it comes to the top
+        else:
+            offset: cython.double = self.deadlines.offset(page, host, now)
+            if key - offset > now:
+                self.tables.states[page] |= JUMPED
+            key = min(key, self.deadlines.key(page, host, more, offset, now))
+        self.queues.move(page, key, now)
+
+    def _check(self) -> None:
+        """Assert that the changes that wait are counted."""
+        assert self.waiting == sum(len(keys) for keys, _ in self._backlog)
+
+
+def _check_source(source: int) -> None:
+    if not 0 <= source < 8:
+        raise ValueError(f"source {source}")

@@ -8,6 +8,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp, isfinite
 
+from crawler.freshness.recalibration import Hearing
 from crawler.frontier.refresh.settings import DAY, HostView, PageView, Settings
 
 if cython.compiled:
@@ -141,12 +142,27 @@ class Overview:
             rate=importance / self._deadlines.page.ceiling if self._deadlines.page.ceiling > 0.0 else 0.0,
             clock=clock,
             fresh=fresh,
+            hearing=self._hearing(host, n),
+            stands_for=self._stands_for(host, now),
             value=self._deadlines.ratio(page, host, elapsed, n, now) * level,
             ceiling=self._deadlines.page.ceiling,
             level=level,
             deadline=due,
             state=_word(self._tables.states[page]),
         )
+
+    def _hearing(self, host: cython.int, signals: cython.double) -> Hearing:
+        """What signals said of a page of this host with so many of them."""
+        if signals > 0.0:
+            return Hearing.TOLD
+        return Hearing.UNSAID if self._learning.quality.recall(host) > 0.0 else Hearing.NONE
+
+    def _stands_for(self, host: cython.int, now: cython.double) -> float:
+        """The time since the last crawl of this host over the mean of that time; 1 if there was none."""
+        gap: cython.double = now - self._tables.host_rows[host].previous
+        if not 0.0 <= gap < _INFINITY:
+            return 1.0
+        return gap * self._tables.host_rows[host].pages / self._steering.revisit
 
     @cython.cfunc
     @cython.exceptval(check=False)

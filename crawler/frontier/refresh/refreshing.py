@@ -183,7 +183,7 @@ class Refresh:
         """
         state.load(self.schedule, store, self._sites(now))
         self.balance.tilt = state.stored_tilt(store)
-        self.expectation.hazard = state.stored_hazard(store)
+        self.expectation.recalibration = state.stored_recalibration(store)
         self.validators.open(store)
         new = (
             (fingerprint, record)
@@ -363,7 +363,7 @@ class Refresh:
 
     def _stage(self, page: int, batch: Batch) -> None:
         state.stage(self.schedule, page, batch)
-        state.stage_hazard(self.expectation.hazard, batch)
+        state.stage_recalibration(self.expectation.recalibration, batch)
         if self.balance.tilt != 1.0:
             state.stage_tilt(self.balance.tilt, batch)
         self.stage_signals(batch)
@@ -559,7 +559,7 @@ class Refresh:
         return self._fresh(known)
 
     def _fresh(self, known: PageView) -> float:
-        return round(self.expectation.hazard.corrected(known.fresh), FRESH_DIGITS)
+        return round(self.expectation.fresh(known), FRESH_DIGITS)
 
     def explain(self, fingerprint: int, now: float) -> dict[str, Any]:
         """Rate and its error, clock, signals, value and deadline of a page, what it waits for; {} if it is not here.
@@ -571,7 +571,7 @@ class Refresh:
             return {}
         known = self.schedule.page(page, self._sites(now))
         plain: dict[str, Any] = msgspec.to_builtins(known)
-        for name in ("fingerprint", "host", "directory"):
+        for name in ("fingerprint", "host", "directory", "hearing", "stands_for"):
             del plain[name]
         host = self.schedule.host_view(known.host)
         told = dict(zip(NAMES, known.signals, strict=False))

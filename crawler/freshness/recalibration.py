@@ -17,8 +17,8 @@ that time, at most `WEIGHT_MAX`.
 The coefficients are learned by Newton's method, one step a crawl. What was learned fades over `MEMORY` mean crawls
 towards the prior: the model is right. The order of pages does not depend on any of it, so schedules do not use it.
 
-On the histories of the league, without signals: at 1x copies said to be .35 fresh were .63, and with weights and b
-are said to be .44 (without weights .34); with honest signals at .3x the mean error of a decile falls from .24 to .01.
+On the histories of the league, .3x to 3x together, the worst decile is off by .068 without signals (.218 with one
+unweighted factor) and by .007 with honest signals (.554).
 
 Source: van Houwelingen, *Validation, calibration, revision and combination of prognostic survival models*
 (Statistics in Medicine 2000): revision of the cumulative hazard. Weights: Horvitz and Thompson (1952).

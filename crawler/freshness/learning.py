@@ -10,8 +10,9 @@
 
 What neighbours show is held against what rates expect. Rates that are wrong on the average - their prior is no law of
 the web at hand - must not pass for neighbours that change: clocks would run too fast, times watched be too long, and
-rates be lower still. So probabilities are put right by one factor of the crawl's hazard first (`hazard_ratio.py`), the
-`bias`. On independent pages with log-normal rates it brought clocks from 1.75 times the elapsed time to .95.
+rates be lower still. So probabilities are put right by one factor of the crawl's hazard first, the `bias`: changes
+found over changes expected (van Houwelingen 2000). On independent pages with log-normal rates it brought clocks from
+1.75 times the elapsed time to .95.
 
 Sites and directories are numbers that `add_site` and `add_directory` hand out;
 the caller keeps of a page k and T (float32), its last crawl, and its signals by source.
@@ -247,7 +248,7 @@ class Learning:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _judge(self, expected: cython.double, changed: cython.bint) -> cython.void:
-        """Learn `bias` from a crawl: see `hazard_ratio.py`."""
+        """Learn `bias` from a crawl."""
         hazard: cython.double = min(-log1p(-expected), _HAZARD_MAX) if expected < 1.0 else _HAZARD_MAX
         self.found *= _KEPT
         self.told *= _KEPT

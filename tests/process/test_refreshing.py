@@ -425,17 +425,17 @@ def test_what_is_said_of_copies_follows_what_crawls_find_and_outlasts_reopening(
     for round_ in range(30):
         on.clock.advance(86_400.0)
         refetch(on, b"%d" % round_)
-    hazard = refresh_of(on).expectation.hazard
-    assert hazard.ratio > 1.05
     page = refresh_of(on).schedule.find(on.fingerprint("http://a.org/"))
     on.clock.advance(5 * 86_400.0)
-    raw = refresh_of(on).schedule.overview.page(page, on.clock.now()).fresh
+    known = refresh_of(on).schedule.overview.page(page, on.clock.now())
+    recalibration = refresh_of(on).expectation.recalibration
     said = refresh_of(on).views.probability(on.fingerprint("http://a.org/"), on.clock.now(), on.clock.now())
-    assert said == pytest.approx(raw**hazard.ratio, abs=1e-9) and said < raw
+    assert said == pytest.approx(recalibration.corrected(known.fresh, known.hearing), abs=1e-9)
+    assert said is not None and said < known.fresh
     on.stages.close()
     on.stages = reopened(on)
     on.frontier, on.harvest = on.stages.frontier, on.stages.harvest
-    assert refresh_of(on).expectation.hazard.ratio == pytest.approx(hazard.ratio)
+    assert refresh_of(on).expectation.recalibration.numbers == recalibration.numbers
 
 
 def test_a_copy_from_before_the_last_answer_is_fresh_by_its_own_age(on: Joint) -> None:

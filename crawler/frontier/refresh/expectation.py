@@ -2,8 +2,9 @@
 
     expected freshness   mean probability that a copy is current, weighted by importance: in all, per host, per arm
     price of the rate    the level is what one more fetch gains: dF/dR = level / sum of importance
-        calibration          changes predicted and found by refreshes, by decile of the prediction; their ratio
-                         corrects the expected freshness (`freshness/hazard_ratio.py`)
+    calibration          changes predicted and found by refreshes, by decile of the prediction
+
+All probabilities are corrected by what refreshes have found (`freshness/recalibration.py`).
     arms                 per policy also the share of page time that was fresh, as its refreshes saw it
 
 An even sample of `SAMPLE` pages stands for the schedule and is kept for `SAMPLE_AGE`. A refresh that finds the copy
@@ -19,7 +20,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from crawler.freshness.hazard_ratio import HazardRatio
+from crawler.freshness.recalibration import Recalibration
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import PageView, RefreshOutcome
@@ -71,7 +72,7 @@ class Expectation:
         self._sample: list[PageView] = []
         self._sampled_at = -math.inf
         self.results: Counter[str] = Counter()
-        self.hazard = HazardRatio()  # puts right what the schedule says of pages
+        self.recalibration = Recalibration()
 
     def ended(self, known: PageView, result: RefreshOutcome, then: float) -> None:
         """A page, `known` as it was before, was asked again at `then`, an instant of the schedule's clock."""
@@ -79,14 +80,18 @@ class Expectation:
         if result > RefreshOutcome.CHANGED:
             return
         changed = result is RefreshOutcome.CHANGED
-        fresh = self.hazard.corrected(known.fresh)
-        self.hazard.observe(known.fresh, changed)
+        fresh = self.fresh(known)
+        self.recalibration.observe(known.fresh, known.hearing, known.stands_for, changed)
         chance = 1.0 - fresh
         self._predicted[min(int(DECILES * chance), DECILES - 1)] += (1.0, chance, changed)
         if isinstance(self._schedule, Arms):
             span = max(then - known.crawled_at, 0.0) * known.importance
             part = fresh_part(-math.log(max(fresh, 1e-300))) if changed else 1.0
             self._arms[self._schedule.numbers.arm_of(known.fingerprint)].note(span, part, changed)
+
+    def fresh(self, known: PageView) -> float:
+        """Return the probability that a page's copy is current, as people are told it."""
+        return self.recalibration.corrected(known.fresh, known.hearing)
 
     def view(self, then: float) -> dict[str, Any]:
         """The sections of a status, as `{name: value}`."""
@@ -121,7 +126,7 @@ class Expectation:
             for page in range(0, size, max(1, size * len(schedules) // SAMPLE)):
                 try:
                     known = schedule.overview.page(page, then)
-                    found.append(replace(known, fresh=self.hazard.corrected(known.fresh)))
+                    found.append(replace(known, fresh=self.fresh(known)))
                 except RuntimeError:  # the number of a page that left
                     continue
         return found

@@ -185,7 +185,7 @@ class Outcomes:
 
     def _stage(self, page: int, batch: Batch) -> None:
         state.stage(self._schedule, page, batch)
-        state.stage_hazard(self._expectation.hazard, batch)
+        state.stage_recalibration(self._expectation.recalibration, batch)
         if self._portion.balance.tilt != 1.0:
             state.stage_tilt(self._portion.balance.tilt, batch)
         self._changes.stage(batch)

@@ -6,6 +6,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp
 
+from crawler.freshness.recalibration import Hearing
 from crawler.frontier.refresh.settings import DAY, HostView, PageView
 
 if cython.compiled:
@@ -127,12 +128,27 @@ class Overview:
             rate=importance / self.deadlines.page.ceiling if self.deadlines.page.ceiling > 0.0 else 0.0,
             clock=clock,
             fresh=fresh,
+            hearing=self._hearing(host, n),
+            stands_for=self._stands_for(host, now),
             value=self.deadlines.ratio(page, host, elapsed, n, now) * level,
             ceiling=self.deadlines.page.ceiling,
             level=level,
             deadline=due,
             state=_word(self.tables.states[page]),
         )
+
+    def _hearing(self, host: cython.int, signals: cython.double) -> Hearing:
+        """What signals said of a page of this host with so many of them."""
+        if signals > 0.0:
+            return Hearing.TOLD
+        return Hearing.UNSAID if self.learning.quality.recall(host) > 0.0 else Hearing.NONE
+
+    def _stands_for(self, host: cython.int, now: cython.double) -> float:
+        """The time since the last crawl of this host over the mean of that time; 1 if there was none."""
+        gap: cython.double = now - self.tables.host_rows[host].previous
+        if not 0.0 <= gap < _INFINITY:
+            return 1.0
+        return gap * self.tables.host_rows[host].pages / self.steering.revisit
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -135,7 +135,7 @@ class Refresh:
         """
         state.load(self.schedule, store, self._clock.at(now))
         self.portion.balance.tilt = state.stored_tilt(store)
-        self.expectation.hazard = state.stored_hazard(store)
+        self.expectation.recalibration = state.stored_recalibration(store)
         self.validators.open(store)
         new = (
             (fingerprint, record)

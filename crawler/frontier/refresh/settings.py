@@ -6,6 +6,7 @@ from enum import IntEnum
 import msgspec
 
 from crawler.errors import UsageError
+from crawler.freshness.recalibration import Hearing
 
 DAY = 86_400.0
 POLICIES = ("ncis", "greedy", "cis", "azar-lds", "uniform", "interval")
@@ -77,7 +78,10 @@ class RefreshOutcome(IntEnum):
 
 
 class PageView(msgspec.Struct, frozen=True):
-    """What the schedule knows of a page; `signals` by source, `rate` changes per time, `fresh` a probability."""
+    """What the schedule knows of a page; `signals` by source, `rate` changes per time, `fresh` a probability.
+
+    stands_for: the time since the last crawl of its host, over the mean of that time.
+    """
 
     fingerprint: int
     host: int
@@ -90,6 +94,8 @@ class PageView(msgspec.Struct, frozen=True):
     rate: float
     clock: float
     fresh: float
+    hearing: Hearing
+    stands_for: float
     value: float
     ceiling: float
     level: float

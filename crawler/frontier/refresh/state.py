@@ -7,8 +7,9 @@
     n/<directory key>   the directory's neighbourhood counts and new pages; its host
     m/refresh           the common level
     m/revisit           the mean time between two crawls of a page
-        m/hazard            recent changes found and expected (`freshness/hazard_ratio.py`)
-    m/bias              the same by the rates that neighbourhoods are compared with (`freshness/learning.py`)
+        m/hazard            what P[fresh] is corrected by (`freshness/recalibration.py`)
+    m/bias              recent changes found and expected, by the rates that neighbourhoods are compared with
+                        (`freshness/learning.py`)
     m/tilt              how much more a page of this process weighs than those of others (`levels.py`)
 
 Keys are 8 bytes, big-endian; the first two are the bucket. Records of a fetch are written with the group that
@@ -23,7 +24,7 @@ from itertools import islice
 import numpy as np
 
 from crawler.errors import DamageError
-from crawler.freshness.hazard_ratio import HazardRatio
+from crawler.freshness.recalibration import Recalibration
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.storage import keys
@@ -43,7 +44,7 @@ _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
 _DIRECTORY = struct.Struct("<Q6d")
 _HUB = struct.Struct("<2f")  # behind the record of a page that is one
 _NUMBER = struct.Struct("<d")
-_HAZARD = struct.Struct("<2d")
+_BIAS = struct.Struct("<2d")
 _CHUNK = 4096  # pages put in at once on opening
 
 
@@ -57,20 +58,22 @@ def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     batch.put(keys.REFRESH_LEVEL, number_record(schedule.level))
     if (revisit := schedule.revisit) > 0.0:
         batch.put(keys.REFRESH_REVISIT, number_record(revisit))
-    batch.put(keys.REFRESH_BIAS, seal(_HAZARD.pack(*schedule.records.bias)))
+    batch.put(keys.REFRESH_BIAS, seal(_BIAS.pack(*schedule.records.bias)))
 
 
-def stage_hazard(hazard: HazardRatio, batch: Batch) -> None:
-    """What P[fresh] is put right by."""
-    batch.put(keys.REFRESH_HAZARD, seal(_HAZARD.pack(hazard.seen, hazard.told)))
+def stage_recalibration(recalibration: Recalibration, batch: Batch) -> None:
+    """Put what P[fresh] is corrected by into a batch."""
+    numbers = recalibration.numbers
+    batch.put(keys.REFRESH_HAZARD, seal(struct.pack(f"<{len(numbers)}d", *numbers)))
 
 
-def stored_hazard(store: KeyValue) -> HazardRatio:
-    """The same as it was stored; that of a crawl that has seen nothing if it never was."""
+def stored_recalibration(store: KeyValue) -> Recalibration:
+    """Return the same as it was stored; without a correction if it never was, or by an earlier version."""
     value = store.get(keys.REFRESH_HAZARD)
-    return (
-        HazardRatio() if value is None else HazardRatio(*_HAZARD.unpack(unseal(keys.REFRESH_HAZARD, value)))
-    )
+    if value is None:
+        return Recalibration()
+    payload = unseal(keys.REFRESH_HAZARD, value)
+    return Recalibration(struct.unpack(f"<{len(payload) // 8}d", payload))
 
 
 def stage_tilt(tilt: float, batch: Batch) -> None:
@@ -120,7 +123,7 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> int:
     if (revisit := stored_number(store, keys.REFRESH_REVISIT)) > 0.0:
         schedule.revisit = revisit
     if (value := store.get(keys.REFRESH_BIAS)) is not None:
-        schedule.records.bias = _HAZARD.unpack(unseal(keys.REFRESH_BIAS, value))
+        schedule.records.bias = _BIAS.unpack(unseal(keys.REFRESH_BIAS, value))
     for key, payload in _records(store, keys.REFRESH_SITE, _SITE.size):
         schedule.records.restore_site(key, np.array(_SITE.unpack(payload)))
     for key, payload in _records(store, keys.REFRESH_DIRECTORY, _DIRECTORY.size):

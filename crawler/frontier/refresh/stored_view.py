@@ -1,6 +1,6 @@
 """What a store says of its copies, of a crawl at rest or in a snapshot: the schedule of a run, opened only to be asked.
 
-    store --Refresh.open--> schedule, hazard --RefreshViews.probability--> P[the copy is current]
+    store --Refresh.open--> schedule, recalibration --RefreshViews.probability--> P[the copy is current]
 
 A running crawl asks its own `Refresh` the same question. There is one way to rebuild the schedule and one
 formula, so a page's probability does not depend on who asks. Opening costs some 3 us a page.

@@ -52,7 +52,7 @@ class RefreshViews:
         return self._fresh(known)
 
     def _fresh(self, known: PageView) -> float:
-        return round(self._expectation.hazard.corrected(known.fresh), FRESH_DIGITS)
+        return round(self._expectation.fresh(known), FRESH_DIGITS)
 
     def explain(self, fingerprint: int, now: float) -> dict[str, Any]:
         """Rate and its error, clock, signals, value and deadline of a page, what it waits for; {} if it is not here.
@@ -65,7 +65,7 @@ class RefreshViews:
         then, overview, ours = self._clock.at(now), self._schedule.overview, self._clock.ours
         known = overview.page(page, then)
         plain: dict[str, Any] = msgspec.to_builtins(known)
-        for name in ("fingerprint", "host", "directory"):
+        for name in ("fingerprint", "host", "directory", "hearing", "stands_for"):
             del plain[name]
         host = overview.host(known.host)
         told = dict(zip(NAMES, known.signals, strict=False))

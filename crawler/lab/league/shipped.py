@@ -12,8 +12,9 @@ from typing import Protocol
 import numpy as np
 
 from crawler.change_signals import source_number
-from crawler.freshness.hazard_ratio import HazardRatio
+from crawler.freshness.recalibration import Recalibration
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
+from crawler.frontier.refresh.settings import PageView
 
 # Name in the league -> what differs from the default settings.
 SHIPPED: dict[str, dict[str, object]] = {
@@ -56,8 +57,9 @@ class Shipped:
     def __init__(self, world: PolicyView, rate: float, settings: Settings, *, judged: bool = False) -> None:
         self.schedule = Schedule(settings)
         self.schedule.rate = rate
-        self._judged, self._said = judged, 1.0
-        self._hazard = HazardRatio()
+        self._judged = judged
+        self._asked: dict[int, PageView] = {}  # pages under way, as they stood before
+        self._recalibration = Recalibration()
         size = len(world)
         self._site, self._directory = world.site.tolist(), world.directory.tolist()
         self._importance = (world.importance / world.importance.mean()).tolist()
@@ -86,13 +88,13 @@ class Shipped:
         if number < 0:
             return -1
         if self._judged:
-            self._said = self.schedule.overview.page(number, now).fresh
+            self._asked[self._page[number]] = self.schedule.overview.page(number, now)
         self.schedule.hold(number, now)
         return self._page[number]
 
     def settle(self, page: int, now: float, changed: bool) -> None:
-        if self._judged:
-            self._hazard.observe(self._said, changed)
+        if (known := self._asked.pop(page, None)) is not None:
+            self._recalibration.observe(known.fresh, known.hearing, known.stands_for, changed)
         self._fetched[page] = now
         self.schedule.settle(
             self._number[page], now, RefreshOutcome.CHANGED if changed else RefreshOutcome.UNCHANGED
@@ -100,6 +102,7 @@ class Shipped:
 
     def remove(self, page: int, now: float) -> None:
         number = self._number[page]
+        self._asked.pop(page, None)
         self.schedule.settle(number, now, RefreshOutcome.GONE)
         self.schedule.remove(number)
         self._fetched[page] = np.inf
@@ -113,8 +116,8 @@ class Shipped:
         """
         if self._number[page] < 0:
             return math.nan, math.nan
-        said = self.schedule.overview.page(self._number[page], now).fresh
-        return said, self._hazard.corrected(said)
+        known = self.schedule.overview.page(self._number[page], now)
+        return known.fresh, self._recalibration.corrected(known.fresh, known.hearing)
 
     def hold(self, site: int, until: float) -> None:
         self.schedule.block(self.schedule.host(site + 1), until)

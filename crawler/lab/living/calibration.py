@@ -2,7 +2,7 @@
 
 At instants spread over a run, an even sample of pages is asked how likely their copies
 are current: by the schedule (`said`), and as people are told, after the correction of
-`freshness/hazard_ratio.py` (`told`). The world knows whether each copy was.
+`freshness/recalibration.py` (`told`). The world knows whether each copy was.
 
 A policy says it by `fresh(page, now) -> (said, told)`, nan of a page that it does not know: `Shipped` does.
 """

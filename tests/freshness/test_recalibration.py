@@ -1,0 +1,91 @@
+"""P[fresh] is corrected by what crawls have found."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.freshness.recalibration import WEIGHT_MAX, Hearing, Recalibration
+
+HEARINGS = st.sampled_from(list(Hearing))
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.8, 1.0, 1.25, 2.0])
+def test_finds_by_how_much_changes_come_faster_than_expected(ratio: float) -> None:
+    """Model: the page of a crawl was fresh with probability P^ratio."""
+    rng, found = np.random.default_rng(1), Recalibration()
+    for hazard in rng.gamma(1.0, 0.6, 6000):
+        changed = bool(rng.random() < -math.expm1(-ratio * hazard))
+        found.observe(math.exp(-hazard), Hearing.NONE, 1.0, changed)
+    for fresh in (0.3, 0.8, 0.95):
+        assert found.corrected(fresh, Hearing.NONE) == pytest.approx(fresh**ratio, abs=0.03)
+
+
+def test_finds_that_rates_are_taken_too_far_from_their_mean() -> None:
+    """Model: the true hazard is the root of the one that is said."""
+    rng, found = np.random.default_rng(1), Recalibration()
+    for hazard in rng.gamma(0.7, 0.8, 8000):
+        changed = bool(rng.random() < -math.expm1(-math.sqrt(hazard)))
+        found.observe(math.exp(-hazard), Hearing.NONE, 1.0, changed)
+    for fresh in (0.2, 0.5, 0.9):
+        true = math.exp(-math.sqrt(-math.log(fresh)))
+        assert found.corrected(fresh, Hearing.NONE) == pytest.approx(true, abs=0.05)
+
+
+def test_pages_with_and_without_signals_have_factors_of_their_own() -> None:
+    """Model: a signal is always right, and nothing changes without one; the rest is as said."""
+    found = Recalibration()
+    rng = np.random.default_rng(3)
+    for _ in range(1000):
+        found.observe(0.5, Hearing.TOLD, 1.0, True)
+        found.observe(0.5, Hearing.UNSAID, 1.0, False)
+        found.observe(0.5, Hearing.NONE, 1.0, bool(rng.random() < 0.5))
+    assert found.corrected(0.5, Hearing.TOLD) < 0.03
+    assert found.corrected(0.5, Hearing.UNSAID) > 0.97
+    assert found.corrected(0.5, Hearing.NONE) == pytest.approx(0.5, abs=0.06)
+
+
+def test_a_crawl_weighs_as_much_as_the_time_it_stands_for() -> None:
+    """Bursts: ten crawls in a moment find a change each, then a single one finds none after ten times as long.
+
+    Half of the time is quiet, though ten crawls of eleven found a change.
+    """
+    found = Recalibration()
+    for _ in range(600):
+        for _ in range(10):
+            found.observe(0.5, Hearing.NONE, 0.5, True)
+        found.observe(0.5, Hearing.NONE, 5.0, False)
+    assert found.corrected(0.5, Hearing.NONE) == pytest.approx(0.5, abs=0.05)
+    assert WEIGHT_MAX >= 5.0
+
+
+def test_it_starts_from_the_model_and_forgets() -> None:
+    found = Recalibration()
+    assert found.corrected(0.7, Hearing.NONE) == pytest.approx(0.7)
+    for _ in range(300):
+        found.observe(0.5, Hearing.NONE, 1.0, True)
+    assert found.corrected(0.5, Hearing.NONE) < 0.3
+    rng = np.random.default_rng(2)
+    for _ in range(20_000):
+        found.observe(0.5, Hearing.NONE, 1.0, bool(rng.random() < 0.5))
+    assert found.corrected(0.5, Hearing.NONE) == pytest.approx(0.5, abs=0.05)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 1.0), HEARINGS, st.floats(0.0, 1e9), st.booleans()), max_size=80),
+    st.lists(st.floats(0.0, 1.0), min_size=2, max_size=9),
+    HEARINGS,
+)
+def test_what_is_said_stays_a_probability_in_the_order_of_the_model(
+    crawls: list[tuple[float, Hearing, float, bool]], asked: list[float], hearing: Hearing
+) -> None:
+    found = Recalibration()
+    for before, heard, weight, changed in crawls:
+        found.observe(before, heard, weight, changed)
+    said = [found.corrected(fresh, hearing) for fresh in sorted(asked)]
+    assert all(0.0 <= each <= 1.0 for each in said)
+    assert all(low <= high + 1e-12 for low, high in zip(said[:-1], said[1:], strict=True))
+    assert found.corrected(0.0, hearing) == 0.0 and found.corrected(1.0, hearing) == 1.0
+    assert Recalibration(found.numbers).coefficients == found.coefficients

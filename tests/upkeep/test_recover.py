@@ -52,7 +52,7 @@ def recovered(joint: Joint, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[int,
         changes.append(change)
         commit(change)
 
-    monkeypatch.setattr(joint.stages, "commit_now", noted)
+    monkeypatch.setattr(joint.stages.commits, "commit_now", noted)
     recovery = Recovery(joint.stages, "p1")
     return (recovery.run(), recovery.problems), changes
 

@@ -220,7 +220,9 @@ def test_what_is_found_again_outlasts_a_power_cut(open_joint: Open, monkeypatch:
     lost = known(joint, B)
     changes: list[Change] = []
     commit = joint.stages.commits.commit
-    monkeypatch.setattr(joint.stages, "commit", lambda change: changes.append(change) or commit(change))
+    monkeypatch.setattr(
+        joint.stages.commits, "commit", lambda change: changes.append(change) or commit(change)
+    )
     refind(joint.stages, [lost], [Link(joint.fingerprint(C), C)], reread=True)
     again, waited, *_ = [change for change in changes if isinstance(change, Change)]
     assert again.sync and waited.sync and [link.url for link in waited.links] == [C]

@@ -1,6 +1,7 @@
 """`crawler reshard` without a command line: nothing is lost or doubled, and the switch cannot be halved."""
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from crawler.crawl.journal import JOURNAL, Journal, keep_journal
 from crawler.crawl.topology import TABLE_FILE, process_names
 from crawler.errors import DirectoryError, UsageError
 from crawler.frontier.refresh import RefreshOutcome, state
+from crawler.process.opening.process_views import ProcessViews
 from crawler.process.opening.stages import Stages, at_rest
 from crawler.records import Link, Outcome, PageRecord, PageState
 from crawler.splitter.partition import Partition
@@ -230,6 +232,23 @@ def test_links_reach_a_process_that_has_lost_its_memory_of_a_peer(tmp_path: Path
                 stages.store.write(batch)
 
 
+def test_links_that_another_life_has_used_the_numbers_of_are_not_lost(tmp_path: Path) -> None:
+    """What a peer has of the epoch is another life's, as its check tells: all that waits is sent."""
+    directory = crawl(tmp_path / "crawl", 2)
+    with ExitStack() as stack:
+        first, second = (
+            stack.enter_context(at_rest(config_of(2), directory, name, clock=VirtualClock()))
+            for name in ("p0", "p1")
+        )
+        spool, source = first.outbox.spools["p1"], second.inbox._sources["p0"]
+        assert first.outbox.links > 0
+        source.durable = msgspec.structs.replace(
+            source.durable, epoch=spool.state.epoch, sequence=spool.committed - spool.state.base, chain=7
+        )
+        settle([first, second])
+        assert sum(each.frontier_counts().todo for each in (first, second)) == len(URLS)
+
+
 def test_the_end_of_settling_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A power cut behind it must not bring links back that the next step counts as applied."""
     directory, synced = crawl(tmp_path / "crawl", 2), []
@@ -238,9 +257,9 @@ def test_the_end_of_settling_is_synced(tmp_path: Path, monkeypatch: pytest.Monke
             stack.enter_context(at_rest(config_of(2), directory, name, clock=VirtualClock()))
             for name in ("p0", "p1")
         ]
-        monkeypatch.setattr(
-            Stages, "commit_now", lambda self, change: synced.append((self.name, change.sync))
-        )
+        for each in processes:
+            note = partial(lambda name, change: synced.append((name, change.sync)), each.name)
+            monkeypatch.setattr(each.commits, "commit_now", note)
         settle(processes)
         assert synced == [("p0", True), ("p1", True)]
         monkeypatch.undo()
@@ -305,7 +324,7 @@ def test_the_first_problem_of_a_crawl_that_is_not_whole_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = crawl(tmp_path / "crawl", 2)
-    monkeypatch.setattr(Stages, "problems", lambda self: [f"law {number}" for number in (1, 2)])
+    monkeypatch.setattr(ProcessViews, "problems", lambda self: [f"law {number}" for number in (1, 2)])
     with pytest.raises(DirectoryError, match="p0: law 1; run `crawler check` first"):
         move(directory, 3, 2)
     assert directory.process_names() == ["p0", "p1"]

@@ -1,6 +1,6 @@
 """Change signals: the table of their sources, and what can become of a signalled URL.
 
-A signal says that a page changed. `process/signal_intake.py` takes all of them, whoever sent them.
+A signal says that a page changed. `process/results/signal_intake.py` takes all of them, whoever sent them.
 """
 
 from enum import StrEnum

@@ -61,7 +61,7 @@ AGAINST_LAYERS = {
 SHELL = {
     "process/process.py",
     "process/live.py",
-    "process/surroundings.py",
+    "process/opening/environment.py",
     "lab/cluster/virtual_loop.py",
     "lab/cluster/cables.py",
     "lab/cluster/fetching.py",
@@ -71,16 +71,16 @@ SHELL = {
     "lab/cluster/virtual_surroundings.py",
     "lab/cluster/serving.py",
     "lab/commands/web.py",
-    "process/commit_loop.py",
-    "process/tasks.py",
-    "process/errands.py",
-    "process/exchange.py",
+    "process/committing/commit_loop.py",
+    "process/lifecycle/tasks.py",
+    "process/fetching/fetch_tasks.py",
+    "process/exchange/peer_exchange.py",
     "supervision/supervisor.py",
     "children.py",
     "export/crew.py",
     "supervision/child.py",
     "supervision/parent.py",
-    "process/ending.py",
+    "process/lifecycle/shutdown.py",
     "clock.py",
     "api/crawl.py",
     "api/delivery.py",
@@ -112,7 +112,7 @@ SHELL_FOLDERS = {"cli", "bench"}
 SHELL_IMPORTS = {"asyncio", "aiohttp", "uvloop", "socket", "time", "aiodns", "subprocess", "threading"}
 # A plain file may name these for a reason of its own.
 SHELL_IMPORT_EXCEPTIONS = {
-    "process/reader.py": {"asyncio"},  # large stored copies are read in a thread
+    "process/fetching/reader.py": {"asyncio"},  # large stored copies are read in a thread
     "lab/cluster/curves.py": {"time"},  # the CPU time of a simulation
     "lab/commands/cache.py": {"time"},  # the CPU time of a simulation
     "lab/commands/histories.py": {"subprocess"},  # it runs git
@@ -203,6 +203,36 @@ def test_the_root_has_a_direction() -> None:
     """Folders and root modules form layers; what goes the other way is listed with its reason."""
     assert {_top(_relative(path)) for path in _modules()} == set().union(*LAYERS)
     assert _against() == set(AGAINST_LAYERS), "an import against LAYERS, or one that is listed and gone"
+
+
+# The folders of `process/`, lowest first, and the modules that join them: each imports only what stands above it here.
+PROCESS_FLOORS = (
+    "lifecycle",
+    "committing",
+    "results",
+    "fetching",
+    "opening",
+    "exchange",
+    "answering",
+    "process",
+    "live",
+)
+# Import against the floors -> its reason.
+AGAINST_PROCESS_FLOORS: dict[tuple[str, str], str] = {}
+
+
+def test_the_floors_of_a_process_have_a_direction() -> None:
+    """From the loops' tools over decisions and parts to what joins them: no floor knows one above it."""
+    floor = {name: number for number, name in enumerate(PROCESS_FLOORS)}
+    against = set()
+    for path in (ROOT / "process").rglob("*.py"):
+        own = path.relative_to(ROOT / "process").parts[0].removesuffix(".py")
+        for name in _imports(path):
+            parts = name.split(".")
+            inside = parts[:2] == ["crawler", "process"] and len(parts) > 2 and own in floor
+            if inside and floor[parts[2]] > floor[own]:
+                against.add((own, parts[2]))
+    assert against == set(AGAINST_PROCESS_FLOORS)
 
 
 def _known_at_the_top(path: Path, modules: set[str]) -> Iterator[str]:

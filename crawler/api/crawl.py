@@ -47,14 +47,14 @@ from crawler.crawl.topology import check_processes, topology
 from crawler.errors import ConfigError, DamageError, NoSeedError, StoreError, UsageError, bad_setting
 from crawler.export.stored_pages import StoredPages
 from crawler.frontier.views import shares
-from crawler.process.commands import CHANGING
-from crawler.process.ending import within
-from crawler.process.exchange import Member
-from crawler.process.limits import STOP_GRACE
+from crawler.process.answering.commands import CHANGING
+from crawler.process.exchange.exchange import Member
+from crawler.process.fetching.reader import Extractor
+from crawler.process.lifecycle.limits import STOP_GRACE
+from crawler.process.lifecycle.shutdown import within
 from crawler.process.live import Live
+from crawler.process.opening.stages import Stages, at_rest
 from crawler.process.process import Process
-from crawler.process.reader import Extractor
-from crawler.process.stages import Stages, at_rest
 from crawler.records import Errand, Fetch, Link
 from crawler.upgrade.ready import ready
 from crawler.urls.canonical import canonical, hostname
@@ -515,15 +515,15 @@ class Crawl:
             stopped_by=process.stopped_by,
             counters=dict(stages.point.counters),
             run_counters=dict(stages.point.counters - stages.counters_before),
-            frontier=stages.frontier_counts(),
+            frontier=stages.views.frontier_counts(),
             hosts=list(stages.frontier.views.hosts(now, HOSTS_IN_REPORT)),
-            due=stages.due_counts(),
-            splitter=stages.splitter_counts(),
+            due=stages.views.due_counts(),
+            splitter=stages.views.splitter_counts(),
             why_slow=shares(stages.frontier.views.why_slow(), now - process.started),
             cpu_seconds=cpu_seconds(),
             peak_rss_bytes=peak_rss_bytes(),
-            refreshing=stages.refreshing(now),
-            problems=stages.problems() if process.failure is None else ["not checked: the run failed"],
+            refreshing=stages.views.refreshing(now),
+            problems=stages.views.problems() if process.failure is None else ["not checked: the run failed"],
         )
 
 

@@ -26,8 +26,8 @@ from crawler.api.request import Callback, Handover, Request, callback_name
 from crawler.errors import DamageError, StoreError, UsageError
 from crawler.export.stored_pages import StoredPages
 from crawler.pages.captures import StoredPage
-from crawler.process.admission import Beside
 from crawler.process.process import Process
+from crawler.process.results.admission import LinkContext
 from crawler.records import Errand, Extracted, Fetch, Link, LinkFlag, Outcome, Way
 from crawler.storage.commit import Change, Making
 from crawler.storage.kv import scan_prefix
@@ -139,7 +139,7 @@ class Delivery:
         url = canonical(request.url)
         assert url is not None, request
         yield from self._stages.admission.given(change, [url])
-        self._ask(change, url, request, Beside(flags=_SEED))
+        self._ask(change, url, request, LinkContext(flags=_SEED))
         return change
 
     async def deliver(self, errand: Errand, fetch: Fetch, extracted: Extracted | None) -> None:
@@ -246,7 +246,7 @@ class Delivery:
         change = Change()
         if final:
             change.delete(requests.key(fingerprint))
-        beside = Beside(page.depth + 1, fingerprint)
+        beside = LinkContext(page.depth + 1, fingerprint)
         urls = []
         for request in found:
             try:
@@ -263,7 +263,7 @@ class Delivery:
         return change
 
     def _ask(
-        self, change: Change, url: str, request: Request, beside: Beside, *, plainly: bool = True
+        self, change: Change, url: str, request: Request, beside: LinkContext, *, plainly: bool = True
     ) -> bool:
         """Queue a request and keep what it says beside its URL; True if it is a link like any other, left to do."""
         if request.callback is not None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from crawler.bench.loading import Loader
 from crawler.clock import VirtualClock
 from crawler.config import convert
-from crawler.process.stages import Stages
+from crawler.process.opening.stages import Stages
 from crawler.storage.commit import Change
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from crawler.process.stages import Stages
+from crawler.process.opening.stages import Stages
 from crawler.records import Link
 from crawler.storage.commit import Change, Making
 from crawler.urls.clock_cache import ClockCache
@@ -116,12 +116,14 @@ class Loader:
 
     def flush(self, *, dry: bool) -> None:
         stages = self.stages
-        while (plan := stages.flush_begin(dry=dry)) is not None:
+        while (plan := stages.commits.flush_begin(dry=dry)) is not None:
             self.watch("flush: join and read", plan.run)
-            self.commit(self.watch("flush: frontier (loop)", whole, stages.flush_change(plan)), step="flush")
+            self.commit(
+                self.watch("flush: frontier (loop)", whole, stages.commits.flush_change(plan)), step="flush"
+            )
             while (merge := stages.due.begin_compaction()) is not None:
                 self.watch("merge", merge.run)
-                self.commit(stages.compaction_change(merge), step="merge")
+                self.commit(stages.commits.compaction_change(merge), step="merge")
 
 
 def whole(making: Making) -> Change:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from crawler.process import collector
+from crawler.process.lifecycle import garbage_collection
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -39,7 +39,7 @@ def memory(pid: int | str = "self") -> HeldMemory:
 def anonymous_bytes() -> int:
     """Memory of this process that is no file's, once what is free was given back."""
     with suppress(OSError):
-        collector.give_back()
+        garbage_collection.give_back()
     return memory().anonymous
 
 

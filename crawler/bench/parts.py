@@ -29,7 +29,7 @@ from crawler.config import convert
 from crawler.due.runs import DiskRuns
 from crawler.errors import CrawlerError
 from crawler.frontier.refresh import Schedule, Settings
-from crawler.process.stages import Stages
+from crawler.process.opening.stages import Stages
 from crawler.storage.engines import open_store
 from crawler.storage.keys import TODO
 from crawler.storage.kv import scan_prefix

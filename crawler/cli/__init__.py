@@ -13,7 +13,7 @@ import traceback
 from crawler import early
 from crawler.errors import CrawlerError, DirectoryError, StoreError, disk_failed
 from crawler.printable import printable_output
-from crawler.process.collector import collect_rarely
+from crawler.process.lifecycle.garbage_collection import collect_rarely
 
 # Command -> (module, one line). The order is that of `crawler --help`.
 COMMANDS = {
@@ -105,8 +105,10 @@ def _main(argv: list[str], *, leaves: bool) -> int:
     else:
         early.act()
         code = _run(name, arguments[1:])
-    ending = sys.modules.get("crawler.process.ending")  # imported by commands that have a loop only
-    return ending.leave(code) if leaves and ending is not None else code
+    shutdown = sys.modules.get(
+        "crawler.process.lifecycle.shutdown"
+    )  # imported by commands that have a loop only
+    return shutdown.leave(code) if leaves and shutdown is not None else code
 
 
 def _no_command(name: str) -> str:

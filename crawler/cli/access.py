@@ -11,7 +11,7 @@ from crawler.errors import BusyError, DirectoryError, UsageError
 from crawler.upgrade.ready import ready
 
 if TYPE_CHECKING:
-    from crawler.process.stages import Stages
+    from crawler.process.opening.stages import Stages
 
 RESTART_WAIT = 10.0  # seconds for which a process may be missing while its siblings answer
 # The same for what only reads: whoever starts the process waits for the lock of a reader.
@@ -124,10 +124,10 @@ def _ask_running(
 
 
 def _ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) -> Any:
-    from crawler.process.commands import Commands
+    from crawler.process.answering.commands import Commands
 
     with at_rest(directory, name) as stages:
-        return Commands(stages, stages.commit_now).run(request)
+        return Commands(stages, stages.commits.commit_now).run(request)
 
 
 @contextlib.contextmanager
@@ -135,7 +135,7 @@ def at_rest(directory: CrawlDirectory, name: str, *, restore: bool = True) -> It
     """The stages of one process of a crawl that is not running, under its lock; `restore` as for `Stages`."""
     from crawler.clock import SystemClock
     from crawler.config import convert
-    from crawler.process import stages
+    from crawler.process.opening import stages
 
     config = convert(directory.saved_config())
     with stages.at_rest(config, directory, name, clock=SystemClock(), restore=restore) as opened:

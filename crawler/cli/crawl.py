@@ -24,7 +24,7 @@ from crawler.crawl.loosened import SeedPlaces, inherited
 from crawler.crawl.seed_rows import TABLE_KEYS, SeedRow, seed_rows, tables_of
 from crawler.crawl.seeds import Seeds
 from crawler.errors import CrawlerError, StoreError, UsageError
-from crawler.process import ending
+from crawler.process.lifecycle import shutdown
 from crawler.storage.files import named_output, refuse_output
 
 log = logging.getLogger("crawler")
@@ -34,7 +34,7 @@ STDOUT = Path("-")
 if TYPE_CHECKING:
     from crawler.api import Crawl
     from crawler.children import Forked
-    from crawler.process.exchange import Member
+    from crawler.process.exchange.exchange import Member
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -337,13 +337,13 @@ def _run_one(
     import uvloop
 
     import crawler.api  # noqa: F401
-    from crawler.process.reader import fork_parser
+    from crawler.process.fetching.reader import fork_parser
 
     parser = fork_parser()
     gc.freeze()  # what was imported is never collected
     limit = config.crawl.shutdown_step_max
     try:
-        return ending.run(_crawl(config, args, seeds, member, parser), uvloop.new_event_loop, limit)
+        return shutdown.run(_crawl(config, args, seeds, member, parser), uvloop.new_event_loop, limit)
     finally:  # a directory that cannot be opened leaves it to nobody
         if parser is not None:
             parser.end()

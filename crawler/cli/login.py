@@ -26,7 +26,7 @@ from crawler.fetcher.cookies import CookieJar, as_file, load_cookies
 from crawler.fetcher.direct import DirectRequests
 from crawler.fetcher.fetch_request import FetchTask
 from crawler.fetcher.resolver import Resolver
-from crawler.process.errands import way_on
+from crawler.process.fetching.fetch_tasks import way_on
 from crawler.records import Outcome, Way
 from crawler.storage.files import atomic_write
 from crawler.urls.canonical import canonical, hostname, resolve

@@ -10,7 +10,7 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from crawler.process.exchange import Member
+    from crawler.process.exchange.exchange import Member
 
 # flag, key, metavar, help
 NODE_FLAGS = (
@@ -111,7 +111,7 @@ def _with(config: Config, layers: Layers) -> Config:
 def _member(config: Config, directory: CrawlDirectory) -> "Member":
     """This process's place; makes the directory, whose seed comes from the shared secret if there is one."""
     from crawler.config.forms import named_addresses
-    from crawler.process.exchange import Member
+    from crawler.process.exchange.exchange import Member
     from crawler.splitter.peers import listen_address
     from crawler.splitter.secret import crawl_name, fingerprint_seed, read_secret
 

@@ -1,6 +1,6 @@
 """The seeds of a run, checked, canonical, in pieces.
 
-command line, configuration, file --> Seeds --(one process, a node)----------------> process/seeding.py
+command line, configuration, file --> Seeds --(one process, a node)----------------> process/results/seeding.py
                                         |                                                ^
                                         +--> SeedFile, DIR/seeds.run --(each of several)-+
 """

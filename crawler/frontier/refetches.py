@@ -16,7 +16,7 @@ from crawler.frontier.hosts.front_host import FrontHost, Refetch
 from crawler.frontier.hosts.gates import Gates
 from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostState
 from crawler.frontier.hosts.visits import ASK_AGAIN
-from crawler.frontier.refresh.claiming import Claims
+from crawler.frontier.refresh.refetch_claims import RefetchClaims
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.share import Share
 
@@ -83,7 +83,7 @@ class Refetches:
             self._bench.sleep(host)
             yield host
 
-    def _host_of(self, refetch: Refetch, claims: Claims, now: float) -> FrontHost | None:
+    def _host_of(self, refetch: Refetch, claims: RefetchClaims, now: float) -> FrontHost | None:
         """The page's host in the front, free to be asked now; None, and blocked in the schedule, if it is not."""
         name = entries.split_url(refetch.url)[0]
         slot = self._gates.registry.slot_beside(name, refetch.fingerprint)

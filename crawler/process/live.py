@@ -25,8 +25,8 @@ from crawler.config import Config
 from crawler.crawl import safe_settings
 from crawler.errors import DamageError, UsageError
 from crawler.extract.feed import read_feed
-from crawler.process.commands import Steps
-from crawler.process.waits import HOSTS_MAX, Waits
+from crawler.process.answering.commands import Steps
+from crawler.process.answering.wait_log import HOSTS_MAX, WaitLog
 from crawler.serve.behind import StoredCrawl
 from crawler.serve.demand import Demand
 from crawler.serve.indexnow import KEY_AGE_MAX
@@ -58,13 +58,18 @@ class Live:
     def __init__(self, process: "Process") -> None:
         self._process = process
         process.commands.running = self.sections
-        self._stages = stages = process.stages
+        stages = process.stages
+        self._context = stages.context
         self._config: Config = stages.config
+        self._store, self._pages, self._counters = stages.store, stages.pages, stages.point.counters
+        self._fetched_before = stages.counters_before["pages.fetched"]
+        self._frontier, self._due, self._refresh = stages.frontier, stages.due, stages.refresh
+        self._fingerprinter, self._signal_intake = stages.fingerprinter, stages.signal_intake
         self._now = stages.clock.now
         self._lag = 0.0
         self._tasks: list[asyncio.Task[None]] = []
         self._ahead: set[int] = set()
-        self._waits = Waits()
+        self._waits = WaitLog()
         self._recent = vitals.LastMinute()
         self.errors = vitals.RecentErrors()
         self.timings = {"commit": vitals.Histogram(), "flush": vitals.Histogram()}
@@ -103,10 +108,10 @@ class Live:
         config = self._config.serve
         more_descriptors()
         self._load_counts()
-        if self._stages.refresh is not None:
-            self._stages.refresh.importance.asked = self.demand.rate
-        several = len(self._stages.topology.names) > 1
-        folder = self._stages.directory
+        if self._refresh is not None:
+            self._refresh.importance.asked = self.demand.rate
+        several = len(self._context.topology.names) > 1
+        folder = self._context.directory
         receivers = self._receivers()
         if config.websub:
             receivers.subscriptions.want(self._own(read_topics(config.websub, config.public_url)))
@@ -155,7 +160,7 @@ class Live:
         """Take up the stored counts, those of most requests last so that they stay exact."""
         found = []
         with suppress(DamageError):
-            for key, value in scan_prefix(self._stages.store, ASKED):
+            for key, value in scan_prefix(self._store, ASKED):
                 count, then = msgspec.msgpack.decode(unseal(key, value))
                 found.append((int.from_bytes(key[2:], "big"), count, then))
         self.demand.load(found)
@@ -174,8 +179,8 @@ class Live:
     def _counted(self, counts: Mapping[int, float], now: float) -> Change:
         """Made in its turn: what is stored of a page's schedule holds what the changes before it have learned."""
         change = Change()
-        if self._stages.refresh is not None:
-            self._stages.refresh.outcomes.renew_importance(counts, self._now(), change)
+        if self._refresh is not None:
+            self._refresh.outcomes.renew_importance(counts, self._now(), change)
         for fingerprint, count in counts.items():
             key = ASKED + fingerprint.to_bytes(8, "big")
             if count > 0.0:
@@ -194,8 +199,8 @@ class Live:
             self._config.serve,
             self._now,
             signal=self.signal,
-            processes=self._stages.topology.names,
-            me=self._stages.name,
+            processes=self._context.topology.names,
+            me=self._context.name,
             random=os.urandom,
             fetch_text=self._key_file,
             read_feed=lambda body: [
@@ -211,12 +216,12 @@ class Live:
 
     async def _key_file(self, url: str) -> bytes | None:
         """A small file of a site, fetched as a link in the crawl's own order; None if it does not come soon."""
-        fingerprint = self._stages.fingerprinter.fingerprint(url)
+        fingerprint = self._fingerprinter.fingerprint(url)
         asked = self._now()
         while self._now() - asked < KEY_FILE_WAIT:
-            capture = next(iter(self._stages.pages.captures(fingerprint)), None)
+            capture = next(iter(self._pages.captures(fingerprint)), None)
             if capture is not None and self._now() - capture.fetched_at < KEY_AGE_MAX:
-                return self._stages.pages.read(capture).content[:1024] if capture.status == 200 else None
+                return self._pages.read(capture).content[:1024] if capture.status == 200 else None
             state = self.ahead(url, fingerprint).state
             if state not in (AheadState.QUEUED, AheadState.FULL):
                 return None
@@ -229,7 +234,7 @@ class Live:
         """Let a page be fetched soon, politely: a known one by the refresh frontier, an unknown one as a link."""
         if self._process.stopped_by:
             return Ahead(AheadState.AT_REST, "the crawl has ended or is stopping")
-        record = self._stages.pages.record(fingerprint)
+        record = self._pages.record(fingerprint)
         verdict = self._process.commands.prospect(url, record)
         if not verdict.queued or fingerprint in self._ahead:
             return verdict
@@ -237,15 +242,15 @@ class Live:
             return _FULL
         if record is not None:
             return self._ask_again(fingerprint, verdict)
-        if not self._stages.due.contains(fingerprint):
-            self._process.queue(partial(self._stages.signal_intake.take, [url], "signal", Signalled()))
+        if not self._due.contains(fingerprint):
+            self._process.queue(partial(self._signal_intake.take, [url], "signal", Signalled()))
             self._ahead.add(fingerprint)
             asyncio.get_running_loop().call_later(60.0, self._ahead.discard, fingerprint)
         return verdict
 
     def _ask_again(self, fingerprint: int, verdict: Ahead) -> Ahead:
         """Let a known page be asked as soon as its host may be, if it is kept fresh."""
-        refresh = self._stages.refresh
+        refresh = self._refresh
         if refresh is None or fingerprint not in refresh:
             return Ahead(AheadState.NOT_REFRESHED, "it is known, and this crawl does not ask it again")
         taken = refresh.claims.request(fingerprint)
@@ -259,7 +264,7 @@ class Live:
             Refusal: 503, the disk is late.
         """
         said = Signalled()
-        self._process.queue(partial(self._stages.signal_intake.take, raw_urls, source, said))
+        self._process.queue(partial(self._signal_intake.take, raw_urls, source, said))
         if not await self._process.kept():
             raise Refusal(503, "late", "the signals are not on disk yet; send them again")
         return said
@@ -288,21 +293,21 @@ class Live:
 
     def _pause(self) -> dict[str, Any]:
         """Start no fetch until `resume`."""
-        self._stages.frontier.pauses.pause()
+        self._frontier.pauses.pause()
         log.info("paused: nothing is asked until `crawler resume`")
-        return {"paused": list(self._stages.frontier.pauses.reasons)}
+        return {"paused": list(self._frontier.pauses.reasons)}
 
     def _resume(self) -> dict[str, Any]:
-        self._stages.frontier.pauses.resume()
+        self._frontier.pauses.resume()
         log.info("going on")
         self._process.wake()
-        return {"paused": list(self._stages.frontier.pauses.reasons)}
+        return {"paused": list(self._frontier.pauses.reasons)}
 
     def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
         """Change settings that may change while the crawl runs."""
-        if "refresh.share" in settings and self._stages.refresh is None:
+        if "refresh.share" in settings and self._refresh is None:
             raise UsageError("refresh.share: this crawl refreshes nothing; start it with --refresh-share")
-        made = live_settings(self._stages.config, settings, self._config.crawl.concurrency)
+        made = live_settings(self._context.config, settings, self._config.crawl.concurrency)
         if level := settings.get("log.level"):
             logging.getLogger("crawler").setLevel(level.upper())
             for handler in logging.getLogger("crawler").handlers:
@@ -315,16 +320,16 @@ class Live:
 
     def sections(self) -> dict[str, Any]:
         """The sections of a status that only the running process knows."""
-        frontier, counters = self._stages.frontier, self._stages.point.counters
+        frontier, counters = self._frontier, self._counters
         process = vitals.of_process() | {
-            "name": self._stages.name,
+            "name": self._context.name,
             "started": self._process.started,
             "loop_lag": round(self._lag, 4),
         }
         return {
             "members": [MemberStatus(process["name"], "running", self._now(), process["pid"])],
             "processes": [process],
-            "run": {"fetched": counters["pages.fetched"] - self._stages.counters_before["pages.fetched"]},
+            "run": {"fetched": counters["pages.fetched"] - self._fetched_before},
             "recent": self._recent.plain(),
             "timings": {name: histogram.plain() for name, histogram in self.timings.items()},
             "waited": dict(frontier.views.why_slow()),
@@ -352,12 +357,11 @@ class Live:
 
     def _growing(self) -> dict[str, int]:
         """The counters whose growth says how the crawl goes."""
-        stages = self._stages
         return {
-            "done": stages.point.counters["urls.done"],
-            "hosts": stages.frontier.views.hosts_reached,
-            "new": stages.due.new,
-            "known": stages.due.known,
+            "done": self._counters["urls.done"],
+            "hosts": self._frontier.views.hosts_reached,
+            "new": self._due.new,
+            "known": self._due.known,
         }
 
     async def _watch_lag(self) -> None:
@@ -371,7 +375,7 @@ class Live:
             self._lag = max(loop.time() - due, self._lag * 0.75)
             looks += 1
             if looks % 4 == 0 and log.isEnabledFor(logging.DEBUG):
-                for line in self._waits.news(self._stages.frontier.views.hosts(self._now(), HOSTS_MAX)):
+                for line in self._waits.news(self._frontier.views.hosts(self._now(), HOSTS_MAX)):
                     log.debug("%s", line.text, extra={"fields": line.fields})
 
 

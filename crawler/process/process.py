@@ -6,7 +6,7 @@
     seeds         piece by piece, never far ahead of the commits              seeding.py
     watch         time, disk space                                            limits.py
 
-`errands.py` does errands, `harvest.py` says what their ends mean, `stages.py` opens
+`fetch_tasks.py` does errands, `result_processor.py` says what their ends mean, `stages.py` opens
 the stages. The stages make all decisions, synchronously, in the loop thread.
 
     run: schedule until there is a reason to stop
@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -27,17 +28,19 @@ from crawler.errors import CrawlerError, StoreError
 from crawler.fetcher.direct import DirectRequests
 from crawler.fetcher.fetch_request import FetchTask
 from crawler.frontier.refresh.portion import share_of
-from crawler.process.commands import Commands
-from crawler.process.commit_loop import CommitLoop
-from crawler.process.ending import within
-from crawler.process.errands import Errands, Network, Sink
-from crawler.process.exchange import Loops, Member, exchange_of
-from crawler.process.limits import STOP_GRACE, Disk, Standing, disk_state, limit_reached
-from crawler.process.places import Places
-from crawler.process.reader import Extractor, Reader
-from crawler.process.seeding import Pieces, known_changes, seed_changes
-from crawler.process.stages import Stages
-from crawler.process.tasks import Tasks, wait_for
+from crawler.process.answering.commands import Commands
+from crawler.process.committing.commit_loop import CommitLoop
+from crawler.process.exchange.exchange import ExchangeParts, Loops, Member
+from crawler.process.exchange.peer_exchange import make_exchange
+from crawler.process.fetching.fetch_slots import FetchSlots
+from crawler.process.fetching.fetch_tasks import FetchTasks, Network, Sink
+from crawler.process.fetching.reader import Extractor, Reader
+from crawler.process.lifecycle.limits import STOP_GRACE, Disk, Standing, disk_state, limit_reached
+from crawler.process.lifecycle.shutdown import within
+from crawler.process.lifecycle.tasks import Tasks, wait_for
+from crawler.process.opening.assembly import queued_fingerprints
+from crawler.process.opening.stages import Stages
+from crawler.process.results.seeding import Pieces, known_changes, own_seeds, seed_changes
 from crawler.records import Fetch
 from crawler.storage.commit import Change, Maker
 from crawler.storage.faults import reach
@@ -72,71 +75,68 @@ class Process:
     ) -> None:
         member = member or Member(stages.name)
         self.stages = stages
-        self.started = stages.clock.now()
+        self.context, self.point = stages.context, stages.point
+        self._clock, self._environment = stages.clock, stages.context.environment
+        self._frontier, self._due, self._refresh = stages.frontier, stages.due, stages.refresh
+        self._commit_queued = stages.commits.commit_queued
+        self.started = self._clock.now()
         self.stopped_by = ""
         self._stopped_at = 0.0
         self.failure: BaseException | None = None
         self._grace = STOP_GRACE
         self._news = asyncio.Event()
-        self._seeds: Iterator[Maker] = seed_changes(stages, seeds, shared=member.supervised)
-        if stages.config.crawl.timestamping:
-            self._seeds = chain(known_changes(stages), self._seeds)
+        self._seeds = _seeds(stages, seeds, shared=member.supervised)
         self._seeding = True
         self._background = Tasks(self.fail)
-        network = stages.around.network(
-            stages.config,
-            stages.clock,
-            Reader(stages.config, extractor, parser, reads_anchors=stages.reads_anchors),
-            stages.harvest.unexpected,
-            processes=len(stages.topology.names),
-        )
-        self.commits = CommitLoop(stages, pages_file, self)  # from here on there is something to close
+        config, unexpected = stages.config, stages.results.unexpected
+        reader = Reader(config, extractor, parser, reads_anchors=stages.reads_anchors)
+        processes = len(stages.topology.names)
+        network = self._environment.network(config, self._clock, reader, unexpected, processes=processes)
+        # From here on there is something to close.
+        self.commits = CommitLoop(stages.commits, config, pages_file, self, self._environment.in_thread)
         self._loops_run = False
         self._over = False
-        self.errands = self._errands(network, sink)
-        proxied = bool(stages.config.fetch.proxy)
-        self._direct = DirectRequests(network.fetcher, network.resolver, proxied=proxied)
+        self.errands = self._errands(stages, network, sink)
+        self._direct = DirectRequests(network.fetcher, network.resolver, proxied=bool(config.fetch.proxy))
         self._fetching = asyncio.Event()  # the fetcher has started
-        self.exchange = exchange_of(stages, member, self._loops())
-        self.places = Places(
-            stages.config.crawl.concurrency,
+        self.exchange = make_exchange(stages.context, ExchangeParts.of(stages), member, self._loops())
+        self.places = FetchSlots(
+            config.crawl.concurrency,
             frontier=stages.frontier,
             due=stages.due,
             errands=self.errands,
             room=self.exchange.room,
             ended=self._errand_ended,
             fail=self.fail,
-            time=stages.clock.now,
+            time=self._clock.now,
         )
         self.commands = Commands(stages, self.queue, self.exchange.status)
         self.last_changes: list[Callable[[], None]] = []  # what queues something to be committed at the end
 
-    def _errands(self, network: Network, sink: Sink | None) -> Errands:
-        stages, config = self.stages, self.stages.config
-        unexpected = stages.harvest.unexpected
-        return Errands(
-            config,
+    def _errands(self, stages: Stages, network: Network, sink: Sink | None) -> FetchTasks:
+        results = stages.results
+        return FetchTasks(
+            stages.config,
             clock=stages.clock,
             frontier=stages.frontier,
             network=network,
-            harvest=stages.harvest,
+            results=results,
             key=stages.fingerprinter.key,
-            trusts=stages.learned.trusts,
+            trusts=stages.knowledge.trusts,
             queue=self.queue,
             queue_heavy=self.commits.queue_heavy,
             wake=self.wake,
-            unexpected=unexpected,
+            unexpected=results.unexpected,
             sink=sink,
         )
 
     def _loops(self) -> Loops:
         """These loops as the exchange with other processes sees them."""
-        stages = self.stages
         return Loops(
             queue=self.queue,
             wake=self.wake,
             fail=self.fail,
-            idle=lambda: not self.busy() and bool(stages.frontier.finished(stages.clock.now())),
+            idle=lambda: not self.busy() and bool(self._frontier.finished(self._clock.now())),
             in_flight=lambda: len(self.places),
             pages_ended=lambda: self.errands.pages_ended,
             in_background=self._background.start,
@@ -151,18 +151,18 @@ class Process:
         Raises:
             StoreError: the disk failed; nothing after the last commit was acknowledged.
         """
-        watchdog = self.stages.around.watchdog(self.stages.config.crawl.stall_max)
+        watchdog = self._environment.watchdog(self.context.config.crawl.stall_max)
         watchdog.start()
         self._loops_run = True
         loops = Tasks(self.fail)
         loops.start(self.commits.run())
         loops.start(self._watch())
-        loops.start(self.stages.around.keep_heap_small())
+        loops.start(self._environment.keep_heap_small())
         self._background.start(self._feed_seeds())
         await self.errands.start()
         self._fetching.set()
         try:
-            with self.stages.around.frozen():
+            with self._environment.frozen():
                 await self._schedule()
                 await self._drain()
                 if self.failure is None:
@@ -193,7 +193,7 @@ class Process:
     def commit_rest(self) -> None:
         """Commit what is queued in this thread; for when no loop does, and not after a failure."""
         if self.failure is None and not self.commits.writing:
-            self.stages.commit_queued()
+            self._commit_queued()
 
     async def ask(self, task: FetchTask) -> Fetch:
         """Make a request outside the frontier's order, as soon as the fetcher has started."""
@@ -202,18 +202,18 @@ class Process:
 
     def configure(self, config: Config) -> None:
         """Politeness, rate, places and the share of refresh from now on."""
-        self.stages.config = config
-        self.stages.frontier.configure(config.politeness)
+        self.context.config = config
+        self._frontier.configure(config.politeness)
         self.exchange.set_rate(config.crawl.rate)
         self.places.concurrency = config.crawl.concurrency
-        if self.stages.refresh is not None:
-            self.stages.refresh.portion.share.set(share_of(config.refresh))
+        if self._refresh is not None:
+            self._refresh.portion.share.set(share_of(config.refresh))
         self.wake()
 
     def stop(self, reason: str, *, grace: float = STOP_GRACE) -> None:
         """Take no new work; `run` ends once what is in flight is committed, or was given `grace` seconds."""
         if not self.stopped_by:
-            self.stopped_by, self._stopped_at = reason, self.stages.clock.now()
+            self.stopped_by, self._stopped_at = reason, self._clock.now()
         self._grace = min(self._grace, grace)
         self.wake()
         self.commits.look_at_flight()
@@ -230,12 +230,12 @@ class Process:
         self.commits.close_file()
 
     async def _schedule(self) -> None:
-        clock, frontier = self.stages.clock, self.stages.frontier
+        clock, frontier = self._clock, self._frontier
         while not self.stopped_by:
             self._news.clear()
             now = clock.now()
             self._start_errands(now)
-            if reason := limit_reached(self.standing(now), self.stages.config.crawl):
+            if reason := limit_reached(self.standing(now), self.context.config.crawl):
                 return self.stop(reason)
             if self._news.is_set():
                 await asyncio.sleep(0)  # it would not wait at all
@@ -246,7 +246,7 @@ class Process:
     def _start_errands(self, now: float) -> None:
         if self.places.start(now):
             self.wake()
-        if self.stages.due.pending and self.stages.frontier.dry(now):
+        if self._due.pending and self._frontier.dry(now):
             self.commits.wake()
 
     def _errand_ended(self) -> None:
@@ -263,32 +263,29 @@ class Process:
                 break
             self.queue(change)
             reach("seeds loading")
-            while (
-                len(self.stages.point) > SEEDS_AHEAD or self.stages.due.full
-            ) and not self._seeds_are_late():
+            while (len(self.point) > SEEDS_AHEAD or self._due.full) and not self._seeds_are_late():
                 await asyncio.sleep(0.01)
         self._seeding = False
         self.wake()
 
     def _seeds_are_late(self) -> bool:
         return self.failure is not None or (
-            bool(self.stopped_by)
-            and self.stages.clock.now() > self._stopped_at + min(SEEDS_GRACE, self._grace)
+            bool(self.stopped_by) and self._clock.now() > self._stopped_at + min(SEEDS_GRACE, self._grace)
         )
 
     async def _watch(self) -> None:
-        """Look at time and disk, once a second (`Surroundings.watch_interval`)."""
+        """Look at time and disk, once a second (`Environment.watch_interval`)."""
         while True:
             self._look_at_disk()
-            await asyncio.sleep(self.stages.around.watch_interval)
+            await asyncio.sleep(self._environment.watch_interval)
             self.wake()  # the limit of time may have been reached
 
     def _look_at_disk(self) -> None:
-        stages = self.stages
-        free = free_bytes(stages.directory)
-        state = disk_state(free, total_bytes(stages.directory), stages.config.store)
+        directory, config, frontier = self.context.directory, self.context.config, self._frontier
+        free = free_bytes(directory)
+        state = disk_state(free, total_bytes(directory), config.store)
         if state is Disk.FULL and not self.stopped_by:
-            least = stages.config.store.stop_water_bytes
+            least = config.store.stop_water_bytes
             log.error(
                 "disk: %d MiB free, less than store.stop_water_bytes (%d MiB); stopping. "
                 "Make room and start again: what was accepted is kept",
@@ -297,9 +294,9 @@ class Process:
             )
             self.stop("disk")
         low = state is not Disk.ROOM
-        if low != ("disk" in stages.frontier.pauses.reasons):
+        if low != ("disk" in frontier.pauses.reasons):
             log.warning("disk: %d MiB free; fetching %s", free >> 20, "stops" if low else "goes on")
-            stages.frontier.pauses.pause("disk") if low else stages.frontier.pauses.resume("disk")
+            frontier.pauses.pause("disk") if low else frontier.pauses.resume("disk")
             self.wake()
 
     # -- where the run stands ---------------------------------------------------
@@ -314,15 +311,16 @@ class Process:
             limit=self.exchange.limit_reached,
             ended=self.exchange.ended,
             busy=busy,
-            finished="" if busy else self.stages.frontier.finished(now),
+            finished="" if busy else self._frontier.finished(now),
         )
 
     def busy(self) -> bool:
         """True while something is in flight, queued, or pending in the DUE."""
-        stages = self.stages
-        return bool(
-            self._seeding or len(self.places) or len(stages.point) or self.commits.busy or stages.due.pending
-        )
+        return bool(len(self.places)) or self._unfinished()
+
+    def _unfinished(self) -> bool:
+        """True while seeds are to come, or something is queued or pending in the DUE."""
+        return bool(self._seeding or len(self.point) or self.commits.busy or self._due.pending)
 
     def stopped_on_purpose(self) -> bool:
         """True if someone or a limit of the run ended it, not the crawl itself."""
@@ -341,7 +339,7 @@ class Process:
 
     def decided(self) -> None:
         if not self.stopped_by:
-            self._start_errands(self.stages.clock.now())
+            self._start_errands(self._clock.now())
 
     def committed(self) -> None:
         self.exchange.committed()
@@ -362,31 +360,28 @@ class Process:
         self.places.tasks.cancel()
         for put in self.last_changes:
             put()
-        limit = self.stages.config.crawl.drain_max
+        limit = self.context.config.crawl.drain_max
         drop = self._drop_heavy_later()
         in_hand = not await within(limit, "commit", self._commit_rest())
         drop.cancel()
-        if in_hand and (len(self.stages.point) or self.commits.busy):
+        if in_hand and (len(self.point) or self.commits.busy):
             self.fail(StoreError(f"disk: what was in hand could not be committed within {limit:g} s"))
 
     def _drop_heavy_later(self) -> asyncio.TimerHandle:
         """Leave results that take long to the next run, at the end of the grace; not pages that were asked for."""
-        wait = self._stopped_at + self._grace - self.stages.clock.now()
-        drop = (lambda: None) if self.stopped_by in COUNTED else self.stages.point.drop_heavy
+        wait = self._stopped_at + self._grace - self._clock.now()
+        drop = (lambda: None) if self.stopped_by in COUNTED else self.point.drop_heavy
         return asyncio.get_running_loop().call_later(max(0.0, wait), drop)
 
     async def _commit_rest(self) -> None:
-        stages = self.stages
-        while self.failure is None and (
-            self._seeding or len(stages.point) or self.commits.busy or stages.due.pending
-        ):
+        while self.failure is None and self._unfinished():
             self._news.clear()
             self.commits.wake()
             await self._news.wait()
 
     async def _shut_down(self, loops: Tasks) -> None:
         """End all that runs, step by step, each within its limit."""
-        limit = self.stages.config.crawl.shutdown_step_max
+        limit = self.context.config.crawl.shutdown_step_max
         steps = {"loops": loops, "errands": self.places.tasks, "background": self._background}
         for tasks in steps.values():
             tasks.cancel()
@@ -398,3 +393,15 @@ class Process:
             self.failure = self.failure or StoreError("disk: a write does not end")
         self.commit_rest()
         self._loops_run, self._over = False, True
+
+
+def _seeds(stages: Stages, pieces: Pieces, *, shared: bool) -> Iterator[Maker]:
+    """What makes the changes that bring seeds, behind known pages that are asked again, to the frontier."""
+    fingerprinter, topology = stages.fingerprinter, stages.topology
+    own = partial(own_seeds, fingerprinter, topology.partition, stages.name) if shared else None
+    crawl = stages.config.crawl
+    seeds = seed_changes(pieces, stages.admission, stages.knowledge, scope=crawl.scope, own=own)
+    if not crawl.timestamping:
+        return seeds
+    queued = partial(queued_fingerprints, stages.store)
+    return chain(known_changes(queued, stages.pages.all_records, stages.commits.queue_again), seeds)

@@ -67,9 +67,9 @@ class StoredCrawl:
     def fresh_probability(self, fingerprint: int, record: PageRecord, now: float) -> float | None:
         """As the refresh schedule says it, of a run or as it was stored; None where nothing was ever refreshed."""
         stages = self._any if self._alone else self._stages[self._any.topology.partition.owner(fingerprint)]
-        if stages.freshness is None or record.state is not PageState.STORED:
+        if stages.views.freshness is None or record.state is not PageState.STORED:
             return None
-        found: float | None = stages.freshness.views.probability(fingerprint, record.fetched_at, now)
+        found: float | None = stages.views.freshness.views.probability(fingerprint, record.fetched_at, now)
         return found
 
     def ahead(self, url: str, fingerprint: int) -> Ahead:

@@ -27,10 +27,10 @@ from crawler.config import convert
 from crawler.crawl.seeds import SeedFile
 from crawler.errors import CrawlerError
 from crawler.printable import printable_output
-from crawler.process import ending
-from crawler.process.collector import collect_rarely
-from crawler.process.exchange import Member
-from crawler.process.reader import fork_parser
+from crawler.process.exchange.exchange import Member
+from crawler.process.fetching.reader import fork_parser
+from crawler.process.lifecycle import shutdown
+from crawler.process.lifecycle.garbage_collection import collect_rarely
 from crawler.supervision.parent import watch_parent
 from crawler.supervision.time_slices import take_long_turns
 
@@ -95,7 +95,7 @@ def work(link: socket.socket) -> int:
     parser = fork_parser()
     gc.freeze()
     try:
-        return ending.run(_work(link, parser), uvloop.new_event_loop, CLEAR_LIMIT)
+        return shutdown.run(_work(link, parser), uvloop.new_event_loop, CLEAR_LIMIT)
     except CrawlerError as error:
         print(f"crawler: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_code
@@ -160,7 +160,7 @@ class _Child:
                 await asyncio.gather(*tasks, return_exceptions=True)
         self._say({"report": crawl.final})
         self._writer.close()
-        await ending.within(CLEAR_LIMIT, "supervisor's pipe", self._writer.wait_closed())
+        await shutdown.within(CLEAR_LIMIT, "supervisor's pipe", self._writer.wait_closed())
 
     def _say(self, message: dict[str, Any]) -> None:
         self._writer.write(msgspec.json.encode(message) + b"\n")

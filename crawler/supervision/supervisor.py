@@ -41,8 +41,8 @@ from crawler.crawl.seeds import SeedFile, Seeds
 from crawler.crawl.starting import check_start
 from crawler.crawl.topology import check_processes, process_names, topology
 from crawler.errors import CrawlerError, NoSeedError, StoreError
-from crawler.process.ending import within
-from crawler.process.limits import STOP_GRACE
+from crawler.process.lifecycle.limits import STOP_GRACE
+from crawler.process.lifecycle.shutdown import within
 from crawler.records import DueCounts, FrontierCounts, SplitterCounts
 from crawler.storage.files import Lock
 from crawler.storage.kv import DiskStore

@@ -29,7 +29,7 @@ from crawler.crawl.settled import encode_settled, load_settled
 from crawler.crawl.topology import Topology
 from crawler.due.moving import Books
 from crawler.errors import DamageError, DirectoryError
-from crawler.process.stages import Stages
+from crawler.process.opening.stages import Stages
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import load_counters
 from crawler.storage.engines import AUTO, Choice, open_store
@@ -140,7 +140,7 @@ class Build:
 
 
 def _counters(to: NewProcess, books: Books) -> dict[str, int]:
-    """Counters under which the laws of `process/books.py` hold for the new process."""
+    """Counters under which the laws of `process/committing/counters.py` hold for the new process."""
     counters: Counter[str] = Counter()
     if to.heir:
         for source in to.sources:

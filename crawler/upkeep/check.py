@@ -9,7 +9,7 @@ from crawler.clock import Clock
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DamageError
-from crawler.process.stages import BALLAST, Stages, at_rest
+from crawler.process.opening.stages import BALLAST, Stages, at_rest
 from crawler.storage.engines import AUTO, Choice, open_store
 from crawler.storage.engines import repair as repair_store
 from crawler.storage.files import Lock
@@ -27,7 +27,7 @@ PROBLEMS_MAX = 1000  # lines of one report
 
 def check(stages: Stages) -> list[str]:
     """What is wrong, a line each; [] if all is well. Reads every value, run and WARC record."""
-    problems = list(stages.problems())
+    problems = list(stages.views.problems())
     problems += _damaged_values(stages)
     problems += _missing_keys(stages)
     problems += _queue_lengths(stages)
@@ -64,7 +64,7 @@ def _missing_keys(stages: Stages) -> list[str]:
 
 def _queue_lengths(stages: Stages) -> list[str]:
     """Queues that hold more or fewer URLs than the records of their hosts say."""
-    counts = stages.frontier_counts()
+    counts = stages.views.frontier_counts()
     problems = []
     for prefix, said in ((TODO, counts.todo), (PARKED, counts.parked)):
         found = sum(1 for _ in scan_prefix(stages.store, prefix))

@@ -12,7 +12,7 @@ those pages again.
 
 from crawler.errors import DamageError, UsageError
 from crawler.export.stored_pages import StoredPages
-from crawler.process.stages import Stages
+from crawler.process.opening.stages import Stages
 from crawler.records import Capture, Link, LinkFlag, PageRecord
 from crawler.storage.commit import Change
 
@@ -82,9 +82,9 @@ class Recovery:
         change = Change(sync=True)
         if not self._told:
             self._told = True
-            self._stages.learned.tell(change, [self._lost])
+            self._stages.knowledge.tell(change, [self._lost])
         if links:
             change.foreign.append((self._lost, links))
             change.count("urls.to_outbox", len(links))
             change.count("urls.resharded", len(links))
-        self._stages.commit_now(change)
+        self._stages.commits.commit_now(change)

@@ -10,7 +10,7 @@ from crawler.errors import DamageError
 from crawler.export.stored_pages import StoredPages
 from crawler.frontier.discovery.entries import decode
 from crawler.pages.captures import record_key
-from crawler.process.stages import Stages
+from crawler.process.opening.stages import Stages
 from crawler.records import Link, LinkFlag
 from crawler.storage.commit import Change
 from crawler.storage.keys import PARKED, SCOPE_STATE, TODO
@@ -57,7 +57,7 @@ def _again(stages: Stages, lost: Iterable[int]) -> int:
         change.count("urls.done", -len(fresh))
         change.count("stored.records", -len(links))
         change.after.append(lambda: stages.frontier.committed(change, stages.clock.now()))
-        stages.commit(change)
+        stages.commits.commit(change)
     return len(links)
 
 
@@ -78,11 +78,11 @@ def _span_scope(stages: Stages) -> None:
         return
     change = Change(sync=True)
     seeds = [url for raw_url in stages.config.seeds if (url := canonical(raw_url)) is not None]
-    for _ in stages.learned.given(change, seeds):
+    for _ in stages.knowledge.given(change, seeds):
         pass
     if stages.config.crawl.scope in ("host", "domain"):
         places = CrawlDirectory(stages.directory.parent).seed_places()
-        stages.learned.spread(
+        stages.knowledge.spread(
             change, [f"http://{name.removeprefix('*.')}/" for name in places if name != ANYWHERE]
         )
     seen = set(seeds)
@@ -94,7 +94,7 @@ def _span_scope(stages: Stages) -> None:
             stages.admission.spread(change, url, target, 0)
             seen.add(target)
             seeds.append(target)
-    stages.commit_now(change)
+    stages.commits.commit_now(change)
 
 
 def _reread(stages: Stages) -> None:
@@ -137,4 +137,4 @@ def _queue(stages: Stages, links: list[Link]) -> None:
     change.links = [link for link, is_fresh in zip(links, fresh, strict=True) if is_fresh]
     change.count("urls.resharded", len(change.links))
     change.count("urls.to_due", len(change.links))
-    stages.commit_now(change)
+    stages.commits.commit_now(change)

@@ -7,7 +7,7 @@ a connection; every DUE is flushed.
 from collections.abc import Sequence
 from functools import partial
 
-from crawler.process.stages import Stages
+from crawler.process.opening.stages import Stages
 from crawler.splitter.spool import Greeting
 from crawler.storage.commit import Change
 
@@ -24,7 +24,7 @@ def settle(processes: Sequence[Stages]) -> None:
         for peer in sender.topology.peers:
             _deliver(sender, by_name[peer])
     for stages in processes:
-        stages.commit_now(Change(sync=True))
+        stages.commits.commit_now(Change(sync=True))
 
 
 def _deliver(sender: Stages, receiver: Stages) -> None:
@@ -37,15 +37,15 @@ def _deliver(sender: Stages, receiver: Stages) -> None:
         chain = receiver.inbox.chain(sender.name)
         if sender.outbox.welcome(receiver.name, spool.state.epoch, durable, chain) is Greeting.GO_ON:
             break
-        sender.commit(Change(sync=True))  # a fresh epoch must be durable before it is used
+        sender.commits.commit(Change(sync=True))  # a fresh epoch must be durable before it is used
     while True:
         first, entries = spool.take_unsent()
         for sequence, entry in enumerate(entries, first):
             receiver.inbox.accept(sender.name, sequence, entry)
             for received in receiver.inbox.take():
-                receiver.commit(partial(receiver.signal_intake.received, received))
+                receiver.commits.commit(partial(receiver.signal_intake.received, received))
         if not entries:
             break
         spool.acknowledge(receiver.inbox.durable(sender.name))
     spool.disconnect()
-    sender.commit(Change(sync=True))
+    sender.commits.commit(Change(sync=True))

@@ -26,7 +26,7 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import Journal, end_journal, keep_journal, load_journal
 from crawler.crawl.topology import TABLE_FILE, Topology, process_names, topology
 from crawler.errors import DirectoryError, UsageError
-from crawler.process.stages import at_rest
+from crawler.process.opening.stages import at_rest
 from crawler.splitter.partition import Partition
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, atomic_write, sync_directory
@@ -105,7 +105,7 @@ class Resharding:
                 for name in self._old
             ]
             settle(processes)
-            problems = [f"{each.name}: {line}" for each in processes for line in each.problems()]
+            problems = [f"{each.name}: {line}" for each in processes for line in each.views.problems()]
         if problems:
             raise DirectoryError(f"{self._directory.path}: {problems[0]}; run `crawler check` first")
 

@@ -20,9 +20,9 @@ from scale import opened
 
 from crawler.bench.loading import Loader, hostname, numbers, url
 from crawler.crawl.loosened import loosened
-from crawler.process import collector
-from crawler.process.commands import Commands
-from crawler.process.stages import Stages
+from crawler.process.answering.commands import Commands
+from crawler.process.lifecycle import garbage_collection
+from crawler.process.opening.stages import Stages
 from crawler.storage.commit import Change, Maker
 
 
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     args = parser.parse_args()
     folder = args.folder = Path(tempfile.mkdtemp(prefix="commands-", dir=args.folder))
-    collector.collect_rarely()
+    garbage_collection.collect_rarely()
     try:
         stages = opened(args)
         loader = Loader(stages)
@@ -80,7 +80,7 @@ def main() -> None:
             loader.take_in([url(number, args.hosts) for number in group])
         loader.flush(dry=True)
         print(f"{stages.frontier!r}", flush=True)
-        collector.freeze()  # as at the start of a crawl
+        garbage_collection.freeze()  # as at the start of a crawl
         queue: list[Change | Maker] = []
         commands = Commands(stages, queue.append)
         busiest, last = hostname(0), url(args.urls - 1, args.hosts)

@@ -109,7 +109,7 @@ class Turns:
 def crawl_measured(out: Path, arguments: list[str], *, stacks: bool) -> int:
     """Run the command with its loop's turns measured; write the figures to `out`."""
     from crawler.cli import main as command
-    from crawler.process.ending import Watchdog
+    from crawler.process.lifecycle.shutdown import Watchdog
 
     turns: list[Turns] = []
     start = Watchdog.start

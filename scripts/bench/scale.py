@@ -33,8 +33,8 @@ from crawler.bench.loading import SEED, Loader, hostname, numbers, tail, url
 from crawler.bench.meters import memory
 from crawler.clock import VirtualClock
 from crawler.config import Config, convert, set_key
-from crawler.process import collector
-from crawler.process.stages import Stages
+from crawler.process.lifecycle import garbage_collection
+from crawler.process.opening.stages import Stages
 from crawler.records import Fetch, Outcome, Task
 from crawler.storage.keys import HOST, TODO
 from crawler.storage.kv import after_prefix
@@ -70,8 +70,8 @@ def build(args: argparse.Namespace) -> None:
 def load(args: argparse.Namespace) -> None:
     print(f"load: before {memory()}")
     stages = opened(args)
-    collector.collect_rarely()
-    collector.freeze()
+    garbage_collection.collect_rarely()
+    garbage_collection.freeze()
     loader = Loader(stages)
     making, length, told = 0.0, 0, 0
     wall, begun = time.perf_counter(), time.process_time()

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import crawler
-from crawler.process.errands import PLAIN, way_on
+from crawler.process.fetching.fetch_tasks import PLAIN, way_on
 from crawler.records import Way
 from tests.end_to_end.web import SETTINGS, Answer, Asked, Web, page
 from tests.end_to_end.web import run as command

@@ -41,7 +41,7 @@ from crawler.bench.units import (
 from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.errors import UsageError
-from crawler.process.stages import Stages
+from crawler.process.opening.stages import Stages
 
 UNITS = UnitCosts(
     process_cpu=exactly(0.5),

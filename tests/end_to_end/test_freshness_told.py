@@ -13,8 +13,8 @@ from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.export.writing import Export, ExportRequest
 from crawler.lab.changing.server import ChangingServer
-from crawler.process.commands import Commands
-from crawler.process.stages import Stages, at_rest
+from crawler.process.answering.commands import Commands
+from crawler.process.opening.stages import Stages, at_rest
 from crawler.records import PageState
 from crawler.serve.behind import StoredCrawl
 from tests.end_to_end.test_refreshing import REFRESH, SETTINGS, changing_web
@@ -80,7 +80,7 @@ def test_all_say_the_same_number(
     config = _config(directory, refreshes=refreshes)
     with at_rest(config, CrawlDirectory(directory), "p0", clock=At(now)) as stages:  # type: ignore[arg-type]
         resting = _served(StoredCrawl({"p0": stages}, lambda: now), stages, now)
-        commands = Commands(stages, stages.commit_now)
+        commands = Commands(stages, stages.commits.commit_now)
         why = {url: commands.run({"command": "why", "url": url})["refresh"]["fresh"] for url in resting}
         told = commands.status(1000).refreshing
     assert len(resting) > 30 and None not in resting.values()

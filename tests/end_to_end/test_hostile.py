@@ -20,9 +20,9 @@ from crawler.fetcher.resolver import Resolver
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.hosts import place_shares
 from crawler.pages.page_cache import PageCache
-from crawler.process import commit_loop, portions
-from crawler.process.errands import Errands
-from crawler.process.reader import Reader
+from crawler.process.committing import commit_loop, portions
+from crawler.process.fetching.fetch_tasks import FetchTasks
+from crawler.process.fetching.reader import Reader
 from crawler.robots.cache import RobotsCache
 from crawler.urlfilter.link_filter import LinkFilter
 from tests.end_to_end.hostile_server import address
@@ -46,7 +46,7 @@ BAD = "bad.localhost"
 PLACES: list[tuple[Any, str]] = [
     (Resolver, "resolve"),
     (Client, "fetch"),
-    (Errands, "_request"),
+    (FetchTasks, "_request"),
     (Reader, "read"),
     (RobotsCache, "recording"),
     (PageCache, "capture"),

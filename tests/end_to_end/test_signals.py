@@ -26,8 +26,8 @@ from crawler.clock import SystemClock
 from crawler.config import convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import NoSeedError
-from crawler.process.portions import PORTION_LINKS
-from crawler.process.stages import at_rest
+from crawler.process.committing.portions import PORTION_LINKS
+from crawler.process.opening.stages import at_rest
 from crawler.records import Errand, Extracted, Fetch, Outcome, Task
 from crawler.serve.receiving import Receivers
 from tests.end_to_end.test_live import Running, free_port
@@ -142,7 +142,7 @@ def page_of(crawl: Crawl) -> Any:
         HOME, Outcome.FETCHED, status=200, reason="OK", content_type="text/html", body=content, content=content,
         headers=((b"Content-Type", b"text/html"),), began=crawl.stages.clock.now(), address="127.0.0.1",
     )  # fmt: skip
-    crawl.stages.commit_now(partial(crawl.stages.admission.seeds, [HOME]))
+    crawl.stages.commits.commit_now(partial(crawl.stages.admission.seeds, [HOME]))
     errand: Errand | None = None
     while errand is None or errand.task is not Task.PAGE:
         now = crawl.stages.clock.now()
@@ -151,11 +151,11 @@ def page_of(crawl: Crawl) -> Any:
             crawl.stages.frontier.resolved(errand, ["127.0.0.1"], now + 1e6, now)
         elif errand is not None and errand.task is Task.ROBOTS:
             missing = Fetch(errand.url, Outcome.GONE, status=404, began=now)
-            crawl.stages.commit(partial(crawl.stages.harvest.robots, errand, missing, now))
+            crawl.stages.commits.commit(partial(crawl.stages.results.robots, errand, missing, now))
     links = [f"{HOME}{n}" for n in range(PORTION_LINKS)] + [LINK]
     assert errand.fingerprint == fingerprint(HOME)
     return partial(
-        crawl.stages.harvest.page, errand, fetch, Extracted(HOME, hrefs=links), crawl.stages.clock.now()
+        crawl.stages.results.page, errand, fetch, Extracted(HOME, hrefs=links), crawl.stages.clock.now()
     )
 
 
@@ -196,9 +196,9 @@ def test_a_url_survives_a_kill_whichever_way_it_is_signalled(
     with at_rest(Crawl(SETTINGS).config, directory, "p0", clock=SystemClock()) as reopened:
         fingerprint = reopened.fingerprinter.fingerprint
         assert reopened.pages.record(fingerprint(HOME)) is not None
-        reopened.commit_now(partial(reopened.signal_intake.take, [], "signal", Signalled()))
+        reopened.commits.commit_now(partial(reopened.signal_intake.take, [], "signal", Signalled()))
         assert reopened.due.contains(fingerprint(LINK)), "the URL is lost"
-        assert reopened.problems() == []
+        assert reopened.views.problems() == []
 
 
 PAGES, NAMES = 90, ("p0", "p1", "p2")
@@ -271,7 +271,7 @@ def test_no_signal_is_lost_whichever_of_three_processes_it_reaches(tmp_path: Pat
     directory, counted = CrawlDirectory(again.folder), 0
     for name in ("p0", "p1"):
         with at_rest(convert(directory.saved_config()), directory, name, clock=SystemClock()) as stages:
-            assert stages.refresh is not None and stages.problems() == []
+            assert stages.refresh is not None and stages.views.problems() == []
             own = [url for url in urls if stages.fingerprinter.fingerprint(url) in stages.refresh]
             for url in own:
                 known = stages.refresh.views.explain(
@@ -365,8 +365,8 @@ def test_a_signal_outside_of_the_run_is_kept_too(tmp_path: Path, when: str, entr
     asyncio.run(play())
     with at_rest(Crawl(tree).config, CrawlDirectory(tmp_path / "crawl"), "p0", clock=SystemClock()) as stages:
         assert stages.point.counters["signals.queued"] == 1
-        stages.commit_now(partial(stages.signal_intake.take, [], "signal", Signalled()))
-        assert stages.due.contains(stages.fingerprinter.fingerprint(LINK)) and stages.problems() == []
+        stages.commits.commit_now(partial(stages.signal_intake.take, [], "signal", Signalled()))
+        assert stages.due.contains(stages.fingerprinter.fingerprint(LINK)) and stages.views.problems() == []
 
 
 def test_one_verdict_on_a_url_is_told_by_all(tmp_path: Path) -> None:

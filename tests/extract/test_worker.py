@@ -19,7 +19,7 @@ from crawler.extract.collected import Context
 from crawler.extract.links import extract_page
 from crawler.extract.parser_child import LENGTH, Job, limits_of, serve
 from crawler.extract.worker import PARSED_FACTOR, Worker
-from crawler.process.reader import fork_parser
+from crawler.process.fetching.reader import fork_parser
 from crawler.records import Extracted
 from tests.extract.test_parser_guard import ORDINARY, SHAPES
 

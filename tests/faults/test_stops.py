@@ -18,7 +18,7 @@ import pytest
 from crawler.api import Crawl, configure
 from crawler.pages import warc
 from crawler.process import process as process_module
-from crawler.process.surroundings import Surroundings
+from crawler.process.opening.environment import Environment
 from crawler.storage.commit import CommitPoint
 from tests.faults.harness import CONCURRENCY, TreeWeb, crawl, end, finish, judge, settings, start
 
@@ -172,7 +172,7 @@ def test_low_water(web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(process_module, "free_bytes", free_bytes)
     monkeypatch.setattr(process_module, "total_bytes", lambda _: 1 << 50)
-    monkeypatch.setattr(Surroundings, "watch_interval", 0.1)
+    monkeypatch.setattr(Environment, "watch_interval", 0.1)
     report = _crawl_here(_config(), web, tmp_path / "crawl")
     assert report["stopped_by"] == "done"
     assert looks[:4] == [0, 0, 0, 0]
@@ -244,7 +244,7 @@ def test_a_clock_that_jumps(
 def test_a_fetch_that_outlasts_the_grace_of_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is cut off, its host was held until then; the stop is a clean one, and the page comes later."""
     monkeypatch.setattr(process_module, "STOP_GRACE", 0.05)
-    monkeypatch.setattr(Surroundings, "watch_interval", 0.05)
+    monkeypatch.setattr(Environment, "watch_interval", 0.05)
     limits = {"scope": "any", "depth": 1000, "max_time": 0.3}
     with TreeWeb(tmp_path, 20, "--delay", "2") as web:
         report = _crawl_here(_config(crawl=limits), web, tmp_path / "crawl")

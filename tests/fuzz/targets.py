@@ -43,8 +43,8 @@ from crawler.fetcher import outcome
 from crawler.fetcher.answer import Answer, AnswerState
 from crawler.fetcher.cookies import CookieJar
 from crawler.fetcher.fetch_request import FetchLimits, split
-from crawler.process.commands import Commands
-from crawler.process.reader import INLINE_BYTES_MAX
+from crawler.process.answering.commands import Commands
+from crawler.process.fetching.reader import INLINE_BYTES_MAX
 from crawler.records import Extracted, Outcome
 from crawler.robots.cache import RobotsCache
 from crawler.serve import asked, indexnow
@@ -485,7 +485,7 @@ def _doors(folder: Path) -> Iterator[Target]:
 def _control(folder: Path) -> Iterator[Target]:
     """Lines for the control socket of a process with real stages: an answer, or an error that is no bug."""
     joint = Joint(folder)
-    commands = Commands(joint.stages, joint.stages.commit_now)
+    commands = Commands(joint.stages, joint.stages.commits.commit_now)
 
     async def run(request: dict[str, Any]) -> Any:
         return commands.run(request)

@@ -6,7 +6,7 @@ from typing import Any
 from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.crawl.topology import Topology
-from crawler.process.stages import Stages
+from crawler.process.opening.stages import Stages
 from crawler.records import Errand, Extracted, Fetch, Link, Outcome, Task
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, Making, steps
@@ -60,9 +60,9 @@ class Joint:
         topology = Topology("p0", Partition.equal_ranges(list(names)))
         self.stages = Stages(config, folder / "p0", SEED, clock=self.clock, topology=topology)
         self.clock.advance(5.0)  # behind the delay of a directory that was not closed
-        self.frontier, self.harvest, self.admission = (
+        self.frontier, self.results, self.admission = (
             self.stages.frontier,
-            self.stages.harvest,
+            self.stages.results,
             self.stages.admission,
         )
         self.frontier.allow(1 << 40)
@@ -74,7 +74,7 @@ class Joint:
     def seeds(self, *urls: str) -> Change:
         """Enter the crawl's seeds, and let the DUE hand them out."""
         change = made(self.admission.seeds(list(urls)))[0]
-        self.stages.commit_now(change)
+        self.stages.commits.commit_now(change)
         return change
 
     def add(self, url: str, **values: Any) -> None:
@@ -82,7 +82,7 @@ class Joint:
         change = Change()
         self.frontier.add([Link(self.fingerprint(url), url, **values)], change, self.clock.now())
         change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
-        self.stages.commit(change)
+        self.stages.commits.commit(change)
 
     def errand(self, task: Task = Task.PAGE) -> Errand:
         """The next errand of a kind; look-ups and robots.txt before it end well."""
@@ -101,17 +101,17 @@ class Joint:
             else:
                 assert errand.task is Task.ROBOTS, errand
                 missing = fetch(errand.url, b"", outcome=Outcome.GONE, status=404)
-                self.commit(self.harvest.robots(errand, missing, now))
+                self.commit(self.results.robots(errand, missing, now))
         raise AssertionError("no such errand")
 
     def page(self, errand: Errand, answer: Fetch, extracted: Extracted | None = None) -> Change:
-        """Harvest a page and commit it."""
-        return self.commit(self.harvest.page(errand, answer, extracted, self.clock.now()))
+        """Process a page's result and commit it."""
+        return self.commit(self.results.page(errand, answer, extracted, self.clock.now()))
 
     def commit(self, making: Change | Making) -> Change:
         change = made(making)[0]
         counts = dict(change.counts)
-        self.stages.commit(change)
+        self.stages.commits.commit(change)
         assert change.counts == counts
         return change
 

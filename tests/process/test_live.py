@@ -16,9 +16,9 @@ from crawler.clock import iso_time
 from crawler.config import convert
 from crawler.errors import ConfigError, UsageError
 from crawler.process import live as module
-from crawler.process.commands import Commands
+from crawler.process.answering.commands import Commands
+from crawler.process.answering.wait_log import Wait
 from crawler.process.live import COUNTS_INTERVAL, KEY_FILE_WAIT, Live, live_settings
-from crawler.process.waits import Wait
 from crawler.records import Errand, Outcome, Task
 from crawler.serve.indexnow import KEY_AGE_MAX
 from crawler.serve.refusal import Refusal
@@ -57,7 +57,7 @@ class Shown:
     def commit(self) -> None:
         """What was queued."""
         for maker in self.queued:
-            self.joint.stages.commit_now(maker if isinstance(maker, Change) else made(maker())[0])
+            self.joint.stages.commits.commit_now(maker if isinstance(maker, Change) else made(maker())[0])
         self.queued.clear()
 
     def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def test_what_may_not_be_fetched_is_not_promised(shown: Shown) -> None:
     url = "http://a.org/robots.txt"
     errand = Errand(Task.ROBOTS, shown.joint.frontier._registry.host_key("a.org"), "a.org", url)
     change = Change()
-    made(shown.joint.harvest._record_robots(change, errand, fetch(url, rules), shown.joint.clock.now()))  # type: ignore[arg-type]
+    made(shown.joint.results._record_robots(change, errand, fetch(url, rules), shown.joint.clock.now()))  # type: ignore[arg-type]
     assert ahead(shown, HOME + "no/1") == ["disallowed"]
     shown.joint.frontier.blocks.block("a.org")
     assert ahead(shown, NEW) == ["blocked"]
@@ -188,7 +188,7 @@ def test_signals_are_told_of_once_they_are_durable(fresh: Shown) -> None:
     fresh.process.kept = kept
     said = asyncio.run(fresh.live.signal([HOME, NEW, AWAY, AWAY + "x"], "indexnow"))
     assert said.counts() == Signalled(noted=1, queued=1, out_of_scope=2).counts() and committed == [1]
-    assert fresh.joint.stages.frontier_counts().todo == 1
+    assert fresh.joint.stages.views.frontier_counts().todo == 1
 
     async def late() -> bool:
         return False
@@ -224,9 +224,9 @@ def test_counts_of_requests_outlast_the_run(shown: Shown) -> None:
 def test_a_count_that_has_faded_is_forgotten(shown: Shown) -> None:
     key = ASKED + (7).to_bytes(8, "big")
     change = shown.live._counted({7: 1.0}, 5.0)
-    shown.joint.stages.commit(change)
+    shown.joint.stages.commits.commit(change)
     assert shown.joint.stages.store.get(key) is not None
-    shown.joint.stages.commit(shown.live._counted({7: 0.0}, 5.0))
+    shown.joint.stages.commits.commit(shown.live._counted({7: 0.0}, 5.0))
     assert shown.joint.stages.store.get(key) is None
 
 
@@ -451,7 +451,7 @@ def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tm
     """Alone there is no socket for siblings; what was asked before counts again."""
     shown = Shown(open_joint(serve={"address": "127.0.0.1:0"}))
     stored(shown.joint, HOME)
-    shown.joint.stages.commit(shown.live._counted({7: 1.0}, shown.joint.clock.now()))
+    shown.joint.stages.commits.commit(shown.live._counted({7: 1.0}, shown.joint.clock.now()))
 
     async def play() -> None:
         await shown.live.start()
@@ -533,7 +533,7 @@ def test_robots_txt_of_a_host_that_has_https_alone(shown: Shown) -> None:
     joint.seeds("https://s.org/")
     assert shown.ask("host", host="s.org")["robots"] == []
     errand = joint.errand(Task.ROBOTS)
-    joint.commit(joint.harvest.robots(errand, fetch(errand.url, b""), joint.clock.now()))
+    joint.commit(joint.results.robots(errand, fetch(errand.url, b""), joint.clock.now()))
     (told,) = shown.ask("host", host="s.org")["robots"]
     assert (told["of"], told["status"]) == ("https://s.org", 200)
     assert told["fetched_at"] == iso_time(joint.clock.now())

@@ -12,10 +12,10 @@ from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.errors import StoreError
 from crawler.frontier.refresh import RefreshOutcome  # noqa: F401  so that refreshing is loaded
-from crawler.process import collector
 from crawler.process import process as module
+from crawler.process.lifecycle import garbage_collection
+from crawler.process.opening.stages import Stages
 from crawler.process.process import SEEDS_AHEAD, SEEDS_GRACE, Process
-from crawler.process.stages import Stages
 from crawler.storage.commit import Change, load_counters
 
 SEEDS = [["http://a.org/"], ["http://b.org/"], ["http://c.org/"], ["http://d.org/"], ["http://e.org/"]]
@@ -82,7 +82,7 @@ def test_seeds_that_were_given_are_taken_before_a_stop_ends_the_run(alone: Calla
     one = alone(seeds=SEEDS)
     one.stop_at_once("signal")
     assert one.process.stopped_on_purpose() and one.process.stopped_by == "signal"
-    assert one.stages.due.new == 5 and not one.process.busy() and one.stages.problems() == []
+    assert one.stages.due.new == 5 and not one.process.busy() and one.stages.views.problems() == []
 
 
 def test_after_a_second_signal_seeds_that_are_left_are_named(
@@ -100,7 +100,7 @@ def test_known_pages_go_before_seeds_only_if_asked(
     alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    monkeypatch.setattr(module, "known_changes", lambda stages: iter([order.append("known") or Change]))
+    monkeypatch.setattr(module, "known_changes", lambda *_: iter([order.append("known") or Change]))
     one = alone(seeds=SEEDS[:1], crawl={"timestamping": True})
     assert next(one.process._seeds) is Change and order == ["known"]
     assert next(one.process._seeds, None) is not None
@@ -171,7 +171,7 @@ def test_what_cannot_be_committed_in_time_is_a_failure(
     assert one.process.failure is None, "all was committed all the same"
     asyncio.run(play(True))
     assert "within 1 s" in str(one.process.failure) and limits == [1.0, 1.0]
-    one.stages.commit(Change())  # takes what is queued along
+    one.stages.commits.commit(Change())  # takes what is queued along
     one.stages.point.take()
 
 
@@ -222,11 +222,11 @@ def test_all_that_is_begun_is_ended(alone: Callable[..., Alone], monkeypatch: py
 
         return note
 
-    monkeypatch.setattr(collector, "freeze", lambda: done.append("frozen"))
-    monkeypatch.setattr(collector, "thaw", lambda: done.append("thawed"))
+    monkeypatch.setattr(garbage_collection, "freeze", lambda: done.append("frozen"))
+    monkeypatch.setattr(garbage_collection, "thaw", lambda: done.append("thawed"))
     for fails in (False, True):
         one = alone(crawl={"stall_max": 9})
-        monkeypatch.setattr(one.process.stages.around, "watchdog", Dog)
+        monkeypatch.setattr(one.process.stages.context.environment, "watchdog", Dog)
         monkeypatch.setattr(one.process.errands, "start", noting("errands start"))
         monkeypatch.setattr(one.process.errands, "close", noting("errands end"))
         if fails:
@@ -293,7 +293,7 @@ def test_seeds_are_never_far_ahead_of_their_commits(
     async def nap(seconds: float) -> None:
         naps.append(seconds)
         ahead.append(len(one.stages.point))
-        one.stages.commit(Change())
+        one.stages.commits.commit(Change())
 
     monkeypatch.setattr(module.asyncio, "sleep", nap)
     assert one.process.seeding() and one.process.busy()
@@ -301,7 +301,7 @@ def test_seeds_are_never_far_ahead_of_their_commits(
     asyncio.run(one.process._feed_seeds())
     assert ahead and max(ahead) == SEEDS_AHEAD + 1 and not one.process.seeding()
     assert one.process._news.is_set(), "the run may be over"
-    one.stages.commit(Change())
+    one.stages.commits.commit(Change())
 
 
 def test_a_full_due_takes_no_more_seeds(alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,7 +316,7 @@ def test_a_full_due_takes_no_more_seeds(alone: Callable[..., Alone], monkeypatch
     monkeypatch.setattr(module.asyncio, "sleep", nap)
     asyncio.run(one.process._feed_seeds())
     assert naps == [1, 1, 1]
-    one.stages.commit(Change())
+    one.stages.commits.commit(Change())
 
 
 # -- what wakes the schedule
@@ -403,8 +403,8 @@ def test_a_process_is_busy_while_anything_waits(
     process.commits.busy = False
     one.stages.point.add(Change())
     assert process.busy()
-    one.stages.commit(Change())
-    one.stages.commit(Change())
+    one.stages.commits.commit(Change())
+    one.stages.commits.commit(Change())
     assert not process.busy()
     with monkeypatch.context() as patch:
         patch.setattr(type(one.stages.due), "pending", property(lambda self: 1))

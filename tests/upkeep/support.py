@@ -11,7 +11,7 @@ from crawler.clock import VirtualClock
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.frontier.discovery.entries import decode, order_depth
-from crawler.process.stages import Stages, at_rest
+from crawler.process.opening.stages import Stages, at_rest
 from crawler.records import Capture, Extracted, Fetch, Outcome, PageRecord
 from crawler.storage.commit import Change
 from crawler.storage.engines import open_store
@@ -64,7 +64,7 @@ def crawl(path: Path, *, pending: bool = False) -> CrawlDirectory:
         found = answer.outcome is Outcome.FETCHED
         extracted = Extracted(base=errand.url, hrefs=HREFS[answer.content]) if found else None
         joint.page(errand, answer, extracted)
-        joint.stages.commit_now(Change())
+        joint.stages.commits.commit_now(Change())
     joint.seeds("http://b.org/")
     if pending:
         joint.commit(joint.admission.seeds(["http://a.org/late"]))

@@ -12,7 +12,7 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.settled import load_settled, settled
 from crawler.crawl.topology import process_names, topology
 from crawler.errors import DirectoryError
-from crawler.process.stages import at_rest
+from crawler.process.opening.stages import at_rest
 from crawler.records import Outcome, PageRecord, PageState
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
@@ -48,7 +48,7 @@ def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
                     stages.pages.put_record(change, fingerprint, record)
                     change.count("stored.records")
                     change.count("pages.fetched")
-            stages.commit_now(change)
+            stages.commits.commit_now(change)
         trace = directory.process(name) / "trace"
         trace.mkdir(exist_ok=True)
         (trace / "1").write_text(name)
@@ -70,7 +70,7 @@ def test_what_follows_no_bucket_reaches_who_needs_it(tmp_path: Path) -> None:
             found = stages.store.get(EQUIVALENCES)
             assert found is not None
             assert set(msgspec.json.decode(unseal(EQUIVALENCES, found))) == {"http://p0.org", "http://p1.org"}
-            assert stages.problems() == []
+            assert stages.views.problems() == []
             records += stages.point.counters["stored.records"]
             fetched.append(stages.point.counters["pages.fetched"])
             assert stages.store.get(BUCKET_TABLE) == stages.topology.partition.encode()
@@ -88,7 +88,7 @@ def test_a_reshard_keeps_the_settings_that_the_crawl_rests_on(tmp_path: Path) ->
     with pytest.raises(DirectoryError, match=r"urls\.partition"):
         Resharding(directory, changed, target, VirtualClock(), lambda _: None).run()
     with at_rest(config_of(3), directory, "p2", clock=VirtualClock()) as stages:
-        assert stages.problems() == []
+        assert stages.views.problems() == []
 
 
 def test_pieces_of_a_process_are_its_buckets_by_old_owner(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_process_whose_books_are_wrong_is_found_before_the_switch(tmp_path: Pa
     with at_rest(config, directory, "p1", clock=clock) as stages:
         change = Change()
         change.count("urls.to_due", 3)
-        stages.commit_now(change)
+        stages.commits.commit_now(change)
     assert any("to_due" in line for line in problems_of(config, folder, seed, place, clock))
 
 

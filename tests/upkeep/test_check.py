@@ -15,7 +15,7 @@ from crawler.frontier.discovery.entries import decode
 from crawler.frontier.hosts.registry import Meta
 from crawler.frontier.hosts.table import RECORD, full_record
 from crawler.pages.captures import pack, unpack_capture, unpack_record
-from crawler.process.stages import BALLAST, at_rest
+from crawler.process.opening.stages import BALLAST, at_rest
 from crawler.records import Capture, Extracted, PageState
 from crawler.storage.files import Lock
 from crawler.storage.keys import (

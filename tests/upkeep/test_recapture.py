@@ -241,7 +241,7 @@ def test_a_page_whose_facts_are_few_is_a_seed(tmp_path: Path) -> None:
     joint = Joint(directory.path, **(TREE | {"crawl": {"depth": 9}}))
     joint.follow(HOME, fetch(HOME, LINKS), Extracted(HOME, hrefs=HREFS[LINKS]))
     joint.follow(OTHER, fetch(OTHER, b"deep"), Extracted(OTHER), depth=3, redirects=2)
-    joint.stages.commit(Change())
+    joint.stages.commits.commit(Change())
     joint.close()
     before = {url: (record.depth, record.redirects) for url, record in records(directory).items()}
     assert before == {HOME: (0, 0), OTHER: (3, 2)}

@@ -46,13 +46,13 @@ def one(open_joint: Callable[..., Joint]) -> Joint:
 
 def recovered(joint: Joint, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[int, list[str]], list[Change]]:
     changes: list[Change] = []
-    commit = joint.stages.commit_now
+    commit = joint.stages.commits.commit_now
 
     def noted(change: Change) -> None:
         changes.append(change)
         commit(change)
 
-    monkeypatch.setattr(joint.stages, "commit_now", noted)
+    monkeypatch.setattr(joint.stages.commits, "commit_now", noted)
     recovery = Recovery(joint.stages, "p1")
     return (recovery.run(), recovery.problems), changes
 
@@ -89,7 +89,7 @@ def test_seeds_links_and_redirects_to_it_wait_once_each(one: Joint, monkeypatch:
         "urls.to_outbox": 4,
         "urls.resharded": 4,
     }
-    assert one.stages.outbox.links >= before + 4 and one.stages.problems() == []
+    assert one.stages.outbox.links >= before + 4 and one.stages.views.problems() == []
 
 
 def test_large_archives_are_queued_in_parts_and_the_scope_is_told_once(
@@ -97,7 +97,7 @@ def test_large_archives_are_queued_in_parts_and_the_scope_is_told_once(
 ) -> None:
     monkeypatch.setattr(module, "_LINKS_AT_ONCE", 1)
     told: list[list[str]] = []
-    monkeypatch.setattr(one.stages.learned, "tell", lambda change, peers: told.append(peers))
+    monkeypatch.setattr(one.stages.knowledge, "tell", lambda change, peers: told.append(peers))
     (count, _), changes = recovered(one, monkeypatch)
     assert count == 4 and [len(links([change])) for change in changes] == [1, 2, 1, 0]
     assert told == [["p1"]]

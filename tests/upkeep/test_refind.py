@@ -8,7 +8,7 @@ import pytest
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DamageError
 from crawler.pages.captures import pack, record_key
-from crawler.process.stages import Stages
+from crawler.process.opening.stages import Stages
 from crawler.records import Errand, Link, LinkFlag, Outcome, PageRecord, PageState, Task
 from crawler.storage.commit import Change
 from crawler.storage.keys import SCOPE_STATE, TODO
@@ -31,7 +31,7 @@ def known(joint: Joint, url: str, **values: Any) -> int:
     change.put(record_key(fingerprint), pack(PageRecord(url, PageState.STORED, Outcome.FETCHED, **values)))
     change.count("stored.records")
     change.count("urls.done")
-    joint.stages.commit_now(change)
+    joint.stages.commits.commit_now(change)
     return fingerprint
 
 
@@ -86,7 +86,7 @@ def test_links_that_waited_are_queued_if_they_are_new_and_ours(open_joint: Open)
     assert refind(joint.stages, [], links, reread=False) == [FOUND.format(len(own))]
     counters = joint.stages.point.counters
     assert (counters["urls.resharded"], counters["urls.to_due"]) == (len(own), len(own))
-    assert joint.stages.problems() == [] and queued(joint) == len(own)
+    assert joint.stages.views.problems() == [] and queued(joint) == len(own)
     assert refind(joint.stages, [], links, reread=False) == [], "all are known by now"
     assert queued(joint) == len(own)
     assert counters["urls.to_due"] == joint.stages.point.counters["urls.to_due"]
@@ -219,8 +219,10 @@ def test_what_is_found_again_outlasts_a_power_cut(open_joint: Open, monkeypatch:
     joint = open_joint(seeds=[A])
     lost = known(joint, B)
     changes: list[Change] = []
-    commit = joint.stages.commit
-    monkeypatch.setattr(joint.stages, "commit", lambda change: changes.append(change) or commit(change))
+    commit = joint.stages.commits.commit
+    monkeypatch.setattr(
+        joint.stages.commits, "commit", lambda change: changes.append(change) or commit(change)
+    )
     refind(joint.stages, [lost], [Link(joint.fingerprint(C), C)], reread=True)
     again, waited, *_ = [change for change in changes if isinstance(change, Change)]
     assert again.sync and waited.sync and [link.url for link in waited.links] == [C]

@@ -1,6 +1,7 @@
 """`crawler reshard` without a command line: nothing is lost or doubled, and the switch cannot be halved."""
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from crawler.crawl.journal import JOURNAL, Journal, keep_journal
 from crawler.crawl.topology import TABLE_FILE, process_names
 from crawler.errors import DirectoryError, UsageError
 from crawler.frontier.refresh import RefreshOutcome, state
-from crawler.process.stages import Stages, at_rest
+from crawler.process.opening.process_views import ProcessViews
+from crawler.process.opening.stages import Stages, at_rest
 from crawler.records import Link, Outcome, PageRecord, PageState
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
@@ -65,7 +67,7 @@ def find(stages: Stages, urls: list[str]) -> None:
         else:
             change.foreign.append((owner, [link]))
             change.count("urls.to_outbox")
-    stages.commit_now(change)
+    stages.commits.commit_now(change)
 
 
 def queued(directory: CrawlDirectory, processes: int) -> dict[str, list[int]]:
@@ -73,7 +75,7 @@ def queued(directory: CrawlDirectory, processes: int) -> dict[str, list[int]]:
     found = {}
     for name in process_names(config_of(processes)):
         with at_rest(config_of(processes), directory, name, clock=VirtualClock()) as stages:
-            assert stages.problems() == []
+            assert stages.views.problems() == []
             assert stages.outbox is None or stages.outbox.links == 0
             found[name] = [bucket(key) for key, _ in scan_prefix(stages.store, TODO)]
             owner = stages.topology.partition.owner_of_bucket
@@ -167,7 +169,7 @@ def test_what_is_known_of_pages_moves_with_them(tmp_path: Path) -> None:
                 state.stage(refresh.schedule, page, change)
                 change.put(ASKED + fingerprint.to_bytes(8, "big"), seal(b"asked"))
                 change.put(HANDOVER + fingerprint.to_bytes(8, "big"), seal(b"handover"))
-            stages.commit_now(change)
+            stages.commits.commit_now(change)
     before = refresh_state(directory, 2)
     assert len(before) == len(URLS)
     for epoch, processes in ((2, 3), (3, 1), (4, 2)):
@@ -190,15 +192,15 @@ def test_settled_processes_have_nothing_on_its_way(tmp_path: Path) -> None:
             stack.enter_context(at_rest(config_of(3), directory, name, clock=VirtualClock()))
             for name in process_names(config_of(3))
         ]
-        assert sum(stages.waiting_for_peers() != {} for stages in processes) > 0
+        assert sum(stages.views.waiting_for_peers() != {} for stages in processes) > 0
         for _ in range(2):
             settle(processes)
             assert [stages.outbox.links for stages in processes if stages.outbox] == [0, 0, 0]
-            assert [stages.problems() for stages in processes] == [[], [], []]
-            assert [stages.due_counts().pending for stages in processes] == [0, 0, 0]
+            assert [stages.views.problems() for stages in processes] == [[], [], []]
+            assert [stages.views.due_counts().pending for stages in processes] == [0, 0, 0]
             assert not any(list(scan_prefix(stages.store, OUTBOX)) for stages in processes)
             assert not any(spool.connected for stages in processes for spool in stages.outbox.spools.values())
-            assert sum(stages.frontier_counts().todo for stages in processes) == len(URLS)
+            assert sum(stages.views.frontier_counts().todo for stages in processes) == len(URLS)
 
 
 def test_links_reach_a_process_that_has_lost_its_memory_of_a_peer(tmp_path: Path) -> None:
@@ -216,9 +218,12 @@ def test_links_reach_a_process_that_has_lost_its_memory_of_a_peer(tmp_path: Path
             assert first.outbox.links > 0
             epoch = first.outbox.spools["p1"].state.epoch
             settle(processes)
-            assert first.outbox.links == 0 and [each.due_counts().pending for each in processes] == [0, 0]
+            assert first.outbox.links == 0 and [each.views.due_counts().pending for each in processes] == [
+                0,
+                0,
+            ]
             assert (first.outbox.spools["p1"].state.epoch != epoch) is bool(turn)
-            assert sum(each.frontier_counts().todo for each in processes) == len(URLS) * (1 + turn)
+            assert sum(each.views.frontier_counts().todo for each in processes) == len(URLS) * (1 + turn)
         if not turn:
             with at_rest(config_of(2), directory, "p1", clock=VirtualClock()) as stages:
                 batch = stages.store.batch(sync=True)
@@ -241,7 +246,7 @@ def test_links_that_another_life_has_used_the_numbers_of_are_not_lost(tmp_path: 
             source.durable, epoch=spool.state.epoch, sequence=spool.committed - spool.state.base, chain=7
         )
         settle([first, second])
-        assert sum(each.frontier_counts().todo for each in (first, second)) == len(URLS)
+        assert sum(each.views.frontier_counts().todo for each in (first, second)) == len(URLS)
 
 
 def test_the_end_of_settling_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,9 +257,9 @@ def test_the_end_of_settling_is_synced(tmp_path: Path, monkeypatch: pytest.Monke
             stack.enter_context(at_rest(config_of(2), directory, name, clock=VirtualClock()))
             for name in ("p0", "p1")
         ]
-        monkeypatch.setattr(
-            Stages, "commit_now", lambda self, change: synced.append((self.name, change.sync))
-        )
+        for each in processes:
+            note = partial(lambda name, change: synced.append((name, change.sync)), each.name)
+            monkeypatch.setattr(each.commits, "commit_now", note)
         settle(processes)
         assert synced == [("p0", True), ("p1", True)]
         monkeypatch.undo()
@@ -319,7 +324,7 @@ def test_the_first_problem_of_a_crawl_that_is_not_whole_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = crawl(tmp_path / "crawl", 2)
-    monkeypatch.setattr(Stages, "problems", lambda self: [f"law {number}" for number in (1, 2)])
+    monkeypatch.setattr(ProcessViews, "problems", lambda self: [f"law {number}" for number in (1, 2)])
     with pytest.raises(DirectoryError, match="p0: law 1; run `crawler check` first"):
         move(directory, 3, 2)
     assert directory.process_names() == ["p0", "p1"]

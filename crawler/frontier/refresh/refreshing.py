@@ -4,11 +4,11 @@
                        │                                  │
                        ▼                                  ▼
     schedule ──► claims ──► host, robots.txt, fetch ──► outcomes ──► schedule, and f/ s/ n/ in the page's change
-       ▲       (claiming.py)   (as for any URL)      (outcomes.py)
+       ▲       (refetch_claims.py)   (as for any URL)      (refetch_outcomes.py)
        │
     portion (portion.py): the rate, the level that all processes share, the price beside new URLs
 
-`views.py` says how it stands. The schedule runs on the clock of the sites (`site_clock.py`).
+`refresh_views.py` says how it stands. The schedule runs on the clock of the sites (`site_clock.py`).
 """
 
 import math
@@ -21,19 +21,19 @@ from crawler.config import Overrides, RefreshConfig
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.change_intake import ChangeIntake
-from crawler.frontier.refresh.claiming import Claims
 from crawler.frontier.refresh.expectation import Expectation
 from crawler.frontier.refresh.importance import Importance
 from crawler.frontier.refresh.news import News
-from crawler.frontier.refresh.outcomes import Outcomes, is_fit
 from crawler.frontier.refresh.page_ages import PageAges
 from crawler.frontier.refresh.page_keys import PageKeys
 from crawler.frontier.refresh.portion import Portion
+from crawler.frontier.refresh.refetch_claims import RefetchClaims
+from crawler.frontier.refresh.refetch_outcomes import RefetchOutcomes, is_fit
+from crawler.frontier.refresh.refresh_views import RefreshViews
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import Settings
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.refresh.validators import Validators
-from crawler.frontier.refresh.views import RefreshViews
 from crawler.records import PageRecord
 from crawler.storage.kv import KeyValue
 
@@ -96,11 +96,11 @@ class Refresh:
         self.validators = Validators(config)
         self.expectation = Expectation(schedule, config.speed)
         self.news = News()
-        self.claims = Claims(schedule, clock, record)
+        self.claims = RefetchClaims(schedule, clock, record)
         self.ages = PageAges(schedule, clock, config, overrides or Overrides(()), record)
         self.changes = ChangeIntake(schedule, clock, fingerprint, self.ages, self.news)
         self.portion = Portion(schedule, clock, config, self.importance, rate=rate, name=name)
-        self.outcomes = Outcomes(
+        self.outcomes = RefetchOutcomes(
             schedule,
             clock,
             record,

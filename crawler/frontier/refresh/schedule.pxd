@@ -4,8 +4,8 @@ from crawler.frontier.refresh.exploration cimport Exploration
 from crawler.frontier.refresh.flights cimport Flights
 from crawler.frontier.refresh.overview cimport Overview
 from crawler.frontier.refresh.queues cimport Queues
-from crawler.frontier.refresh.records cimport Records
-from crawler.frontier.refresh.signals cimport Signals
+from crawler.frontier.refresh.schedule_records cimport Records
+from crawler.frontier.refresh.page_signals cimport Signals
 from crawler.frontier.refresh.steering cimport Steering
 from crawler.frontier.refresh.tables cimport Tables
 

@@ -13,9 +13,9 @@ waiting pages cost no work; the page of the earliest deadline is taken.
     queues.py       heaps of hosts, of their directories, of their pages: who is first
     exploration.py  the page longest unvisited, now and then
     flights.py      pages in flight, and what their ends teach
-    signals.py      what others say: deadlines move forward              `Schedule.signals`
+    page_signals.py  what others say: deadlines move forward              `Schedule.signals`
     overview.py     queries that change nothing                          `Schedule.overview`
-    records.py      what a store keeps                                   `Schedule.records`
+    schedule_records.py what a store keeps                                   `Schedule.records`
 
 Call `look`, `hold`, then `settle` or `give_back`. Work is bounded: later calls process
 signals that come in bulk, in slices; `queues.py` says the rest.
@@ -39,9 +39,9 @@ if cython.compiled:
     from cython.cimports.crawler.frontier.refresh.exploration import Exploration
     from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
     from cython.cimports.crawler.frontier.refresh.overview import Overview
+    from cython.cimports.crawler.frontier.refresh.page_signals import SLICE, Signals
     from cython.cimports.crawler.frontier.refresh.queues import CHECKS_MAX, Queues
-    from cython.cimports.crawler.frontier.refresh.records import Records
-    from cython.cimports.crawler.frontier.refresh.signals import SLICE, Signals
+    from cython.cimports.crawler.frontier.refresh.schedule_records import Records
     from cython.cimports.crawler.frontier.refresh.steering import Steering
     from cython.cimports.crawler.frontier.refresh.tables import (
         AWAY,
@@ -57,9 +57,9 @@ else:
     from crawler.frontier.refresh.exploration import Exploration
     from crawler.frontier.refresh.flights import Flights, check_instant
     from crawler.frontier.refresh.overview import Overview
+    from crawler.frontier.refresh.page_signals import SLICE, Signals
     from crawler.frontier.refresh.queues import CHECKS_MAX, Queues
-    from crawler.frontier.refresh.records import Records
-    from crawler.frontier.refresh.signals import SLICE, Signals
+    from crawler.frontier.refresh.schedule_records import Records
     from crawler.frontier.refresh.steering import Steering
     from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, FAILED, JUMPED, Tables
 

@@ -18,9 +18,9 @@ from crawler.errors import CrawlerError, DirectoryError
 from crawler.lab.cluster.machine import Killed, Life, Machine, MachineClock, nobody
 from crawler.lab.cluster.terms import FINISHED, START, LifeEnd, Observed, config_of, slowed
 from crawler.lab.cluster.virtual_surroundings import SharedWorld, VirtualSurroundings
-from crawler.process.exchange import Member
+from crawler.process.exchange.exchange import Member
+from crawler.process.opening.stages import Stages
 from crawler.process.process import Process
-from crawler.process.stages import Stages
 from crawler.splitter.partition import Partition
 from crawler.urls.fingerprint import Fingerprinter
 
@@ -138,7 +138,7 @@ class Population:
             clock=clock,
             name=machine.name,
             topology=Topology(machine.name, self.partition),
-            around=VirtualSurroundings(self.world, life),
+            environment=VirtualSurroundings(self.world, life),
         )
 
     async def _leave(self, life: Life, stages: Stages, process: Process | None) -> None:
@@ -147,9 +147,9 @@ class Population:
             await process.exchange.close()
             process.close()
         failed = process is None or process.failure is not None
-        self.observed.unexpected += [f"{life}: {each}" for each in stages.harvest.unexpected.counts]
+        self.observed.unexpected += [f"{life}: {each}" for each in stages.results.unexpected.counts]
         if not failed:
-            self.observed.problems += [f"{life.machine.label}: {each}" for each in stages.problems()]
+            self.observed.problems += [f"{life.machine.label}: {each}" for each in stages.views.problems()]
         stages.close(clean=not failed)
 
     # -- its end ----------------------------------------------------------------------

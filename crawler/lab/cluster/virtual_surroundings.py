@@ -1,4 +1,4 @@
-"""What a process of the virtual world finds around it: its network, its store, its chance (`process/surroundings.py`)."""
+"""The environment of a process of the virtual world: network, store, chance (`process/opening/environment.py`)."""
 
 import asyncio
 import random
@@ -20,9 +20,9 @@ from crawler.lab.cluster.fetching import VirtualClient, VirtualResolver, WebLog
 from crawler.lab.cluster.machine import Life, SystemCalls
 from crawler.lab.cluster.synthetic_web import SyntheticWeb
 from crawler.lab.cluster.terms import ClusterSettings
-from crawler.process.errands import Network
-from crawler.process.reader import Reader
-from crawler.process.surroundings import Surroundings
+from crawler.process.fetching.fetch_tasks import Network
+from crawler.process.fetching.reader import Reader
+from crawler.process.opening.environment import Environment
 from crawler.storage.kv import KeyValue
 
 LONG, RARE_WATCH = 21_600.0, 60.0  # in runs of so many seconds a process looks at time and disk so seldom
@@ -38,7 +38,7 @@ class SharedWorld(msgspec.Struct, frozen=True):
     system: SystemCalls
 
 
-class VirtualSurroundings(Surroundings):
+class VirtualSurroundings(Environment):
     """What a process of the cluster finds around it."""
 
     def __init__(self, world: SharedWorld, life: Life) -> None:

@@ -20,7 +20,7 @@ from crawler.frontier.frontier import Frontier
 from crawler.lab.order.link_graph import LinkGraph, page_rank
 from crawler.lab.order.planting import WORD, Planted
 from crawler.orders.order import FoundLink, FoundOn, Ranking, ranking
-from crawler.process.ordering import LinkSource, Ordering, classed, page_score
+from crawler.process.results.ordering import LinkSource, Ordering, classed, page_score
 from crawler.records import Errand, Fetch, Link, Outcome, Task
 from crawler.robots.cache import ALLOWED, Verdict
 from crawler.storage.commit import Change

@@ -9,8 +9,8 @@ from crawler.errors import UsageError
 from crawler.frontier.refresh import Arms, RefreshOutcome, Schedule, Settings
 from crawler.frontier.refresh.arm_parts import ArmsOverview, ArmsRecords, ArmsSignals
 from crawler.frontier.refresh.overview import Overview
-from crawler.frontier.refresh.records import Records
-from crawler.frontier.refresh.signals import Signals
+from crawler.frontier.refresh.page_signals import Signals
+from crawler.frontier.refresh.schedule_records import Records
 from crawler.frontier.refresh.state import load, stage
 from crawler.storage.kv import MemoryStore
 

@@ -29,9 +29,9 @@ from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.lab.cluster.terms import ClusterSettings
 from crawler.pages import segments
-from crawler.process.admission import Owners, Seen
-from crawler.process.exchange import PeerExchange
-from crawler.process.stages import Stages
+from crawler.process.exchange.peer_exchange import PeerExchange
+from crawler.process.opening.stages import Stages
+from crawler.process.results.admission import Owners, Seen
 from crawler.splitter import compaction
 from crawler.splitter.crawlwide import CrawlWide
 from crawler.splitter.inbox import Arrival, Inbox

@@ -20,7 +20,7 @@ from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.judge import judge
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.lab.cluster.terms import ClusterSettings
-from crawler.process.stages import Stages
+from crawler.process.opening.stages import Stages
 from tests.lab.cluster.planted import PLANTS, planted, run, settings_of
 
 TINY = ClusterSettings(web=WebSpec(hosts=8, pages=60), count=6, within=40.0)

@@ -1,0 +1,191 @@
+"""What is learned when a known page was asked: by schedule, validators, sources and hubs.
+
+    record_first      a page was fetched for the first time: it enters the schedule
+    record_refresh    it was asked again: changed or not, or put off
+    credit_hub        a page found by it was fetched: what its being asked again was worth
+
+Decisions are made in the order of the commit queue, so the stored state never contradicts the records of pages.
+"""
+
+from collections.abc import Callable, Iterable
+
+from crawler.frontier.refresh import state
+from crawler.frontier.refresh.arms import Arms
+from crawler.frontier.refresh.change_intake import ChangeIntake
+from crawler.frontier.refresh.expectation import Expectation
+from crawler.frontier.refresh.importance import Importance
+from crawler.frontier.refresh.news import News, kind_of
+from crawler.frontier.refresh.page_ages import FEED_TYPES, PageAges, is_source
+from crawler.frontier.refresh.page_keys import PageKeys
+from crawler.frontier.refresh.portion import Portion
+from crawler.frontier.refresh.refetch_claims import RefetchClaims
+from crawler.frontier.refresh.schedule import Schedule
+from crawler.frontier.refresh.settings import RefreshOutcome
+from crawler.frontier.refresh.site_clock import SiteClock
+from crawler.frontier.refresh.validators import Validators
+from crawler.records import Errand, LinkFlag, Outcome, PageRecord, PageState
+from crawler.storage.kv import Batch
+
+_HOPS_MAX = 20  # redirects between a hub and the page that it showed
+_OWN_WAY = int(LinkFlag.OWN_WAY)
+_SHOWN = (Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED)
+_FAILURES = frozenset(
+    {
+        Outcome.TEMPORARY, Outcome.HOST_BUSY, Outcome.TRUNCATED, Outcome.FRAMING, Outcome.HEADER_TIMEOUT,
+        Outcome.DNS_ERROR, Outcome.CONNECT_ERROR, Outcome.TLS_ERROR, Outcome.RESET, Outcome.PROXY_ERROR,
+        Outcome.INTERNAL_ERROR,
+    }
+)  # fmt: skip
+
+
+def result_of(outcome: Outcome, *, unchanged: bool, stored: bool = True) -> RefreshOutcome:
+    """What an outcome says of a page; `stored`: its copy is kept (no noarchive)."""
+    if outcome in _SHOWN:
+        if not stored:
+            return RefreshOutcome.DENIED
+        return RefreshOutcome.UNCHANGED if unchanged else RefreshOutcome.CHANGED
+    if outcome in (Outcome.REDIRECT, Outcome.BAD_REDIRECT):
+        return RefreshOutcome.MOVED
+    if outcome is Outcome.ROBOTS_DENIED:
+        return RefreshOutcome.DENIED
+    return RefreshOutcome.FAILED if outcome in _FAILURES else RefreshOutcome.GONE
+
+
+def is_fit(record: PageRecord) -> bool:
+    """Whether there is a copy to keep fresh, and a plain GET gives it."""
+    return record.state is PageState.STORED and not record.noarchive and not record.flags & _OWN_WAY
+
+
+class RefetchOutcomes:
+    """Tells the parts of the refresh frontier what came of a page."""
+
+    def __init__(
+        self,
+        schedule: Schedule | Arms,
+        clock: SiteClock,
+        record: Callable[[int], PageRecord | None],
+        *,
+        keys: PageKeys,
+        claims: RefetchClaims,
+        ages: PageAges,
+        changes: ChangeIntake,
+        validators: Validators,
+        importance: Importance,
+        expectation: Expectation,
+        portion: Portion,
+        news: News,
+    ) -> None:
+        self._schedule = schedule
+        self._clock = clock
+        self._record = record
+        self._keys = keys
+        self._claims = claims
+        self._ages = ages
+        self._changes = changes
+        self._validators = validators
+        self._importance = importance
+        self._expectation = expectation
+        self._portion = portion
+        self._news = news
+
+    def conditions(self, errand: Errand, now: float) -> tuple[str, str]:
+        """(ETag, Last-Modified) to ask a page with, each "" if there is none to use."""
+        known = self._claims.held.get(errand.fingerprint)
+        signalled = known is not None and any(known.signals)
+        record = self._record(errand.fingerprint)
+        return self._validators.conditions(errand.fingerprint, errand.host, record, now, signalled=signalled)
+
+    def record_first(
+        self, fingerprint: int, record: PageRecord, crawled_at: float, now: float, batch: Batch
+    ) -> None:
+        """A page was fetched for the first time: nothing is learned of its site or directory by that."""
+        if not is_fit(record):
+            return
+        page = self._schedule.find(fingerprint)
+        if page < 0:
+            page = self._enter(fingerprint, record, crawled_at, now, batch)
+        state.stage_page(self._schedule, page, batch)
+        self._changes.stage(batch)
+
+    def _enter(
+        self, fingerprint: int, record: PageRecord, crawled_at: float, now: float, batch: Batch
+    ) -> int:
+        host, directory = self._keys.of(fingerprint, record.url)
+        then = self._clock.at(now)
+        page = self._schedule.add(
+            fingerprint, host, directory, min(self._clock.at(crawled_at), then), then,
+            self._importance.of(fingerprint, record, now),
+        )  # fmt: skip
+        self._ages.bound_new(page, record, now, batch)
+        self._claims.keep_shut(page, host)
+        return page
+
+    def record_refresh(
+        self,
+        errand: Errand,
+        result: RefreshOutcome,
+        before: PageRecord | None,
+        after: PageRecord,
+        until: float,
+        now: float,
+        batch: Batch,
+    ) -> None:
+        """A page was asked again at `now`, its record was `before`; its host may be asked from `until` on."""
+        fingerprint, then = errand.fingerprint, self._clock.at(now)
+        changed = result is RefreshOutcome.CHANGED
+        if self._validators.answered(fingerprint, errand.host, before, after, changed, now, batch):
+            self._expectation.results["validator_lies"] += 1
+        known = self._claims.end(fingerprint)
+        if known is None:
+            return
+        page = self._schedule.find(fingerprint)
+        self._expectation.ended(known, result, then)
+        self._schedule.weigh(page, self._importance.of(fingerprint, after, now), then)
+        told = changed and self._ages.is_read_by_value(after)
+        learned = RefreshOutcome.UNCHANGED if told else result  # a source changes with every page it names
+        self._schedule.settle(page, then, learned, self._clock.at(until))
+        if is_source(after):
+            self._ages.readings.pass_time(fingerprint, then - known.crawled_at)
+            if result is RefreshOutcome.UNCHANGED:
+                self._ages.heed_source(fingerprint, [], 0, now, batch)
+        self._stage(page, batch)
+
+    def credit_hub(self, via: int, fingerprint: int, record: PageRecord, now: float, batch: Batch) -> None:
+        """Credit the page `via`, which showed a URL when it was asked again, with the page that the URL became.
+
+        Redirects lead back to the page that showed the first URL of their chain. A page of another process gets no
+        credit: nearly all that a hub shows is on its own host.
+        """
+        hub = self._record(via)
+        for _ in range(_HOPS_MAX):
+            if hub is None or hub.state is not PageState.REDIRECTED:
+                break
+            via = hub.via
+            hub = self._record(via)
+        page = self._schedule.find(via)
+        if hub is None or page < 0:
+            return
+        self._news.found(kind_of(hub, is_feed=hub.content_type in FEED_TYPES), fingerprint, record, now)
+        self._schedule.show(page, 1.0, self._clock.at(now))
+        state.stage(self._schedule, page, batch)
+
+    def renew_importance(self, fingerprints: Iterable[int], now: float, batch: Batch) -> int:
+        """Give pages the importance that requests for them have now; how many are here. Stored with `batch`."""
+        weighed = 0
+        for fingerprint in fingerprints:
+            page = self._schedule.find(fingerprint)
+            record = self._record(fingerprint) if page >= 0 else None
+            if record is None:
+                continue
+            importance = self._importance.of(fingerprint, record, now)
+            self._schedule.weigh(page, importance, self._clock.at(now))
+            state.stage_page(self._schedule, page, batch)
+            weighed += 1
+        return weighed
+
+    def _stage(self, page: int, batch: Batch) -> None:
+        state.stage(self._schedule, page, batch)
+        state.stage_recalibration(self._expectation.recalibration, batch)
+        if self._portion.balance.tilt != 1.0:
+            state.stage_tilt(self._portion.balance.tilt, batch)
+        self._changes.stage(batch)

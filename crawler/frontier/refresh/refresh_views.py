@@ -1,0 +1,117 @@
+"""What is shown of the known pages: how fresh they are, and why one is asked when it is."""
+
+import math
+from typing import Any
+
+import msgspec
+
+from crawler.change_signals import NAMES
+from crawler.frontier.refresh.arms import Arms
+from crawler.frontier.refresh.expectation import Expectation
+from crawler.frontier.refresh.news import News
+from crawler.frontier.refresh.portion import Portion
+from crawler.frontier.refresh.refetch_claims import RefetchClaims
+from crawler.frontier.refresh.schedule import Schedule
+from crawler.frontier.refresh.settings import HostView, PageView
+from crawler.frontier.refresh.site_clock import SiteClock
+
+FRESH_DIGITS = 9  # of a probability; the order in which a schedule was summed up shows in the sixteenth
+
+
+class RefreshViews:
+    """Read-only views of the parts of the refresh frontier."""
+
+    def __init__(
+        self,
+        schedule: Schedule | Arms,
+        clock: SiteClock,
+        claims: RefetchClaims,
+        expectation: Expectation,
+        portion: Portion,
+        news: News,
+    ) -> None:
+        self._schedule = schedule
+        self._clock = clock
+        self._claims = claims
+        self._expectation = expectation
+        self._portion = portion
+        self._news = news
+
+    def probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
+        """The probability that a page's copy of `fetched_at` is current; None if the page is not here.
+
+        A later answer that is not committed yet says nothing of that copy: its age and the page's rate do.
+        """
+        page = self._schedule.find(fingerprint)
+        if page < 0:
+            return None
+        then, fetched = self._clock.at(now), self._clock.at(fetched_at)
+        known = self._schedule.overview.page(page, then)
+        if known.crawled_at > fetched:
+            return round(math.exp(-known.rate * max(then - fetched, 0.0)), FRESH_DIGITS)
+        return self._fresh(known)
+
+    def _fresh(self, known: PageView) -> float:
+        return round(self._expectation.fresh(known), FRESH_DIGITS)
+
+    def explain(self, fingerprint: int, now: float) -> dict[str, Any]:
+        """Rate and its error, clock, signals, value and deadline of a page, what it waits for; {} if it is not here.
+
+        Instants are ours; rates, clock and watched time are those of the sites.
+        """
+        page = self._schedule.find(fingerprint)
+        if page < 0:
+            return {}
+        then, overview, ours = self._clock.at(now), self._schedule.overview, self._clock.ours
+        known = overview.page(page, then)
+        plain: dict[str, Any] = msgspec.to_builtins(known)
+        for name in ("fingerprint", "host", "directory", "hearing", "stands_for"):
+            del plain[name]
+        host = overview.host(known.host)
+        told = dict(zip(NAMES, known.signals, strict=False))
+        return plain | {
+            "fresh": self._fresh(known),
+            "rate_error": known.rate / math.sqrt(1.0 + known.changes),
+            "signals_by_source": {source: n for source, n in told.items() if n},
+            "crawled_at": ours(known.crawled_at),
+            "deadline": _finite(ours(known.deadline)),
+            "host_ready": _finite(ours(host.ready)),
+            "host_level": host.level,
+            "waits_for": self._waits_for(known, host, then),
+            "hub": overview.hub(page, then),
+        }
+
+    def _waits_for(self, known: PageView, host: HostView, then: float) -> str:
+        """In a few words."""
+        if known.state == "in flight":
+            return "its answer"
+        if known.state in ("away", "failed", "too young"):
+            return {"away": "its own rare schedule", "failed": "its retry", "too young": "refresh.min_age"}[
+                known.state
+            ]
+        if self._claims.is_requested(known.fingerprint):
+            return "its host: it was asked for"
+        if host.busy or host.ready > then:
+            return "its host"
+        return "its turn: it is due" if known.deadline <= then else "its value to reach the level"
+
+    def summary(self, now: float) -> dict[str, Any]:
+        """What a status says of it."""
+        then = self._clock.at(now)
+        seen = self._expectation.view(then)
+        return seen | {
+            "in_flight": len(self._claims.held),
+            "ahead": self._claims.requested,
+            "share": round(self._portion.known, 4),
+            "known_share": round(self._portion.share.refresh, 3),
+            "news": self._news.view(now) | self._schedule.overview.hubs(then),
+            "busy": round(self._portion.busy, 3),
+        }
+
+    def by_host(self, now: float) -> dict[int, tuple[int, float]]:
+        """Key of a host -> (pages, expected freshness), of hosts whose pages a sample meets."""
+        return self._expectation.by_host(self._clock.at(now))
+
+
+def _finite(value: float) -> float | None:
+    return value if abs(value) < math.inf else None

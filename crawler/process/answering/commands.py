@@ -1,0 +1,278 @@
+"""Commands to one process of a crawl, running or at rest.
+
+The control socket of a running process and the commands on a directory both
+end here. Every answer is plain data.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from crawler.admin.status import MemberStatus, Status
+from crawler.change_signals import Signalled
+from crawler.clock import iso_time
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.loosened import SeedPlaces, confirm, inherited
+from crawler.errors import UsageError
+from crawler.process.answering.explainer import Explainer, Steps
+from crawler.process.committing.portions import portions
+from crawler.process.opening.stages import Stages
+from crawler.records import Capture, LinkFlag, PeerStatus
+from crawler.robots.cache import RobotsCopy
+from crawler.storage.commit import Change, Maker
+from crawler.urls.canonical import canonical, hostname
+
+Commit = Callable[[Change | Maker], None]
+T = TypeVar("T")
+AUTHORITIES_SHOWN = 100  # of one host
+CHANGING = (
+    "seed",
+    "block",
+    "unblock",
+    "retire",
+    "signal",
+)  # commands whose answer waits until the change is durable
+_SEED = int(LinkFlag.SEED)
+HOSTS_AT_ONCE = 100  # hosts looked at before a pause; one whose queue is read from the store costs 13 us
+
+
+class Commands:
+    """The commands of one process.
+
+    `commit` makes a change durable in its own time; `peers` says how the other
+    processes are reached, None if this one does not run.
+    """
+
+    def __init__(
+        self,
+        stages: Stages,
+        commit: Commit,
+        peers: Callable[[], dict[str, PeerStatus]] | None = None,
+    ) -> None:
+        self._context, self._views, self._point = stages.context, stages.views, stages.point
+        self._frontier, self._pages, self._robots = stages.frontier, stages.pages, stages.robots
+        self._refresh, self._link_filter, self._fingerprinter = (
+            stages.refresh,
+            stages.intake,
+            stages.fingerprinter,
+        )
+        self._admission, self._signal_intake = stages.admission, stages.signal_intake
+        self._results = stages.results
+        self._now = stages.clock.now
+        self._commit = commit
+        self._peers = peers or stages.views.waiting_for_peers
+        self._explainer = Explainer.of(stages)
+        self.prospect = self._explainer.prospect
+        self.running: Callable[[], dict[str, Any]] = dict  # what a process that runs adds to its status
+        commands = (
+            self.host, self._explainer.why, self.get, self.seed, self.block, self.unblock, self.retire, self.signal,
+            self.signals,
+        )  # fmt: skip
+        self._commands = {command.__name__: _checked(command) for command in commands}
+        self._commands["status"] = _checked(self._status)
+
+    def run(self, request: Mapping[str, Any]) -> Any:
+        """Answer {"command": name, argument: value, ...} in one step.
+
+        Raises:
+            UsageError: no such command, or wrong arguments.
+        """
+        return _end_of(self.steps(request))
+
+    def steps(self, request: Mapping[str, Any]) -> Steps:
+        """The same with pauses where it takes long, so that other work may be done in between."""
+        arguments = dict(request)
+        name = arguments.pop("command", "")
+        command = self._commands.get(name) if isinstance(name, str) else None
+        if command is None:
+            raise UsageError(f"no command {name!r} here")
+        answer = command(arguments)
+        if isinstance(answer, Generator):
+            answer = yield from answer
+        return answer.plain() if isinstance(answer, Status) else answer
+
+    def status(self, hosts: int = 20) -> Status:
+        """Counters, queues, the DUE, and some hosts with what they wait for."""
+        status: Status = _end_of(self._status(hosts))
+        return status
+
+    def _status(self, hosts: int = 20) -> Steps:
+        """The same with pauses."""
+        now = self._now()
+        waiting = []
+        for host in self._frontier.views.hosts(now, hosts):
+            waiting.append(host)
+            if not len(waiting) % HOSTS_AT_ONCE:
+                yield
+        status = Status(
+            name=self._context.name,
+            now=now,
+            counters=dict(self._point.counters),
+            frontier=self._views.frontier_counts(),
+            due=self._views.due_counts(),
+            splitter=self._views.splitter_counts(),
+            peers={self._context.name: self._peers()} if self._context.topology.peers else {},
+            waiting=waiting,
+            members=[MemberStatus(self._context.name, "at_rest", now)],
+            refreshing=self._views.refreshing(now, hosts),
+        )
+        return replace(status, **self.running())
+
+    def host(self, host: str) -> dict[str, Any]:
+        """How a host stands, as in the status, and what is known of the robots.txt of each of its authorities."""
+        name = _host_name(host)
+        status = self._frontier.views.host(name, self._now())
+        if status is None:
+            return {"host": name, "state": "unknown"}
+        copies = self._robots.copies(name, AUTHORITIES_SHOWN)
+        return msgspec.structs.asdict(status) | {"robots": [_plain_robots(*copy) for copy in copies]}
+
+    def get(self, url: str, headers: bool = False, with_noarchive: bool = False) -> dict[str, Any] | None:
+        """The newest stored copy of a URL, its content in base64 as JSON has it; None if there is none."""
+        request_form = canonical(url)
+        if request_form is None:
+            raise UsageError(f"{url!r} is no http(s) URL")
+        fingerprint = self._fingerprinter.fingerprint(request_form)
+        page = self._pages.get(fingerprint, with_noarchive=with_noarchive)
+        if page is None:
+            return None
+        return {
+            "url": page.capture.url,
+            "status": page.status,
+            "reason": page.reason,
+            "headers": [[name.decode("latin-1"), value.decode("latin-1")] for name, value in page.headers],
+            "fetched_at": iso_time(page.capture.fetched_at),
+            "content": b"" if headers else page.content,
+        }
+
+    def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:
+        """Queue seeds; the answer names those that no seed may be, with the reason.
+
+        `settings` are looser ones in force that are meant for these seeds too (`crawl/loosened.py`).
+        """
+        config, directory = self._context.config, CrawlDirectory(self._context.directory.parent)
+        confirm(config, settings or {})
+        places = SeedPlaces(config.crawl.scope, inherited(config, settings or {}))
+        places.known(directory.seed_places())
+        good: list[str] = []
+        refused: list[dict[str, str]] = []
+        for portion in portions(urls):
+            for url in portion:
+                judged = self._link_filter.explain(url, _SEED)
+                if judged.rule:
+                    refused.append({"url": url, "why": judged.reason})
+                else:
+                    places.take(judged.url)
+                    good.append(judged.url)
+            yield
+        if places.grown:
+            places.known(directory.seed_places())  # another request may have come in between
+            directory.note_places(places.names)
+        if good:
+            self._commit(partial(self._admission.seeds, good))
+        return {"queued": len(good), "refused": refused}
+
+    def signal(self, urls: list[str], source: str = "signal") -> Steps:
+        """Say that pages have changed: what became of each (`change_signals.Signalled`)."""
+        said = Signalled()
+        self._commit(partial(self._signal_intake.take, urls, source, said))
+        yield from self._point.making()
+        return said.plain()
+
+    def signals(self) -> list[dict[str, Any]]:
+        """By host and source, what signals of changes have been worth; [] where nothing is refreshed."""
+        if self._refresh is None:
+            return []
+        rows = self._refresh.changes.heard()
+        for row in rows:
+            row["host"] = self._frontier.views.host_name(row.pop("host_key"))
+        return rows
+
+    def block(self, host: str) -> Steps:
+        """Ask nothing more of a host."""
+        name = _host_name(host)
+        yield from self._point.making()
+        self._frontier.blocks.block(name)
+        self._commit(Change())
+        return {"host": name}
+
+    def unblock(self, host: str) -> Steps:
+        """Take a host up again."""
+        name = _host_name(host)
+        yield from self._point.making()
+        self._frontier.blocks.unblock(name, self._now())
+        self._commit(Change())
+        return {"host": name}
+
+    def retire(self, pattern: str) -> Steps:
+        """Drop the to-do URLs that match a regular expression."""
+        try:
+            re.compile(pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise UsageError(f"{pattern!r} is no regular expression: {error}") from error
+        portions = self._results.retiring(pattern, self._commit)
+        while True:
+            yield from self._point.making()
+            try:
+                next(portions)
+            except StopIteration as end:
+                return {"retired": end.value}
+            yield
+
+
+def _end_of(steps: Generator[None, None, T]) -> T:
+    """What comes of it, without pauses."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """`command` with its arguments as a mapping; a UsageError where they are not those of its signature."""
+    name = command.__name__.removeprefix("_")
+    fields = [
+        (each.name, each.annotation, msgspec.NODEFAULT if each.default is each.empty else each.default)
+        for each in inspect.signature(command).parameters.values()
+    ]
+    arguments_of = msgspec.defstruct(name, fields, forbid_unknown_fields=True)
+
+    def run(arguments: Mapping[str, Any]) -> Any:
+        try:
+            checked = msgspec.convert(arguments, arguments_of)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"{name}: {error}") from error
+        return command(**msgspec.structs.asdict(checked))
+
+    return run
+
+
+def _host_name(text: str) -> str:
+    """The canonical host name of a host or URL.
+
+    Raises:
+        UsageError: there is none.
+    """
+    url = canonical(text if "://" in text else f"http://{text}/")
+    if url is None:
+        raise UsageError(f"{text!r} is no host name")
+    return hostname(url)
+
+
+def _plain_robots(of: str, copy: RobotsCopy) -> dict[str, Any]:
+    """What is known of the robots.txt of an authority; instants as people read them."""
+    plain = {"of": of, "status": copy.status, "outcome": copy.outcome, "failures": copy.failures}
+    instants = {"fetched_at": copy.fetched_at, "retry_at": copy.retry_at}
+    return plain | {name: iso_time(instant) for name, instant in instants.items() if instant}
+
+
+def _plain_capture(capture: Capture) -> dict[str, Any]:
+    plain = {name: getattr(capture, name) for name in capture.__struct_fields__}
+    plain["fetched_at"] = iso_time(capture.fetched_at)
+    return plain | {name: value.hex() for name, value in plain.items() if isinstance(value, bytes)}

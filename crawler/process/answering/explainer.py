@@ -1,0 +1,162 @@
+"""Everything that is known of a URL: the answer to `crawler why`, and whether it may be asked."""
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from crawler.clock import iso_time
+from crawler.due.eliminator import Eliminator
+from crawler.frontier.frontier import Frontier
+from crawler.frontier.views import EXPLAINED_MAX
+from crawler.pages.page_cache import PageCache
+from crawler.process.answering import explain
+from crawler.process.opening.process_context import ProcessContext
+from crawler.process.opening.process_views import ProcessViews
+from crawler.process.opening.stages import Stages
+from crawler.records import Capture, LinkFlag, PageRecord, PageState
+from crawler.robots.cache import RobotsCache
+from crawler.serve.seam import Ahead
+from crawler.urlfilter.link_filter import LinkFilter
+from crawler.urls.canonical import authority, canonical, target
+from crawler.urls.fingerprint import Fingerprinter
+
+Steps = Generator[None, None, Any]
+
+
+class Explainer:
+    """Finds out what is known of a URL; `explain.py` puts it into words."""
+
+    def __init__(
+        self,
+        context: ProcessContext,
+        views: ProcessViews,
+        *,
+        frontier: Frontier,
+        pages: PageCache,
+        due: Eliminator,
+        robots: RobotsCache,
+        link_filter: LinkFilter,
+        fingerprinter: Fingerprinter,
+    ) -> None:
+        self._context, self._views = context, views
+        self._frontier, self._pages, self._due = frontier, pages, due
+        self._robots, self._link_filter, self._fingerprinter = robots, link_filter, fingerprinter
+
+    @classmethod
+    def of(cls, stages: Stages) -> "Explainer":
+        """Pick the parts from the open stages of a process."""
+        return cls(
+            stages.context,
+            stages.views,
+            frontier=stages.frontier,
+            pages=stages.pages,
+            due=stages.due,
+            robots=stages.robots,
+            link_filter=stages.intake,
+            fingerprinter=stages.fingerprinter,
+        )
+
+    def why(self, url: str) -> Steps:
+        """Everything known of a URL: the filter's verdict, its record, its captures, what it waits for."""
+        answer: dict[str, Any] = {"verdict": "", "raw_url": url}
+        request_form = canonical(url)
+        if request_form is None:
+            return answer | {"verdict": f"Never asked: {self._link_filter.explain(url).reason}."}
+        fingerprint = self._fingerprinter.fingerprint(request_form)
+        answer |= {"url": request_form, "fingerprint": f"{fingerprint:016x}"}
+        if self._context.topology.peers:
+            answer |= {
+                "process": self._context.name,
+                "owner": self._context.topology.partition.owner(fingerprint),
+            }
+        answer |= self._facts(request_form)
+        record = self._pages.record(fingerprint)
+        if record is not None:
+            answer["record"] = _plain_record(record)
+            answer["captures"] = [_plain_capture(capture) for capture in self._pages.captures(fingerprint)]
+        answer["known"] = record is not None or self._due.contains(fingerprint)
+        if self._views.freshness is not None and record is not None:
+            answer["refresh"] = _in_words(
+                self._views.freshness.views.explain(fingerprint, self._context.clock.now())
+            )
+        queued = {}
+        if record is None or record.state is PageState.FAILED:
+            queued = yield from self._frontier.views.entry(request_form)
+        if record is None or queued:
+            now = self._context.clock.now()
+            answer |= queued
+            answer["waiting"] = waiting = self._frontier.views.explain(request_form, now)
+            if record is None and answer["known"] and not queued and not self._due.waits(fingerprint):
+                length = waiting.get("todo", 0) + waiting.get("parked", 0)
+                answer["dropped"] = length <= EXPLAINED_MAX  # the whole queue was read
+            if self._frontier.pauses.reasons:
+                answer["paused"] = list(self._frontier.pauses.reasons)
+            _say_times(answer, now)
+        if via := self._found_on(record, answer):
+            answer["found_on"] = via
+        answer["verdict"] = explain.sentence(answer)
+        return answer
+
+    def _facts(self, url: str) -> dict[str, Any]:
+        """What filter and robots.txt say of a URL (request form)."""
+        explanation = self._link_filter.explain(url)
+        facts = {"filter": explanation.rule or "accepted", "reason": explanation.reason}
+        robots = self._robots_of(url)
+        return facts | {"robots": robots} if robots else facts
+
+    def prospect(self, url: str, record: PageRecord | None) -> Ahead:
+        """Whether a URL (request form) with this record may be asked: the verdict of `why`, without its queue."""
+        frontier = self._frontier
+        waiting = frontier.views.explain(url, self._context.clock.now())
+        facts = {"record": record, "waiting": waiting, "paused": list(frontier.pauses.reasons)}
+        return explain.prospect(self._facts(url) | facts)
+
+    def _robots_of(self, url: str) -> dict[str, Any]:
+        """What the stored robots.txt of a URL's authority says of it; {} if there is none."""
+        copy = self._robots.copy(authority(url))
+        if not copy.fetched_at:
+            return {}
+        line = self._robots.line(authority(url), target(url))
+        return {
+            "url": f"{authority(url)}/robots.txt",
+            "fetched_at": iso_time(copy.fetched_at),
+            "line": line or "no line is about it",
+            "denied": line.startswith("Disallow") and self._frontier.views.obeys_robots(url),
+        }
+
+    def _found_on(self, record: PageRecord | None, answer: Mapping[str, Any]) -> str:
+        """The URL of the page on which a URL was found first, "" if it is a seed, or another process has the page."""
+        via = record.via if record is not None else int(answer.get("via") or "0", 16)
+        page = self._pages.record(via) if via else None
+        return page.url if page is not None else ""
+
+
+def _in_words(known: dict[str, Any]) -> dict[str, Any]:
+    """What the refresh schedule knows of a page, its instants as people read them."""
+    instants = ("crawled_at", "deadline", "host_ready")
+    return known | {name: iso_time(known[name]) for name in instants if known.get(name) is not None}
+
+
+def _say_times(answer: dict[str, Any], now: float) -> None:
+    """Instants as people read them; those that are past or unknown go."""
+    waiting = answer["waiting"]
+    for part, name in ((answer, "retry_at"), (waiting, "ready_at"), (waiting, "next_retry_at")):
+        if name in part:
+            instant = part.pop(name)
+            if now < instant < float("inf"):
+                part[name] = iso_time(instant)
+
+
+def _plain_record(record: PageRecord) -> dict[str, Any]:
+    plain = {name: getattr(record, name) for name in record.__struct_fields__}
+    plain["digest"], plain["content_digest"] = record.digest.hex(), record.content_digest.hex()
+    plain["via"] = f"{record.via:016x}"
+    plain["flags"] = str(LinkFlag(record.flags).name or record.flags)
+    for name in ("fetched_at", "changed_at"):
+        plain[name] = iso_time(plain[name])
+    return plain
+
+
+def _plain_capture(capture: Capture) -> dict[str, Any]:
+    plain = {name: getattr(capture, name) for name in capture.__struct_fields__}
+    plain["fetched_at"] = iso_time(capture.fetched_at)
+    return plain | {name: value.hex() for name, value in plain.items() if isinstance(value, bytes)}

@@ -1,0 +1,96 @@
+"""Why hosts wait, for the log of -v: each wait once, with its cause and the next try.
+
+A cause is logged once for a host until it changes: back-offs, robots.txt that cannot be fetched, URLs that are all
+tried again later, hosts held, given up or slowed; long gaps, addresses and look-ups too. A host with a request in
+flight is left out: the committed answer decides what it waits for.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from crawler.admin.causes import in_words
+from crawler.clock import iso_time
+from crawler.records import HostStatus
+
+HOSTS_MAX = 200  # hosts looked at; those of the front come first
+LONG_WAIT = 5.0  # seconds of a gap, or in a line for an address or a look-up, that are worth a word
+_REMEMBERED_MAX = 4096
+_LINES = ("waits", "waits_for_address", "waits_for_look_up")
+_CALM = ("ready", "idle", "excluded", *_LINES)
+
+
+class Wait(NamedTuple):
+    """A line of the log, and its facts for one that is read by programs."""
+
+    text: str
+    fields: dict[str, Any]
+
+
+class WaitLog:
+    """What has been said of which host: of its troubles, and of its long gaps."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, tuple[object, ...]] = {}
+        self._gaps: dict[str, tuple[object, ...]] = {}
+
+    def news(self, hosts: Iterable[HostStatus]) -> Iterator[Wait]:
+        """A line for each host that waits for another reason, or longer, than was said last."""
+        for host in hosts:
+            if host.state == "in_flight":
+                continue
+            said, facts = self._said, _trouble(host)
+            if not facts:
+                self._said.pop(host.host, None)
+                said, facts = self._gaps, _long_wait(host)
+            if not facts or said.get(host.host) == facts:
+                continue
+            if len(said) >= _REMEMBERED_MAX:
+                said.clear()
+            said[host.host] = facts
+            yield Wait(_line(host), _fields(host))
+
+
+def _trouble(host: HostStatus) -> tuple[object, ...]:
+    """What is wrong with a host, () if nothing is."""
+    calm = host.state in _CALM
+    if calm and not (host.failures or host.refusals or host.slowdown > 1.0 or host.cause):
+        return ()
+    again = 0.0 if calm or host.failures else round(host.ready_at)
+    return (
+        host.failures,
+        host.refusals,
+        round(host.slowdown, 1),
+        host.cause,
+        "" if calm else host.state,
+        again,
+    )
+
+
+def _long_wait(host: HostStatus) -> tuple[object, ...]:
+    """What a host waits for that is well, if for long; ()."""
+    if host.state not in _LINES or host.wait < LONG_WAIT:
+        return ()
+    return host.state, round(host.gap) if host.state == "waits" else 0
+
+
+def _line(host: HostStatus) -> str:
+    reasons = [in_words(host.cause)] if host.cause else []
+    if host.failures:
+        reasons.append("1 failure" if host.failures == 1 else f"{host.failures} failures in a row")
+    reasons += [f"refused {host.refusals} times in a row"] if host.refusals else []
+    reasons += [f"slowed {host.slowdown:.1f} times by 429 or 503"] if host.slowdown > 1.0 else []
+    if host.state == "waits" and host.gap >= LONG_WAIT:
+        reasons.append(f"{host.gap:.0f} s between requests")
+    why = f" ({', '.join(reasons)})" if reasons else ""
+    again = f"; next try {iso_time(host.ready_at)}" if host.wait > 0.0 else ""
+    return f"{host.host}: {host.state.replace('_', ' ')}{why}{again}"
+
+
+def _fields(host: HostStatus) -> dict[str, Any]:
+    fields: dict[str, Any] = {"host": host.host, "state": host.state}
+    for name in ("cause", "failures", "refusals"):
+        if value := getattr(host, name):
+            fields[name] = value
+    if host.slowdown > 1.0:
+        fields["slowdown"] = round(host.slowdown, 1)
+    return fields | {"gap": host.gap} | ({"next_try": host.ready_at} if host.wait > 0.0 else {})

@@ -1,0 +1,1 @@
+"""The commit queue and what empties it."""

@@ -1,0 +1,295 @@
+"""The commit loop: asks the committer for its next step, takes it, and asks again.
+
+        loop thread     decisions, adoption of written groups; groups of a few results while it would only wait
+    writer thread   other groups, DUE runs
+    merger thread   merges of runs, one at a time
+
+`committer.py` chooses the steps. A flush and a merge each end in a change, which
+goes through the queue like that of any result.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from crawler.config import Config
+from crawler.due.plans import CompactionPlan, FlushPlan
+from crawler.errors import StoreError
+from crawler.process.committing.commits import Commits
+from crawler.process.committing.committer import DECISION_DELAY, SIBLINGS, Committer, CommitterState, Step
+from crawler.process.lifecycle.shutdown import within
+from crawler.process.lifecycle.tasks import Tasks, wait_for
+from crawler.storage.commit import Change, Maker, Making
+from crawler.storage.faults import reach
+from crawler.storage.files import write_all
+
+log = logging.getLogger("crawler")
+
+TURN = 0.004  # seconds for which decisions hold the loop; then others have their turn
+# What is committed in the loop while no more than `SIBLINGS` are in flight: results, links, bytes of answers.
+SMALL_GROUP, SMALL_LINKS, SMALL_BYTES = 16, 1_000, 256 << 10
+
+
+class CommitLoopOwner(Protocol):
+    """What the commit loop asks and tells its process."""
+
+    def fetching(self) -> int:
+        """Fetch tasks under way, those left out that only wait for their commit."""
+
+    def seeding(self) -> bool:
+        """Whether seeds are still to come."""
+
+    def stopping(self) -> bool:
+        """Whether nothing new is begun any more."""
+
+    def decided(self) -> None:
+        """Hosts are free again that results kept."""
+
+    def committed(self) -> None:
+        """A group is durable."""
+
+    def wake(self) -> None:
+        """Something has changed that the end of the run may rest on."""
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing more may be acknowledged."""
+
+
+def _unobserved(_name: str, _seconds: float) -> None:
+    """Nobody wants to know how long commits and flushes take."""
+
+
+class CommitLoop:
+    """Makes durable what is queued, and lets the DUE flush and merge; `pages_file` gets a line a fetch.
+
+    `in_thread` calls a function in a thread that nobody waits for at the end of the process.
+    """
+
+    def __init__(
+        self,
+        commits: Commits,
+        config: Config,
+        pages_file: Path,
+        run: CommitLoopOwner,
+        in_thread: Callable[[Callable[[], object]], Awaitable[None]],
+    ) -> None:
+        self._commits = commits
+        self._clock = commits.clock
+        self._due, self._frontier, self._point = commits.due, commits.frontier, commits.point
+        self._run = run
+        self._in_thread = in_thread
+        self._committer = Committer(config.store, config.crawl.concurrency)
+        self._heavy_links_max = config.due.buffer_entries_max
+        self._alone = not config.serve.address  # else clients would wait for the disk too
+        self._steps = {
+            Step.WAIT: self._wait,
+            Step.GATHER: self._gather,
+            Step.DECIDE: self._decide,
+            Step.FLUSH: self._flush,
+            Step.COMMIT: self._commit,
+        }
+        self.observe: Callable[[str, float], None] = _unobserved
+        self.busy = False  # a step is under way that is no wait for news
+        self.writing = False  # a write did not end in its time: the store must not be closed
+        self._compacting = False
+        self._news = asyncio.Event()
+        self._few_in_flight = asyncio.Event()
+        self._background = Tasks(run.fail)
+        self._writer = ThreadPoolExecutor(1, "writer")
+        self.merger = ThreadPoolExecutor(1, "merger")
+        self._lines = pages_file.open("ab", buffering=0)
+
+    # -- from outside ----------------------------------------------------------
+
+    def queue(self, change: Change | Maker) -> None:
+        """Hand a change, or what makes it, to the commit point."""
+        self._point.add(change)
+        self._news.set()
+        self.look_at_flight()
+
+    def queue_heavy(self, maker: Maker) -> None:
+        """The same for what takes long to make: others need not wait for more than one of these."""
+        self._point.add_heavy(maker)
+        self._news.set()
+        self.look_at_flight()
+
+    def wake(self) -> None:
+        """Let the loop look again whether there is something to commit or to flush."""
+        self._news.set()
+
+    def look_at_flight(self) -> None:
+        """End a gathering once it waits for few results; to be called when an errand ends, and at a stop."""
+        if self._run.fetching() <= SIBLINGS or self._run.stopping():
+            self._few_in_flight.set()
+
+    async def run(self) -> None:
+        """Commit until cancelled, or until a write fails."""
+        try:
+            while True:
+                self._news.clear()
+                now = self._clock.now()
+                step = self._committer.next_step(self._state(now), now)
+                ended = self.busy and step is Step.WAIT
+                self.busy = step is not Step.WAIT
+                if ended:
+                    self._run.wake()
+                await self._steps[step]()
+        except Exception as error:  # a failed write
+            self._run.fail(error)
+
+    async def close(self, limit: float) -> None:
+        """End merges and threads, each within `limit` seconds; `writing` says whether the writer did."""
+        in_thread = self._in_thread
+        self._background.cancel()
+        await within(limit, "merges", self._background.wait())
+        for executor in (self._writer, self.merger):
+            executor.shutdown(wait=False, cancel_futures=True)
+        self.writing = not await within(limit, "writer", in_thread(self._writer.shutdown))
+        await within(limit, "merger", in_thread(self.merger.shutdown))
+        if not self.writing:
+            self.close_file()
+
+    def close_file(self) -> None:
+        """Close the log of fetches; harmless if it is closed."""
+        self._lines.close()
+
+    # -- one step each ----------------------------------------------------------
+
+    def _state(self, now: float) -> CommitterState:
+        stopping, fetching = self._run.stopping(), self._run.fetching()
+        early = not fetching or now >= self._committer.early_flush_at
+        dry = stopping or (early and self._frontier.dry(now))
+        return CommitterState(
+            queued=len(self._point) if self._takes_heavy() else self._point.light,
+            undecided=self._point.unmade if self._takes_heavy() else self._point.unmade_light,
+            fetching=fetching,
+            flush=bool(self._due.pending) and self._due.wants_flush(now, dry=dry),
+            hurry=stopping or self._run.seeding() or self._due.full,
+        )
+
+    async def _wait(self) -> None:
+        """Until something is queued, or the DUE wants to flush."""
+        at, now = self._due.next_wakeup(), self._clock.now()
+        if now < self._committer.early_flush_at:
+            at = min(at, self._committer.early_flush_at) if self._due.pending else at
+        await wait_for(self._news, None if at == math.inf else max(0.0, at - now))
+
+    async def _gather(self) -> None:
+        """Until few are in flight, or the group need not wait any more."""
+        self._few_in_flight.clear()
+        await wait_for(self._few_in_flight, self._committer.pause(self._clock.now()))
+
+    async def _decide(self) -> None:
+        """Decide upon the results, so that their hosts may be asked again."""
+        await self._make()
+        self._run.decided()
+
+    def _takes_heavy(self) -> bool:
+        """Whether the DUE has room for what brings many links: else it would be full for all."""
+        return self._run.stopping() or self._due.pending < self._heavy_links_max
+
+    async def _make(self, *, heavy: bool = True) -> None:
+        """Decide upon the results that are queued now, in turns of the loop; upon one at most that takes long."""
+        time, point = asyncio.get_running_loop().time, self._point
+        heavy = heavy and self._takes_heavy() and len(point) > point.light
+        end, queued = time() + TURN, point.light + heavy
+        while point.made < queued and point.step(heavy=heavy):
+            if time() >= end:
+                await asyncio.sleep(0)
+                end = time() + TURN
+
+    async def _commit(self) -> None:
+        """Write the next group."""
+        await self._make()
+        group, began = self._point.take_made(), self._clock.now()
+        if self._alone and self._run.fetching() <= SIBLINGS and _is_small(group):
+            self._write(group)  # a thread would only be waited for, and cost two switches
+        else:
+            await self._beside(partial(self._write, group))
+        self._point.committed(group)
+        self.observe("commit", self._clock.now() - began)
+        self._run.committed()
+
+    async def _beside(self, function: Callable[[], None]) -> None:
+        """Call `function` in the writer thread; decide meanwhile on results, except those that take long."""
+        writing = self._in(self._writer, function)
+        while not writing.done():
+            await asyncio.wait({writing}, timeout=DECISION_DELAY)
+            if self._point.unmade_light and not writing.done():
+                await self._make(heavy=False)
+                self._run.decided()
+        writing.result()
+
+    def _write(self, group: Sequence[Change]) -> None:
+        self._point.write(group)
+        try:
+            write_all(self._lines.fileno(), b"".join([change.line for change in group]))
+        except OSError as error:
+            raise StoreError(f"{self._lines.name}: cannot write: {error.strerror or error}") from error
+
+    def _in(self, executor: ThreadPoolExecutor, function: Callable[[], None]) -> "asyncio.Future[None]":
+        return asyncio.get_running_loop().run_in_executor(executor, function)
+
+    # -- the DUE ----------------------------------------------------------------
+
+    async def _flush(self) -> None:
+        """Let the DUE find the new ones among its pending links."""
+        began = self._clock.now()
+        plan = self._due.begin_flush(began)
+        assert plan is not None, self._due
+        try:
+            await self._beside(plan.run)
+            self._committer.flushed(began, self._clock.now())
+            self.observe("flush", self._clock.now() - began)
+            if self._compacting:
+                reach("flush during compaction")
+        except StoreError as error:  # nothing rests on the run yet: its links wait for another try
+            log.error("DUE: %s; trying again later", error)
+            self._due.flush_failed(plan, self._clock.now())
+        else:
+            self._point.add(partial(self._flushed, plan))
+
+    def _flushed(self, plan: FlushPlan) -> Making:
+        change = yield from self._commits.flush_change(plan)
+        change.after.append(self._compact)
+        return change
+
+    def _compact(self) -> None:
+        """Begin merging runs in the merger thread unless a merge is under way."""
+        if self._compacting or (plan := self._due.begin_compaction()) is None:
+            return
+        self._compacting = True
+        self._background.start(self._merge(plan))
+
+    async def _merge(self, plan: CompactionPlan) -> None:
+        try:
+            await self._in(self.merger, plan.run)
+            if self._due.flushing:
+                reach("compaction during flush")
+        except StoreError as error:  # the inputs stay as they are
+            log.error("DUE: %s; runs stay unmerged", error)
+            self._due.compaction_failed(plan)
+            self._compacting = False
+            return
+        self.queue(partial(self._compacted, plan))
+
+    def _compacted(self, plan: CompactionPlan) -> Change:
+        change = self._commits.compaction_change(plan)
+        change.after.append(self._merged)
+        return change
+
+    def _merged(self) -> None:
+        self._compacting = False
+        self._compact()
+
+
+def _is_small(group: Sequence[Change]) -> bool:
+    """Whether a group is written in a moment, apart from the wait for the disk."""
+    if len(group) > SMALL_GROUP or sum(len(change.links) for change in group) > SMALL_LINKS:
+        return False
+    return sum(len(each.payload) for change in group for each in change.captures) <= SMALL_BYTES

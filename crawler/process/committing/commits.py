@@ -1,0 +1,98 @@
+"""Changes of one process made durable: the commit point, and the changes with which the DUE flushes and merges.
+
+`CommitLoop` takes the phases one by one, beside other work. A directory at rest
+is changed by `commit` and `commit_now`, in the thread of the caller.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from crawler.clock import Clock
+from crawler.due.eliminator import Eliminator
+from crawler.due.plans import CompactionPlan, FlushPlan
+from crawler.frontier.frontier import Frontier
+from crawler.process.committing.portions import PORTION_LINKS
+from crawler.records import Link
+from crawler.storage.commit import Change, CommitPoint, Maker, Making
+from crawler.storage.faults import reach
+
+
+class Commits:
+    """The commit point of a process, with the DUE and the frontier that its groups change."""
+
+    def __init__(self, point: CommitPoint, due: Eliminator, frontier: Frontier, clock: Clock) -> None:
+        self.point = point
+        self.due = due
+        self.frontier = frontier
+        self.clock = clock
+
+    # -- at rest ---------------------------------------------------------------
+
+    def commit_now(self, change: Change | Maker) -> None:
+        """Commit one change and flush the DUE, in this thread; for a directory at rest."""
+        self.commit(change)
+        while (plan := self.flush_begin(dry=True)) is not None:
+            plan.run()
+            self.commit(partial(self.flush_change, plan))
+
+    def commit(self, change: Change | Maker) -> None:
+        """Commit one change in this thread; for a directory at rest."""
+        self.point.add(change)
+        self.commit_queued()
+
+    def commit_queued(self) -> None:
+        """Commit all that is queued in this thread."""
+        while group := self.point.take():
+            self.point.write(group)
+            self.point.committed(group)
+
+    # -- the DUE's flush, phase by phase ---------------------------------------
+
+    def flush_begin(self, *, dry: bool) -> FlushPlan | None:
+        """Return a plan of the DUE whose `run` may go to another thread; None if a flush has to wait."""
+        now = self.clock.now()
+        return self.due.begin_flush(now) if self.due.wants_flush(now, dry=dry) else None
+
+    def flush_change(self, plan: FlushPlan) -> Making:
+        """Make the change that makes the plan's new URLs known and gives them to the frontier.
+
+        It goes through the queue of the commit point like any other: the host
+        records it writes count pages whose own changes wait in that queue.
+        """
+        reach("flush ran")
+        change = Change(sync=True)
+        for begin in range(0, len(plan.new_links), PORTION_LINKS):
+            self.frontier.add(plan.new_links[begin : begin + PORTION_LINKS], change, self.clock.now())
+            yield
+        self.due.stage_flush(plan, change)
+        change.after.append(lambda: self._flushed(plan, change))
+        return change
+
+    def _flushed(self, plan: FlushPlan, change: Change) -> None:
+        reach("flush committed")
+        self.due.flushed(plan)
+        self.frontier.committed(change, self.clock.now())
+        reach("flush done")
+
+    def compaction_change(self, plan: CompactionPlan) -> Change:
+        """Make the change that puts the merged run in the place of its inputs."""
+        reach("compaction ran")
+        change = Change(sync=True)
+        self.due.stage_compaction(plan, change)
+        change.after.append(lambda: self._compacted(plan))
+        return change
+
+    def _compacted(self, plan: CompactionPlan) -> None:
+        reach("compaction committed")
+        self.due.compacted(plan)
+        reach("compaction done")
+
+    # -- URLs asked once more ----------------------------------------------------
+
+    def queue_again(self, links: Sequence[Link]) -> Change:
+        """Make the change that puts URLs which are done back into the queues."""
+        change = Change(sync=True)
+        change.count("urls.done", -len(links))
+        self.frontier.add(links, change, self.clock.now())
+        change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
+        return change

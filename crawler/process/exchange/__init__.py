@@ -1,0 +1,1 @@
+"""The crawl as a whole, and its other processes."""

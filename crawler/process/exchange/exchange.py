@@ -1,0 +1,239 @@
+"""The crawl as a whole, as one of its processes sees it: limits, the end, and the exchange with peers.
+
+`Exchange` is that of a crawl of one process: the limits and the end, by the same rules as among
+many. `PeerExchange` (`peer_exchange.py`) adds the peers.
+
+The process asks `room` before it begins a fetch, asks `limit_reached` and `ended`
+whether the crawl is over, calls `advance` when it is idle and `committed` after
+every group.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Executor
+from typing import Any
+
+import msgspec
+
+from crawler.due.eliminator import Eliminator
+from crawler.frontier.frontier import Frontier
+from crawler.frontier.refresh.levels import LevelReport
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.process.opening.process_context import ProcessContext
+from crawler.process.opening.stages import Stages
+from crawler.process.results.admission import Admission
+from crawler.process.results.signal_intake import SignalIntake
+from crawler.records import Outcome, PeerStatus
+from crawler.splitter.crawlwide import CrawlWide, Progress
+from crawler.splitter.inbox import Inbox
+from crawler.splitter.outbox import Outbox
+from crawler.splitter.peers import Address
+from crawler.storage.commit import Change, Maker
+from crawler.storage.keys import RUN
+from crawler.storage.kv import KeyValue, seal, unseal
+from crawler.urls.fingerprint import Fingerprinter
+
+log = logging.getLogger("crawler")
+
+_WORK_AGE_MAX = 0.5  # seconds for which the number of hosts with work is remembered
+
+
+class Member(msgspec.Struct, frozen=True):
+    """The place of the process `name` in a crawl, of one process or of several.
+
+    `addresses` are those of the peers; `run` names the run whose limits count
+    over restarts of this process ("" = each start is a run of its own);
+    `ended` says that the crawl is known to be over already. `supervised`: a
+    supervisor keeps configuration, seeds and report of the whole.
+    """
+
+    name: str
+    crawl: str = ""
+    addresses: dict[str, Address] = {}
+    secret: bytes = b""
+    run: str = ""
+    ended: bool = False
+    supervised: bool = False
+
+
+class Loops(msgspec.Struct, frozen=True):
+    """What the exchange needs of the loops of its process."""
+
+    queue: Callable[[Change | Maker], None]
+    wake: Callable[[], None]
+    fail: Callable[[BaseException], None]
+    idle: Callable[[], bool]
+    in_flight: Callable[[], int]
+    pages_ended: Callable[[], int]
+    in_background: Callable[[Coroutine[Any, Any, None]], None]
+    worker: Executor
+
+
+class ExchangeParts(msgspec.Struct, frozen=True):
+    """What the exchange needs of the stages of its process; `counters_before` are those at its start."""
+
+    store: KeyValue
+    counters: Counter[str]
+    counters_before: Counter[str]
+    frontier: Frontier
+    refresh: Refresh | None
+    due: Eliminator
+    outbox: Outbox
+    inbox: Inbox
+    fingerprinter: Fingerprinter
+    admission: Admission
+    signal_intake: SignalIntake
+
+    @classmethod
+    def of(cls, stages: Stages) -> "ExchangeParts":
+        """Pick the parts from the open stages of a process."""
+        return cls(
+            store=stages.store,
+            counters=stages.point.counters,
+            counters_before=stages.counters_before,
+            frontier=stages.frontier,
+            refresh=stages.refresh,
+            due=stages.due,
+            outbox=stages.outbox,
+            inbox=stages.inbox,
+            fingerprinter=stages.fingerprinter,
+            admission=stages.admission,
+            signal_intake=stages.signal_intake,
+        )
+
+
+class Exchange:
+    """Limits and end of a crawl; that of a process without peers as it stands."""
+
+    address: Address = ("", 0)  # where peers reach this process
+
+    def __init__(self, context: ProcessContext, parts: ExchangeParts, member: Member, loops: Loops) -> None:
+        self._context, self._parts, self._clock = context, parts, context.clock
+        self._loops = loops
+        self._frontier, self._refresh = parts.frontier, parts.refresh
+        self._outbox, self._inbox = parts.outbox, parts.inbox
+        self._before = Counter(_run_before(parts.store, parts.counters_before, member.run))
+        self._pages_before = pages_of(parts.counters_before) - pages_of(self._before)
+        self._work, self._work_at = 0, float("-inf")
+        self._level = LevelReport(0.0, 0.0, False)
+        crawl = context.config.crawl
+        self.crawlwide = CrawlWide(
+            context.name,
+            context.topology.names,
+            bytes.fromhex(context.boot_id),
+            self._progress,
+            rate=crawl.rate,
+            pages_max=crawl.max_pages,
+            bytes_max=crawl.max_bytes,
+            silence_max=context.config.splitter.silence_max,
+        )
+        self.crawlwide.ended = member.ended
+
+    # -- life: without peers there is nobody to reach ----------------------------
+
+    async def start(self) -> Address:
+        """Listen, dial the peers; return the address in use.
+
+        Raises:
+            ConfigError: the address cannot be listened on, or it needs a secret.
+        """
+        return self.address
+
+    async def close(self) -> None:
+        """End all connections; what was not confirmed will be sent again."""
+
+    def set_address(self, name: str, address: Address) -> None:
+        """A peer listens at `address` from now on."""
+
+    def close_doors(self) -> None:
+        """Take nothing more: what peers still send stays theirs, unconfirmed."""
+
+    def committed(self) -> None:
+        """A group is durable: confirm and send what rests on it, if anything does."""
+
+    async def part(self, stopped_by: str) -> None:
+        """Stay as long as others rest on this process: until all know of the end, or heard of a limit."""
+
+    def status(self) -> dict[str, PeerStatus]:
+        """How the peers are reached, and what waits for them."""
+        return {}
+
+    # -- the crawl as a whole -------------------------------------------------------
+
+    def room(self, places: int) -> int:
+        """How many of `places` may begin a fetch now."""
+        left = self.crawlwide.pages_left(self._clock.now())
+        return places if left is None else min(places, left)
+
+    def advance(self) -> None:
+        """Look whether the crawl has ended; to be called when this process is idle."""
+        self.crawlwide.advance()
+
+    def set_rate(self, rate: float) -> None:
+        """The rate of the whole crawl from now on; with peers, a heartbeat shares it out."""
+        self.crawlwide.rate = rate
+        if len(self._context.topology.names) == 1:
+            self._frontier.set_rate(rate)
+            if self._refresh is not None:
+                self._refresh.portion.set_rate(rate)
+
+    def learn_end(self) -> None:
+        """Somebody has found out that nothing is left to do anywhere."""
+        self.crawlwide.ended = True
+        self._loops.wake()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to do anywhere."""
+        return self.crawlwide.ended
+
+    @property
+    def limit_reached(self) -> str:
+        """The limit that all processes together have reached, "" if none."""
+        return self.crawlwide.limit_reached
+
+    def _progress(self) -> Progress:
+        counters = self._parts.counters
+        return Progress(
+            idle=self._loops.idle() and not self._inbox.waiting,
+            outbox=self._outbox.links,
+            appended=self._outbox.appended,
+            applied=self._inbox.applied,
+            pages=self._pages_before + self._loops.pages_ended(),
+            bytes=counters["bytes.wire"] - self._before["bytes.wire"],
+            in_flight=self._loops.in_flight(),
+            work=self._hosts_with_work(),
+            level=self._level.level,
+            weight=self._level.weight,
+            busy=self._level.busy,
+        )
+
+    def _hosts_with_work(self) -> int:
+        now = self._clock.now()
+        if now - self._work_at > _WORK_AGE_MAX:
+            self._work, self._work_at = self._frontier.views.hosts_with_work(), now
+        return self._work
+
+
+def pages_of(counters: Mapping[str, int]) -> int:
+    """Fetches that have ended, by the counters of their outcomes."""
+    return sum(
+        counters.get(f"pages.{outcome}", 0) + counters.get(f"refresh.{outcome}", 0) for outcome in Outcome
+    )
+
+
+def _run_before(store: KeyValue, counters_before: Mapping[str, int], run: str) -> dict[str, int]:
+    """The counters at the start of `run`, kept so that its limits hold over restarts of this process."""
+    if not run:
+        return dict(counters_before)
+    value = store.get(RUN)
+    if value is not None:
+        kept, counters = msgspec.msgpack.decode(unseal(RUN, value), type=tuple[str, dict[str, int]])
+        if kept == run:
+            return counters
+    counters = dict(counters_before)
+    batch = store.batch(sync=True)
+    batch.put(RUN, seal(msgspec.msgpack.encode((run, counters))))
+    store.write(batch)
+    return counters

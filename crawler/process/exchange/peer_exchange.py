@@ -1,0 +1,284 @@
+"""The exchange of a process with its peers: connections, shares of the rate, the end that all agree upon.
+
+    received    inbox -> one change an entry, in order; also while nothing is fetched
+    committed   acknowledgements and outbox leave; a long queue is rewritten
+    each beat   the share of the rate, the end of the crawl
+
+A process that is done stays until all others know, for `crawl.patience` at most: they cannot
+tell silence from death, and one that was cut off meanwhile would wait for ever for those that
+have left.
+"""
+
+import asyncio
+import hashlib
+import logging
+from contextlib import suppress
+from functools import partial
+
+from crawler.config import UrlsConfig
+from crawler.frontier.refresh.levels import LevelReport, portions
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.process.exchange.exchange import Exchange, ExchangeParts, Loops, Member, pages_of
+from crawler.process.exchange.termination import Awaited, Extent, Termination
+from crawler.process.opening.process_context import ProcessContext
+from crawler.records import PeerStatus
+from crawler.splitter.compaction import Compaction
+from crawler.splitter.crawlwide import Progress
+from crawler.splitter.peers import Address, Peers
+from crawler.splitter.session import Common, Identity
+from crawler.storage.commit import Change
+from crawler.storage.keys import INCARNATION
+from crawler.storage.kv import KeyValue, seal, unseal
+from crawler.urls.canonical import SESSION_IDS_VERSION
+from crawler.urls.fingerprint import Fingerprinter
+from crawler.urls.suffixes import suffix_list_version
+
+log = logging.getLogger("crawler")
+
+LAST_WORDS = 2  # heartbeats that a process stays after the end or a limit, so that the others hear of it
+
+
+class PeerExchange(Exchange):
+    """The same, with peers: connections, shares of the rate."""
+
+    def __init__(self, context: ProcessContext, parts: ExchangeParts, member: Member, loops: Loops) -> None:
+        super().__init__(context, parts, member, loops)
+        self._config = context.config.splitter
+        self._supervised = member.supervised
+        self._urgent = False
+        self._taking = True
+        self._has_share = True
+        silence_max = self._config.silence_max
+        self._known_end = Termination(parts.store, self._extent, silence_max, self._clock.now())
+        self._awaited = Awaited(silence_max)
+        self.crawlwide.tells_end = member.supervised  # the supervisor knows it, too
+        self._beating: asyncio.Task[None] | None = None
+        boot = self.crawlwide.boot
+        common = Common(
+            Identity(
+                member.crawl,
+                context.name,
+                boot,
+                SESSION_IDS_VERSION,
+                _check(context.config.urls, parts.fingerprinter),
+                _next_incarnation(parts.store, self._clock.now()),
+            ),
+            context.topology.partition,
+            self._outbox,
+            self._inbox,
+            self.crawlwide,
+            self._config,
+            context.environment.rng,
+            member.secret,
+        )
+        self.peers = Peers(
+            common,
+            member.addresses,
+            self._clock,
+            on_news=self._take,
+            on_failure=loops.fail,
+            listen=context.environment.listen,
+        )
+
+    # -- life ------------------------------------------------------------------
+
+    async def start(self) -> Address:
+        self.address = await self.peers.start()
+        self._beating = asyncio.create_task(self._beat())
+        self._take()
+        return self.address
+
+    async def close(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+        self.peers.flush(self._outbox.spools)
+        await self.peers.close()
+
+    def set_address(self, name: str, address: Address) -> None:
+        self.peers.set_address(name, address)
+
+    def status(self) -> dict[str, PeerStatus]:
+        return self.peers.status()
+
+    def close_doors(self) -> None:
+        self._taking = False
+
+    async def part(self, stopped_by: str) -> None:
+        heartbeat = self._config.heartbeat
+        if self._supervised:
+            return  # the supervisor tells all, and knows it when one has died
+        if self.crawlwide.ended:
+            patience = self._patience()
+            await self._keep_end()
+            patience += self._clock.now()
+            while not self.crawlwide.all_know and self._clock.now() < patience:
+                await asyncio.sleep(heartbeat / 4)
+            await asyncio.sleep(LAST_WORDS * heartbeat)  # the last one has still to hear from us
+        elif stopped_by.startswith("max_"):
+            await asyncio.sleep(LAST_WORDS * heartbeat)
+
+    def _patience(self) -> float:
+        """Seconds for peers that do not know of the end. Who knew it in an earlier life finds others gone that did."""
+        silence_max = self._config.silence_max
+        return (
+            silence_max if self._known_end.stands else max(self._context.config.crawl.patience, silence_max)
+        )
+
+    async def _keep_end(self) -> None:
+        """Let a start after a crash know of the end: those who were told of it are gone then."""
+        kept = asyncio.Event()
+        change = self._known_end.keep()
+        change.after.append(kept.set)
+        self._loops.queue(change)
+        with suppress(TimeoutError):  # the write failed, which ends the process
+            await asyncio.wait_for(kept.wait(), self._config.silence_max)
+            self.crawlwide.tells_end = True
+
+    def _extent(self) -> Extent:
+        admission = self._parts.admission
+        return Extent(
+            self._outbox.appended,
+            self._inbox.applied,
+            pages_of(self._parts.counters),
+            admission.seeds_sent,
+            admission.seeds_digest,
+        )
+
+    def _progress(self) -> Progress:
+        """While the end that was known stands, and some who had them are gone, links that wait are seeds given again."""
+        own = super()._progress()
+        if own.outbox and self._known_end.stands and not self.crawlwide.heard_all:
+            own.outbox = 0
+        return own
+
+    def _recall_end(self) -> None:
+        """Leave, too, if this process knew of the end when it was killed, and others have left that knew it."""
+        said = self.crawlwide.said()
+        if self._known_end.recalls(said, self.crawlwide.process_count, self._clock.now()):
+            self.learn_end()
+
+    def _tell_awaited(self) -> None:
+        """Say for whom this process waits, if it has nothing left to do: it may wait for ever."""
+        now = self._clock.now()
+        missing = self._awaited.look(self.crawlwide.missing(now), self._loops.idle(), now)
+        if missing and not self._supervised:
+            log.warning(
+                "nothing is left to do here, and the crawl cannot end without %s (not heard for %g s); "
+                "all is kept if this process is stopped",
+                ", ".join(missing),
+                self._config.silence_max,
+            )
+
+    # -- what peers send ---------------------------------------------------------
+
+    def _take(self) -> None:
+        """Queue what was accepted, in order; let an epoch be committed that a peer waits for."""
+        if not self._taking:
+            return
+        if not self._parts.due.full:  # else it waits in the inbox, and soon the sender does
+            for received in self._inbox.take():
+                self._loops.queue(partial(self._parts.signal_intake.received, received))
+        if self._outbox.urgent and not self._urgent:
+            self._urgent = True
+            change = Change(sync=True)
+            change.after.append(self._epoch_committed)
+            self._loops.queue(change)
+        if self._outbox.take_lost_peers():
+            self._parts.admission.forget_sent()
+
+    def _epoch_committed(self) -> None:
+        self._urgent = False
+
+    def committed(self) -> None:
+        if self._inbox.waiting:
+            self._take()
+        news = self._outbox.news | self._inbox.news
+        if not news:
+            return
+        self._outbox.news, self._inbox.news = {}, {}
+        self.peers.flush(news)
+        if (plan := self._outbox.compaction()) is not None:
+            self._loops.in_background(self._compact(plan))
+
+    async def _compact(self, plan: Compaction) -> None:
+        """Rewrite the queue of a peer that has been away for long."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._loops.worker, plan.run)
+        if self._outbox.adopt(plan):
+            written = loop.create_future()
+            change = Change(sync=True)
+            change.after.append(lambda: written.set_result(None))
+            self._loops.queue(change)
+            await written
+        await loop.run_in_executor(self._loops.worker, plan.sweep)
+
+    # -- each beat -----------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        """See to the share of the rate and to the end of the crawl, once a heartbeat."""
+        while True:
+            self._share_rate()
+            self.crawlwide.advance()
+            self._recall_end()
+            self._tell_awaited()
+            self._loops.wake()
+            await asyncio.sleep(self._config.heartbeat)
+
+    def _share_rate(self) -> None:
+        now, rate = self._clock.now(), self.crawlwide.rate
+        refresh, frontier = self._refresh, self._frontier
+        if refresh is None:
+            share = self.crawlwide.share(now)
+        else:
+            self._tell_level(refresh, now)
+            share = self._both_shares(refresh, now)
+        frontier.set_rate(rate * share)
+        self._has_share = share > 0.0 or not rate
+
+    def _tell_level(self, refresh: Refresh, now: float) -> None:
+        """Learn from the levels of all what this process's known pages weigh; what the next heartbeats say."""
+        said = self.crawlwide.said()
+        reports = {name: LevelReport(each.level, each.weight, each.busy) for name, each in said.items()}
+        waited = self._frontier.views.why_slow()["rate"]
+        self._level = refresh.portion.exchange_levels(reports, waited, now)
+
+    def _both_shares(self, refresh: Refresh, now: float) -> float:
+        """The part of the rate for new and known pages of this process; how it divides them is said to `refresh`."""
+        said = self.crawlwide.said().values()
+        discovery, known = portions(
+            self.crawlwide.share(now),
+            self.crawlwide.refresh_share(),
+            refresh.portion.share.refresh,
+            work=any(each.work for each in said),
+            pages=any(each.weight for each in said),
+        )
+        refresh.portion.divide(discovery, known, self.crawlwide.rate)
+        return discovery + known
+
+    def room(self, places: int) -> int:
+        if self._outbox.full or not self._has_share or self.peers.is_outcast:
+            return 0
+        return super().room(places)
+
+
+def make_exchange(context: ProcessContext, parts: ExchangeParts, member: Member, loops: Loops) -> Exchange:
+    """Return the exchange of a process with its peers, if it has any."""
+    return (PeerExchange if context.topology.peers else Exchange)(context, parts, member, loops)
+
+
+def _check(urls: UrlsConfig, fingerprinter: Fingerprinter) -> bytes:
+    """16 bytes that agree only if fingerprints and buckets of all URLs do."""
+    parts = (fingerprinter.check_value, urls.partition, urls.strip_session_ids, suffix_list_version())
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
+
+
+def _next_incarnation(store: KeyValue, now: float) -> int:
+    """The number of this start: above those of all earlier ones in this folder, and by the clock for a new folder."""
+    value = store.get(INCARNATION)
+    before = 0 if value is None else int.from_bytes(unseal(INCARNATION, value), "big")
+    number = max(before + 1, int(now * 1000))
+    batch = store.batch(sync=True)
+    batch.put(INCARNATION, seal(number.to_bytes(8, "big")))
+    store.write(batch)
+    return number

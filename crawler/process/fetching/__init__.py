@@ -1,0 +1,1 @@
+"""Fetch tasks and their slots."""

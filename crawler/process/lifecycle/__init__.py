@@ -1,0 +1,1 @@
+"""Tasks, limits and the end of a process."""

@@ -1,0 +1,178 @@
+"""How the stored stages of a process are made from its configuration: one function a stage."""
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Iterator
+
+from crawler.config import Overrides
+from crawler.due.eliminator import Eliminator
+from crawler.errors import ConfigError
+from crawler.extract.repeats import TAGS
+from crawler.frontier.discovery.entries import decode
+from crawler.frontier.frontier import Frontier
+from crawler.frontier.refresh.importance import Importance, read_values
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.pages.page_cache import PageCache
+from crawler.process.opening.comparing import Comparing
+from crawler.process.opening.process_context import ProcessContext
+from crawler.records import Link
+from crawler.robots.cache import RobotsCache
+from crawler.splitter.inbox import Inbox
+from crawler.splitter.outbox import Outbox
+from crawler.storage.faults import reach
+from crawler.storage.keys import PAGE, PARKED, TODO
+from crawler.storage.kv import KeyValue, scan_prefix
+from crawler.urls.canonical import canonical
+from crawler.urls.equivalence import Equivalences
+from crawler.urls.fingerprint import Fingerprinter, registrable_domain
+from crawler.urls.kinds import Kinds
+from crawler.urls.trace import TraceWriter
+from crawler.version import __version__
+
+log = logging.getLogger("crawler")
+
+
+def open_store(context: ProcessContext) -> tuple[KeyValue, str]:
+    """Open the store; also return what had to be cut off to open it, "" if nothing."""
+    store, mended = context.environment.open_store(context.directory / "store", context.config.store)
+    if mended:
+        log.error("store: %s", mended)
+    return store, mended
+
+
+def make_fingerprinter(context: ProcessContext, seed: bytes, equivalences: Equivalences) -> Fingerprinter:
+    config = context.config.urls
+    return Fingerprinter(
+        seed,
+        method=config.fingerprint,
+        partition=config.partition,
+        strip_session_ids=config.strip_session_ids,
+        equivalences=equivalences,
+    )
+
+
+def make_robots(context: ProcessContext, store: KeyValue) -> RobotsCache:
+    config = context.config
+    # As many as there are hosts in the front, each of which is looked at every few seconds.
+    entries_max = config.frontier.front_factor * config.crawl.concurrency
+    return RobotsCache(store, config.robots, config.identity.token, entries_max)
+
+
+def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fingerprinter) -> PageCache:
+    config = context.config
+    comparing = Comparing(config.pages, Overrides(config.override))
+    return PageCache(
+        context.directory,
+        store,
+        config.pages,
+        process=context.name,
+        software=f"crawler/{__version__}",
+        operator=config.identity.contact,
+        robots_policy=config.robots.policy,
+        comparison=comparing.comparison,
+        fingerprint=fingerprinter.fingerprint,
+        keeps=Kinds(config.filter.accept, config.filter.reject).keeps,
+        random=context.environment.random_bytes,
+        sync=context.outlasts_power_cut,
+    )
+
+
+def make_eliminator(context: ProcessContext, store: KeyValue, fingerprinter: Fingerprinter) -> Eliminator:
+    config = context.config
+    return Eliminator(
+        context.directory,
+        store,
+        config.due,
+        check_value=fingerprinter.check_value,
+        method=config.urls.fingerprint,
+        known=_handed_out(store) if config.due.method == "memory" else (),
+        fault=reach,
+    )
+
+
+def _handed_out(store: KeyValue) -> Iterator[int]:
+    """The fingerprints that the frontier has received: tried, to do or parked (the in-memory DUE keeps none)."""
+    for key, _ in scan_prefix(store, PAGE):
+        yield int.from_bytes(key[2:], "big")
+    yield from queued_fingerprints(store)
+
+
+def queued_fingerprints(store: KeyValue) -> Iterable[int]:
+    """The fingerprints of all URLs to do or parked, in no order."""
+    for prefix in (TODO, PARKED):
+        for key, value in scan_prefix(store, prefix):
+            yield decode(key, value).fingerprint
+
+
+def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Fingerprinter) -> Refresh:
+    """The schedule of known pages, which are asked again."""
+    config = context.config
+    return Refresh(
+        config.refresh,
+        record=pages.record,
+        hash=fingerprinter.hash,
+        host_key=fingerprinter.host_key_beside,
+        fingerprint=fingerprinter.fingerprint,
+        importance=Importance(config.refresh, _values(config.refresh.importance_file, fingerprinter)),
+        overrides=Overrides(config.override),
+        rate=config.crawl.rate / len(context.topology.names),
+        name=context.name,
+    )
+
+
+def _values(path: str, fingerprinter: Fingerprinter) -> dict[int, float]:
+    """The importance of pages as a file of the user says it; {} without a file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    if not path:
+        return {}
+
+    def fingerprint(url: str) -> int | None:
+        form = canonical(url)
+        return None if form is None else fingerprinter.fingerprint(form)
+
+    try:
+        with open(path, encoding="utf-8", errors="replace") as lines:
+            return read_values(lines, fingerprint)
+    except OSError as error:
+        raise ConfigError(f"refresh.importance_file {path}: {error.strerror}") from error
+
+
+def make_frontier(
+    context: ProcessContext,
+    store: KeyValue,
+    *,
+    robots: RobotsCache,
+    fingerprinter: Fingerprinter,
+    refresh: Refresh | None,
+    priority: Callable[[Link], int] | None,
+) -> Frontier:
+    return Frontier(
+        store,
+        context.config,
+        robots=robots,
+        fingerprinter=fingerprinter,
+        registrable_domain=registrable_domain,
+        concurrency=context.config.crawl.concurrency,
+        rng=random.Random(context.environment.rng.getrandbits(64)),
+        processes=len(context.topology.names),
+        refresh=refresh,
+        priority=priority,
+    )
+
+
+def make_splitter(context: ProcessContext, store: KeyValue, *, whole: bool) -> tuple[Outbox, Inbox]:
+    """The queues to and from other processes; without `whole`, the tail of the outbox may be lost."""
+    topology, config = context.topology, context.config.splitter
+    outbox = Outbox(store, topology.peers, config, context.environment.rng, clean=whole)
+    return outbox, Inbox(store, topology.partition, topology.me, topology.peers, config)
+
+
+def make_trace(context: ProcessContext) -> TraceWriter | None:
+    """A new trace in the process's folder: links as they enter the host splitter; None if none is wanted."""
+    if not context.config.crawl.trace:
+        return None
+    details = {"source": "crawl", "tags": list(TAGS), "process": context.name}
+    return TraceWriter.next_in(context.directory / "trace", details)

@@ -1,0 +1,145 @@
+"""What decides about links, signals and results in one process, made from its configuration."""
+
+from collections.abc import Callable, Sequence
+
+from crawler.clock import Clock
+from crawler.config import Overrides
+from crawler.config.credentials import has_credentials
+from crawler.due.eliminator import Eliminator
+from crawler.frontier.frontier import Frontier
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.frontier.refresh.validators import Validators
+from crawler.pages.page_cache import PageCache
+from crawler.process.opening.process_context import ProcessContext
+from crawler.process.results.admission import Admission, Owners, Seen
+from crawler.process.results.link_policy import LinkPolicy
+from crawler.process.results.ordering import Ordering, named
+from crawler.process.results.result_processor import ResultProcessor
+from crawler.process.results.signal_intake import SignalIntake
+from crawler.process.results.site_knowledge import SiteKnowledge
+from crawler.records import Link
+from crawler.robots.cache import RobotsCache
+from crawler.storage.commit import Change
+from crawler.storage.keys import SCOPE_STATE
+from crawler.storage.kv import KeyValue
+from crawler.storage.moving import load_json
+from crawler.urlfilter.link_filter import LinkFilter
+from crawler.urlfilter.url_filter import Scope, UrlFilter
+from crawler.urls.canonical import hostname
+from crawler.urls.clock_cache import ClockCache
+from crawler.urls.equivalence import Equivalences
+from crawler.urls.fingerprint import Fingerprinter
+from crawler.urls.trace import TraceWriter
+
+
+class Decisions:
+    """What decides in one process: `link_filter`, `knowledge`, `admission`, `signal_intake` and `results`.
+
+    `hook` is the user's own filter of URLs.
+    """
+
+    def __init__(
+        self,
+        context: ProcessContext,
+        store: KeyValue,
+        hook: Callable[[str], bool] | None,
+        *,
+        fingerprinter: Fingerprinter,
+        equivalences: Equivalences,
+        robots: RobotsCache,
+        pages: PageCache,
+        due: Eliminator,
+        frontier: Frontier,
+        refresh: Refresh | None,
+        trace: TraceWriter | None,
+    ) -> None:
+        config, topology = context.config, context.topology
+        ranking = named(config.order)
+        self.reads_anchors = ranking is not None and ranking.reads_anchors
+        ordering = None
+        if ranking is not None:
+            improve = _improving(frontier, context.clock)
+            ordering = Ordering(ranking, config.order, config.cache.bits, improve)
+        self.link_filter = _link_filter(context, store, fingerprinter, hook)
+        self.knowledge = SiteKnowledge(
+            self.link_filter.filter,
+            equivalences,
+            fingerprinter,
+            topology.peers,
+            credentials=has_credentials(config.identity.headers),
+        )
+        bits = config.cache.bits
+        sent = ClockCache(bits if topology.peers else 1)  # without peers nothing is ever asked there
+        self.admission = Admission(
+            self.link_filter,
+            self.knowledge,
+            Seen(ClockCache(bits), due),
+            Owners(topology.partition, context.name, sent),
+            trace,
+            ordering,
+        )
+        self.signal_intake = SignalIntake(
+            self.admission,
+            self.link_filter,
+            topology.partition,
+            context.name,
+            record=pages.record,
+            refresh=refresh,
+            requisites=config.crawl.requisites,
+            now=context.clock.now,
+        )
+        policy = LinkPolicy(config, robots, self.admission, self.knowledge, ordered=ordering is not None)
+        self.results = ResultProcessor(
+            context.clock,
+            frontier,
+            pages,
+            robots,
+            policy,
+            refresh=refresh,
+            hear=self.signal_intake.hear,
+            validators=_validators(context, store, refresh),
+        )
+
+
+def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Change], None]:
+    """What lets URLs that wait have the better classes of some links, by the change that these belong to."""
+
+    def improve(links: Sequence[Link], change: Change) -> None:
+        if frontier.intake.improve(links, change, clock.now()):
+            change.after.append(lambda: frontier.committed(change, clock.now()))
+
+    return improve
+
+
+def _validators(context: ProcessContext, store: KeyValue, refresh: Refresh | None) -> Validators:
+    """How far validators can be believed: as the refresh schedule has learned it, where there is one."""
+    if refresh is not None:
+        return refresh.validators
+    validators = Validators(context.config.refresh)
+    validators.open(store)
+    return validators
+
+
+def _link_filter(
+    context: ProcessContext, store: KeyValue, fingerprinter: Fingerprinter, hook: Callable[[str], bool] | None
+) -> LinkFilter:
+    config = context.config
+    url_filter = UrlFilter(
+        _scope(context, store),
+        config.filter,
+        config.traps,
+        allow_ports=config.network.allow_ports,
+        requisites=config.crawl.requisites,
+        hook=hook,
+    )
+    return LinkFilter(url_filter, fingerprinter, length_max=config.urls.length_max)
+
+
+def _scope(context: ProcessContext, store: KeyValue) -> Scope:
+    """The scope as seeds and their redirects have spanned it so far."""
+    config, state = context.config, load_json(store, SCOPE_STATE)
+    overrides = Overrides([own for own in config.override if own.scope is not None])
+    own = (lambda url: overrides.for_url(url, hostname(url)).scope) if overrides else None
+    if state is None:
+        return Scope(config.crawl.scope, kind_of=own, surts=config.crawl.surts)
+    return Scope.from_state(config.crawl.scope, state, kind_of=own, surts=config.crawl.surts)

@@ -1,0 +1,90 @@
+"""The environment of a process: disk, network, chance, threads.
+
+`Environment` is that of the system. Simulations (`lab/cluster/`) pass their own
+and run the same process: same stages, same loops.
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crawler.clock import Clock
+from crawler.config import Config, StoreConfig
+from crawler.errors import Unexpected
+from crawler.process.lifecycle import garbage_collection
+from crawler.process.lifecycle.limits import WATCH_INTERVAL
+from crawler.process.lifecycle.shutdown import Watchdog, in_thread
+from crawler.storage.engines import open_store
+from crawler.storage.kv import KeyValue
+
+if TYPE_CHECKING:
+    from crawler.process.fetching.fetch_tasks import Network
+    from crawler.process.fetching.reader import Reader
+    from crawler.splitter.peers import Listen
+
+
+class Environment:
+    """The system's. Methods import what they need: a command on a directory at rest has no network."""
+
+    watch_interval = WATCH_INTERVAL
+
+    def __init__(self) -> None:
+        self.rng: random.Random = random.SystemRandom()
+
+    def random_bytes(self, count: int) -> bytes:
+        """So many that nobody can guess."""
+        return os.urandom(count)
+
+    def open_store(self, path: Path, config: StoreConfig) -> tuple[KeyValue, str]:
+        """The store in a folder, and what had to be cut off to open it."""
+        store = open_store(
+            path,
+            config.engine,
+            write_buffer_bytes=config.write_buffer_bytes,
+            block_cache_bytes=config.block_cache_bytes,
+            table_bytes=config.table_bytes,
+            tables_max=config.tables_max,
+        )
+        return store, store.mended
+
+    def network(
+        self, config: Config, clock: Clock, reader: "Reader", unexpected: Unexpected, *, processes: int
+    ) -> "Network":
+        """What errands wait for: answers, names, and what a page holds."""
+        from crawler.fetcher.address_guard import AddressGuard
+        from crawler.fetcher.fetchers import FETCHERS, FetcherNeeds, make_fetcher
+        from crawler.fetcher.resolver import Resolver
+        from crawler.process.fetching.fetch_tasks import Network
+
+        fetcher = make_fetcher(FETCHERS, FetcherNeeds(config, clock, unexpected, processes))
+        guard = AddressGuard(config.network.allow_networks)
+        return Network(fetcher, Resolver(config.network, guard, clock), reader)
+
+    @property
+    def listen(self) -> "Listen":
+        """What opens the socket that peers connect to."""
+        from crawler.splitter.peers import listening_socket
+
+        return listening_socket
+
+    def in_thread(self, function: Callable[[], object]) -> "asyncio.Future[None]":
+        """Call `function` in a thread that nobody waits for at the end of the process."""
+        return in_thread(function)
+
+    def frozen(self) -> AbstractContextManager[None]:
+        """While it is entered, what is there now is no concern of the garbage collector."""
+        return garbage_collection.frozen()
+
+    async def keep_heap_small(self) -> None:
+        """Give memory back now and then, until cancelled."""
+        while True:
+            await asyncio.sleep(garbage_collection.GIVE_BACK_INTERVAL)
+            await self.in_thread(garbage_collection.give_back)
+
+    def watchdog(self, limit: float) -> Watchdog:
+        """Who says it when the loop stands for `limit` seconds."""
+        return Watchdog(limit)

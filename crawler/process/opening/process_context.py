@@ -1,0 +1,31 @@
+"""What every part of one process may know: its settings, its place in the crawl, its clock and its environment."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from crawler.clock import Clock
+from crawler.config import Config
+from crawler.crawl.topology import Topology
+from crawler.process.opening.environment import Environment
+
+
+@dataclass(slots=True)
+class ProcessContext:
+    """The context of the process `name`, whose files are in `directory`.
+
+    `config` is replaced when settings change while the process runs; the rest
+    stays. `boot_id` names this start.
+    """
+
+    config: Config
+    directory: Path
+    clock: Clock
+    name: str
+    topology: Topology
+    environment: Environment
+    boot_id: str
+
+    @property
+    def outlasts_power_cut(self) -> bool:
+        """Whether commits are synced to the disk."""
+        return self.config.store.durability == "power"

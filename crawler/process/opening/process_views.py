@@ -1,0 +1,126 @@
+"""Views of one process, running or at rest: what is counted, the laws, and how fresh its copies are."""
+
+from functools import cached_property
+from typing import Any
+
+from crawler.due.eliminator import Eliminator
+from crawler.frontier.frontier import Frontier
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.frontier.refresh.stored_view import stored_view
+from crawler.pages.page_cache import PageCache
+from crawler.process.committing.counters import conservation, splitter_conservation
+from crawler.process.opening.process_context import ProcessContext
+from crawler.records import DueCounts, FrontierCounts, PeerStatus, SplitterCounts
+from crawler.splitter.inbox import Inbox
+from crawler.splitter.outbox import Outbox
+from crawler.storage.commit import CommitPoint
+from crawler.storage.kv import KeyValue
+from crawler.urls.fingerprint import Fingerprinter
+
+
+class ProcessViews:
+    """Reads the stages of a process and changes nothing.
+
+    `brief`: the process is at rest, so the freshness of its copies is read from the store.
+    """
+
+    def __init__(
+        self,
+        context: ProcessContext,
+        *,
+        store: KeyValue,
+        point: CommitPoint,
+        frontier: Frontier,
+        due: Eliminator,
+        outbox: Outbox,
+        inbox: Inbox,
+        pages: PageCache,
+        fingerprinter: Fingerprinter,
+        refresh: Refresh | None,
+        brief: bool,
+    ) -> None:
+        self._context = context
+        self._store, self._point = store, point
+        self._frontier, self._due = frontier, due
+        self._outbox, self._inbox = outbox, inbox
+        self._pages, self._fingerprinter = pages, fingerprinter
+        self._refresh, self._brief = refresh, brief
+
+    def problems(self) -> list[str]:
+        """Laws of counting that do not hold, [] if all do. Only when nothing is in flight."""
+        counters, frontier = self._point.counters, self.frontier_counts()
+        return conservation(counters, self.due_counts(), frontier) + splitter_conservation(
+            counters, self.splitter_counts()
+        )
+
+    def frontier_counts(self) -> FrontierCounts:
+        """URLs to do (those in flight among them), parked in all and by rule, hosts by state."""
+        counts = self._frontier.views.counters()
+        parked = sum(n for name, n in counts.items() if name.startswith("parked_"))
+        todo = counts.pop("todo") + counts["in_flight"]
+        return FrontierCounts(todo=todo, parked=parked, **counts)
+
+    def due_counts(self) -> DueCounts:
+        """What the DUE has seen since the crawl began, and its estimate of URLs lost to collisions."""
+        due = self._due
+        return DueCounts(
+            pending=due.pending,
+            known=due.known,
+            new=due.new,
+            runs=due.run_count,
+            expected_collisions=due.expected_collisions(),
+        )
+
+    def splitter_counts(self) -> SplitterCounts | None:
+        """What crossed between processes since the crawl began; None for a crawl of one process."""
+        if not self._context.topology.peers:
+            return None
+        outbox, count = self._outbox, self._point.counters
+        foreign = count["splitter.foreign"]
+        return SplitterCounts(
+            sent=outbox.sent,
+            waiting=outbox.links,
+            repeated=outbox.repeated,
+            batches=outbox.sent_entries,
+            bytes=outbox.sent_bytes,
+            applied=self._inbox.applied,
+            local=count["urls.accepted"] - foreign,
+            foreign=foreign,
+            cache_hits=count["splitter.cache_hits"],
+            scope_told=count["splitter.scope_told"],
+            scope_heard=count["splitter.scope_heard"],
+            signals_told=count["splitter.signals_told"],
+            signals_heard=count["splitter.signals_heard"],
+        )
+
+    def waiting_for_peers(self) -> dict[str, PeerStatus]:
+        """What waits in the outbox, by peer."""
+        return {peer: PeerStatus(spool.links, spool.bytes) for peer, spool in self._outbox.spools.items()}
+
+    @cached_property
+    def freshness(self) -> Refresh | None:
+        """What says how fresh copies are: the schedule of a run; at rest also that of earlier runs; None without one."""
+        if self._refresh is not None or not self._brief:
+            return self._refresh
+        context = self._context
+        return stored_view(
+            self._store,
+            context.config,
+            self._fingerprinter,
+            self._pages.record,
+            self._pages.stored_records,
+            context.clock.now(),
+            processes=len(context.topology.names),
+            name=context.name,
+        )
+
+    def refreshing(self, now: float, hosts: int = 20) -> dict[str, Any]:
+        """How refreshes stand, with up to `hosts` hosts, those of most pages first; {} where nothing is refreshed."""
+        if self.freshness is None:
+            return {}
+        found = sorted(self.freshness.views.by_host(now).items(), key=lambda item: -item[1][0])[:hosts]
+        rows = [
+            {"host": self._frontier.views.host_name(key), "pages": pages, "fresh": round(fresh, 4)}
+            for key, (pages, fresh) in found
+        ]
+        return self.freshness.views.summary(now) | {"hosts": rows}

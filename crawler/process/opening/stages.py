@@ -1,0 +1,285 @@
+"""The parts of one process, opened together from its directory; no loop, no network.
+
+`Stages` is the composition root: it takes the lock, opens the store and hands each
+part to those that rest on it. It decides nothing.
+
+    context         settings, clock, place in the crawl, environment
+    the stages      store, pages, robots, due, refresh, frontier, outbox, inbox     assembly.py
+    decisions       link filter, admission, signals, results                        decisions.py
+    commits         the commit point, flushes and merges of the DUE                 committing/commits.py
+    views           counts, laws, freshness                                         process_views.py
+
+`Process` drives them while it crawls; commands on a directory at rest open
+the same stages, do their work through the same commit point, and close.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from crawler.clock import Clock
+from crawler.config import Config
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.settled import keep_settled, refreshes
+from crawler.crawl.topology import Topology, keep_table, topology
+from crawler.errors import DirectoryError, StoreError, disk_failed
+from crawler.pages.captures import record_key
+from crawler.process.committing.commits import Commits
+from crawler.process.opening import assembly
+from crawler.process.opening.decisions import Decisions
+from crawler.process.opening.environment import Environment
+from crawler.process.opening.lost_state import refuse_loss, stage_state, state_of
+from crawler.process.opening.process_context import ProcessContext
+from crawler.process.opening.process_views import ProcessViews
+from crawler.records import Link
+from crawler.splitter.partition import Partition
+from crawler.storage.commit import Change, CommitPoint
+from crawler.storage.faults import reach
+from crawler.storage.files import Lock, reserve, sync_directory
+from crawler.storage.keys import CLEAN, EQUIVALENCES
+from crawler.storage.kv import Batch
+from crawler.storage.moving import load_json
+from crawler.urls.equivalence import Equivalences
+
+log = logging.getLogger("crawler")
+
+BALLAST = "ballast"
+
+
+class Stages:
+    """Everything that lies in `DIR/<name>`, under its lock.
+
+    `seed` is the crawl's 16 secret bytes, `topology` says who else crawls (None:
+    nobody), `priority` gives a link its place (`Frontier`). With `restore`, pages
+    whose stored copy turns out to be gone become URLs to do again. `brief`: they
+    are closed soon, so who finds them locked waits. `environment` is the system unless given.
+
+    Raises:
+        BusyError: another process has the folder.
+        DirectoryError: the folder is damaged, or of another seed.
+        StoreError: the disk is full or fails.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        directory: Path,
+        seed: bytes,
+        *,
+        clock: Clock,
+        name: str = "p0",
+        topology: Topology | None = None,
+        url_filter: Callable[[str], bool] | None = None,
+        priority: Callable[[Link], int] | None = None,
+        restore: bool = True,
+        brief: bool = False,
+        environment: Environment | None = None,
+    ) -> None:
+        environment = environment or Environment()
+        topology = topology or Topology(name, Partition.equal_ranges([name]))
+        boot_id = environment.random_bytes(8).hex()
+        self.context = ProcessContext(config, directory, clock, name, topology, environment, boot_id)
+        self.directory, self.clock, self.name, self.topology = directory, clock, name, topology
+        refuse_loss(directory)
+        with _disk_errors(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            self.lock = Lock(directory / "node.lock", name, boot_id=boot_id, brief=brief)
+        try:
+            with _disk_errors(directory):
+                self._open(seed, url_filter, priority, brief=brief)
+                CrawlDirectory(directory.parent).note_state(name, self.state)
+            self.restored = self._restore_lost() if restore else 0
+            self.counters_before = Counter(self.point.counters)
+        except BaseException:
+            if (store := getattr(self, "store", None)) is not None:
+                store.close()  # else nobody in this process could open it again
+            self.lock.release()
+            raise
+
+    @property
+    def config(self) -> Config:
+        """The settings in force."""
+        return self.context.config
+
+    def _open(
+        self,
+        seed: bytes,
+        url_filter: Callable[[str], bool] | None,
+        priority: Callable[[Link], int] | None,
+        *,
+        brief: bool,
+    ) -> None:
+        """Open the stages, those first on which others rest."""
+        context = self.context
+        self.store, self.mended = assembly.open_store(context)
+        store = self.store
+        self.state = state_of(store, self.directory)
+        keep_table(store, self.topology.partition)
+        keep_settled(store, self.config)
+        self.equivalences = Equivalences(load_json(store, EQUIVALENCES))
+        printer = self.fingerprinter = assembly.make_fingerprinter(context, seed, self.equivalences)
+        self.robots = assembly.make_robots(context, store)
+        self.pages = assembly.make_page_cache(context, store, printer)
+        self.due = assembly.make_eliminator(context, store, printer)
+        self.refresh = assembly.make_refresh(context, self.pages, printer) if refreshes(self.config) else None
+        self.frontier = assembly.make_frontier(
+            context, store, robots=self.robots, fingerprinter=printer, refresh=self.refresh, priority=priority
+        )
+        self._sync_names()
+        clean = self._note_opening()
+        self.frontier.open(self.clock.now(), clean=clean)
+        if self.refresh is not None:
+            self.refresh.open(store, self.pages.stored_records, self.clock.now())
+        self.outbox, self.inbox = assembly.make_splitter(
+            context, store, whole=clean or context.outlasts_power_cut
+        )
+        self.point = self._commit_point()
+        self.commits = Commits(self.point, self.due, self.frontier, self.clock)
+        self.trace = assembly.make_trace(context)
+        self._decide(url_filter)
+        self.views = self._views(brief=brief)
+
+    def _decide(self, url_filter: Callable[[str], bool] | None) -> None:
+        made = Decisions(
+            self.context,
+            self.store,
+            url_filter,
+            fingerprinter=self.fingerprinter,
+            equivalences=self.equivalences,
+            robots=self.robots,
+            pages=self.pages,
+            due=self.due,
+            frontier=self.frontier,
+            refresh=self.refresh,
+            trace=self.trace,
+        )
+        self.intake, self.knowledge, self.admission = made.link_filter, made.knowledge, made.admission
+        self.signal_intake, self.results = made.signal_intake, made.results
+        self.reads_anchors = made.reads_anchors  # whether the order of the crawl wants the texts of anchors
+
+    def _commit_point(self) -> CommitPoint:
+        return CommitPoint(
+            self.store,
+            pages=self.pages,
+            due=self.due,
+            outbox=self.outbox,
+            inbox=self.inbox,
+            group_entries_max=self.config.store.group_entries_max,
+            sync=self.context.outlasts_power_cut,
+        )
+
+    def _views(self, *, brief: bool) -> ProcessViews:
+        return ProcessViews(
+            self.context,
+            store=self.store,
+            point=self.point,
+            frontier=self.frontier,
+            due=self.due,
+            outbox=self.outbox,
+            inbox=self.inbox,
+            pages=self.pages,
+            fingerprinter=self.fingerprinter,
+            refresh=self.refresh,
+            brief=brief,
+        )
+
+    def _sync_names(self) -> None:
+        """Let the names of what was made outlast a power cut."""
+        sync_directory(self.directory)
+        sync_directory(self.directory.absolute().parent)
+
+    def _note_opening(self) -> bool:
+        """True if the last run ended cleanly; from now on it counts as unclean until `close`."""
+        clean = self.store.get(CLEAN) is not None
+        self._begin_state(self.store.batch(sync=True), clean=False)
+        return clean
+
+    def _begin_state(self, batch: Batch, *, clean: bool) -> None:
+        """Write a synced batch as the first of a state."""
+        self.state += 1
+        stage_state(batch, self.state, clean=clean)
+        self.store.write(batch)
+
+    def reserve_ballast(self) -> None:
+        """Take the room that `crawler check --repair` gives back when the disk is full.
+
+        Raises:
+            StoreError: there is no such room.
+        """
+        ballast, size = self.directory / BALLAST, self.config.store.ballast_bytes
+        if size and not (ballast.exists() and ballast.stat().st_size == size):
+            reserve(ballast, size)
+
+    def _restore_lost(self) -> int:
+        """Send the pages of missing or short WARC segments back to the to-do list; how many."""
+        lost = self.pages.lost
+        if not lost:
+            return 0
+        change = Change(sync=True)
+        links = []
+        for fingerprint in dict.fromkeys(item.fingerprint for item in lost):
+            record = self.pages.record(fingerprint)
+            if record is not None:
+                links.append(
+                    Link(fingerprint, record.url, record.depth, record.via, record.redirects, record.flags)
+                )
+                change.delete(record_key(fingerprint))
+        change.count("stored.records", -len(links))
+        change.count("stored.captures", -len(lost))
+        self.pages.forget(change)
+        self.frontier.add(links, change, self.clock.now())
+        change.count("urls.done", -len(links))
+        change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
+        self.commits.commit(change)
+        segments = ", ".join(self.pages.recovery.damaged)
+        log.error("%s missing or short: %d pages are to be fetched again", segments, len(links))
+        return len(links)
+
+    def close(self, *, clean: bool = True) -> None:
+        """Leave the folder. `clean` is False after a failed write: then nothing more is written."""
+        if self.trace is not None:
+            self.trace.close()
+        if clean:
+            self.pages.close()
+            reach("closing")
+            batch = self.store.batch(sync=True)
+            self.frontier.flush(batch, self.clock.now())
+            self._begin_state(batch, clean=True)
+        self.store.close()
+        try:
+            if clean:
+                CrawlDirectory(self.directory.parent).note_state(self.name, self.state)
+        finally:
+            self.lock.release()
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    """A full disk is a StoreError, whatever met it first."""
+    try:
+        yield
+    except (OSError, DirectoryError) as error:
+        if disk_failed(error):
+            raise StoreError(f"{folder}: {error}") from error
+        raise
+
+
+@contextmanager
+def at_rest(
+    config: Config, directory: CrawlDirectory, name: str, *, clock: Clock, restore: bool = True
+) -> Iterator[Stages]:
+    """The stages of one process of a crawl that is not running, under its lock; `restore` as for `Stages`."""
+    config = replace(config, crawl=replace(config.crawl, trace=False))  # nothing is crawled here
+    folder, seed = directory.process(name), directory.seed()
+    place = topology(config, directory.path, name)
+    stages = Stages(config, folder, seed, clock=clock, name=name, topology=place, restore=restore, brief=True)
+    clean = False
+    try:
+        yield stages
+        clean = True
+    finally:
+        stages.close(clean=clean)

@@ -1,0 +1,1 @@
+"""From the end of a fetch to its change."""

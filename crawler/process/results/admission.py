@@ -1,0 +1,295 @@
+"""What happens to links: from raw URLs to the DUE of the process that owns them.
+
+    raw URLs --filter--> accepted --partition--own------> CLOCK cache -> pending set -> change.links   (to the DUE)
+                                       |
+                                       +-----foreign----> CLOCK cache of what was sent -> change.foreign (to the outbox)
+
+    received ------------------------------------------> CLOCK cache -> pending set -> change.links
+
+The caches are volatile and remember what they are asked. So links are admitted in
+the order of the commit queue, and the caches never get ahead of it. Long lists come
+in portions (`process/committing/portions.py`): the generator pauses after each. `process/committing/counters.py` says how
+links are counted.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from itertools import compress, count
+
+import msgspec
+import numpy as np
+
+from crawler.due.eliminator import Eliminator
+from crawler.orders.classes import with_class
+from crawler.process.committing.portions import PORTION_LINKS, portions
+from crawler.process.results.ordering import NO_PAGE, LinkSource, Ordering, Scores, classed
+from crawler.process.results.site_knowledge import SiteKnowledge
+from crawler.records import Errand, Extracted, Link, LinkFlag
+from crawler.splitter.inbox import Received
+from crawler.splitter.partition import Partition
+from crawler.storage.commit import Change, Making
+from crawler.urlfilter.link_filter import LinkFilter
+from crawler.urlfilter.url_filter import SCOPE
+from crawler.urls.clock_cache import ClockCache
+from crawler.urls.fingerprint import cache_keys
+from crawler.urls.trace import TraceWriter
+
+_SEED = int(LinkFlag.SEED)
+_MASK = (1 << 64) - 1
+Pauses = Generator[None, None, None]
+Counted = Generator[None, None, int]  # pauses, and returns how many links were accepted
+
+
+class LinkContext(msgspec.Struct, frozen=True, gc=False):
+    """What travels with a link beside its URL; the fields are those of `records.Link`."""
+
+    depth: int = 0
+    via: int = 0
+    redirects: int = 0
+    flags: int = 0
+
+
+class Seen:
+    """Which of our own links were met lately: in the CLOCK cache, or waiting in the DUE. Both note what is asked."""
+
+    def __init__(self, cache: ClockCache, due: Eliminator) -> None:
+        self._cache = cache
+        self._due = due
+
+    def misses(self, fingerprints: np.ndarray) -> list[int]:
+        """The places of those in neither, of fingerprints uint64 (n,)."""
+        missed = list(compress(count(), self._cache.add_many(cache_keys(fingerprints))))
+        return list(compress(missed, self._due.admit(fingerprints[missed]).tolist())) if missed else missed
+
+
+class Owners:
+    """Whose a link is, as the process `me` sees it, and which links of others were sent lately (`sent`)."""
+
+    def __init__(self, partition: Partition, me: str, sent: ClockCache) -> None:
+        self.me = me
+        self._partition = partition
+        self._index = partition.index(me)
+        self._sent = sent
+
+    def split(self, fingerprints: np.ndarray) -> dict[str, list[int]]:
+        """The places of each owner's, of fingerprints uint64 (n,)."""
+        return self._partition.split(fingerprints)
+
+    def foreign(self, fingerprints: np.ndarray) -> np.ndarray:
+        """Which belong to other processes: bool (n,)."""
+        return self._partition.owners(fingerprints) != self._index
+
+    def unsent(self, fingerprints: np.ndarray) -> list[int]:
+        """The places of those that were not sent lately; all count as sent from now on."""
+        return list(compress(count(), self._sent.add_many(cache_keys(fingerprints))))
+
+    def forget_sent(self) -> None:
+        """Hold nothing for sent."""
+        self._sent.clear()
+
+
+class Admission:
+    """Admits the links of one process; see the module's picture."""
+
+    def __init__(
+        self,
+        intake: LinkFilter,
+        knowledge: SiteKnowledge,
+        seen: Seen,
+        owners: Owners,
+        trace: TraceWriter | None = None,
+        ordering: Ordering | None = None,
+    ) -> None:
+        self._intake = intake
+        self._knowledge = knowledge
+        self._seen = seen
+        self._owners = owners
+        self._trace = trace
+        self._ordering = ordering
+        self.seeds_sent, self.seeds_digest = (
+            0,
+            0,
+        )  # links of seeds to other processes, sum of their fingerprints
+
+    # -- links found here ------------------------------------------------------
+
+    def portions(
+        self,
+        change: Change,
+        base: str,
+        hrefs: Sequence[str],
+        beside: LinkContext,
+        encoding: str = "utf-8",
+        source: LinkSource = NO_PAGE,
+    ) -> Counted:
+        """`links` portion by portion, with a pause behind each."""
+        found = 0
+        for portion in portions(hrefs):
+            found += self.links(change, base, portion, beside, encoding, source)
+            yield
+        return found
+
+    def links(
+        self,
+        change: Change,
+        base: str,
+        hrefs: Sequence[str],
+        beside: LinkContext,
+        encoding: str = "utf-8",
+        source: LinkSource = NO_PAGE,
+    ) -> int:
+        """Filter raw links and queue those not met lately; return how many were accepted. An order judges by `source`."""
+        change.count("urls.links", len(hrefs))
+        scores = None
+        if self._ordering is None:
+            accepted = self._intake.take(base, hrefs, encoding, beside.flags)
+        else:
+            accepted, spellings = self._intake.take_spelled(base, hrefs, encoding, beside.flags)
+            anchors = [source.anchors.get(spelling, "") for spelling in spellings]
+            scores = self._ordering.scores(source, accepted.urls, anchors, beside.depth, beside.flags)
+        for rule, n in accepted.rejected.items():
+            change.count(f"urls.filtered.{rule}", n)
+        urls, fingerprints = accepted.urls, accepted.fingerprints
+        change.count("urls.accepted", len(urls))
+        for owner, places in self._owners.split(fingerprints).items():
+            if len(places) == len(urls):
+                self._admit(change, owner, urls, fingerprints, beside, scores)
+            else:
+                some = None if scores is None else scores[places]
+                self._admit(change, owner, [urls[i] for i in places], fingerprints[places], beside, some)
+        return len(urls)
+
+    def one(self, change: Change, url: str, fingerprint: int, beside: LinkContext) -> None:
+        """Filter a URL (request form) and queue it under `fingerprint`, unless that was met lately.
+
+        For what a crawl of one process is asked for beside links.
+        """
+        change.count("urls.links")
+        if rule := self._intake.one(url, beside.flags).rule:
+            change.count(f"urls.filtered.{rule}")
+            return
+        change.count("urls.accepted")
+        scores = None
+        if self._ordering is not None:
+            scores = self._ordering.scores(NO_PAGE, [url], [""], beside.depth, beside.flags)
+        self._admit(change, self._owners.me, [url], np.array([fingerprint], np.uint64), beside, scores)
+
+    def _admit(
+        self,
+        change: Change,
+        owner: str,
+        urls: Sequence[str],
+        fingerprints: np.ndarray,
+        beside: LinkContext,
+        scores: Scores | None,
+    ) -> None:
+        """Queue the accepted links of one owner that were not met lately; under an order, also those that are news."""
+        own = owner == self._owners.me
+        missed = self._seen.misses(fingerprints) if own else self._owners.unsent(fingerprints)
+        classes = None
+        if self._ordering is not None and scores is not None:
+            classes, news = (self._ordering.own if own else self._ordering.sent)(fingerprints, scores)
+            if own:
+                self._ordering.improve(_links(urls, fingerprints, news, beside, classes), change)
+            elif news:
+                missed = sorted({*missed, *news})
+        links = _links(urls, fingerprints, missed, beside, classes)
+        change.count("urls.cache_hits", len(urls) - len(links))
+        if own:
+            change.count("urls.to_due", len(links))
+            change.links += links
+            return
+        change.count("urls.to_outbox", len(links))
+        change.count("splitter.foreign", len(urls))
+        change.count("splitter.cache_hits", len(urls) - len(links))
+        if links:
+            change.foreign.append((owner, links))
+
+    def log(self, errand: Errand, extracted: Extracted) -> Pauses:
+        """Log every mention of an accepted link, as it enters the host splitter; nothing without a trace."""
+        if self._trace is None:
+            return
+        found: list[int] = []
+        for portion in portions(extracted.repeats or extracted.hrefs):
+            judged = (
+                self._intake.one(raw_url, base=extracted.base, encoding=extracted.encoding)
+                for raw_url in portion
+            )
+            found += [link.fingerprint for link in judged if not link.rule]
+            yield
+        fingerprints = np.array(found, np.uint64)
+        self._trace.write_page(errand.host, fingerprints, self._owners.foreign(fingerprints))
+
+    # -- seeds -----------------------------------------------------------------
+
+    def seeds(self, urls: Sequence[str]) -> Making:
+        """Make the change for URLs given by the user (request forms, at least one); the scope spans them first."""
+        change = Change()
+        yield from self.given(change, urls)
+        yield from self.portions(change, urls[0], urls, LinkContext(flags=_SEED))
+        for _, links in change.foreign:
+            self.seeds_sent += len(links)
+            self.seeds_digest = (self.seeds_digest + sum(link.fingerprint for link in links)) & _MASK
+        return change
+
+    def given(self, change: Change, urls: Sequence[str]) -> Iterator[None]:
+        """The crawl is at home at these seeds, however they are asked for; with pauses."""
+        yield from self._knowledge.given(change, urls)
+        change.count("urls.seeds", len(urls))
+
+    def spread(self, change: Change, base: str, raw_url: str, flags: int) -> None:
+        """Widen the scope by the target of a seed's redirect, if the filter accepts it as a seed."""
+        judged = self._intake.one(raw_url, flags | _SEED, base=base)
+        if not judged.rule:
+            self._knowledge.spread(change, [judged.url])
+
+    def in_scope(self, url: str) -> bool:
+        """Whether links to a URL (request form) lie where the crawl is at home."""
+        return self._intake.one(url).rule != SCOPE
+
+    # -- links of other processes ------------------------------------------------
+
+    def received(self, received: Received, links: list[Link]) -> Making:
+        """Make the change for an entry of another process; `links` are those of it that are no signals."""
+        change = Change()
+        change.received = received
+        links = self._knowledge.heard(change, links)
+        for begin in range(0, len(links), PORTION_LINKS):
+            self._take_received(change, self._knowledge.own_keys(links[begin : begin + PORTION_LINKS]))
+            yield
+        return change
+
+    def _take_received(self, change: Change, links: list[Link]) -> None:
+        change.count("urls.received", len(links))
+        fingerprints = np.array([link.fingerprint for link in links], np.uint64)
+        missed = self._seen.misses(fingerprints)
+        change.count("urls.cache_hits", len(links) - len(missed))
+        change.count("urls.to_due", len(missed))
+        if self._ordering is None:
+            change.links += [links[i] for i in missed]
+        else:
+            classes, news = self._ordering.own(fingerprints, self._ordering.scores_in(links))
+            self._ordering.improve([classed(links[i], classes[i]) for i in news], change)
+            change.links += [classed(links[i], classes[i]) for i in missed]
+
+    def forget_sent(self) -> None:
+        """A peer has lost what it had: links that were sent to it are sent again when they are met."""
+        self._owners.forget_sent()
+        if self._ordering is not None:
+            self._ordering.forget_sent()
+
+
+def _links(
+    urls: Sequence[str],
+    fingerprints: np.ndarray,
+    places: Sequence[int],
+    beside: LinkContext,
+    classes: Sequence[int] | None = None,
+) -> list[Link]:
+    """The links at some places, with their classes if there are any."""
+    if not places:
+        return []
+    depth, via, redirects, flags = beside.depth, beside.via, beside.redirects, beside.flags
+    values = fingerprints.tolist()
+    if classes is None:
+        return [Link(values[i], urls[i], depth, via, redirects, flags) for i in places]
+    return [Link(values[i], urls[i], depth, via, redirects, with_class(flags, classes[i])) for i in places]

@@ -1,0 +1,172 @@
+"""Which links of an answer are followed, and what travels with them.
+
+    answer                       links                            depth       flags
+    redirect, meta refresh       its target, one hop further      the page's  the page's, and REDIRECT
+    page                         its links                        one more
+                                 images, styles, scripts          the page's  REQUISITE
+    page, nofollow               none, unless robots.policy is "ignore" (the extractor sees to it)
+    one copy too many of a host  none (a trap: same_digest_pages_max)
+    known page asked again       its links                        as above    NEWS
+    sitemap                      the pages it may name            1
+                                 the sitemaps of an index         one more    SITEMAP
+    robots.txt                   the sitemaps it names            0           SITEMAP
+
+A seed's target is a seed, so it widens the scope.
+"""
+
+from collections.abc import Sequence
+
+from crawler.config import Config
+from crawler.orders.order import FoundOn
+from crawler.pages.same_content import SameContent, digest_without_url
+from crawler.process.results.admission import Admission, Counted, LinkContext
+from crawler.process.results.ordering import NO_PAGE, REDIRECT, LinkSource, page_score
+from crawler.process.results.site_knowledge import SiteKnowledge
+from crawler.process.results.submitted import Submitted
+from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome
+from crawler.robots.cache import RobotsCache
+from crawler.storage.commit import Change
+from crawler.urls.canonical import authority, target
+
+# Plain integers, as the flags of an errand are: an IntFlag costs 1 us a test.
+_SEED, _SITEMAP = int(LinkFlag.SEED), int(LinkFlag.SITEMAP)
+_REQUISITE, _REDIRECT = int(LinkFlag.REQUISITE), int(LinkFlag.REDIRECT)
+_NEWS, _REFRESH = int(LinkFlag.NEWS), int(LinkFlag.REFRESH)
+_KEPT_BY_REDIRECTS = int(
+    LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.REQUISITE | LinkFlag.NEWS
+)
+
+
+class LinkPolicy:
+    """Follows the links of one process's answers; each call returns how many were accepted."""
+
+    def __init__(
+        self,
+        config: Config,
+        robots: RobotsCache,
+        admission: Admission,
+        knowledge: SiteKnowledge,
+        *,
+        ordered: bool = False,
+    ) -> None:
+        self._sitemaps = config.sitemaps
+        self._redirects_max = config.fetch.redirects_max
+        self._copies_max = config.traps.same_digest_pages_max
+        self._robots = robots
+        self._admission = admission
+        self._knowledge = knowledge
+        self._ordered = ordered
+        self._same_content = SameContent()
+
+    def in_scope(self, url: str) -> bool:
+        """Whether links to a URL (request form) lie where the crawl is at home."""
+        return self._admission.in_scope(url)
+
+    def page(
+        self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted | None, digest: bytes
+    ) -> Counted:
+        """Follow the links of the last answer for a URL; `digest` is that of its content."""
+        if fetch.outcome is Outcome.REDIRECT:
+            self._knowledge.redirected(change, fetch)
+            return self._redirect(change, errand, errand.url, fetch.location)
+        if extracted is None:
+            return 0
+        self._knowledge.answered(fetch.url)
+        change.count("pages.parse_limit", extracted.parse_limit)
+        withheld = extracted.nofollow and not (extracted.hrefs or extracted.requisites or extracted.refresh)
+        copy = self._is_copy(errand, fetch, digest)
+        change.count("pages.copies", copy)
+        if withheld or copy:
+            change.count("pages.links_not_taken")
+            return 0
+        if errand.flags & _SITEMAP:
+            return (yield from self._map(change, errand, extracted))
+        return (yield from self._links(change, errand, extracted))
+
+    def _links(self, change: Change, errand: Errand, extracted: Extracted) -> Counted:
+        """All that a page links to."""
+        yield from self._admission.log(errand, extracted)
+        base, encoding = extracted.base, extracted.encoding
+        depth, via = errand.depth + 1, errand.fingerprint
+        take = self._admission.portions
+        source = self._source(errand, extracted, extracted.told_by or "page")
+        beside = LinkContext(depth, via, flags=_news(errand))
+        found = yield from take(change, base, extracted.hrefs, beside, encoding, source)
+        if extracted.requisites:
+            found += yield from self._requisites(change, errand, extracted)
+        if extracted.refresh:
+            found += self._redirect(change, errand, base, extracted.refresh)
+        return found
+
+    def _requisites(self, change: Change, errand: Errand, extracted: Extracted) -> Counted:
+        """What a page, or a requisite of it, needs to be shown: no hop further, as it is part of the page.
+
+        Sheets that import sheets, and frames in frames, end where redirects do.
+        """
+        hops = errand.redirects + 1 if errand.flags & _REQUISITE else 0
+        if hops > self._redirects_max:
+            change.count("urls.filtered.redirect_chain", len(extracted.requisites))
+            return 0
+        beside = LinkContext(errand.depth, errand.fingerprint, hops, _REQUISITE)
+        take, source = self._admission.portions, self._source(errand, extracted, "requisite")
+        return (
+            yield from take(change, extracted.base, extracted.requisites, beside, extracted.encoding, source)
+        )
+
+    def _map(self, change: Change, errand: Errand, extracted: Extracted) -> Counted:
+        """The pages of a sitemap, one hop from where the crawl began, and the maps of an index."""
+        submitted = Submitted(errand, self._robots.names)
+        hrefs = yield from submitted.among(extracted.hrefs)
+        pages = LinkContext(1, errand.fingerprint, flags=_news(errand))
+        source = self._source(errand, extracted, "sitemap")
+        found = yield from self._admission.portions(change, errand.url, hrefs, pages, source=source)
+        if errand.depth < self._sitemaps.depth_max and extracted.maps:
+            hrefs = yield from submitted.among(extracted.maps)
+            maps = LinkContext(errand.depth + 1, errand.fingerprint, flags=_SITEMAP)
+            yield from self._admission.portions(change, errand.url, hrefs, maps)
+        return found
+
+    def robots(self, change: Change, errand: Errand) -> Counted:
+        """The sitemaps that a robots.txt names, and /sitemap.xml if that is to be guessed.
+
+        Only where the crawl is at home: a host outside the scope names pages outside it.
+        """
+        if not self._sitemaps.robots or not self._admission.in_scope(errand.url):
+            return 0
+        urls: Sequence[str] = self._robots.sitemaps(authority(errand.url))
+        if self._sitemaps.guess:
+            urls = [*urls, "/sitemap.xml"]
+        return (yield from self._admission.portions(change, errand.url, urls, LinkContext(flags=_SITEMAP)))
+
+    def _redirect(self, change: Change, errand: Errand, base: str, location: str) -> int:
+        """The target of a redirect or meta refresh: a link of the same depth, one hop further on."""
+        if errand.redirects >= self._redirects_max:
+            change.count("urls.filtered.redirect_chain")
+            return 0
+        flags = errand.flags & _KEPT_BY_REDIRECTS | _REDIRECT
+        if flags & _SEED:
+            self._admission.spread(change, base, location, flags)
+        beside = LinkContext(errand.depth, errand.fingerprint, errand.redirects + 1, flags)
+        source = self._source(errand, None, REDIRECT)
+        return self._admission.links(change, base, [location], beside, source=source)
+
+    def _source(self, errand: Errand, extracted: Extracted | None, kind: str) -> LinkSource:
+        """What an order is to know of the page that links stand on."""
+        if not self._ordered:
+            return NO_PAGE
+        score = page_score(errand.order)
+        if extracted is None:
+            return LinkSource(FoundOn(errand.url, score, errand.depth, kind=kind))
+        links = len(extracted.hrefs) + len(extracted.requisites)
+        page = FoundOn(errand.url, score, errand.depth, extracted.title, links, kind)
+        return LinkSource(page, dict(zip(extracted.hrefs, extracted.anchors, strict=False)))
+
+    def _is_copy(self, errand: Errand, fetch: Fetch, digest: bytes) -> bool:
+        """True from the page on that is one copy too many of the same content on its host."""
+        key = digest_without_url(fetch.content, target(fetch.url), digest)
+        return self._same_content.count(errand.host, key) > self._copies_max
+
+
+def _news(errand: Errand) -> int:
+    """Return the flag of links that show what a page asked again has that it had not before."""
+    return _NEWS if errand.flags & _REFRESH else 0

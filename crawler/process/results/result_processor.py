@@ -1,0 +1,307 @@
+"""What the end of a fetch means: one `Change` for the commit point.
+
+This is the arrow from the fetcher back to the frontier without its waiting:
+
+    Fetch + Extracted --> the frontier's decision: is the URL done, when may its host be asked again
+                      --> capture and page record
+                      --> links: `link_policy.py` says which, `admission.py` what becomes of them
+                      --> counts (`process/committing/counters.py`), the line of pages.jsonl
+
+A *refresh* (an errand with the flag REFRESH: a known page fetched again) differs in
+two points. It is counted apart, under `refresh.`, since its URL is done already; so
+is a known page that was queued once more (AGAIN). And an answer whose content is
+known is not read for links (`shows_news`).
+
+A change is made in one step, or by a generator that pauses between portions of
+its links (`process/committing/portions.py`); the commit point makes one change after the other.
+An exception over a page's content ends in a counted outcome: the page without
+its answer, or without its links.
+"""
+
+import re
+from collections.abc import Callable, Generator
+
+from crawler.clock import Clock
+from crawler.config import RefreshConfig
+from crawler.errors import DamageError, StoreError, Unexpected
+from crawler.frontier.frontier import Frontier
+from crawler.frontier.refresh.refetch_outcomes import result_of
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.frontier.refresh.validators import Validators
+from crawler.frontier.settlement import Decision, End
+from crawler.pages.page_cache import Capturing, PageCache
+from crawler.process.committing import counters
+from crawler.process.results.admission import Counted
+from crawler.process.results.link_policy import LinkPolicy
+from crawler.process.results.page_line import page_line
+from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord, PageState
+from crawler.robots.cache import RobotsCache
+from crawler.storage.commit import Change, Making
+from crawler.storage.keys import PARKED
+from crawler.urls.canonical import authority
+
+_REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are: an IntFlag costs 1 us a test
+_AGAIN = int(LinkFlag.AGAIN)
+_NEWS = int(LinkFlag.NEWS)
+_KNOWN = _REFRESH | _AGAIN
+Pauses = Generator[None, None, None]
+Hear = Callable[[Change, Errand, Extracted, float], None]  # (change, the page's errand, what it holds, now)
+
+
+class ResultProcessor:
+    """Builds the changes of one process; see the module's picture."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        frontier: Frontier,
+        pages: PageCache,
+        robots: RobotsCache,
+        following: LinkPolicy,
+        unexpected: Unexpected | None = None,
+        refresh: Refresh | None = None,
+        hear: Hear | None = None,
+        validators: Validators | None = None,
+    ) -> None:
+        self._validators = validators or Validators(RefreshConfig())
+        self.unexpected = unexpected or Unexpected()
+        self._clock = clock
+        self._frontier = frontier
+        self._pages = pages
+        self._robots = robots
+        self._following = following
+        self._refresh = refresh
+        self._hear = hear
+
+    # -- pages -----------------------------------------------------------------
+
+    def conditions(self, errand: Errand, now: float) -> tuple[str, str]:
+        """(ETag, Last-Modified) to ask for a page with, each "" if there is none to use."""
+        if errand.flags & _AGAIN:
+            record = self._pages.record(errand.fingerprint)
+            return self._validators.conditions(errand.fingerprint, errand.host, record, now)
+        if self._refresh is None or not errand.flags & _REFRESH:
+            return "", ""
+        return self._refresh.outcomes.conditions(errand, now)
+
+    def shows_news(self, errand: Errand, fetch: Fetch) -> bool:
+        """Whether an answer is worth reading: of a refresh, one with other content than is known."""
+        return not errand.flags & _KNOWN or not self._pages.shows_known(fetch, errand)
+
+    def in_scope(self, url: str) -> bool:
+        """Whether links to a URL (request form) lie where the crawl is at home."""
+        return self._following.in_scope(url)
+
+    def prepare(self, fetch: Fetch) -> None:
+        """Do of a large answer what needs no decision. Any thread."""
+        self._pages.digest_ahead(fetch)
+
+    def known_content(self, errand: Errand) -> bytes:
+        """The stored content of a page that is asked again; b"" if there is none that can be read."""
+        try:
+            copy = self._pages.get(errand.fingerprint, with_noarchive=True)
+        except DamageError:
+            return b""
+        return b"" if copy is None else copy.content
+
+    def page(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
+        """Make the change for a page's fetch, final or to be repeated."""
+        change = Change()
+        decision = self._settle(errand, fetch, now)
+        self._frontier.stage(decision, change)  # before the links: they may move URLs of the same host
+        fetch.final = decision.end is End.DONE
+        before = self._pages.record(errand.fingerprint) if errand.flags & _KNOWN else None
+        capturing = self._capture(fetch, errand, extracted, now, final=decision.end is End.DONE)
+        counters.count_kept(change, capturing)
+        if self._refresh is not None and decision.end is End.DONE:
+            self._schedule(change, capturing, before, decision, now)
+            if self._hear and extracted is not None and extracted.told_by and errand.flags & _REFRESH:
+                self._hear(change, errand, extracted, now)
+        if errand.flags & _AGAIN and capturing.record is not None:
+            changed = not capturing.unchanged
+            self._validators.answered(
+                errand.fingerprint, errand.host, before, capturing.record, changed, now, change
+            )
+        if decision.end is End.DONE and not (errand.flags & _KNOWN and capturing.unchanged):
+            yield from self._follow(change, capturing, extracted)
+        if errand.flags & _KNOWN:
+            counters.count_refresh(change, fetch, decision.end, unchanged=capturing.unchanged)
+            change.count("urls.done", bool(errand.flags & _AGAIN and decision.end is End.DONE))
+        else:
+            counters.count_page(change, fetch, decision.end)
+        change.line = page_line(errand, fetch, extracted, decision.end)
+        self._release_after(change, decision)
+        return change
+
+    def _schedule(
+        self,
+        change: Change,
+        capturing: Capturing,
+        before: PageRecord | None,
+        decision: Decision,
+        now: float,
+    ) -> None:
+        """Let the refresh schedule know a page that is new, or learn from one that was asked again."""
+        assert self._refresh is not None and capturing.record is not None
+        errand, record = capturing.errand, capturing.record
+        if errand.flags & _REFRESH:
+            result = result_of(
+                capturing.fetch.outcome, unchanged=capturing.unchanged, stored=not record.noarchive
+            )
+            self._refresh.outcomes.record_refresh(
+                errand, result, before, record, decision.until, min(capturing.instant, now), change
+            )
+        else:
+            self._refresh.outcomes.record_first(errand.fingerprint, record, capturing.instant, now, change)
+            if errand.flags & _NEWS and record.state is PageState.STORED and not capturing.profile:
+                self._refresh.outcomes.credit_hub(errand.via, errand.fingerprint, record, now, change)
+
+    def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
+        """Follow a page's links, and note in its record how many there are."""
+        errand, fetch = capturing.errand, capturing.fetch
+        if fetch.outcome is Outcome.INTERNAL_ERROR:
+            extracted = None
+        following = self._following.page(change, errand, fetch, extracted, capturing.digest)
+        links = yield from self._as_far_as_possible(change, errand, following)
+        if capturing.record is not None:
+            capturing.record.links = links
+
+    def _as_far_as_possible(self, change: Change, errand: Errand, following: Counted) -> Counted:
+        """Follow links; if that raises, those before it stay in the change, as the caches have them."""
+        try:
+            return (yield from following)
+        except StoreError:
+            raise
+        except Exception as error:
+            self.unexpected.note(error, f"links of {errand.url}, some of which are lost")
+            change.count("pages.links_lost")
+            return 0
+
+    def denied(self, errand: Errand, now: float) -> Making:
+        """Make the change for a URL that robots.txt forbids: recorded, never asked."""
+        fetch = Fetch(url=errand.url, outcome=Outcome.ROBOTS_DENIED, began=now)
+        return self.page(errand, fetch, None, now)
+
+    # -- hosts -----------------------------------------------------------------
+
+    def robots(self, errand: Errand, fetch: Fetch, now: float) -> Making:
+        """Make the change for the answer to a robots.txt, at the end of its redirects."""
+        change = Change()
+        ignored, rules_ignored = self._robots.sitemaps_ignored, self._robots.rules_ignored
+        yield from self._read_robots(change, errand, fetch, now)
+        change.count("robots.sitemaps_ignored", self._robots.sitemaps_ignored - ignored)
+        change.count("robots.rules_ignored", self._robots.rules_ignored - rules_ignored)
+        if fetch.status:
+            counters.count_kept(change, self._capture(fetch, errand, None, now))
+        change.count(f"robots.{fetch.outcome}")
+        counters.count_connection(change, fetch)
+        change.count("bytes.wire", fetch.wire_bytes)
+        yield from self._as_far_as_possible(change, errand, self._following.robots(change, errand))
+        self._release(change, self._settle(errand, fetch, now))
+        return change
+
+    def _read_robots(self, change: Change, errand: Errand, fetch: Fetch, now: float) -> Pauses:
+        """Let the robots cache know the answer; one that brings out a bug counts as one that could not be had."""
+        try:
+            yield from self._record_robots(change, errand, fetch, now)
+        except StoreError:
+            raise
+        except Exception as error:
+            self._spoil(fetch, error, f"reading {errand.url}")
+            yield from self._record_robots(change, errand, fetch, now)
+
+    def _record_robots(self, change: Change, errand: Errand, fetch: Fetch, now: float) -> Pauses:
+        yield from self._robots.recording(
+            authority(errand.url),
+            status=fetch.status,
+            outcome=Outcome.FRAMING if _is_unreadable(fetch) else fetch.outcome,
+            body=fetch.content,
+            complete=fetch.truncated in ("", "length"),
+            now=now,
+            batch=change,
+        )
+
+    def unresolved(self, errand: Errand, failure: Fetch, now: float) -> Change:
+        """The change for a host whose addresses could not be found."""
+        change = Change()
+        change.count(f"hosts.{failure.outcome}")
+        self._release(change, self._settle(errand, failure, now))
+        return change
+
+    def retire(self, pattern: str, change: Change) -> int:
+        """Drop the to-do and parked URLs that the regular expression finds; return how many."""
+        gone = self._frontier.intake.retire(re.compile(pattern), change)
+        self._count_retired(change, gone)
+        self._tell_written(change)
+        return gone
+
+    def retiring(self, pattern: str, commit: Callable[[Change], None]) -> Counted:
+        """The same in portions, each a change that is handed to `commit`, with a pause behind each."""
+        compiled, count, begin = re.compile(pattern), 0, PARKED
+        while begin:
+            change = Change()
+            gone, begin = self._frontier.intake.retire_some(compiled, change, begin)
+            self._count_retired(change, gone)
+            self._tell_written(change)
+            if gone:
+                commit(change)
+            count += gone
+            yield
+        return count
+
+    def _count_retired(self, change: Change, gone: int) -> None:
+        change.count("urls.done", gone)
+        change.count("urls.retired", gone)
+
+    def _tell_written(self, change: Change) -> None:
+        change.after.append(lambda: self._frontier.committed(change, self._clock.now()))
+
+    # -- parts -------------------------------------------------------------------
+
+    def _settle(self, errand: Errand, fetch: Fetch, now: float) -> Decision:
+        """What the frontier decides; upon a fetch that it cannot judge, as upon an internal error."""
+        try:
+            return self._frontier.settle(errand, fetch, now)
+        except StoreError:
+            raise
+        except Exception as error:
+            self._spoil(fetch, error, f"deciding upon {errand.url or errand.hostname}")
+            return self._frontier.settle(errand, fetch, now)
+
+    def _capture(
+        self, fetch: Fetch, errand: Errand, extracted: Extracted | None, now: float, *, final: bool = True
+    ) -> Capturing:
+        """What is kept of a fetch; of one that cannot be kept, that it was made."""
+        try:
+            return self._pages.capture(fetch, errand, extracted, now, final=final)
+        except StoreError:
+            raise
+        except Exception as error:
+            self._spoil(fetch, error, f"keeping {errand.url}")
+            return self._pages.capture(fetch, errand, None, now, final=final)
+
+    def _spoil(self, fetch: Fetch, error: Exception, where: str) -> None:
+        """Make an internal error of `fetch`: nothing that it brought is looked at again."""
+        nothing = Fetch(
+            url=fetch.url,
+            outcome=Outcome.INTERNAL_ERROR,
+            blame=Blame.URL,
+            began=fetch.began,
+            took=fetch.took,
+            error=self.unexpected.note(error, where),
+        )
+        for name in fetch.__struct_fields__:
+            setattr(fetch, name, getattr(nothing, name))
+
+    def _release(self, change: Change, decision: Decision) -> None:
+        """Let the change hold the frontier's decision, and free the errand's place once it is durable."""
+        self._frontier.stage(decision, change)
+        self._release_after(change, decision)
+
+    def _release_after(self, change: Change, decision: Decision) -> None:
+        change.after.append(lambda: self._frontier.release(decision, self._clock.now()))
+
+
+def _is_unreadable(fetch: Fetch) -> bool:
+    """Whether the body has a content coding that cannot be undone, so that nobody knows what it says."""
+    return fetch.undecoded or bool(fetch.body and not fetch.content)

@@ -1,0 +1,167 @@
+"""The intake of change signals: every signal, whoever sent it, is decided here, in the order of the commit queue.
+
+    crawler signal, Crawl.signal ──► Commands.signal ─┐
+    POST /signal, IndexNow, WebSub ──► Live.signal ───┼─► commit queue ─► take ─► noted       refresh schedule, f/
+    another process's outbox ──► PeerExchange ────────┘         │                 queued      a link as any other
+                                                                │                 sent        the owner's outbox
+    dates of a page that is read again ► ResultProcessor ─► hear ──┘                 or refused, with the reason
+
+A URL of another process goes to its owner as a link with the flag SIGNAL, through the outbox: durable, applied once.
+The owner decides as if it had been asked itself.
+
+The rule, in this order:
+
+    no URL, or too long                                       refused
+    a rule that holds for known pages too (`_BIND_ALL`)       out of scope, at every process alike
+    another process's                                         sent
+    known                                                     noted if it is kept fresh
+    rejected by the filter                                    out of scope
+    else                                                      queued as a link, as deep as one of a seed
+
+Deciding outside of the queue would lose URLs: a page that pauses between two portions of its links finds the URL in
+the CLOCK cache, so its own change does not hold it, and may be committed, and the process killed, before the signal's.
+"""
+
+from collections.abc import Callable, Sequence
+
+from crawler.change_signals import SOURCES, Fate, Signalled, source_number
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.process.committing.portions import portions
+from crawler.process.results.admission import Admission, LinkContext
+from crawler.records import Errand, Extracted, Link, LinkFlag, PageRecord
+from crawler.splitter.inbox import Received
+from crawler.splitter.partition import Partition
+from crawler.storage.commit import Change, Making
+from crawler.urlfilter import traps
+from crawler.urlfilter.link_filter import LinkFilter
+from crawler.urlfilter.url_filter import EXCLUDE, PORT, SCOPE
+from crawler.urls.canonical import LENGTH_MAX, TOO_LONG, hostname, resolve
+
+RAW_CHARS_MAX = 2 * LENGTH_MAX  # of a signalled URL, half of it escaped; what is longer is not parsed
+URL_CHARS_TOLD = 200  # of what is no URL, in the answer
+_SIGNAL, _REQUISITE = int(LinkFlag.SIGNAL), int(LinkFlag.REQUISITE)
+_BIND_ALL = frozenset({SCOPE, EXCLUDE, PORT, traps.PATH_SEGMENTS, traps.REPEATED_SEGMENTS})
+# Added to the fingerprints of signals, by source: a compaction of the outbox keeps one link of each fingerprint.
+_MARKS = tuple(0x5157_0000_0000 + number for number in range(SOURCES))
+
+
+class SignalIntake:
+    """Decides what becomes of change signals; see the module's picture.
+
+    Args:
+        record: what is known of a page by its fingerprint.
+        refresh: the schedule of known pages; None where none is asked again.
+        requisites: whether requisites are fetched, which may lie out of scope.
+        me: this process among those of the partition.
+    """
+
+    def __init__(
+        self,
+        admission: Admission,
+        intake: LinkFilter,
+        partition: Partition,
+        me: str,
+        *,
+        record: Callable[[int], PageRecord | None],
+        refresh: Refresh | None,
+        requisites: bool,
+        now: Callable[[], float],
+    ) -> None:
+        self._admission = admission
+        self._intake = intake
+        self._partition = partition
+        self._me = me
+        self._record = record
+        self._refresh = refresh
+        self._flags = _REQUISITE if requisites else 0
+        self._now = now
+
+    def take(self, raw_urls: Sequence[str], source: str, said: Signalled) -> Making:
+        """Make the change for URLs that `source` ("name" or "name:who") says have changed; `said` tells their fates."""
+        change = Change()
+        number, met = source_number(source), set[str]()
+        for portion in portions(raw_urls):
+            self._decide(change, self._forms(portion, met, said), number, said)
+            yield
+        _count(change, said)
+        return change
+
+    def received(self, received: Received) -> Making:
+        """Make the change for what another process sent: its links, and signals of URLs that are ours."""
+        signals = [link for link in received.links if link.flags & _SIGNAL]
+        if not signals:
+            return (yield from self._admission.received(received, received.links))
+        links = [link for link in received.links if not link.flags & _SIGNAL]
+        change = yield from self._admission.received(received, links)
+        change.count("splitter.signals_heard", len(signals))
+        said = Signalled()
+        for number in sorted({link.redirects for link in signals}):
+            for portion in portions([link.url for link in signals if link.redirects == number]):
+                self._decide(change, portion, min(number, SOURCES - 1), said, ours=True)
+                yield
+        _count(change, said)
+        return change
+
+    def hear(self, change: Change, errand: Errand, extracted: Extracted, now: float) -> None:
+        """Take what a page that was asked again says of when pages of its own host changed; these are ours."""
+        if self._refresh is None:
+            return
+        own = [
+            (url, changed_at)
+            for raw_url, changed_at in extracted.dated
+            if (url := resolve(extracted.base, raw_url)) is not None and hostname(url) == errand.hostname
+        ]
+        self._refresh.changes.note_dated(errand.fingerprint, own, extracted.told_by, now, change)
+
+    def _forms(self, raw_urls: Sequence[str], met: set[str], said: Signalled) -> list[str]:
+        """The request forms of what are URLs, each once; those of earlier calls are in `met`."""
+        forms = []
+        for raw_url in raw_urls:
+            form, rule = self._intake.form(raw_url) if len(raw_url) <= RAW_CHARS_MAX else ("", TOO_LONG)
+            if rule:
+                said.tell(raw_url[:URL_CHARS_TOLD], Fate.REFUSED, rule)
+            elif form not in met:
+                met.add(form)
+                forms.append(form)
+        return forms
+
+    def _decide(
+        self, change: Change, urls: Sequence[str], number: int, said: Signalled, *, ours: bool = False
+    ) -> None:
+        """Decide upon some URLs (request forms); `ours`: another process has found out who owns them."""
+        known: list[int] = []
+        new: list[str] = []
+        sent: dict[str, list[Link]] = {}
+        for url in urls:
+            _, fingerprint, rule = self._intake.one(url, self._flags)
+            if rule in _BIND_ALL:
+                said.tell(url, Fate.OUT_OF_SCOPE, rule)
+            elif not ours and (owner := self._partition.owner(fingerprint)) != self._me:
+                mark = fingerprint ^ _MARKS[number]
+                sent.setdefault(owner, []).append(Link(mark, url, redirects=number, flags=_SIGNAL))
+                said.tell(url, Fate.SENT, owner)
+            elif self._record(fingerprint) is not None:
+                if self._refresh is not None and fingerprint in self._refresh:
+                    known.append(fingerprint)
+                    said.tell(url, Fate.NOTED)
+                else:
+                    said.tell(url, Fate.NOT_REFRESHED)
+            elif rule := self._intake.one(url).rule if self._flags else rule:
+                said.tell(url, Fate.OUT_OF_SCOPE, rule)
+            else:
+                new.append(url)
+                said.tell(url, Fate.QUEUED)
+        if known and self._refresh is not None:
+            self._refresh.changes.note_changes(known, number, self._now())
+            self._refresh.changes.stage(change)
+        if new:
+            self._admission.links(change, new[0], new, LinkContext(depth=1))
+        for owner, links in sent.items():
+            change.foreign.append((owner, links))
+            change.count("splitter.signals_told", len(links))
+
+
+def _count(change: Change, said: Signalled) -> None:
+    """Count URLs by fate, `signals.<fate>`: what was taken can be told from what was not after a crash, too."""
+    for fate, n in said.counts().items():
+        change.count(f"signals.{fate}", n)

@@ -1,0 +1,495 @@
+"""What a process answers: each command, and one line for each request that is none."""
+
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from crawler.admin.status import Status
+from crawler.change_signals import Signalled
+from crawler.clock import iso_time
+from crawler.crawl.directory import CrawlDirectory
+from crawler.errors import UsageError
+from crawler.frontier import views
+from crawler.frontier.discovery import intake as discovery_intake
+from crawler.process.answering import explainer
+from crawler.process.answering.commands import HOSTS_AT_ONCE, Commands
+from crawler.process.committing.portions import PORTION_LINKS
+from crawler.process.opening.stages import Stages
+from crawler.records import (
+    Capture,
+    Extracted,
+    LinkFlag,
+    Outcome,
+    PageRecord,
+    PageState,
+    PeerStatus,
+    Task,
+)
+from crawler.storage.commit import Change
+from tests.process.opening.test_stages import URL, fetched, opened
+from tests.process.support import Joint, fetch
+
+Open = Callable[..., Joint]
+HOME, NEW, AWAY = "http://a.org/", "http://a.org/new", "http://elsewhere.example/"
+
+
+@pytest.fixture
+def stages(tmp_path: Path) -> Iterator[Stages]:
+    stages = opened(tmp_path)
+    yield stages
+    assert stages.views.problems() == []
+    stages.close()
+
+
+def ask(stages: Stages, command: Any, **arguments: Any) -> Any:
+    """The answer as the control socket sends it."""
+    answer = Commands(stages, stages.commits.commit_now).run({"command": command, **arguments})
+    return msgspec.json.decode(msgspec.json.encode(answer))
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({}, "no command ''"),
+        ({"command": "fly"}, "no command 'fly'"),
+        ({"command": "run"}, "no command 'run'"),
+        ({"command": ["why"]}, "no command"),
+        ({"command": {"why": 1}}, "no command"),
+        ({"command": "why"}, "why: .*url"),
+        ({"command": "why", "url": 5}, "why: Expected `str`"),
+        ({"command": "why", "url": URL, "more": 1}, "why: .*more"),
+        ({"command": "status", "hosts": "all"}, "status: Expected `int`"),
+        ({"command": "seed", "urls": URL}, "seed: Expected `array`"),
+        ({"command": "seed", "urls": [URL, None]}, "seed: Expected `str`"),
+        ({"command": "get", "url": "no url"}, "no http"),
+        ({"command": "block", "host": "a b"}, "no host name"),
+        ({"command": "unblock", "host": ""}, "no host name"),
+        ({"command": "retire", "pattern": "("}, "no regular expression"),
+    ],
+)
+def test_a_request_that_is_none_is_refused_in_one_line(
+    stages: Stages, request_: dict[str, Any], words: str
+) -> None:
+    """`retire` of an open bracket, or a list in the place of a name, ended the connection without a word."""
+    with pytest.raises(UsageError, match=words) as refusal:
+        Commands(stages, stages.commits.commit_now).run(request_)
+    assert "\n" not in str(refusal.value)
+
+
+def test_status_is_one_tree_and_can_be_read_back(stages: Stages) -> None:
+    fetched(stages, URL)
+    plain = ask(stages, "status")
+    assert set(plain) >= {
+        "name",
+        "now",
+        "pages",
+        "urls",
+        "bytes",
+        "frontier",
+        "due",
+        "splitter",
+        "peers",
+        "waiting",
+    }
+    assert plain["pages"] == {"fetched": 1} and plain["due"]["new"] == 1 and plain["splitter"] == {}
+    assert [host["host"] for host in plain["waiting"]] == ["a.org"]
+    assert Status.of(plain).plain() == plain
+    assert ask(stages, "status", hosts=0)["waiting"] == []
+
+
+def test_why_tells_a_page_a_url_to_do_and_one_never_met(stages: Stages) -> None:
+    fetched(stages, URL)
+    ask(stages, "seed", urls=["http://a.org/todo"])
+    page = ask(stages, "why", url=URL)
+    assert page["verdict"].startswith("Stored: 200 at ")
+    assert page["known"] and page["record"]["state"] == "stored" and len(page["captures"]) == 1
+    todo = ask(stages, "why", url="HTTP://A.org:80/todo#part")
+    assert todo["url"] == "http://a.org/todo" and todo["known"] and todo["queue"] == "to do"
+    assert todo["waiting"]["host"] == "a.org" and "record" not in todo
+    assert not ask(stages, "why", url="http://b.org/")["known"]
+    assert (
+        ask(stages, "why", url="mailto:x")["verdict"] == "Never asked: its scheme is neither http nor https."
+    )
+
+
+def test_get_gives_the_stored_copy_or_nothing(stages: Stages) -> None:
+    fetched(stages, URL)
+    assert ask(stages, "get", url=URL)["content"] == "PGh0bWw+b25lIHBhZ2U8L2h0bWw+"
+    head = ask(stages, "get", url=URL, headers=True)
+    assert head["content"] == "" and ["Content-Type", "text/html"] in head["headers"]
+    assert ask(stages, "get", url="http://a.org/other") is None
+
+
+def test_seeds_are_queued_and_what_is_no_url_is_named(stages: Stages) -> None:
+    assert ask(stages, "seed", urls=["http://b.org/", "ftp://b.org/"]) == {
+        "queued": 1,
+        "refused": [{"url": "ftp://b.org/", "why": "its scheme is neither http nor https"}],
+    }
+    for url, why in (
+        ("http://", "no URL"),
+        ("http://b.org:25/", "its port"),
+        (URL + "x" * 8192, "length_max"),
+    ):
+        said = ask(stages, "seed", urls=[url])
+        assert said["queued"] == 0 and why in said["refused"][0]["why"], said
+        assert said["refused"][0]["why"] in ask(stages, "why", url=url)["verdict"], "one verdict"
+    assert stages.views.frontier_counts().todo == 1
+
+
+def test_a_host_is_blocked_and_taken_up_again(stages: Stages) -> None:
+    ask(stages, "seed", urls=["http://b.org/"])
+    assert ask(stages, "block", host="http://B.org/some/page") == {"host": "b.org"}
+    assert ask(stages, "why", url="http://b.org/")["waiting"]["state"] == "blocked"
+    assert ask(stages, "unblock", host="b.org") == {"host": "b.org"}
+    assert ask(stages, "why", url="http://b.org/")["waiting"]["state"] != "blocked"
+
+
+def test_urls_are_retired_by_a_pattern(stages: Stages) -> None:
+    ask(stages, "seed", urls=["http://b.org/1", "http://b.org/2", "http://c.org/1"])
+    assert ask(stages, "retire", pattern=r"b\.org") == {"retired": 2}
+    assert stages.views.frontier_counts().todo == 1
+    assert ask(stages, "why", url="http://b.org/1")["verdict"].startswith("Dropped: "), (
+        "and not that it waits"
+    )
+    assert ask(stages, "why", url="http://c.org/1")["verdict"].startswith("To do: ")
+
+
+def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`retire` and `why` read all entries of a queue in one turn of the loop: seconds, of a million."""
+    monkeypatch.setattr(discovery_intake, "RETIRED_AT_ONCE", 10)
+    monkeypatch.setattr(views, "EXPLAINED_AT_ONCE", 10)
+    urls = [f"http://b.org/{n}" for n in range(95)]
+    ask(stages, "seed", urls=urls)
+    commands = Commands(stages, stages.commits.commit_now)
+
+    def pauses(**request: Any) -> tuple[int, Any]:
+        steps, count = commands.steps(request), 0
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return count, end.value
+            count += 1
+
+    count, why = pauses(command="why", url=urls[-1])
+    assert count == 9 and why["queue"] == "to do"
+    count, retired = pauses(command="retire", pattern=r"b\.org/.*[05]$")
+    assert count >= 10 and retired == {"retired": 19} and stages.views.frontier_counts().todo == 76
+    assert pauses(command="retire", pattern=r"b\.org")[1] == {"retired": 76}
+    assert stages.views.frontier_counts().todo == 0
+
+
+def visited(joint: Joint, *urls: str, **values: Any) -> None:
+    """Let seeds be fetched and stored."""
+    joint.seeds(*urls)
+    for _ in urls:
+        errand = joint.errand()
+        joint.page(errand, fetch(errand.url, errand.url.encode(), began=joint.clock.now()), **values)
+
+
+def test_status_names_peers_and_as_many_hosts_as_are_asked_for(open_joint: Open) -> None:
+    alone, two = open_joint(), open_joint(names=("p0", "p1"))
+    alone.seeds(*(f"http://h{n}.org/" for n in range(22)))
+    assert len(ask(alone.stages, "status")["waiting"]) == 20
+    assert ask(alone.stages, "status")["peers"] == {}
+    idle = {"p0": {"p1": {"outbox_links": 0, "outbox_bytes": 0}}}
+    assert ask(two.stages, "status")["peers"] == idle
+    running = Commands(two.stages, two.stages.commits.commit_now, lambda: {"p1": PeerStatus(3, 4, True)}).run(
+        {"command": "status"}
+    )
+    assert running["peers"] == {"p0": {"p1": {"outbox_links": 3, "outbox_bytes": 4, "connected": True}}}
+
+
+def test_status_of_many_hosts_pauses(open_joint: Open) -> None:
+    """Each host outside the front may cost some reads: ten thousand in one turn would hold the loop."""
+    joint = open_joint()
+    joint.seeds(*(f"http://h{n}.org/" for n in range(3 * HOSTS_AT_ONCE + 1)))
+    commands = Commands(joint.stages, joint.stages.commits.commit_now)
+    steps, pauses = commands.steps({"command": "status", "hosts": 10_000}), 0
+    while True:
+        try:
+            next(steps)
+            pauses += 1
+        except StopIteration as end:
+            assert len(end.value["waiting"]) == 3 * HOSTS_AT_ONCE + 1
+            break
+    assert pauses == 3
+    assert commands.status(10_000).plain() == end_of(commands, hosts=10_000)
+
+
+@pytest.mark.parametrize("command", ["seed", "signal"])
+def test_a_request_of_many_urls_is_taken_in_portions(
+    open_joint: Open, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Up to 40,000 fit into one: in one turn they would hold the loop for a second."""
+    joint = open_joint(crawl={"scope": "any"}, refresh={"endless": True, "share": 0.5})
+    known = [f"http://a.org/{n}" for n in range(5)]
+    visited(joint, *known)
+    looked_at: list[int] = []
+    signal = joint.stages.refresh.changes.note_changes  # type: ignore[union-attr]
+    told: list[int] = []
+    monkeypatch.setattr(
+        joint.stages.refresh.changes, "note_changes", lambda *some: told.append(len(some[0])) or signal(*some)
+    )
+    links = joint.admission.links
+    monkeypatch.setattr(
+        joint.admission, "links", lambda *some: looked_at.append(len(some[2])) or links(*some)
+    )
+    new = [f"http://h{n}.org/" for n in range(2 * PORTION_LINKS + 1)]
+    commands = Commands(
+        joint.stages, joint.stages.commits.commit if command == "seed" else joint.stages.point.add
+    )
+    request = {"command": command, "urls": known * 60 + new}
+    if command == "seed":
+        request["settings"] = {"crawl.scope": "any"}
+    steps, pauses = commands.steps(request), 0
+    with pytest.raises(StopIteration):
+        while True:
+            next(steps)
+            pauses += 1
+    assert pauses >= 4 and max(looked_at) <= PORTION_LINKS
+    if command == "seed":
+        assert sum(looked_at) == 300 + len(new)
+    else:
+        assert sum(looked_at) == len(new) and told == [len(known)], "a URL counts once"
+    joint.stages.commits.commit_now(Change())
+    assert joint.stages.views.problems() == []
+
+
+def test_seeds_take_the_scope_before_the_first_of_them_is_a_link(
+    joint: Joint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page found between two portions may link to any of their hosts."""
+    urls = [f"http://h{n}.org/" for n in range(2 * PORTION_LINKS)]
+    links, spanned = joint.admission.links, []
+
+    def observed(*some: Any) -> int:
+        spanned.append(joint.admission.in_scope(urls[-1] + "page"))
+        return links(*some)
+
+    monkeypatch.setattr(joint.admission, "links", observed)
+    joint.seeds(*urls)
+    assert spanned == [True, True]
+
+
+def end_of(commands: Commands, **arguments: int) -> dict[str, Any]:
+    return commands.run({"command": "status"} | arguments)
+
+
+def test_status_says_how_pages_are_kept_fresh(open_joint: Open) -> None:
+    fresh = open_joint(refresh={"endless": True, "share": 0.5})
+    visited(fresh, HOME)
+    assert [row["host"] for row in ask(fresh.stages, "status")["refreshing"]["hosts"]] == ["a.org"]
+    assert ask(fresh.stages, "status", hosts=0)["refreshing"]["hosts"] == []
+
+
+def test_why_names_the_owner_where_there_are_several(open_joint: Open) -> None:
+    two = open_joint(names=("p0", "p1"))
+    owner = two.stages.topology.partition.owner
+    for url in (HOME, "http://b.org/", "http://c.org/", "http://d.org/"):
+        answer = ask(two.stages, "why", url=url)
+        assert answer["verdict"] and (answer["process"], answer["owner"]) == (
+            "p0",
+            owner(two.fingerprint(url)),
+        )
+        assert answer["fingerprint"] == f"{two.fingerprint(url):016x}"
+    assert "owner" not in ask(open_joint().stages, "why", url=HOME)
+
+
+def test_why_tells_what_robots_txt_says(joint: Joint) -> None:
+    assert "robots" not in ask(joint.stages, "why", url=HOME), "never fetched"
+    joint.seeds(HOME)
+    errand = joint.errand(Task.ROBOTS)
+    rules = b"User-agent: *\nDisallow: /no\nAllow: /no/but\n"
+    joint.commit(joint.results.robots(errand, fetch(errand.url, rules), joint.clock.now()))
+    common = {"url": "http://a.org/robots.txt", "fetched_at": iso_time(joint.clock.now())}
+    for path, line, denied in (
+        ("no/1", "Disallow: /no", True),
+        ("no/but", "Allow: /no/but", False),
+        ("yes", "no line is about it", False),
+    ):
+        said = ask(joint.stages, "why", url=HOME + path)["robots"]
+        assert said == common | {"line": line, "denied": denied}
+
+
+def test_why_tells_where_a_url_was_found(joint: Joint) -> None:
+    visited(joint, HOME, extracted=Extracted(HOME, hrefs=["/new", "/todo"]))
+    joint.stages.commits.commit_now(Change())
+    errand = joint.errand()
+    joint.page(errand, fetch(errand.url, b"x", began=joint.clock.now()))
+    (waits,) = {"http://a.org/new", "http://a.org/todo"} - {errand.url}
+    for url in (errand.url, waits):
+        assert ask(joint.stages, "why", url=url)["found_on"] == HOME
+    assert "found_on" not in ask(joint.stages, "why", url=HOME)
+    known = ask(joint.stages, "why", url=waits)
+    assert known["known"] and known["filter"] == "accepted" and known["reason"]
+    assert ask(joint.stages, "why", url=AWAY)["filter"] == "scope"
+
+
+def test_why_tells_how_a_page_is_kept_fresh(open_joint: Open) -> None:
+    fresh = open_joint(refresh={"endless": True, "share": 0.5})
+    visited(fresh, HOME)
+    assert ask(fresh.stages, "why", url=HOME)["refresh"]["crawled_at"][:4] == "1970"
+    assert "refresh" not in ask(fresh.stages, "why", url=NEW)
+
+
+def test_instants_are_told_as_people_read_them() -> None:
+    """Those that are past, or never come, are not told."""
+    answer = {"retry_at": 7.0, "waiting": {"ready_at": 5.0, "next_retry_at": float("inf"), "host": "a.org"}}
+    explainer._say_times(answer, 5.0)
+    assert answer == {"retry_at": iso_time(7.0), "waiting": {"host": "a.org"}}
+    answer = {"waiting": {"ready_at": 5.5, "next_retry_at": 6.0}}
+    explainer._say_times(answer, 5.0)
+    assert answer == {"waiting": {"ready_at": iso_time(5.5), "next_retry_at": iso_time(6.0)}}
+    known = {"crawled_at": 3.0, "deadline": None, "rate": 0.5}
+    assert explainer._in_words(known) == {"crawled_at": iso_time(3.0), "deadline": None, "rate": 0.5}
+
+
+def test_records_and_captures_are_plain() -> None:
+    record = PageRecord(
+        HOME,
+        PageState.STORED,
+        Outcome.FETCHED,
+        via=255,
+        flags=int(LinkFlag.SEED),
+        digest=b"\x01",
+        fetched_at=3.0,
+    )
+    plain = explainer._plain_record(record)
+    assert (plain["digest"], plain["content_digest"], plain["via"]) == ("01", "", f"{255:016x}")
+    assert (plain["flags"], plain["fetched_at"], plain["changed_at"]) == (
+        "SEED",
+        iso_time(3.0),
+        iso_time(0.0),
+    )
+    capture = Capture("s", 0, 5, "response", 3.0, 200, "text/html", b"\x02", HOME, refers_to=b"\x03")
+    told = explainer._plain_capture(capture)
+    assert (told["digest"], told["refers_to"], told["fetched_at"]) == ("02", "03", iso_time(3.0))
+    assert (told["url"], told["length"]) == (HOME, 5)
+    msgspec.json.encode([plain, told])
+
+
+def test_a_page_that_asks_not_to_be_shown_is_given_only_on_request(joint: Joint) -> None:
+    visited(joint, HOME, extracted=Extracted(HOME, noarchive=True))
+    assert ask(joint.stages, "get", url=HOME) is None
+    assert ask(joint.stages, "get", url=HOME, with_noarchive=True)["status"] == 200
+
+
+def test_seeds_elsewhere_ask_for_looser_settings_again(open_joint: Open) -> None:
+    """And the place of each is noted, so that the next one there is asked for nothing."""
+    joint = open_joint(politeness={"delay": 0.0})
+    directory = CrawlDirectory(joint.stages.directory.parent)
+    directory.save_config(joint.stages.config)
+    with pytest.raises(UsageError, match="looser settings"):
+        ask(joint.stages, "seed", urls=[HOME])
+    with pytest.raises(UsageError, match=r"politeness\.delay is 0 in this crawl"):
+        ask(joint.stages, "seed", urls=[HOME], settings={"politeness.delay": "3"})
+    assert directory.seed_places() == [] and joint.stages.views.frontier_counts().todo == 0
+    ask(joint.stages, "seed", urls=[HOME], settings={"politeness.delay": "0"})
+    assert directory.seed_places() == ["a.org"]
+    config = directory.config_file.stat().st_mtime_ns
+    assert ask(joint.stages, "seed", urls=[NEW])["queued"] == 1
+    assert directory.config_file.stat().st_mtime_ns == config, "nothing new to note"
+
+
+def test_a_signal_is_decided_by_the_intake_and_told_in_its_words(open_joint: Open) -> None:
+    joint = open_joint(refresh={"endless": True, "share": 0.5})
+    visited(joint, HOME)
+    said = ask(joint.stages, "signal", urls=[HOME, NEW, AWAY, "x:"], source="feed:of/site")
+    assert {name: n for name, n in said.items() if isinstance(n, int)} == Signalled(
+        noted=1, queued=1, out_of_scope=1, refused=1
+    ).counts()
+    told = {each["url"]: (each["fate"], each.get("why", "")) for each in said["urls"]}
+    assert told == {
+        HOME: ("noted", ""), NEW: ("queued", ""), AWAY: ("out_of_scope", "scope"), "x:": ("refused", "scheme"),
+    }  # fmt: skip
+    assert said["why"] == {"scope": 1, "scheme": 1}
+    assert joint.errand().url == NEW
+    assert ask(joint.stages, "why", url=HOME)["refresh"]["signals_by_source"] == {"feed": 1}
+
+
+def test_signals_are_told_by_host_and_source(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    joint = open_joint(refresh={"endless": True, "share": 0.5})
+    visited(joint, HOME)
+    refresh = joint.stages.refresh
+    assert refresh is not None
+    key = next(iter(refresh.views.by_host(joint.clock.now())))
+    monkeypatch.setattr(refresh.changes, "heard", lambda: [{"host_key": key, "source": "feed"}])
+    assert ask(joint.stages, "signals") == [{"host": "a.org", "source": "feed"}]
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("block", {"host": "a.org"}),
+        ("unblock", {"host": "a.org"}),
+        ("retire", {"pattern": "new"}),
+    ],
+)
+def test_a_command_waits_for_what_is_being_made_and_commits(
+    joint: Joint, monkeypatch: pytest.MonkeyPatch, command: str, arguments: dict[str, Any]
+) -> None:
+    """A decision between two halves of a change would not see what the first has decided."""
+    joint.seeds(HOME)
+    done: list[Any] = []
+
+    def making() -> Generator[None, None, None]:
+        done.append("made")
+        yield
+
+    monkeypatch.setattr(joint.stages.point, "making", making)
+    monkeypatch.setattr(joint.frontier.blocks, "block", lambda name: done.append(("block", name)))
+    monkeypatch.setattr(
+        joint.frontier.blocks, "unblock", lambda name, now: done.append(("unblock", name, now))
+    )
+    steps = Commands(joint.stages, lambda change: done.append("committed")).steps(
+        {"command": command} | arguments
+    )
+    with pytest.raises(StopIteration):
+        while True:
+            next(steps)
+    assert done[0] == "made"
+    assert "committed" in done[1:] or command == "retire"
+    if "block" in command:
+        called = ("block", "a.org") if command == "block" else ("unblock", "a.org", joint.clock.now())
+        assert done == ["made", called, "committed"]
+
+
+def test_a_page_that_is_served_is_not_said_to_be_never_asked(open_joint: Open) -> None:
+    """Its robots.txt has changed since: what holds now, and that a copy is kept, which the page server shows."""
+    joint = open_joint(refresh={"endless": True, "share": 0.5, "min_age": 0.0})
+    visited(joint, HOME)
+    joint.clock.advance(10 * 86_400.0)
+    errand = joint.errand(Task.ROBOTS)
+    rules = fetch(errand.url, b"User-agent: *\nDisallow: /\n", began=joint.clock.now())
+    joint.commit(joint.results.robots(errand, rules, joint.clock.now()))
+    errand = joint.errand(Task.DENIED)
+    joint.commit(joint.results.denied(errand, joint.clock.now()))
+    said = ask(joint.stages, "why", url=HOME)
+    assert said["record"]["state"] == "denied"
+    copy = said["captures"][-1]["fetched_at"]
+    assert said["verdict"] == (
+        f"Not asked again: `Disallow: /` in {HOME}robots.txt forbids it; the copy of {copy} is kept and served."
+    )
+
+
+def test_robots_txt_that_is_not_obeyed_forbids_nothing(open_joint: Open) -> None:
+    joint = open_joint(override=[{"match": "a.org", "robots": "ignore"}], crawl={"scope": "any"})
+    for host, denied in (("a.org", False), ("b.org", True)):
+        joint.seeds(f"http://{host}/")
+        rules = fetch(f"http://{host}/robots.txt", b"User-agent: *\nDisallow: /\n", began=joint.clock.now())
+        authority = f"http://{host}"
+        change = Change()
+        recording = joint.stages.robots.recording(
+            authority, status=200, outcome=rules.outcome, body=rules.content, complete=True,
+            now=joint.clock.now(), batch=change,
+        )  # fmt: skip
+        for _ in recording:
+            pass
+        joint.stages.commits.commit(change)
+        said = ask(joint.stages, "why", url=f"http://{host}/new")
+        assert said["robots"]["denied"] == denied, said
+        assert said["verdict"].startswith("Never met, and if it were:" if denied else "Never met: no fetched")

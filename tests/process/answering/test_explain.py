@@ -1,0 +1,172 @@
+"""The sentence with which `why` begins, for each thing that can become of a URL."""
+
+from typing import Any
+
+import pytest
+
+from crawler.process.answering.explain import prospect, sentence
+from crawler.serve.seam import Ahead, AheadState
+
+RECORD = {
+    "state": "stored",
+    "status": 200,
+    "fetched_at": "T",
+    "outcome": "fetched",
+    "attempts": 1,
+    "fetches": 1,
+}
+ACCEPTED = {"filter": "accepted", "reason": "it passes", "known": True}
+DENIES = {"line": "Disallow: /x", "url": "http://h/robots.txt", "denied": True}
+
+
+COPIES = [{"status": 299, "fetched_at": "T"}, {"status": 200, "fetched_at": "S"}]
+
+
+def _record(**values: Any) -> dict[str, Any]:
+    return ACCEPTED | {"record": RECORD | {"location": "", "error": ""} | values}
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (_record(), "Stored: 200 at T, fetched once."),
+        (_record(fetches=3), "Stored: 200 at T, fetched 3 times."),
+        (_record(fetches=2, status=304), "Stored: unchanged (304) at T, fetched 2 times."),
+        (_record(state="redirected", status=301, location="/n"), "Redirects to /n: 301 at T."),
+        (_record(state="gone", status=404), "Gone: 404 at T."),
+        (
+            _record(state="failed", status=401),
+            "Failed: 401 at T; it wants a login (--http-user and --http-password, --login, --load-cookies).",
+        ),
+        (
+            _record(state="failed", status=429),
+            "Failed: 429 at T; the host asks for a slower crawl (--delay, --delay-factor).",
+        ),
+        (
+            _record(state="failed", status=0, outcome="reset", attempts=3, error="no bytes"),
+            "Failed: reset after 3 tries (no bytes).",
+        ),
+        (
+            _record(state="denied", status=0) | {"robots": DENIES},
+            "Never asked: `Disallow: /x` in http://h/robots.txt forbids it.",
+        ),
+        (_record(state="denied", status=0), "Never asked: the robots.txt of its host forbade it then."),
+        (
+            _record(state="denied", status=0, noarchive=False) | {"robots": DENIES, "captures": COPIES},
+            "Not asked again: `Disallow: /x` in http://h/robots.txt forbids it; the copy of T is kept and served.",
+        ),
+        (
+            _record(state="denied", status=0, noarchive=True) | {"robots": DENIES, "captures": COPIES[1:]},
+            "Not asked again: `Disallow: /x` in http://h/robots.txt forbids it; "
+            "the copy of S is kept, not served (noarchive).",
+        ),
+        (
+            _record(state="denied", status=0)
+            | {"robots": DENIES, "captures": [{"status": 404, "fetched_at": "T"}]},
+            "Never asked: `Disallow: /x` in http://h/robots.txt forbids it.",
+        ),
+        (
+            _record(state="failed", status=500, noarchive=False) | {"captures": COPIES},
+            "Failed: 500 at T; the copy of T is kept and served.",
+        ),
+        (_record(state="retired"), "Dropped by `crawler retire`."),
+        (
+            ACCEPTED | {"dropped": True},
+            "Dropped: it was met, and waits in no queue; `crawler retire` took it out.",
+        ),
+        (
+            ACCEPTED | {"known": False, "waiting": {"state": "given_up"}},
+            "Never met, and if it were: its host was given up.",
+        ),
+        (
+            ACCEPTED | {"queue": "parked", "parked_by": "depth"},
+            "Parked: it lies deeper than crawl.depth allows; it comes back when that is raised.",
+        ),
+        (
+            ACCEPTED | {"queue": "to do", "waiting": {"state": "backing_off", "todo": 7, "ready_at": "T"}},
+            "To do: its host failed lately; next try T; 7 URLs of this host to do.",
+        ),
+        (
+            ACCEPTED
+            | {
+                "queue": "to do",
+                "waiting": {"state": "waits_for_robots", "cause": "host_busy", "todo": 1, "ready_at": "T"},
+            },
+            "To do: the robots.txt of its host could not be had (429 or 503); next try T; 1 URL of this host to do.",
+        ),
+        (
+            _record(state="failed", status=500)
+            | {
+                "queue": "to do",
+                "retry_at": "U",
+                "waiting": {"state": "ready", "cause": "temporary", "todo": 2},
+            },
+            "Failed: 500 at T; to do again: it is tried again (5xx or 408); next try U; 2 URLs of this host to do.",
+        ),
+        (
+            ACCEPTED | {"queue": "to do", "paused": ["user"], "waiting": {"state": "ready", "todo": 2}},
+            "To do: the crawl is paused (user); its host is ready, it is asked in its turn; 2 URLs of this host to do.",
+        ),
+        (
+            {"filter": "exclude", "reason": "it matches a pattern: x", "known": False},
+            "Never asked: it matches a pattern: x.",
+        ),
+        (ACCEPTED, "To do: it is known, and waits further back in its host's queue or on its way there."),
+        (
+            ACCEPTED | {"known": False, "robots": DENIES},
+            "Never met, and if it were: `Disallow: /x` in http://h/robots.txt forbids it.",
+        ),
+        (
+            ACCEPTED | {"known": False},
+            "Never met: no fetched page links to it, and it is no seed; the filter would accept it.",
+        ),
+    ],
+)
+def test_sentences(answer: dict[str, Any], text: str) -> None:
+    assert sentence(answer) == text
+
+
+WAITS = {"state": "backing_off", "wait": 12.5}
+
+
+@pytest.mark.parametrize(
+    ("facts", "ahead"),
+    [
+        ({}, Ahead(AheadState.QUEUED, "it is queued; ask again later")),
+        ({"waiting": WAITS}, Ahead(AheadState.QUEUED, "it is queued; its host failed lately", 12.5)),
+        (
+            {"waiting": {"state": "waits", "wait": 0.0}, "paused": []},
+            Ahead(AheadState.QUEUED, "it is queued; ask again later"),
+        ),
+        ({"waiting": {"state": "unknown"}}, Ahead(AheadState.QUEUED, "it is queued; ask again later")),
+        (
+            {"waiting": WAITS, "paused": ["user", "disk"]},
+            Ahead(AheadState.QUEUED, "it is queued; the crawl is paused (user, disk)"),
+        ),
+        (
+            {"waiting": {"state": "blocked", "wait": 3.0}, "paused": ["user"]},
+            Ahead(AheadState.BLOCKED, "its host is blocked; `crawler unblock` takes it up again"),
+        ),
+        ({"waiting": {"state": "refused"}}, Ahead(AheadState.BLOCKED, "its host refused too often")),
+        ({"waiting": {"state": "given_up"}}, Ahead(AheadState.BLOCKED, "its host was given up")),
+        (
+            {"waiting": {"state": "excluded"}},
+            Ahead(AheadState.BLOCKED, "its domain has too many hosts (crawl.hosts_per_domain)"),
+        ),
+        (
+            {"robots": DENIES, "waiting": {"state": "blocked"}, "record": object()},
+            Ahead(AheadState.DISALLOWED, "`Disallow: /x` in http://h/robots.txt forbids it"),
+        ),
+        ({"robots": DENIES | {"denied": False}}, Ahead(AheadState.QUEUED, "it is queued; ask again later")),
+        (
+            {"filter": "scope", "reason": "it lies outside", "robots": DENIES, "record": None},
+            Ahead(AheadState.OUT_OF_SCOPE, "it lies outside"),
+        ),
+        (
+            {"filter": "include", "reason": "no pattern", "record": object()},
+            Ahead(AheadState.QUEUED, "it is queued; ask again later"),
+        ),
+    ],
+)
+def test_whether_a_url_may_be_asked(facts: dict[str, Any], ahead: Ahead) -> None:
+    assert prospect(ACCEPTED | facts) == ahead

@@ -1,0 +1,485 @@
+"""What the commit loop sees, waits for and does in each of its steps; writes go to real files."""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crawler.clock import VirtualClock
+from crawler.config import convert
+from crawler.errors import StoreError
+from crawler.process.committing import commit_loop as module
+from crawler.process.committing.commit_loop import (
+    SMALL_BYTES,
+    SMALL_GROUP,
+    SMALL_LINKS,
+    CommitLoop,
+    _is_small,
+)
+from crawler.process.committing.committer import SIBLINGS, Step
+from crawler.process.opening.stages import Stages
+from crawler.records import Link
+from crawler.storage.commit import Change
+
+
+class Loop:
+    """A commit loop whose process is this object."""
+
+    def __init__(self, folder: Path, **tree: Any) -> None:
+        self.clock = VirtualClock()
+        tree = {"store": {"durability": "process", "commit_delay": 0.2}, "cache": {"bits": 8}} | tree
+        self.stages = Stages(convert(tree), folder / "p0", bytes(16), clock=self.clock)
+        self.in_flight, self.seeds, self.stopped = 0, False, False
+        self.told: list[str] = []
+        self.failures: list[BaseException] = []
+        self.commits = CommitLoop(
+            self.stages.commits,
+            self.stages.config,
+            folder / "pages.jsonl",
+            self,
+            self.stages.context.environment.in_thread,
+        )
+        self.folder = folder
+
+    def fetching(self) -> int:
+        return self.in_flight
+
+    def seeding(self) -> bool:
+        return self.seeds
+
+    def stopping(self) -> bool:
+        return self.stopped
+
+    def decided(self) -> None:
+        self.told.append("decided")
+
+    def committed(self) -> None:
+        self.told.append("committed")
+
+    def wake(self) -> None:
+        self.told.append("wake")
+
+    def fail(self, error: BaseException) -> None:
+        self.failures.append(error)
+
+    def links(self, count: int) -> Change:
+        """A change with new links, admitted to the DUE."""
+        change = Change()
+        change.links = [
+            Link(n * 0x9E3779B97F4A7C15 & (1 << 64) - 1, f"http://h{n}.org/") for n in range(1, count + 1)
+        ]
+        self.stages.due.admit(np.array([link.fingerprint for link in change.links], np.uint64))
+        return change
+
+    def do(self, step: Callable[[], Any]) -> None:
+        async def play() -> None:
+            await step()
+
+        asyncio.run(play())
+
+    def close(self) -> None:
+        self.commits.close_file()
+        self.commits._writer.shutdown()
+        self.commits.merger.shutdown()
+        self.stages.close()
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., Loop]]:
+    made: list[Loop] = []
+
+    def one(**tree: Any) -> Loop:
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        made.append(Loop(folder, **tree))
+        return made[-1]
+
+    yield one
+    for loop in made:
+        loop.close()
+
+
+@pytest.fixture
+def loop(make: Callable[..., Loop]) -> Loop:
+    return make()
+
+
+# -- what it sees
+
+
+def heavy() -> Change:
+    return Change()
+
+
+def test_it_sees_what_is_queued_and_in_flight(loop: Loop) -> None:
+    now = loop.clock.now()
+    state = loop.commits._state(now)
+    assert (state.queued, state.undecided, state.fetching, state.flush, state.hurry) == (
+        0,
+        0,
+        0,
+        False,
+        False,
+    )
+    loop.commits.queue(Change())
+    loop.commits.queue(Change)
+    loop.commits.queue_heavy(heavy)
+    loop.in_flight = 7
+    state = loop.commits._state(now)
+    assert (state.queued, state.undecided, state.fetching) == (3, 2, 7), "one is made already"
+    loop.stages.point.take()
+
+
+@pytest.mark.parametrize("reason", ["seeds", "stopped", "full"])
+def test_a_group_need_not_wait(loop: Loop, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    if reason == "full":
+        monkeypatch.setattr(type(loop.stages.due), "full", property(lambda self: True))
+    else:
+        setattr(loop, reason, True)
+    assert loop.commits._state(loop.clock.now()).hurry
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    ("pending", "stopped", "fetching", "early", "dry", "asked"),
+    [
+        (0, False, 0, True, True, None),  # nothing waits: the DUE is not asked
+        (3, False, 0, False, True, True),  # nothing else is to be done
+        (3, False, 5, False, True, False),  # flushes would take more than their share
+        (3, False, 5, True, True, True),
+        (3, False, 5, True, False, False),
+        (3, True, 5, False, False, True),  # at a stop all is flushed
+    ],
+)
+def test_when_a_dry_frontier_has_a_flush(
+    loop: Loop,
+    monkeypatch: pytest.MonkeyPatch,
+    pending: int,
+    stopped: bool,
+    fetching: int,
+    early: bool,
+    dry: bool,
+    asked: bool | None,
+) -> None:
+    said: list[bool] = []
+    now = loop.clock.now()
+    due = type(loop.stages.due)
+    monkeypatch.setattr(due, "pending", property(lambda self: pending))
+    monkeypatch.setattr(due, "wants_flush", lambda self, now, *, dry: said.append(dry) is None and dry)
+    monkeypatch.setattr(loop.stages.frontier, "dry", lambda now: dry)
+    loop.stopped, loop.in_flight = stopped, fetching
+    loop.commits._committer.early_flush_at = now if early else now + 1.0
+    assert loop.commits._state(now).flush == bool(asked)
+    assert said == ([] if asked is None else [asked])
+    monkeypatch.undo()
+
+
+def test_what_brings_many_links_waits_for_room_in_the_due(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be full for all; at a stop there is no other time."""
+    most = loop.stages.config.due.buffer_entries_max
+    loop.commits.queue(Change)
+    loop.commits.queue_heavy(heavy)
+    for pending, stopped, taken in ((most - 1, False, 2), (most, False, 1), (most, True, 2)):
+        monkeypatch.setattr(type(loop.stages.due), "pending", property(lambda self, n=pending: n))
+        monkeypatch.setattr(type(loop.stages.due), "wants_flush", lambda *_, **__: False)
+        loop.stopped = stopped
+        state = loop.commits._state(loop.clock.now())
+        assert (state.queued, state.undecided) == (taken, taken)
+    monkeypatch.undo()
+    loop.stages.point.take()
+
+
+# -- what it waits for
+
+
+@pytest.mark.parametrize(
+    ("wakeup", "early", "pending", "waits"),
+    [
+        (math.inf, 0.0, 0, None),
+        (7.0, 0.0, 0, 7.0),
+        (-1.0, 0.0, 0, 0.0),
+        (7.0, 3.0, 2, 3.0),
+        (math.inf, 3.0, 2, 3.0),
+        (7.0, 3.0, 0, 7.0),
+        (2.0, 3.0, 2, 2.0),
+    ],
+)
+def test_it_waits_for_news_or_for_the_due(
+    loop: Loop,
+    monkeypatch: pytest.MonkeyPatch,
+    wakeup: float,
+    early: float,
+    pending: int,
+    waits: float | None,
+) -> None:
+    found: list[float | None] = []
+
+    async def wait_for(event: asyncio.Event, delay: float | None) -> None:
+        assert event is loop.commits._news
+        found.append(delay)
+
+    now = loop.clock.now()
+    monkeypatch.setattr(module, "wait_for", wait_for)
+    monkeypatch.setattr(loop.stages.due, "next_wakeup", lambda: now + wakeup)
+    monkeypatch.setattr(type(loop.stages.due), "pending", property(lambda self: pending))
+    loop.commits._committer.early_flush_at = now + early
+    loop.do(loop.commits._wait)
+    assert found == [None if waits is None else pytest.approx(waits)]
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    ("fetching", "stopped", "ends"), [(SIBLINGS, False, True), (SIBLINGS + 1, False, False), (9, True, True)]
+)
+def test_a_gathering_ends_when_few_are_in_flight(
+    loop: Loop, fetching: int, stopped: bool, ends: bool
+) -> None:
+    loop.in_flight, loop.stopped = fetching, stopped
+    loop.commits._few_in_flight.clear()
+    loop.commits.look_at_flight()
+    assert loop.commits._few_in_flight.is_set() is ends
+    loop.commits._few_in_flight.clear()
+    loop.commits.queue(Change())
+    assert loop.commits._few_in_flight.is_set() is ends and loop.commits._news.is_set()
+    loop.commits._news.clear()
+    loop.commits._few_in_flight.clear()
+    loop.commits.queue_heavy(heavy)
+    assert loop.commits._few_in_flight.is_set() is ends and loop.commits._news.is_set()
+    loop.stages.point.take()
+
+
+def test_who_waits_for_idleness_is_woken_once(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the step from something to nothing; a failed write ends the loop."""
+    steps = [Step.WAIT, Step.COMMIT, Step.WAIT, Step.WAIT]
+    seen: list[bool] = []
+
+    async def done() -> None:
+        seen.append(loop.commits.busy)
+        if not steps:
+            raise StoreError("disk")
+
+    monkeypatch.setattr(loop.commits._committer, "next_step", lambda state, now: steps.pop(0))
+    loop.commits._steps = dict.fromkeys(Step, done)
+    loop.do(loop.commits.run)
+    assert seen == [False, True, False, False] and loop.told == ["wake"]
+    assert [str(each) for each in loop.failures] == ["disk"]
+
+
+# -- what it does
+
+
+def test_a_group_is_written_told_and_its_lines_kept(loop: Loop) -> None:
+    for text in (b"one\n", b"two\n"):
+        change = Change()
+        change.line = text
+        loop.commits.queue(change)
+    took: list[str] = []
+    loop.commits.observe = lambda name, seconds: took.append(name)
+    loop.do(loop.commits._commit)
+    assert (loop.folder / "pages.jsonl").read_bytes() == b"one\ntwo\n"
+    assert loop.told == ["committed"] and took == ["commit"] and len(loop.stages.point) == 0
+
+
+@pytest.mark.parametrize(
+    ("fetching", "address", "small", "inline"),
+    [
+        (0, "", True, True),
+        (SIBLINGS, "", True, True),
+        (SIBLINGS + 1, "", True, False),
+        (0, "127.0.0.1:0", True, False),
+        (0, "", False, False),
+    ],
+)
+def test_a_small_group_is_written_in_the_loop_when_it_would_only_wait(
+    make: Callable[..., Loop],
+    monkeypatch: pytest.MonkeyPatch,
+    fetching: int,
+    address: str,
+    small: bool,
+    inline: bool,
+) -> None:
+    loop = make(serve={"address": address})
+    beside: list[int] = []
+
+    async def noted(function: Callable[[], None]) -> None:
+        beside.append(1)
+        function()
+
+    monkeypatch.setattr(loop.commits, "_beside", noted)
+    monkeypatch.setattr(module, "_is_small", lambda group: small)
+    loop.in_flight = fetching
+    loop.commits.queue(Change())
+    loop.do(loop.commits._commit)
+    assert beside == ([] if inline else [1]) and loop.told == ["committed"]
+
+
+def test_a_log_that_cannot_be_written_is_a_failed_disk(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "write_all", full)
+    with pytest.raises(StoreError, match=r"pages\.jsonl: cannot write: No space left"):
+        loop.commits._write([])
+
+
+def test_decisions_are_made_while_a_write_is_under_way(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But none that takes long; what the write raises is raised behind them."""
+    monkeypatch.setattr(module, "DECISION_DELAY", 0.001)
+    loop.commits.queue(Change)
+    loop.commits.queue_heavy(heavy)
+
+    async def play() -> None:
+        writing = asyncio.get_running_loop().create_future()
+        monkeypatch.setattr(loop.commits, "_in", lambda executor, function: writing)
+
+        def decided() -> None:
+            loop.told.append("decided")
+            writing.set_exception(StoreError("disk"))
+
+        monkeypatch.setattr(loop, "decided", decided)
+        with pytest.raises(StoreError, match="disk"):
+            await loop.commits._beside(lambda: None)
+
+    asyncio.run(play())
+    assert loop.told == ["decided"] and (loop.stages.point.unmade_light, loop.stages.point.unmade) == (0, 1)
+    loop.stages.point.take()
+
+
+def test_decisions_hold_the_loop_for_a_moment_only(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others have a turn after each 4 ms; results that come meanwhile are not waited for."""
+    clock, naps = [0.0], []
+
+    def make_one() -> Change:
+        clock[0] += 0.003
+        return Change()
+
+    async def nap(seconds: float) -> None:
+        naps.append(seconds)
+        loop.commits.queue(make_one)
+
+    async def play() -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: clock[0], raising=False)
+        monkeypatch.setattr(module.asyncio, "sleep", nap)
+        await loop.commits._decide()
+
+    for _ in range(5):
+        loop.commits.queue(make_one)
+    try:
+        asyncio.run(play())
+    finally:
+        monkeypatch.undo()
+    assert naps == [0, 0]
+    assert loop.stages.point.made == 5 and loop.told == ["decided"]
+    loop.stages.point.take()
+
+
+def test_a_flush_goes_through_the_queue_and_is_timed(loop: Loop) -> None:
+    loop.stages.commits.commit(loop.links(5))
+    took: list[str] = []
+    loop.commits.observe = lambda name, seconds: took.append(name)
+    loop.do(loop.commits._flush)
+    assert took == ["flush"] and len(loop.stages.point) == 1 and loop.stages.due.new == 0
+    loop.do(loop.commits._commit)
+    assert loop.stages.due.new == 5 and loop.stages.due.pending == 0
+
+
+def test_a_flush_that_fails_is_left_for_later(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(self: Any) -> None:
+        raise StoreError("disk full")
+
+    loop.stages.commits.commit(loop.links(5))
+    monkeypatch.setattr("crawler.due.plans.FlushPlan.run", fails)
+    loop.do(loop.commits._flush)
+    assert "DUE: disk full; trying again later" in caplog.text and len(loop.stages.point) == 0
+    assert loop.stages.due.pending == 5 and not loop.stages.due.wants_flush(loop.clock.now(), dry=True)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_one_merge_at_a_time_and_the_next_behind_its_commit(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: bool
+) -> None:
+    def run() -> None:
+        if fails:
+            raise StoreError("disk full")
+
+    plans: list[Any] = [SimpleNamespace(run=run), SimpleNamespace(run=run)]
+    failed: list[Any] = []
+    due = loop.stages.due
+    monkeypatch.setattr(due, "begin_compaction", lambda: plans.pop(0) if plans else None)
+    monkeypatch.setattr(due, "compaction_failed", failed.append)
+    monkeypatch.setattr(loop.stages.commits, "compaction_change", lambda plan: Change())
+
+    async def play() -> None:
+        loop.commits._compact()
+        loop.commits._compact()
+        assert len(plans) == 1 and len(loop.commits._background) == 1
+        await loop.commits._background.wait()
+
+    asyncio.run(play())
+    assert len(plans) == 1 and len(failed) == fails and len(loop.stages.point) == (not fails)
+    assert loop.commits._compacting is not fails
+    if fails:
+        assert "runs stay unmerged" in caplog.text
+        return
+
+    async def commit() -> None:
+        await loop.commits._commit()
+        await loop.commits._background.wait()
+
+    asyncio.run(commit())
+    assert plans == [] and loop.commits._compacting, "the second one is under way"
+    asyncio.run(commit())
+    assert not loop.commits._compacting
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_write_that_does_not_end_keeps_its_files_open(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    steps: list[tuple[float, str]] = []
+
+    async def within(limit: float, name: str, work: Any) -> bool:
+        steps.append((limit, name))
+        await work
+        return ends or name != "writer"
+
+    monkeypatch.setattr(module, "within", within)
+    loop.do(lambda: loop.commits.close(3.0))
+    assert steps == [(3.0, "merges"), (3.0, "writer"), (3.0, "merger")]
+    assert loop.commits.writing is not ends and loop.commits._lines.closed is ends
+
+
+# -- a small group
+
+
+def group(changes: int = 1, links: int = 0, sizes: tuple[int, ...] = ()) -> list[Change]:
+    made = [Change() for _ in range(changes)]
+    made[0].links = [Link(n, "") for n in range(links)]
+    made[-1].captures = [SimpleNamespace(payload=bytes(size)) for size in sizes]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("some", "small"),
+    [
+        (group(), True),
+        (group(SMALL_GROUP), True),
+        (group(SMALL_GROUP + 1), False),
+        (group(2, SMALL_LINKS), True),
+        (group(2, SMALL_LINKS + 1), False),
+        (group(2, 0, (SMALL_BYTES // 2, SMALL_BYTES // 2)), True),
+        (group(2, 0, (SMALL_BYTES // 2, SMALL_BYTES // 2 + 1)), False),
+    ],
+)
+def test_what_is_written_in_a_moment(some: list[Change], small: bool) -> None:
+    assert _is_small(some) is small
+    assert (SMALL_GROUP, SMALL_LINKS, SMALL_BYTES) == (16, 1000, 262_144)

@@ -1,0 +1,353 @@
+"""The steps of a commit loop: the decision alone, then real loops that never get a pause.
+
+The loops run on a virtual clock that each result moves on; results come as
+fast as the event loop turns, so nothing here waits and nothing is timed.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.clock import VirtualClock
+from crawler.config import StoreConfig, convert
+from crawler.errors import StoreError
+from crawler.frontier.frontier import Frontier
+from crawler.process.committing.committer import DECISION_DELAY, SIBLINGS, Committer, CommitterState, Step
+from crawler.process.opening.stages import Stages
+from crawler.process.process import Process
+from crawler.records import Errand, Link
+from crawler.storage.commit import Change
+
+BUSY = 40  # fetches in flight
+
+
+def committer(*, delay: float = 0.2, entries: int = 256, concurrency: int = 500) -> Committer:
+    return Committer(StoreConfig(commit_delay=delay, group_entries_max=entries), concurrency)
+
+
+# ---- the decision ----
+
+
+@pytest.mark.parametrize(
+    ("state", "step"),
+    [
+        (CommitterState(), Step.WAIT),
+        (CommitterState(fetching=BUSY), Step.WAIT),
+        (CommitterState(flush=True), Step.FLUSH),
+        (CommitterState(flush=True, fetching=BUSY), Step.FLUSH),
+        (CommitterState(queued=3, undecided=3, fetching=BUSY), Step.GATHER),
+        (CommitterState(queued=3, undecided=3, fetching=SIBLINGS), Step.DECIDE),
+        (CommitterState(queued=3, undecided=3), Step.DECIDE),
+        (CommitterState(queued=3, fetching=1), Step.GATHER),
+        (CommitterState(queued=3), Step.COMMIT),
+        (CommitterState(queued=3, flush=True), Step.FLUSH),
+        (CommitterState(queued=3, undecided=3, fetching=BUSY, hurry=True), Step.COMMIT),
+        (CommitterState(queued=3, undecided=3, fetching=BUSY, hurry=True, flush=True), Step.FLUSH),
+        (CommitterState(queued=250, undecided=250, fetching=BUSY), Step.COMMIT),
+    ],
+)
+def test_the_first_step(state: CommitterState, step: Step) -> None:
+    assert committer().next_step(state, 1e6) is step
+
+
+def test_a_group_gathers_for_the_delay_and_is_decided_upon_meanwhile() -> None:
+    steps, one, now = [], committer(delay=0.12), 1e6
+    undecided = 3
+    while True:
+        step = one.next_step(CommitterState(queued=3, undecided=undecided, fetching=BUSY), now)
+        steps.append(step.value)
+        if step is Step.COMMIT:
+            break
+        undecided = 0 if step is Step.DECIDE else 3
+        now += one.pause(now) if step is Step.GATHER else 0.0
+    assert steps == ["gather", "decide", "gather", "decide", "gather", "decide", "commit"]
+    assert now == pytest.approx(1e6 + 0.12)
+
+
+STATES = st.builds(
+    CommitterState,
+    queued=st.integers(0, 300),
+    undecided=st.integers(0, 300),
+    fetching=st.integers(0, 5),
+    flush=st.booleans(),
+    hurry=st.booleans(),
+)
+
+
+@given(st.lists(STATES, max_size=40), st.sampled_from([0.0, 0.03, 0.2]))
+def test_whatever_comes_a_group_waits_no_longer_than_the_delay(
+    states: list[CommitterState], delay: float
+) -> None:
+    """And a flush that is wanted comes before the next COMMIT."""
+    one, now, since = committer(delay=delay), 1e6, None
+    for state in states:
+        step = one.next_step(state, now)
+        assert (step is Step.WAIT) == (not state.queued and not state.flush)
+        assert not (step is Step.COMMIT and state.flush)
+        if step is Step.GATHER:
+            since = now if since is None else since
+            pause = one.pause(now)
+            assert 0.0 < pause <= DECISION_DELAY + 1e-9 and now + pause <= since + delay + 1e-9
+            now += pause
+        elif step is not Step.DECIDE:
+            since = None if step in (Step.COMMIT, Step.WAIT) or not state.queued else since
+
+
+# ---- real loops ----
+
+DUE = {"buffer_entries_max": 100, "max_wait": 5.0, "part_links_max": 200}
+
+
+class Load:
+    """The stages and the commit loop of a process that fetches nothing, under a stream of results."""
+
+    def __init__(self, folder: Path, **sections: Any) -> None:
+        tree = {"due": DUE, "store": {"commit_delay": 0.0, "group_entries_max": 8}, **sections}
+        self.clock = VirtualClock()
+        self.started = self.clock.now()
+        self.stages = Stages(convert(tree), folder / "p0", bytes(16), clock=self.clock)
+        self.process = Process(self.stages, pages_file=folder / "pages.jsonl")
+        self.process._seeding = False
+        self.process.fetching = lambda: BUSY  # type: ignore[method-assign]  # so the writer thread writes
+        self.due = self.stages.due
+        self.groups: list[int] = []  # sizes
+        self.flushes: list[float] = []  # instants
+        self.pending_max = 0
+        self._numbers = itertools.count(1)
+        self._watch()
+
+    def _watch(self) -> None:
+        take, begin = self.stages.point.take_made, self.due.begin_flush
+
+        def taken() -> list[Change]:
+            group = take()
+            self.groups.append(len(group))
+            return group
+
+        def begun(now: float) -> Any:
+            self.flushes.append(now)
+            return begin(now)
+
+        self.stages.point.take_made = taken  # type: ignore[method-assign]
+        self.due.begin_flush = begun  # type: ignore[method-assign]
+
+    def result(self, links: int) -> Callable[[], Change]:
+        """What makes the change of a page with so many new links."""
+
+        def make() -> Change:
+            change = Change()
+            change.links = [
+                Link(n * 0x9E3779B97F4A7C15 & (1 << 64) - 1, f"http://h{n % 50}.org/{n}")
+                for n in itertools.islice(self._numbers, links)
+            ]
+            self.due.admit(np.array([link.fingerprint for link in change.links], np.uint64))
+            return change
+
+        return make
+
+    async def stream(self, results: int, links: int, apart: float, *, heed: bool = False) -> None:
+        """Queue results one behind the other, the next before the last is committed.
+
+        With `heed`, a result comes only where a fetch could have begun.
+        """
+        self.stages.frontier.pauses.pause("test")  # not dry: only the bounds make a flush
+        loop = asyncio.create_task(self.process.commits.run())
+        while results:
+            while results and len(self.stages.point) < 12 and (not heed or self.process.places.room() > 0):
+                results -= 1  # more than a group: the queue is never empty
+                self.process.queue(self.result(links))
+                self.clock.advance(apart)
+            await asyncio.sleep(0)
+            self.pending_max = max(self.pending_max, self.due.pending)
+            assert self.process.failure is None
+        while len(self.stages.point) or self.process.commits.busy:
+            await asyncio.sleep(0)
+        loop.cancel()
+        await asyncio.gather(loop, return_exceptions=True)
+
+    def close(self) -> None:
+        self.process.close()
+        self.process.commits._writer.shutdown()
+        self.process.commits.merger.shutdown()
+        self.stages.close()
+
+
+def test_pending_links_are_flushed_while_results_keep_coming(tmp_path: Path) -> None:
+    """A flush came only when nothing was left to commit: at 20 results a second, never."""
+    load = Load(tmp_path)
+    asyncio.run(load.stream(600, 5, 0.001))
+    load.close()
+    assert load.pending_max < 3 * DUE["buffer_entries_max"]
+    assert load.due.new > 3000 - 3 * DUE["buffer_entries_max"]
+    assert load.stages.frontier.views.counters()["todo"] == load.due.new
+
+
+def test_no_link_waits_longer_than_max_wait(tmp_path: Path) -> None:
+    """The buffer never fills; `lag` is what may be queued or written before a flush has its turn."""
+    load = Load(tmp_path)
+    asyncio.run(load.stream(300, 1, 0.1))
+    load.close()
+    lag = 0.1 * 36
+    gaps = [two - one for one, two in itertools.pairwise([load.started, *load.flushes])]
+    assert len(gaps) >= 2 and max(gaps) <= DUE["max_wait"] + lag
+    assert load.pending_max <= (DUE["max_wait"] + lag) / 0.1
+
+
+def test_no_group_is_larger_than_allowed(tmp_path: Path) -> None:
+    load = Load(tmp_path)
+    for _ in range(50):
+        load.process.queue(load.result(1))
+    asyncio.run(load.stream(50, 1, 0.01))
+    load.close()
+    assert sum(load.groups) >= 100 and max(load.groups) == 8
+
+
+def test_a_full_due_takes_no_more_until_a_flush_has_passed(tmp_path: Path) -> None:
+    """Pages of many links outrun every flush; they end where a fetch may not begin."""
+    load = Load(tmp_path)
+    asyncio.run(load.stream(60, 90, 0.001, heed=True))
+    load.close()
+    uncommitted = 24 * 90  # results that were under way when the mark was reached
+    assert load.pending_max <= 2 * DUE["buffer_entries_max"] + uncommitted
+    assert load.due.links > 4000
+
+
+@pytest.mark.parametrize("step", ["full", "not full"])
+def test_a_full_due_closes_the_places(tmp_path: Path, step: str) -> None:
+    load = Load(tmp_path)
+    load.due.admit(np.array([1], np.uint64))
+    change = load.result(250 if step == "full" else 150)()
+    load.stages.commits.commit(change)
+    process, frontier = load.process, load.stages.frontier
+    assert process.places.room() == (0 if step == "full" else load.stages.config.crawl.concurrency)
+    add(frontier, load.stages, ["http://a.org/"])
+    load.clock.advance(2.0)
+    frontier.allow(frontier.requests + process.places.room())
+    wakeup = frontier.next_wakeup(load.clock.now())
+    assert (wakeup is None) == (frontier.take(load.clock.now()) is None) == (step == "full")
+    load.process.close()
+    load.stages.store.close()
+    load.stages.lock.release()
+
+
+def test_a_flush_that_fails_is_not_tried_in_a_loop(tmp_path: Path) -> None:
+    """The loops woke each other without end while a dry frontier waited for the second try."""
+    load = Load(tmp_path)
+    load.stages.commits.commit(load.result(5)())
+    tries, rounds = 0, 0
+
+    def fails(self: Any) -> None:
+        nonlocal tries
+        tries += 1
+        raise StoreError("disk full")
+
+    async def crawl() -> None:
+        nonlocal rounds
+        start = load.process._start_errands
+
+        def counted(now: float) -> None:
+            nonlocal rounds
+            rounds += 1
+            start(now)
+
+        load.process._start_errands = counted  # type: ignore[method-assign]
+        loops = [
+            asyncio.create_task(load.process.commits.run()),
+            asyncio.create_task(load.process._schedule()),
+        ]
+        while not tries:
+            await asyncio.sleep(0)
+        for _ in range(300):
+            await asyncio.sleep(0)
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("crawler.due.plans.FlushPlan.run", fails)
+        asyncio.run(crawl())
+    assert tries == 1 and rounds < 10
+    load.process.close()
+    load.stages.close(clean=False)
+
+
+# ---- places ----
+
+
+class NeverEnding:
+    """In the place of the errands' run: none ends by itself."""
+
+    def __init__(self) -> None:
+        self.begun: list[Errand] = []
+        self.gate = asyncio.Event()
+
+    async def run(self, errand: Errand) -> None:
+        self.begun.append(errand)
+        await self.gate.wait()
+
+
+def add(frontier: Frontier, stages: Stages, urls: Iterable[str]) -> None:
+    change = Change(sync=True)
+    frontier.add([Link(n + 1, url) for n, url in enumerate(urls)], change, stages.clock.now())
+    change.after.append(lambda: frontier.committed(change, stages.clock.now()))
+    stages.commits.commit(change)
+
+
+@pytest.mark.parametrize("crawl", [{"concurrency": 4}, {"concurrency": 40, "max_pages": 4}])
+def test_nothing_spins_while_look_ups_hang(tmp_path: Path, crawl: dict[str, Any]) -> None:
+    """Dead DNS filled the tasks while the frontier counted free places and said "now": 14,000 rounds a second."""
+    load = Load(tmp_path, crawl=crawl, network={"dns_concurrency": 6})
+    process, frontier = load.process, load.stages.frontier
+    add(frontier, load.stages, [f"http://h{n}.org/" for n in range(40)])
+    load.clock.advance(2.0)  # behind the delay of a directory that was not closed
+    rounds = 0
+
+    async def schedule() -> list[Errand]:
+        nonlocal rounds
+        errands = NeverEnding()
+        process.errands.run = errands.run  # type: ignore[method-assign]
+        start = process._start_errands
+
+        def counted(now: float) -> None:
+            nonlocal rounds
+            rounds += 1
+            start(now)
+
+        process._start_errands = counted  # type: ignore[method-assign]
+        task = asyncio.create_task(process._schedule())
+        for _ in range(300):
+            await asyncio.sleep(0)
+        task.cancel()
+        errands.gate.set()
+        await asyncio.gather(task, return_exceptions=True)
+        return errands.begun
+
+    begun = asyncio.run(schedule())
+    assert 4 <= len(begun) <= 6 and rounds < 20
+    load.process.close()
+    load.stages.close(clean=False)
+
+
+def test_a_dry_frontier_has_its_flush_at_once_but_not_after_each_group(tmp_path: Path) -> None:
+    """Hosts that wait their gaps leave the frontier dry between any two results: each group had a flush behind it.
+
+    A flush that took 0.1 s is followed by none for 0.9 s while fetches are in flight.
+    """
+    load = Load(tmp_path)
+    commits = load.process.commits
+    load.stages.commits.commit(load.result(5)())
+    now = load.clock.now()
+    assert load.stages.frontier.dry(now) and commits._state(now).flush
+    commits._committer.flushed(now - 0.1, now)
+    for later, flush in ((0.0, False), (0.89, False), (0.91, True)):
+        assert commits._state(now + later).flush == flush
+    load.process.fetching = lambda: 0  # type: ignore[method-assign]
+    assert commits._state(now).flush, "nothing is in flight: what else should be done"
+    load.close()

@@ -1,0 +1,697 @@
+"""Limits and end of a crawl as one process sees them: alone by the same rules as among many."""
+
+import asyncio
+import math
+from collections.abc import Callable, Container, Iterator
+from concurrent.futures import Executor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from crawler.clock import VirtualClock
+from crawler.config import convert
+from crawler.crawl.topology import Topology
+from crawler.frontier.refresh.levels import LevelReport
+from crawler.process.exchange import exchange as exchange_module
+from crawler.process.exchange import peer_exchange as module
+from crawler.process.exchange.exchange import Exchange, ExchangeParts, Loops, Member, _run_before, pages_of
+from crawler.process.exchange.peer_exchange import PeerExchange, make_exchange
+from crawler.process.opening.stages import Stages
+from crawler.records import Link
+from crawler.splitter.crawlwide import Progress
+from crawler.splitter.partition import Partition
+from crawler.splitter.wire import Counters
+from crawler.storage.commit import Change
+
+REAL_SLEEP = asyncio.sleep
+
+
+class Here:
+    """The loops of a process that runs none, and the exchange that asks them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        names: tuple[str, ...] = ("p0",),
+        more: dict[str, dict[str, Any]] | None = None,
+        **crawl: Any,
+    ) -> None:
+        self.folder, self.names = folder, names
+        self.tree = (more or {}) | {"crawl": crawl}
+        self.idle, self.in_flight, self.pages_ended = False, 0, 0
+        self.queued: list[Any] = []
+        self.commits = False  # what is queued is committed at once
+        self.woken = 0
+        self.stages = self.open()
+
+    def open(self) -> Stages:
+        topology = Topology("p0", Partition.equal_ranges(list(self.names)))
+        config = convert(self.tree)
+        return Stages(config, self.folder / "p0", bytes(16), clock=VirtualClock(), topology=topology)
+
+    def again(self) -> None:
+        """The process ends and is started again."""
+        self.stages.close()
+        self.stages, self.pages_ended = self.open(), 0
+
+    def exchange(self, **member: Any) -> Exchange:
+        loops = Loops(
+            queue=self.queue,
+            wake=self.wake,
+            fail=lambda error: pytest.fail(str(error)),
+            idle=lambda: self.idle,
+            in_flight=lambda: self.in_flight,
+            pages_ended=lambda: self.pages_ended,
+            in_background=lambda work: work.close(),
+            worker=cast(Executor, None),
+        )
+        parts = ExchangeParts.of(self.stages)
+        return make_exchange(self.stages.context, parts, Member("p0", **member), loops)
+
+    def queue(self, change: Any) -> None:
+        if self.commits:
+            self.stages.commits.commit(change)
+        else:
+            self.queued.append(change)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def fetch(self, pages: int, size: int = 0) -> None:
+        """So many pages were fetched, of `size` bytes in all, and committed."""
+        change = Change()
+        change.count("pages.fetched", pages)
+        change.count("bytes.wire", size)
+        self.stages.commits.commit(change)
+        self.pages_ended += pages
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+
+
+def test_a_process_alone_has_all_places_and_no_limit(folder: Path) -> None:
+    here = Here(folder)
+    exchange = here.exchange()
+    assert type(exchange) is Exchange
+    assert exchange.room(7) == 7 and exchange.limit_reached == "" and exchange.status() == {}
+    exchange.committed()
+    exchange.close_doors()
+    assert not here.queued
+
+
+def test_alone_the_crawl_has_ended_when_this_process_is_idle(folder: Path) -> None:
+    here = Here(folder)
+    exchange = here.exchange()
+    exchange.advance()
+    assert not exchange.ended
+    here.idle = True
+    assert not exchange.ended, "nobody has looked"
+    exchange.advance()
+    assert exchange.ended
+
+
+@pytest.mark.parametrize("names", [("p0",), ("p0", "p1")], ids=["alone", "with a peer"])
+def test_pages_in_flight_count_against_the_limit(folder: Path, names: tuple[str, ...]) -> None:
+    here = Here(folder, names, max_pages=10)
+    exchange = here.exchange()
+    assert [exchange.room(20), exchange.room(4)] == [10, 4]
+    here.in_flight, here.pages_ended = 3, 5
+    assert [exchange.room(20), exchange.limit_reached] == [2, ""]
+    here.in_flight, here.pages_ended = 0, 10
+    assert [exchange.room(20), exchange.limit_reached] == [0, "max_pages"]
+
+
+@pytest.mark.parametrize("names", [("p0",), ("p0", "p1")], ids=["alone", "with a peer"])
+def test_limits_are_those_of_a_run(folder: Path, names: tuple[str, ...]) -> None:
+    """A start without a name for its run is a run of its own; a named one goes on after a restart."""
+    here = Here(folder, names, max_pages=10, max_bytes=1000)
+    exchange = here.exchange(run="one")
+    here.fetch(4, 600)
+    assert exchange.room(20) == 6 and exchange.limit_reached == ""
+    here.again()
+    exchange = here.exchange(run="one")
+    assert exchange.room(20) == 6
+    here.fetch(1, 400)
+    assert exchange.limit_reached == "max_bytes"
+    here.again()
+    assert here.exchange(run="one").limit_reached == "max_bytes"
+    for run in ("", "two"):
+        here.again()
+        exchange = here.exchange(run=run)
+        assert exchange.room(20) == 10 and exchange.limit_reached == ""
+
+
+def test_with_peers_idleness_alone_is_no_end(folder: Path) -> None:
+    here = Here(folder, ("p0", "p1"))
+    exchange = here.exchange()
+    assert isinstance(exchange, PeerExchange)
+    here.idle = True
+    exchange.advance()
+    assert not exchange.ended
+    exchange.learn_end()
+    assert exchange.ended and here.woken == 1
+
+
+def test_a_full_outbox_and_no_share_of_the_rate_leave_no_room(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Here(folder, ("p0", "p1"))
+    exchange = here.exchange()
+    assert exchange.room(5) == 5
+    monkeypatch.setattr(type(here.stages.outbox), "full", property(lambda _: True))
+    assert exchange.room(5) == 0
+
+
+def test_who_is_told_of_the_end_knows_it_from_the_start(folder: Path) -> None:
+    assert Here(folder, ("p0", "p1")).exchange(ended=True).ended
+
+
+# -- with peers: what is sent, taken and confirmed
+
+
+class Peered:
+    """The exchange of p0 with p1, which is not reached: what it does with its own queues."""
+
+    def __init__(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        names: tuple[str, ...] = ("p0", "p1"),
+        **member: Any,
+    ) -> None:
+        self.here = Here(folder, names, {"splitter": {"heartbeat": 0.5}})
+        exchange = self.here.exchange(**member)
+        assert isinstance(exchange, PeerExchange)
+        self.exchange = exchange
+        self.flushes = 0
+        monkeypatch.setattr(exchange.peers, "flush", self._flush)
+        self.naps: list[float] = []
+        monkeypatch.setattr(module.asyncio, "sleep", self._sleep)
+
+    def _flush(self, peers: Container[str]) -> None:
+        self.flushes += 1
+
+    async def _sleep(self, seconds: float) -> None:
+        self.naps.append(seconds)
+        self.here.stages.clock.advance(seconds)  # type: ignore[attr-defined]
+
+    def foreign(self, count: int) -> None:
+        """Links for p1 are committed."""
+        change = Change()
+        change.foreign.append(("p1", [Link(n, f"http://x{n}.org/") for n in range(count)]))
+        self.here.stages.commits.commit(change)
+
+
+@pytest.fixture
+def peered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Peered]]:
+    made: list[Peered] = []
+
+    def make(**member: Any) -> Peered:
+        made.append(Peered(folder / str(len(made)), monkeypatch, **member))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.here.stages.close()
+
+
+def test_what_was_accepted_is_queued_while_there_is_room(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = peered()
+    inbox = one.here.stages.inbox
+    monkeypatch.setattr(inbox, "take", lambda: iter(["first", "second"]))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(one.here.stages.due), "full", property(lambda self: True))
+        one.exchange._take()
+        assert one.here.queued == [], "it waits in the inbox"
+    one.exchange._take()
+    assert [maker.args for maker in one.here.queued] == [("first",), ("second",)]
+    one.exchange.close_doors()
+    one.exchange._take()
+    assert len(one.here.queued) == 2, "what peers still send stays theirs"
+
+
+def test_a_fresh_epoch_is_committed_once(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = peered()
+    monkeypatch.setattr(type(one.here.stages.outbox), "urgent", property(lambda self: True))
+    one.exchange._take()
+    one.exchange._take()
+    (change,) = one.here.queued
+    assert change.sync
+    (after,) = change.after
+    after()
+    one.exchange._take()
+    assert len(one.here.queued) == 2, "the next one"
+
+
+def test_what_was_sent_to_a_peer_that_lost_its_folder_is_forgotten(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, forgotten = peered(), []
+    lost = [["p1"], []]
+    monkeypatch.setattr(one.here.stages.outbox, "take_lost_peers", lambda: lost.pop(0))
+    monkeypatch.setattr(one.here.stages.admission, "forget_sent", lambda: forgotten.append(1))
+    one.exchange._take()
+    assert forgotten == [1]
+    one.exchange._take()
+    assert forgotten == [1]
+
+
+@pytest.mark.parametrize(
+    ("outbox", "inbox", "flushes"), [(True, False, 1), (False, True, 1), (False, False, 0)]
+)
+def test_a_commit_sends_and_confirms_what_rests_on_it(
+    peered: Callable[..., Peered], outbox: bool, inbox: bool, flushes: int
+) -> None:
+    one = peered()
+    one.here.stages.outbox.news = {"p1": None} if outbox else {}
+    one.here.stages.inbox.news = {"p1": None} if inbox else {}
+    one.exchange.committed()
+    assert one.flushes == flushes
+    one.exchange.committed()
+    assert one.flushes == flushes, "once"
+
+
+def test_a_commit_takes_what_waited_for_room(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, taken = peered(), []
+    monkeypatch.setattr(one.exchange, "_take", lambda: taken.append(1))
+    one.exchange.committed()
+    assert taken == []
+    monkeypatch.setattr(type(one.here.stages.inbox), "waiting", property(lambda self: 3))
+    one.exchange.committed()
+    assert taken == [1]
+
+
+@pytest.mark.parametrize("adopted", [True, False])
+def test_the_queue_of_a_peer_that_is_away_is_rewritten(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch, adopted: bool
+) -> None:
+    """The new one is durable before the old one is swept away."""
+    one, order, begun = peered(), [], []
+    outbox = one.here.stages.outbox
+    plan: Any = SimpleNamespace(run=lambda: order.append("run"), sweep=lambda: order.append("sweep"))
+    monkeypatch.setattr(outbox, "compaction", lambda: plan)
+    monkeypatch.setattr(outbox, "adopt", lambda given: given is plan and adopted)
+    loops = msgspec.structs.replace(one.exchange._loops, in_background=begun.append)
+    one.exchange._loops = loops
+    outbox.news = {"p1": None}
+    one.exchange.committed()
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def at_once(executor: Any, function: Callable[[], None]) -> None:
+            function()
+
+        monkeypatch.setattr(loop, "run_in_executor", at_once, raising=False)
+        work = asyncio.ensure_future(begun[0])
+        for _ in range(3):
+            await REAL_SLEEP(0)
+        if adopted:
+            (change,) = one.here.queued
+            assert order == ["run"] and change.sync and not work.done()
+            change.after[0]()
+        await work
+
+    asyncio.run(play())
+    assert order == ["run", "sweep"] and len(one.here.queued) == adopted
+
+
+@pytest.mark.parametrize(
+    ("supervised", "ended", "stopped_by", "naps"),
+    [
+        (True, True, "done", []),
+        (True, False, "max_pages", []),
+        (False, False, "signal", []),
+        (False, False, "done", []),
+        (False, False, "max_pages", [module.LAST_WORDS]),
+    ],
+)
+def test_who_stays_until_others_have_heard(
+    peered: Callable[..., Peered], supervised: bool, ended: bool, stopped_by: str, naps: list[float]
+) -> None:
+    one = peered(supervised=supervised, ended=ended)
+    one.here.commits = True
+    beat = one.here.stages.config.splitter.heartbeat
+    asyncio.run(one.exchange.part(stopped_by))
+    assert one.naps == [beat * nap for nap in naps]
+
+
+@pytest.mark.parametrize("all_know", [0, 3, None])
+def test_the_end_is_told_until_all_know_it_or_are_silent_for_too_long(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch, all_know: int | None
+) -> None:
+    one = peered(ended=True)
+    one.here.commits = True
+    config, patience = one.here.stages.config.splitter, one.here.stages.config.crawl.patience
+    assert patience > config.silence_max
+    know = property(lambda self: all_know is not None and len(one.naps) >= all_know)
+    monkeypatch.setattr(type(one.exchange.crawlwide), "all_know", know)
+    asyncio.run(one.exchange.part("done"))
+    *looks, last = one.naps
+    assert last == module.LAST_WORDS * config.heartbeat and set(looks) <= {config.heartbeat / 4}
+    assert len(looks) == (all_know if all_know is not None else math.ceil(patience / config.heartbeat * 4))
+
+
+def counters(one: Peered, **said: Any) -> Counters:
+    """What p1 says of itself."""
+    own = one.exchange.crawlwide.counters_for("p1")
+    return msgspec.structs.replace(own, boot=b"boot of p1", echo_boot=own.boot, **said)
+
+
+def test_the_end_is_told_only_when_a_crash_would_not_forget_it(peered: Callable[..., Peered]) -> None:
+    """Who was told leaves: a process that has forgotten would wait for them for ever."""
+    one = peered()
+    exchange, crawlwide, told = one.exchange, one.exchange.crawlwide, []
+    exchange.learn_end()
+    told.append(crawlwide.counters_for("p1").ended)
+
+    def commit(change: Change) -> None:
+        told.append(crawlwide.counters_for("p1").ended)
+        one.here.stages.commits.commit(change)
+
+    one.here.queue = commit  # type: ignore[method-assign]
+    exchange._loops = msgspec.structs.replace(exchange._loops, queue=commit)
+    asyncio.run(exchange.part("done"))
+    assert told == [False, False] and crawlwide.counters_for("p1").ended
+    assert peered(supervised=True, ended=True).exchange.crawlwide.counters_for("p1").ended
+
+
+def knew(one: Peered, *, cleanly: bool = False) -> PeerExchange:
+    """p0 again, which was killed, or stopped cleanly, when it had told of the end."""
+    one.here.commits = True
+    one.exchange.learn_end()
+    asyncio.run(one.exchange.part("done"))
+    if cleanly:
+        one.here.again()
+    again = one.here.exchange()
+    assert isinstance(again, PeerExchange)
+    one.here.idle = True
+    return again
+
+
+def silence(one: Peered, exchange: PeerExchange) -> bool:
+    """Whether it has recalled the end when `silence_max` more has passed."""
+    exchange._recall_end()
+    one.here.stages.clock.advance(one.here.stages.config.splitter.silence_max)  # type: ignore[attr-defined]
+    exchange._recall_end()
+    return exchange.ended
+
+
+@pytest.mark.parametrize("cleanly", [False, True])
+def test_an_end_that_was_known_is_known_again_when_others_have_left(
+    peered: Callable[..., Peered], cleanly: bool
+) -> None:
+    one = peered()
+    again = knew(one, cleanly=cleanly)
+    again._recall_end()
+    assert not again.ended, "somebody may still come"
+    one.here.idle = False
+    assert not silence(one, again), "there is work"
+    one.here.idle = True
+    assert silence(one, again) is not cleanly
+
+
+@pytest.mark.parametrize("new", ["pages", "links"])
+def test_an_end_that_was_known_says_nothing_of_what_came_behind_it(
+    peered: Callable[..., Peered], new: str
+) -> None:
+    one = peered()
+    again = knew(one)
+    if new == "pages":
+        one.here.fetch(1)
+    else:
+        one.foreign(1)
+    assert not silence(one, again), "seeds of a new run: the peers are still to come"
+
+
+def test_who_has_nothing_left_says_once_for_whom_it_waits(
+    peered: Callable[..., Peered], caplog: pytest.LogCaptureFixture
+) -> None:
+    one = peered(names=("p0", "p1", "p2"))
+    one.here.idle = True
+
+    def waited(**member: Any) -> list[str]:
+        exchange = one.here.exchange(**member)
+        assert isinstance(exchange, PeerExchange)
+        caplog.clear()
+        for beat in range(6):
+            now = one.here.stages.clock.now()
+            if beat < 3:
+                said = counters(one, ended=False, idle=True, number=beat + 1, echo=1)
+                exchange.crawlwide.counters_for("p1")
+                exchange.crawlwide.heard(
+                    "p1", msgspec.structs.replace(said, echo_boot=exchange.crawlwide.boot), now
+                )
+            exchange._tell_awaited()
+            one.here.stages.clock.advance(0.6 * exchange._config.silence_max)  # type: ignore[attr-defined]
+        return [record.getMessage().split("without ")[1].split(" (")[0] for record in caplog.records]
+
+    assert waited() == ["p2", "p1, p2"]
+    assert waited(supervised=True) == [], "the supervisor knows"
+    one.here.idle = False
+    assert waited() == []
+
+
+def test_peers_with_work_void_an_end_that_was_known_and_idle_ones_do_not(
+    peered: Callable[..., Peered],
+) -> None:
+    one = peered(names=("p0", "p1", "p2"))
+    again = knew(one)
+    for number, (idle, outbox) in enumerate([(False, 0), (True, 3), (True, 0)], start=1):
+        said = counters(one, ended=False, idle=idle, outbox=outbox, number=number)
+        again.crawlwide.heard("p1", said, 0.0)
+        assert silence(one, again) is (idle and not outbox)
+
+
+def test_when_all_are_there_the_end_is_found_in_rounds(peered: Callable[..., Peered]) -> None:
+    one = peered()
+    again = knew(one)
+    again.crawlwide.heard("p1", counters(one, ended=False, idle=True, outbox=0), 0.0)
+    assert not silence(one, again)
+
+
+def test_each_beat_shares_the_rate_and_looks_for_the_end(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, rates, looks = peered(), [], []
+    exchange, frontier = one.exchange, one.here.stages.frontier
+    monkeypatch.setattr(frontier, "set_rate", rates.append)
+    monkeypatch.setattr(exchange.crawlwide, "advance", lambda: looks.append(1))
+    shares = [0.25, 0.0, 0.0]
+    monkeypatch.setattr(exchange.crawlwide, "share", lambda now: shares.pop(0))
+    exchange.set_rate(8.0)
+    assert rates == [], "a heartbeat shares it out"
+    beats = exchange._beat()
+    with pytest.raises(IndexError):
+        beats.send(None)
+    assert rates == [2.0, 0.0, 0.0] and len(looks) == 3 and one.here.woken == 3
+    assert one.naps == [one.here.stages.config.splitter.heartbeat] * 3
+    assert exchange.room(5) == 0, "no part of the rate"
+    shares.append(0.25)
+    exchange._share_rate()
+    assert exchange.room(5) == 5, "a part of it is enough"
+    exchange.crawlwide.rate = 0.0
+    shares.append(0.0)
+    exchange._share_rate()
+    assert exchange.room(5) == 5, "there is no rate to be shared"
+
+
+def test_an_outcast_begins_nothing(peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch) -> None:
+    one = peered()
+    monkeypatch.setattr(type(one.exchange.peers), "is_outcast", property(lambda self: True))
+    assert one.exchange.room(5) == 0
+
+
+def test_alone_the_rate_is_all_mine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, rates = Here(folder), []
+    exchange = here.exchange()
+    monkeypatch.setattr(here.stages.frontier, "set_rate", rates.append)
+    exchange.set_rate(8.0)
+    assert rates == [8.0] and exchange.crawlwide.rate == 8.0
+    here.stages.close()
+    here = Here(folder / "fresh", more={"refresh": {"endless": True, "share": 0.5}})
+    monkeypatch.setattr(here.stages.refresh.portion, "set_rate", rates.append)
+    here.exchange().set_rate(4.0)
+    assert rates == [8.0, 4.0] and here.stages.refresh is not None, "known pages have the same rate"
+    here.stages.close()
+
+
+def test_what_heartbeats_say_of_this_process(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of hosts with work is counted now and then only."""
+    one, counts = peered(), [7, 9]
+    monkeypatch.setattr(one.here.stages.frontier.views, "hosts_with_work", lambda: counts.pop(0))
+    one.here.fetch(3, 500)
+    one.foreign(2)
+    one.here.idle, one.here.in_flight = True, 4
+    said = one.exchange._progress()
+    assert (said.idle, said.outbox, said.appended, said.applied) == (True, 2, 2, 0)
+    assert (said.pages, said.bytes, said.in_flight, said.work) == (3, 500, 4, 7)
+    assert (said.level, said.weight, said.busy) == (0.0, 0.0, False), "no page is known yet"
+    monkeypatch.setattr(type(one.here.stages.inbox), "waiting", property(lambda self: 1))
+    assert not one.exchange._progress().idle and one.exchange._progress().work == 7
+    one.here.stages.clock.advance(exchange_module._WORK_AGE_MAX)  # type: ignore[attr-defined]
+    assert one.exchange._progress().work == 7
+    one.here.stages.clock.advance(0.1)  # type: ignore[attr-defined]
+    assert one.exchange._progress().work == 9
+
+
+def test_a_peer_that_moved_is_dialled_where_it_listens(peered: Callable[..., Peered]) -> None:
+    """The supervisor tells of it when a peer was started again."""
+    one = peered()
+    one.exchange.set_address("p1", ("127.0.0.3", 7))
+    assert one.exchange.status()["p1"].address == "127.0.0.3:7"
+
+
+def test_each_start_has_a_number_above_all_before(folder: Path) -> None:
+    """Those of a new folder go by the clock, so they are above those of the folder that is lost."""
+    here = Here(folder, ("p0", "p1"))
+    first = module._next_incarnation(here.stages.store, here.stages.clock.now())
+    assert first == int(here.stages.clock.now() * 1000)
+    assert [module._next_incarnation(here.stages.store, here.stages.clock.now()) for _ in range(2)] == [
+        first + 1,
+        first + 2,
+    ]
+    here.stages.close()
+
+
+def test_pages_are_fetches_of_any_outcome() -> None:
+    counters = {
+        "pages.fetched": 3,
+        "pages.gone": 2,
+        "refresh.unchanged": 4,
+        "refresh.gone": 1,
+        "robots.gone": 9,
+    }
+    assert pages_of(counters) == 10
+
+
+def test_runs_without_a_name_are_each_a_run_of_their_own(folder: Path) -> None:
+    here = Here(folder, max_pages=10)
+    for _ in range(3):
+        exchange = here.exchange()
+        assert exchange.room(20) == 10
+        here.fetch(4)
+        assert exchange.room(20) == 6
+        here.again()
+    assert here.exchange(run="named").room(20) == 10
+    here.stages.close()
+
+
+def test_what_is_kept_of_a_run_is_known_again_and_no_other_run_s(folder: Path) -> None:
+    here = Here(folder)
+    here.fetch(2, 30)
+    here.again()
+    before = _run_before(here.stages.store, here.stages.counters_before, "one")
+    assert (before["pages.fetched"], before["bytes.wire"]) == (2, 30)
+    here.fetch(1)
+    here.again()
+    assert _run_before(here.stages.store, here.stages.counters_before, "one") == before
+    assert _run_before(here.stages.store, here.stages.counters_before, "two")["pages.fetched"] == 3
+    assert _run_before(here.stages.store, here.stages.counters_before, "one")["pages.fetched"] == 3, (
+        "it was another run meanwhile"
+    )
+    here.stages.close()
+
+
+def test_life_of_an_exchange_with_peers(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It listens, beats, and takes what waits; in the end all that is confirmed leaves before the doors close."""
+    one, done = peered(), []
+    exchange = one.exchange
+
+    async def start() -> tuple[str, int]:
+        return "127.0.0.9", 9
+
+    async def close() -> None:
+        done.append(("closed", one.flushes))
+
+    async def beat() -> None:
+        try:
+            await REAL_SLEEP(1000.0)
+        finally:
+            await REAL_SLEEP(0)
+            done.append(("beat over", one.flushes))
+
+    monkeypatch.setattr(exchange.peers, "start", start)
+    monkeypatch.setattr(exchange.peers, "close", close)
+    monkeypatch.setattr(exchange, "_beat", beat)
+    monkeypatch.setattr(exchange, "_take", lambda: done.append(("took", one.flushes)))
+
+    async def play() -> None:
+        assert exchange.address == ("", 0)
+        assert await exchange.start() == exchange.address == ("127.0.0.9", 9)
+        await REAL_SLEEP(0)
+        await exchange.close()
+
+    asyncio.run(play())
+    assert done == [("took", 0), ("beat over", 0), ("closed", 1)]
+    asyncio.run(peered().exchange.peers.close())
+
+
+def test_new_and_known_pages_share_the_part_of_the_rate(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what all processes say: pages that are known, hosts with work."""
+    exchange, told, asked = peered().exchange, [], []
+    said = {"p0": Progress(work=0, weight=0.0), "p1": Progress(work=3, weight=2.0)}
+    portion = SimpleNamespace(
+        share=SimpleNamespace(refresh=0.5), divide=lambda *portion: told.append(portion)
+    )
+    refresh: Any = SimpleNamespace(portion=portion)
+
+    def portions(*args: Any, **flags: Any) -> tuple[float, float]:
+        asked.append((args, flags))
+        return 0.25, 0.125
+
+    monkeypatch.setattr(module, "portions", portions)
+    monkeypatch.setattr(exchange.crawlwide, "said", lambda: said)
+    monkeypatch.setattr(exchange.crawlwide, "share", lambda now: 0.4)
+    monkeypatch.setattr(exchange.crawlwide, "refresh_share", lambda: 0.3)
+    exchange.crawlwide.rate = 8.0
+    assert exchange._both_shares(refresh, 5.0) == 0.375
+    assert told == [(0.25, 0.125, 8.0)]
+    assert asked == [((0.4, 0.3, 0.5), {"work": True, "pages": True})]
+    del said["p1"]
+    exchange._both_shares(refresh, 5.0)
+    assert asked[1][1] == {"work": False, "pages": False}
+
+
+def test_levels_of_all_say_what_known_pages_weigh(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange, asked = peered().exchange, []
+
+    def level(*args: Any) -> LevelReport:
+        asked.append(args)
+        return LevelReport(7.0, 2.0, True)
+
+    said = {"p1": Progress(level=3.0, weight=2.0, busy=True)}
+    monkeypatch.setattr(exchange.crawlwide, "said", lambda: said)
+    monkeypatch.setattr(exchange._frontier.views, "why_slow", lambda: {"rate": 0.75})
+    exchange._tell_level(cast(Any, SimpleNamespace(portion=SimpleNamespace(exchange_levels=level))), 5.0)
+    assert asked == [({"p1": LevelReport(3.0, 2.0, True)}, 0.75, 5.0)]
+    now = exchange._progress()
+    assert (now.level, now.weight, now.busy) == (7.0, 2.0, True)
+
+
+def test_processes_whose_fingerprints_would_differ_do_not_agree(folder: Path) -> None:
+    checks = []
+    for n, tree in enumerate(({}, {}, {"partition": "host"}, {"strip_session_ids": False})):
+        stages = Stages(convert({"urls": tree}), folder / str(n), bytes(16), clock=VirtualClock())
+        checks.append(module._check(stages.config.urls, stages.fingerprinter))
+        stages.close()
+    assert checks[0] == checks[1] and len(set(checks)) == 3 and {len(each) for each in checks} == {16}

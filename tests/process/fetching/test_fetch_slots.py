@@ -1,0 +1,138 @@
+"""The places of a process: how many errands may begin, and how many one turn of the loop begins."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from crawler.process.fetching.fetch_slots import START_TURN, STARTS_MAX, FetchSlots
+
+
+class Frontier:
+    """Gives out errands for ever, or `left` of them; starting one moves the clock on by `took`."""
+
+    def __init__(self, left: int = 10**6, took: float = 0.0) -> None:
+        self.left, self.took, self.now = left, took, 0.0
+        self.requests = 0
+        self.allowed: list[int] = []
+        self.asked: list[float] = []
+
+    def allow(self, requests_max: int) -> None:
+        self.allowed.append(requests_max)
+
+    def take(self, now: float) -> object:
+        self.asked.append(now)
+        if not self.left:
+            return None
+        self.left -= 1
+        self.requests += 1
+        self.now += self.took
+        return object()
+
+
+class Made:
+    """Slots over a frontier, with what they ask."""
+
+    def __init__(
+        self, concurrency: int = 100, *, left: int = 10**6, took: float = 0.0, limit: int = 10**6
+    ) -> None:
+        self.frontier = Frontier(left, took)
+        self.full, self.limit, self.ends = False, limit, 0
+        self.in_sink = self.awaiting_commit = 0
+        self.gate = asyncio.Event()
+        self.asked_room: list[int] = []
+        anything: Any = self
+        self.places = FetchSlots(
+            concurrency,
+            frontier=anything.frontier,
+            due=anything,
+            errands=anything,
+            room=self._room,
+            ended=self._ended,
+            fail=lambda error: pytest.fail(str(error)),
+            time=lambda: self.frontier.now,
+        )
+
+    def _room(self, free: int) -> int:
+        self.asked_room.append(free)
+        return min(free, self.limit)
+
+    def _ended(self) -> None:
+        self.ends += 1
+
+    async def run(self, errand: object) -> None:
+        await self.gate.wait()
+
+
+def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(scene())
+
+
+def test_places_that_nobody_holds() -> None:
+    made = Made(10)
+    made.frontier.requests, made.in_sink = 3, 2
+    assert not made.places.limited, "nothing has been started"
+    assert made.places.free == 5 and made.places.room() == 5 and made.asked_room == [5]
+    made.full = True
+    assert made.places.room() == 0, "a full DUE takes no more links"
+
+
+def test_the_frontier_is_allowed_what_there_is_room_for() -> None:
+    async def scene() -> None:
+        made = Made(10, left=2)
+        made.frontier.requests = 3
+        assert not made.places.start(7.0), "the frontier has no more"
+        assert made.frontier.allowed == [3 + 7] and made.frontier.asked == [7.0] * 3
+        assert len(made.places) == 2 and not made.places.limited
+        made.awaiting_commit = 1
+        assert made.places.fetching == 1
+        made.gate.set()
+        await made.places.tasks.wait()
+        assert made.ends == 2 and len(made.places) == 0
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("limit", "limited"), [(4, True), (10, False), (11, False)])
+def test_places_that_a_limit_leaves_empty_are_known(limit: int, limited: bool) -> None:
+    """An errand that ends then gives room, which the schedule must learn of."""
+
+    async def scene() -> None:
+        made = Made(10, left=0, limit=limit)
+        made.places.start(0.0)
+        assert made.places.limited is limited
+
+    play(scene)
+
+
+def test_a_turn_begins_no_more_than_it_may() -> None:
+    async def scene() -> None:
+        made = Made(1000)
+        assert made.places.start(0.0) and len(made.places) == STARTS_MAX
+        made.gate.set()
+        await made.places.tasks.wait()
+        made = Made(1000, left=STARTS_MAX)
+        assert made.places.start(0.0), "nobody has asked whether there are more"
+        assert not made.places.start(0.0)
+        made.gate.set()
+        await made.places.tasks.wait()
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("took", "begun"),
+    [(0.0026, 4), (0.01, 1), (START_TURN, 1), (START_TURN / 2, 2), (0.0041, 2), (0.0, STARTS_MAX)],
+)
+def test_starts_give_the_loop_back_in_time(took: float, begun: int) -> None:
+    """Where each start takes long (a verdict by a thousand rules), few are begun in a turn of 8 ms."""
+
+    async def scene() -> None:
+        made = Made(100, took=took)
+        assert made.places.start(0.0), "there may be more"
+        assert len(made.places) == begun
+        made.gate.set()
+        await made.places.tasks.wait()
+
+    play(scene)

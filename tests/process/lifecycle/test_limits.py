@@ -1,0 +1,54 @@
+"""When a run is over and what a disk allows: each reason alone, and which one wins."""
+
+import pytest
+
+from crawler.config import convert
+from crawler.process.lifecycle.limits import Disk, Standing, disk_state, limit_reached
+
+NO_LIMITS = convert({}).crawl
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("standing", "reason"),
+    [
+        (Standing(), ""),
+        (Standing(elapsed=1e9), ""),
+        (Standing(limit="max_pages"), "max_pages"),
+        (Standing(limit="max_pages", busy=True), "max_pages"),
+        (Standing(ended=True), "done"),
+        (Standing(ended=True, busy=True), ""),
+        (Standing(ended=True, finished="patience"), "patience"),
+        (Standing(finished="done"), ""),
+        (Standing(limit="max_bytes", ended=True), "max_bytes"),
+    ],
+)
+def test_a_run_ends_for_a_limit_or_when_all_is_done(standing: Standing, reason: str) -> None:
+    """That the frontier of one process is at its end is no reason: peers may still send."""
+    assert limit_reached(standing, NO_LIMITS) == reason
+
+
+@pytest.mark.parametrize(("elapsed", "reason"), [(9.9, ""), (10.0, "max_time"), (11.0, "max_time")])
+def test_the_limit_of_time(elapsed: float, reason: str) -> None:
+    config = convert({"crawl": {"max_time": 10}}).crawl
+    assert limit_reached(Standing(elapsed=elapsed, busy=True), config) == reason
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "state"),
+    [
+        (5 * GIB, 1000 * GIB, Disk.ROOM),
+        (4 * GIB, 1000 * GIB, Disk.ROOM),
+        (4 * GIB - 1, 1000 * GIB, Disk.LOW),
+        (3 * GIB, 40 * GIB, Disk.ROOM),  # a twentieth of it is less than the mark
+        (2 * GIB, 40 * GIB, Disk.ROOM),
+        (2 * GIB - 1, 40 * GIB, Disk.LOW),
+        (GIB, 1000 * GIB, Disk.LOW),
+        (GIB - 1, 1000 * GIB, Disk.FULL),
+        (GIB - 1, 2 * GIB, Disk.FULL),
+        (0, 0, Disk.FULL),
+    ],
+)
+def test_the_state_of_a_disk(free: int, total: int, state: Disk) -> None:
+    config = convert({"store": {"low_water_bytes": "4 GiB", "stop_water_bytes": "1 GiB"}}).store
+    assert disk_state(free, total, config) is state

@@ -1,0 +1,288 @@
+"""What does not end is left alone, with its stacks in the log."""
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+
+from crawler.process.lifecycle import shutdown
+from crawler.process.lifecycle.shutdown import (
+    FRAMES_SHOWN,
+    LOOKS,
+    TASKS_SHOWN,
+    Watchdog,
+    in_thread,
+    run,
+    stacks,
+    within,
+)
+
+SOON = 0.05  # seconds: the limit is the subject
+
+
+async def stubborn() -> None:
+    """Takes no notice of being cancelled."""
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+
+def test_a_step_that_does_not_end_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async def fails() -> None:
+        raise ValueError("planted")
+
+    async def play() -> list[bool]:
+        asyncio.create_task(stubborn())  # what it leaves behind holds `run` up no longer than the limit
+        return [await within(SOON, "stubborn step", stubborn()), await within(5.0, "failing step", fails())]
+
+    loop = asyncio.new_event_loop()
+    with caplog.at_level(logging.ERROR):
+        assert run(play(), lambda: loop, SOON) == [False, True]
+    loop.close()  # left open, as something in it has not ended
+    assert (
+        "stubborn step not over within 0.05 s" in caplog.text
+        and "in stubborn" not in caplog.records[1].message
+    )
+    assert "test_shutdown.py" in caplog.records[0].message, "the stacks say where it stands"
+    assert "failing step failed: planted" in caplog.text
+
+
+def test_a_thread_that_hangs_holds_nothing_up() -> None:
+    hang = threading.Event()
+
+    async def play() -> bool:
+        return await within(SOON, "thread", in_thread(hang.wait))
+
+    loop = asyncio.new_event_loop()
+    assert run(play(), lambda: loop, SOON) is False
+    hang.set()
+    loop.close()
+
+
+def test_a_process_with_a_hanging_thread_ends_with_its_code() -> None:
+    """Python waits for the threads of executors, whatever they do."""
+    code = (
+        "import threading; from concurrent.futures import ThreadPoolExecutor\n"
+        "from crawler.process.lifecycle import shutdown\n"
+        "shutdown.LEAVE_LIMIT = 0.1; ThreadPoolExecutor(1).submit(threading.Event().wait)\n"
+        "raise SystemExit(shutdown.leave(7))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], check=False, timeout=60, env=dict(os.environ), capture_output=True
+    )
+    assert ended.returncode == 7, ended
+
+
+def test_the_watchdog_says_where_the_loop_stands() -> None:
+    told, texts = threading.Event(), list[str]()
+
+    class Told(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            texts.append(record.getMessage())
+            told.set()
+
+    async def play() -> None:
+        watchdog = Watchdog(SOON)
+        watchdog.start()
+        (thread,) = (each for each in threading.enumerate() if each.name == "watchdog")
+        assert thread.daemon, "else it would hold up the end of the process"
+        told.wait(30.0)  # the loop stands here
+        watchdog.stop()
+
+    logger, handler = logging.getLogger("crawler"), Told()
+    logger.addHandler(handler)
+    try:
+        asyncio.run(play())
+    finally:
+        logger.removeHandler(handler)
+    assert "the loop stands for 0.05 s" in texts[0] and "told.wait(30.0)" in texts[0]
+
+
+# -- without waiting -----------------------------------------------------------------------
+
+
+def test_what_main_leaves_is_cancelled_and_the_loop_closed() -> None:
+    cancelled = []
+
+    async def left() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(1)
+            raise
+
+    async def play() -> int:
+        asyncio.create_task(left())
+        await asyncio.sleep(0)
+        return 5
+
+    loop = asyncio.new_event_loop()
+    assert run(play(), lambda: loop, 30.0) == 5
+    assert cancelled == [1] and loop.is_closed()
+
+
+def test_a_step_left_alone_is_cancelled() -> None:
+    async def play() -> None:
+        work = asyncio.ensure_future(asyncio.Event().wait())
+        assert not await within(0.0, "step", work)
+        await asyncio.sleep(0)
+        assert work.cancelled()
+        gone = asyncio.ensure_future(asyncio.Event().wait())
+        gone.cancel()
+        assert await within(30.0, "cancelled step", gone)
+
+    asyncio.run(play())
+
+
+def test_a_waiter_that_gave_up_is_told_nothing() -> None:
+    """Its thread ends later, on a loop that goes on or is closed."""
+    complaints: list[object] = []
+    release = threading.Event()
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        ended, over = in_thread(release.wait), asyncio.Event()
+        ended.cancel()
+        call = loop.call_soon_threadsafe
+
+        def noted(callback: Callable[..., object], *arguments: object) -> asyncio.Handle:
+            handle = call(callback, *arguments)
+            call(over.set)
+            return handle
+
+        loop.call_soon_threadsafe = noted  # type: ignore[method-assign, assignment]
+        release.set()
+        await over.wait()
+        await asyncio.sleep(0)
+        await in_thread(lambda: None)
+
+    asyncio.run(play())
+    assert complaints == []
+
+
+def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
+    def deep(depth: int) -> str:  # by turns: equal frames would be drawn together
+        return deeper(depth) if depth else stacks()
+
+    def deeper(depth: int) -> str:
+        return deep(depth - 1)
+
+    async def play() -> tuple[str, str]:
+        tasks = [asyncio.create_task(stubborn_once(), name=f"waits {n}") for n in range(TASKS_SHOWN + 4)]
+        await asyncio.sleep(0)
+        many = stacks()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return many, stacks()
+
+    async def stubborn_once() -> None:
+        await asyncio.Event().wait()
+
+    many, one = asyncio.run(play())
+    assert many.count("\ntask ") == TASKS_SHOWN and "\nand 5 tasks more\n" in many  # `play` is one
+    assert f'  File "{__file__}", line {stubborn_once_line(many)}' in many
+    assert one.count("task ") == 1 and "tasks more" not in one
+    assert f"thread {threading.current_thread().name}:\n" in one
+    own = deep(60).partition(f"thread {threading.current_thread().name}:\n")[2].partition("thread ")[0]
+    assert own.count("  File ") == FRAMES_SHOWN and ", in stacks\n" in own, "the innermost ones"
+    assert "\ntask " not in stacks(), "no loop runs here"
+
+
+def stubborn_once_line(text: str) -> str:
+    """The line at which a task of the test above waits, as its stack says it."""
+    return text.partition("task waits ")[2].partition(", line ")[2].partition("\n")[0]
+
+
+class Thread:
+    """A thread as `leave` sees it, that ends when it is joined, or never."""
+
+    def __init__(self, *, daemon: bool = False, hangs: bool = False) -> None:
+        self.name, self.daemon, self.hangs = "worker", daemon, hangs
+        self.joined: list[float] = []
+        self.ident = 0
+
+    def join(self, timeout: float) -> None:
+        self.joined.append(timeout)
+
+    def is_alive(self) -> bool:
+        return self.hangs
+
+
+def test_only_threads_that_hold_the_process_up_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that hangs costs the log's end and the exit at once; all together get one limit."""
+    done: list[object] = []
+    daemon, ends, late = Thread(daemon=True, hangs=True), Thread(), Thread()
+    threads = [threading.main_thread(), daemon, ends, late]
+    now = [100.0]
+    ends.join = lambda timeout: now.__setitem__(0, 200.0)  # type: ignore[method-assign]
+    monkeypatch.setattr(threading, "enumerate", lambda: threads)
+    monkeypatch.setattr(shutdown.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(shutdown.os, "_exit", done.append)
+    monkeypatch.setattr(logging, "shutdown", lambda: done.append("log"))
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(flush=lambda: done.append("out")))
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(flush=lambda: done.append("err")))
+    assert shutdown.leave(3) == 3
+    assert done == [] and daemon.joined == [] and late.joined == [0.0]
+    threads[2:] = [Thread(hangs=True)]
+    shutdown.leave(4)
+    assert done == ["log", "out", "err", 4]
+
+
+@pytest.mark.parametrize(
+    ("turns", "said"),
+    [
+        ("tttttttttttt", 0),
+        ("-", 0),
+        ("t" + "-" * (LOOKS - 1) + "t", 0),
+        ("t" + "-" * LOOKS, 1),
+        ("t" + "-" * 5 * LOOKS, 1),
+        (("t" + "-" * LOOKS) * 3, 3),
+    ],
+)
+def test_a_loop_stands_after_some_looks_without_a_turn(
+    turns: str, said: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Said once a time: not again before it has turned. `t`: it turned before this look."""
+    dog = Watchdog(10.0)
+    looks = iter(turns)
+
+    def wait(interval: float) -> bool:
+        assert interval == 10.0 / LOOKS
+        turn = next(looks, None)
+        dog._turns += turn == "t"
+        return turn is None
+
+    monkeypatch.setattr(dog, "_over", SimpleNamespace(wait=wait))
+    monkeypatch.setattr(dog, "_loop", None, raising=False)
+    with caplog.at_level(logging.ERROR):
+        dog._watch()
+    assert [record.args[0] for record in caplog.records if record.args] == [10.0] * said  # type: ignore[index]
+
+
+def test_the_watchdog_counts_turns_of_the_loop_until_it_is_stopped() -> None:
+    calls: list[tuple[float, Callable[[], None]]] = []
+    ended: list[int] = []
+
+    class Loop:
+        def call_later(self, delay: float, call: Callable[[], None]) -> object:
+            calls.append((delay, call))
+            return SimpleNamespace(cancel=lambda: ended.append(1))
+
+    dog = Watchdog(10.0)
+    dog.stop()  # harmless
+    dog._loop = Loop()  # type: ignore[assignment]
+    for turns in range(1, 4):
+        dog._beat()
+        assert dog._turns == turns and calls[-1] == (10.0 / LOOKS, dog._beat)
+    dog.stop()
+    assert ended == [1] and dog._over.is_set()

@@ -1,0 +1,486 @@
+"""The stages of a process: what they open in, how they close, what a lost page becomes."""
+
+import errno
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler.clock import VirtualClock
+from crawler.config import convert
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.topology import Topology
+from crawler.errors import ConfigError, DamageError, DirectoryError, StoreError
+from crawler.pages.captures import record_key
+from crawler.process.opening.assembly import _values, queued_fingerprints
+from crawler.process.opening.environment import Environment
+from crawler.process.opening.stages import BALLAST, Stages, _disk_errors, at_rest
+from crawler.records import Errand, Fetch, Link, LinkFlag, Outcome, Task
+from crawler.splitter.partition import Partition
+from crawler.storage.commit import Change
+from crawler.storage.engines import open_store
+from crawler.storage.faults import POINTS, reach
+from crawler.storage.keys import CLEAN
+from crawler.storage.kv import KeyValue
+from crawler.upkeep.check import check
+
+URL = "http://a.org/x"
+
+
+def opened(
+    folder: Path,
+    *,
+    names: tuple[str, ...] = ("p0",),
+    seed: bytes = bytes(16),
+    tree: dict[str, Any] | None = None,
+    **more: Any,
+) -> Stages:
+    topology = Topology("p0", Partition.equal_ranges(list(names)))
+    return Stages(convert(tree or {}), folder / "p0", seed, clock=VirtualClock(), topology=topology, **more)
+
+
+def fetched(stages: Stages, url: str, content: bytes = b"<html>one page</html>") -> int:
+    """Let a page be to do, fetched and stored; its fingerprint."""
+    change = Change()
+    fingerprint = stages.fingerprinter.fingerprint(url)
+    stages.due.admit(stages.fingerprinter.fingerprints([url]))
+    change.links.append(Link(fingerprint, url))
+    change.count("urls.accepted")
+    change.count("urls.to_due")
+    stages.commits.commit_now(change)
+    stages.clock.advance(10.0)  # type: ignore[attr-defined]
+    stages.frontier.allow(1)
+    errand = next_page(stages)
+    fetch = Fetch(
+        url=url,
+        outcome=Outcome.FETCHED,
+        status=200,
+        body=content,
+        content=content,
+        headers=((b"Content-Type", b"text/html"),),
+        content_type="text/html",
+        began=stages.clock.now(),
+    )
+    stages.commits.commit(lambda: stages.results.page(errand, fetch, None, stages.clock.now()))
+    return fingerprint
+
+
+def next_page(stages: Stages) -> Errand:
+    """The errand of the next page; robots.txt is not there, names resolve."""
+    while True:
+        errand = stages.frontier.take(stages.clock.now())
+        assert errand is not None, stages.frontier
+        if errand.task is Task.PAGE:
+            return errand
+        now = stages.clock.now()
+        if errand.task is Task.RESOLVE:
+            stages.frontier.resolved(errand, ("127.0.0.1",), now + 1000.0, now)
+        else:
+            absent = Fetch(url=errand.url, outcome=Outcome.GONE, status=404, began=now)
+            stages.commits.commit(partial(stages.results.robots, errand, absent, now))
+        stages.clock.advance(10.0)  # type: ignore[attr-defined]
+        stages.frontier.allow(1)
+
+
+def test_keys_of_each_kind_are_counted(tmp_path: Path) -> None:
+    """A record or capture that is gone without any word is missed."""
+    stages = opened(tmp_path)
+    fingerprint = fetched(stages, URL)
+    fetched(stages, "http://a.org/y", b"another")
+    assert (stages.point.counters["stored.records"], stages.point.counters["stored.captures"]) == (2, 3)
+    assert check(stages) == []
+    batch = stages.store.batch()
+    batch.delete(record_key(fingerprint))
+    stages.store.write(batch)
+    assert "store: 1 keys u/, 2 were written (stored.records)" in check(stages)
+    stages.close()
+
+
+def test_a_clean_end_is_known_at_the_next_start_and_at_no_later_one(tmp_path: Path) -> None:
+    """Until it is closed again, a run counts as one that was cut off."""
+    stages = opened(tmp_path)
+    assert stages.store.get(CLEAN) is None
+    stages.close()
+    stages = opened(tmp_path)
+    assert stages.store.get(CLEAN) is None, "it was taken when the stages opened"
+    stages.close(clean=False)
+    stages = opened(tmp_path)
+    stages.close()
+    stages = opened(tmp_path)
+    stages.close(clean=False)
+
+
+@pytest.mark.parametrize("runs", [(True, True), (True, False), (False, True), (False, False)])
+def test_a_store_from_before_the_last_run_is_refused(tmp_path: Path, runs: tuple[bool, bool]) -> None:
+    """However that run ended: each opening and each clean end is missed."""
+    for clean in runs:
+        stages = opened(tmp_path)
+        stages.close(clean=clean)
+        shutil.copytree(tmp_path / "p0" / "store", tmp_path / f"left in state {stages.state}")
+    first = 1 + runs[0]
+    assert stages.state == first + 1 + runs[1]
+    shutil.rmtree(tmp_path / "p0" / "store")
+    (tmp_path / f"left in state {first}").rename(tmp_path / "p0" / "store")
+    for _ in range(2):
+        with pytest.raises(DamageError, match="of an earlier state"):
+            opened(tmp_path)
+    (tmp_path / "p0.begun").write_bytes(b"")  # as crawls of older versions have it
+    opened(tmp_path).close()
+
+
+def test_an_unclean_end_writes_nothing(tmp_path: Path) -> None:
+    stages = opened(tmp_path)
+    stages.close(clean=False)
+    stages = opened(tmp_path)
+    assert stages.store.get(CLEAN) is None
+    stages.close()
+
+
+def test_names_of_a_new_process_outlast_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr("crawler.process.opening.stages.sync_directory", synced.append)
+    opened(tmp_path).close()
+    assert tmp_path / "p0" in synced and tmp_path.absolute() in synced
+
+
+@pytest.mark.parametrize("mended", ["", "a tail was cut"])
+def test_what_opening_a_store_has_cut_is_logged(
+    tmp_path: Path, mended: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Mended(Environment):
+        def open_store(self, path: Path, config: Any) -> tuple[KeyValue, str]:
+            return super().open_store(path, config)[0], mended
+
+    opened(tmp_path, environment=Mended()).close()
+    assert [record.getMessage() for record in caplog.records] == [f"store: {mended}"] * bool(mended)
+
+
+def test_a_folder_is_opened_once(tmp_path: Path) -> None:
+    stages = opened(tmp_path)
+    with pytest.raises(DirectoryError, match="p0"):
+        opened(tmp_path)
+    stages.close()
+    opened(tmp_path).close()
+
+
+def test_a_start_that_fails_leaves_no_lock(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    for _ in range(2):  # the second one would fail at the lock
+        with pytest.raises(DirectoryError, match="buckets"):
+            opened(tmp_path, names=("p0", "p1"))
+    opened(tmp_path).close()
+
+
+def test_another_seed_is_refused(tmp_path: Path) -> None:
+    stages = opened(tmp_path)
+    fetched(stages, URL)
+    stages.close()
+    with pytest.raises(DirectoryError):
+        opened(tmp_path, seed=b"x" * 16)
+
+
+@pytest.mark.parametrize("restore", [True, False])
+def test_a_page_whose_segment_is_gone_is_to_be_fetched_again(tmp_path: Path, restore: bool) -> None:
+    stages = opened(tmp_path)
+    fingerprint = fetched(stages, URL)
+    record = stages.pages.record(fingerprint)
+    assert record is not None and stages.views.problems() == []
+    stages.close()
+    (segment,) = (tmp_path / "p0" / "warc").glob("*.warc.gz*")
+    segment.unlink()
+    stages = opened(tmp_path, restore=restore)
+    assert stages.restored == restore
+    assert (stages.pages.record(fingerprint) is None) == restore
+    assert stages.views.frontier_counts().todo == restore
+    assert stages.views.problems() == []
+    stages.close()
+    assert opened(tmp_path).restored == (not restore)
+
+
+def test_counts_of_a_crawl_of_one_process_have_no_splitter(tmp_path: Path) -> None:
+    stages = opened(tmp_path)
+    fetched(stages, URL)
+    assert stages.views.splitter_counts() is None and stages.views.waiting_for_peers() == {}
+    assert (stages.views.due_counts().new, stages.views.due_counts().pending) == (1, 0)
+    assert stages.views.frontier_counts().todo == 0 and stages.point.counters["urls.done"] == 1
+    stages.point.counters["urls.done"] = 2
+    assert stages.views.problems() == ["new = done + todo + parked: 1 != 2"]
+    stages.close()
+
+
+def test_a_crawl_of_several_counts_what_waits_for_each_peer(tmp_path: Path) -> None:
+    stages = opened(tmp_path, names=("p0", "p1", "p2"))
+    change = Change()
+    change.foreign.append(("p2", [Link(7, "http://b.org/")]))
+    change.count("urls.accepted")
+    change.count("urls.to_outbox")
+    change.count("splitter.foreign")
+    stages.commits.commit(change)
+    counts, waiting = stages.views.splitter_counts(), stages.views.waiting_for_peers()
+    assert counts is not None and (counts.waiting, counts.sent, counts.local, counts.foreign) == (1, 0, 0, 1)
+    assert [waiting["p1"].outbox_links, waiting["p2"].outbox_links] == [0, 1]
+    assert waiting["p2"].outbox_bytes > 0 and waiting["p2"].connected is None
+    assert stages.views.problems() == []
+    stages.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "failed"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.EACCES, False)]
+)
+def test_a_full_disk_that_the_opening_meets_is_a_store_error(
+    tmp_path: Path, number: int, failed: bool
+) -> None:
+    """It may be met as an error of the directory, which would end in another exit code and no new try."""
+    with pytest.raises(StoreError if failed else DirectoryError) as met, _disk_errors(tmp_path):
+        raise DirectoryError("cannot be made") from OSError(number, "why")
+    assert isinstance(met.value, StoreError) is failed
+
+
+REFRESHING = {"refresh": {"endless": True, "share": 0.5}}
+
+
+@pytest.mark.parametrize("left", ["begun", "warc/a.warc.gz", "due/1.run"])
+def test_a_store_that_is_gone_is_no_new_beginning(tmp_path: Path, left: str) -> None:
+    """An empty folder in its place neither; a folder with nothing in it begins."""
+    folder = tmp_path / "p0"
+    if left == "begun":
+        CrawlDirectory(tmp_path).note_state("p0", 0)
+    else:
+        (folder / left).parent.mkdir(parents=True)
+        (folder / left).touch()
+    (folder / "store").mkdir(parents=True)
+    with pytest.raises(DamageError, match="is missing"):
+        opened(tmp_path)
+    assert not list((folder / "store").iterdir())
+
+
+def test_a_folder_that_was_made_and_never_opened_begins(tmp_path: Path) -> None:
+    (tmp_path / "p0" / "store").mkdir(parents=True)
+    (tmp_path / "p0" / "warc").mkdir()
+    opened(tmp_path).close()
+    opened(tmp_path).close()
+
+
+def test_what_a_run_has_done_is_counted_from_its_start(tmp_path: Path) -> None:
+    stages = opened(tmp_path)
+    fetched(stages, URL)
+    assert stages.counters_before["pages.fetched"] == 0
+    stages.close()
+    stages = opened(tmp_path)
+    fetched(stages, "http://a.org/y")
+    assert (stages.counters_before["pages.fetched"], stages.point.counters["pages.fetched"]) == (1, 2)
+    stages.close()
+
+
+def test_known_pages_are_kept_fresh_from_the_start(tmp_path: Path) -> None:
+    stages = opened(tmp_path)
+    fetched(stages, URL)
+    assert stages.refresh is None and stages.views.refreshing(stages.clock.now()) == {}
+    stages.close()
+    for _ in range(2):
+        stages = opened(tmp_path, tree=REFRESHING)
+        said = stages.views.refreshing(stages.clock.now())
+        assert said["pages"] == 1 and [row["host"] for row in said["hosts"]] == ["a.org"]
+        assert stages.views.refreshing(stages.clock.now(), 0)["hosts"] == []
+        stages.close()
+
+
+def test_values_of_pages_come_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "values"
+    path.write_text(f"{URL} 7.5\n# x\n\nHTTP://B.org 2\n")
+    tree = {"refresh": {"endless": True, "share": 0.5, "importance_file": str(path)}}
+    stages = opened(tmp_path, tree=tree)
+    number = stages.fingerprinter.fingerprint
+    printer = stages.fingerprinter
+    assert _values(stages.config.refresh.importance_file, printer) == {
+        number(URL): 7.5,
+        number("http://b.org/"): 2.0,
+    }
+    path.unlink()
+    with pytest.raises(ConfigError, match=f"importance_file {path}: No such file"):
+        _values(stages.config.refresh.importance_file, printer)
+    stages.close()
+
+
+def test_urls_that_are_done_go_back_into_the_queues(tmp_path: Path) -> None:
+    stages = opened(tmp_path)
+    fingerprints = sorted(fetched(stages, url) for url in (URL, "http://a.org/y"))
+    assert stages.point.counters["urls.done"] == 2 and list(queued_fingerprints(stages.store)) == []
+    links = [
+        Link(fingerprint, f"http://a.org/{fingerprint}", flags=int(LinkFlag.AGAIN))
+        for fingerprint in fingerprints
+    ]
+    stages.commits.commit(stages.commits.queue_again(links))
+    assert stages.point.counters["urls.done"] == 0 and stages.views.frontier_counts().todo == 2
+    assert sorted(queued_fingerprints(stages.store)) == fingerprints and stages.views.problems() == []
+    assert check(stages) == []
+    stages.close()
+
+
+def test_runs_are_merged_by_a_change_of_its_own(tmp_path: Path) -> None:
+    """A plan that is not adopted would leave its inputs in the manifest, or keep others from being made."""
+    stages = opened(tmp_path)
+    merges, urls = 0, [f"http://a.org/{n}" for n in range(9)]
+    for url in urls:
+        stages.due.admit(stages.fingerprinter.fingerprints([url]))
+        change = Change()
+        change.links.append(Link(stages.fingerprinter.fingerprint(url), url))
+        change.count("urls.accepted")
+        change.count("urls.to_due")
+        stages.commits.commit_now(change)
+        if (plan := stages.due.begin_compaction()) is not None:
+            plan.run()
+            before = stages.due.run_count
+            stages.commits.commit(partial(stages.commits.compaction_change, plan))
+            assert stages.due.run_count < before
+            merges += 1
+    assert merges > 1 and stages.due.check() == []
+    stages.close()
+    stages = opened(tmp_path)
+    assert all(stages.due.contains(stages.fingerprinter.fingerprint(url)) for url in urls)
+    assert check(stages) == []
+    stages.close()
+
+
+def test_a_crash_can_be_tried_at_each_step_of_a_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Crash tests meet what they name: every step passes its point, in order, around the commit."""
+    stages, passed = opened(tmp_path), []
+    url = "http://a.org/new"
+    stages.due.admit(stages.fingerprinter.fingerprints([url]))
+    change = Change()
+    change.links.append(Link(stages.fingerprinter.fingerprint(url), url))
+    stages.commits.commit(change)
+    monkeypatch.setattr(reach, "visited", passed.append)
+    plan = stages.due.begin_flush(stages.clock.now())
+    assert plan is not None
+    plan.run()
+    stages.commits.commit(partial(stages.commits.flush_change, plan))
+    assert [point for point in passed if point in POINTS] == passed
+    assert passed[5:] == [
+        "flush ran",
+        "record appended",
+        "synced",
+        "batch written",
+        "flush committed",
+        "flush finished",
+        "flush done",
+        "committed",
+    ]
+    monkeypatch.setattr(reach, "visited", None)
+    stages.close()
+
+
+def test_a_process_begins_with_its_part_of_the_rate(tmp_path: Path) -> None:
+    """All four together then ask no more than the crawl may, before they have heard of one another."""
+    tree = {"crawl": {"rate": 8.0}, "refresh": {"endless": True}}
+    stages = opened(tmp_path, tree=tree, names=("p0", "p1", "p2", "p3"))
+    assert stages.refresh is not None and stages.refresh.schedule.rate == 2.0
+    stages.close()
+
+
+def test_folders_above_a_process_are_made(tmp_path: Path) -> None:
+    opened(tmp_path / "crawls" / "one").close()
+    assert (tmp_path / "crawls" / "one" / "p0" / "store").is_dir()
+
+
+def test_a_due_in_memory_knows_what_was_handed_out(tmp_path: Path) -> None:
+    """Tried, to do, or parked: nothing of it is new again after a restart."""
+    tree = {"due": {"method": "memory"}, "crawl": {"depth": 1}}
+    stages = opened(tmp_path, tree=tree)
+    done = fetched(stages, URL)
+    change = Change()
+    links = [
+        Link(stages.fingerprinter.fingerprint(url), url, depth)
+        for depth, url in enumerate(("http://a.org/todo", "http://a.org/child", "http://a.org/deep"))
+    ]
+    for link in links:
+        stages.due.admit(stages.fingerprinter.fingerprints([link.url]))
+        change.links.append(link)
+    change.count("urls.accepted", 3)
+    change.count("urls.to_due", 3)
+    stages.commits.commit_now(change)
+    assert (stages.views.frontier_counts().todo, stages.views.frontier_counts().parked) == (2, 1)
+    stages.close()
+    stages = opened(tmp_path, tree=tree)
+    assert all(stages.due.contains(each) for each in (done, *(link.fingerprint for link in links)))
+    assert not stages.due.contains(7)
+    stages.close()
+
+
+@pytest.mark.parametrize(("size", "expected"), [(0, None), (4096, 4096)])
+def test_ballast_has_the_size_that_is_configured(tmp_path: Path, size: int, expected: int | None) -> None:
+    stages = opened(tmp_path, tree={"store": {"ballast_bytes": size}})
+    ballast = tmp_path / "p0" / BALLAST
+    for _ in range(2):
+        stages.reserve_ballast()
+        assert (ballast.stat().st_size if ballast.exists() else None) == expected
+    if size:
+        before = ballast.stat().st_mtime_ns
+        stages.reserve_ballast()
+        assert ballast.stat().st_mtime_ns == before, "it is there"
+        ballast.write_bytes(b"short")
+        stages.reserve_ballast()
+        assert ballast.stat().st_size == size
+    stages.close()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_stages_at_rest_end_cleanly_unless_what_was_done_failed(tmp_path: Path, fails: bool) -> None:
+    directory = CrawlDirectory(tmp_path)
+    directory.create(bytes(16))
+    config = convert({"crawl": {"trace": True}})
+    clock = VirtualClock()
+    with at_rest(config, directory, "p0", clock=clock) as stages:
+        assert stages.trace is None, "nothing is crawled"
+    try:
+        with at_rest(config, directory, "p0", clock=clock):
+            if fails:
+                raise ValueError
+    except ValueError:
+        pass
+    store = open_store(tmp_path / "p0" / "store")
+    assert (store.get(CLEAN) is None) == fails
+    store.close()
+
+
+def test_a_full_disk_is_named_whatever_met_it() -> None:
+    for error, expected in (
+        (OSError(errno.ENOSPC, "full"), StoreError),
+        (DirectoryError("refused"), DirectoryError),
+        (OSError(errno.EACCES, "not yours"), OSError),
+    ):
+        with pytest.raises(expected) as raised, _disk_errors(Path("p0")):
+            raise error
+        assert (raised.value is error) == (expected is not StoreError)
+
+
+@pytest.mark.parametrize(
+    ("tree", "refreshes"),
+    [({}, False), ({"share": 0.5}, True), ({"share": 0.0, "endless": True}, True), ({"share": 0.0}, False)],
+)
+def test_pages_are_refreshed_by_a_share_of_the_rate_or_without_an_end(
+    tmp_path: Path, tree: dict[str, Any], refreshes: bool
+) -> None:
+    stages = opened(tmp_path, tree={"refresh": tree})
+    assert (stages.refresh is not None) is refreshes
+    stages.close()
+
+
+@pytest.mark.parametrize(("durability", "outlasts"), [("power", True), ("process", False)])
+def test_what_is_committed_outlasts_a_power_cut_by_setting(
+    tmp_path: Path, durability: str, outlasts: bool
+) -> None:
+    stages = opened(tmp_path, tree={"store": {"durability": durability}})
+    assert stages.context.outlasts_power_cut is outlasts
+    stages.close()
+
+
+def test_links_pass_from_the_seeds_to_the_frontier(tmp_path: Path) -> None:
+    stages = opened(tmp_path)
+    stages.commits.commit_now(partial(stages.admission.seeds, [URL, "http://b.org/"]))
+    assert stages.views.frontier_counts().todo == 2 and stages.views.problems() == []
+    stages.close()

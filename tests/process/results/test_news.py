@@ -1,0 +1,143 @@
+"""Credit for hubs through the real stages: shown when asked again, fetched, told, kept over a kill."""
+
+import shutil
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler.process.answering.commands import Commands
+from crawler.process.opening.stages import Stages
+from crawler.records import Extracted, LinkFlag, Outcome
+from crawler.storage.commit import Change
+from tests.process.results.test_refreshing import crawl, refresh_of
+from tests.process.support import SEED, Joint, fetch, redirect
+
+DAY = 86_400.0
+HUB, OTHER, ARTICLE = "http://a.org/hub", "http://a.org/other", "http://a.org/article"
+_REFRESH = int(LinkFlag.REFRESH)
+
+
+@pytest.fixture
+def on(open_joint: Callable[..., Joint]) -> Joint:
+    return open_joint(refresh={"endless": True, "share": "auto", "min_age": 0.0})
+
+
+def show(joint: Joint, *links: str, hub: str = HUB, **told: Any) -> None:
+    """Ask known pages again until it is the hub's turn, which shows these links."""
+    for _ in range(50):
+        joint.clock.advance(DAY)
+        errand = joint.errand()
+        assert errand.flags & _REFRESH, errand
+        if errand.url == hub:
+            body = repr((joint.clock.now(), links)).encode()
+            joint.page(errand, fetch(hub, body), Extracted(hub, hrefs=list(links), **told))
+            return
+        joint.page(errand, fetch(errand.url, errand.url.encode()))
+    raise AssertionError("the hub had no turn")
+
+
+def answer(joint: Joint, url: str, **values: Any) -> None:
+    """Fetch a new URL, whatever known pages come before."""
+    joint.stages.commits.commit_now(Change())  # the DUE hands out what it holds
+    for _ in range(50):
+        errand = joint.errand()
+        if errand.url == url:
+            body = values.pop("body", url.encode())
+            given = redirect(url, values["location"]) if "location" in values else fetch(url, body, **values)
+            joint.page(errand, given)
+            return
+        assert errand.flags & _REFRESH, errand
+        joint.page(errand, fetch(errand.url, errand.url.encode()))
+    raise AssertionError("the URL had no turn")
+
+
+def news(joint: Joint) -> dict[str, Any]:
+    seen: dict[str, Any] = refresh_of(joint).views.summary(joint.clock.now())["news"]
+    return seen
+
+
+def why(stages: Stages, url: str) -> dict[str, Any]:
+    """What `crawler why` says of the page as a hub."""
+    said = Commands(stages, stages.commits.commit_now).run({"command": "why", "url": url})
+    hub: dict[str, Any] = said["refresh"]["hub"]
+    return hub
+
+
+def test_a_hub_gets_the_credit_of_what_it_shows_when_it_is_asked_again(on: Joint) -> None:
+    """`why` and the status say so."""
+    crawl(on, HUB, OTHER)
+    assert why(on.stages, HUB) == {} and news(on)["found"] == 0
+    show(on, ARTICLE)
+    answer(on, ARTICLE)
+    assert why(on.stages, HUB)["pages_per_day"] > 0.0
+    assert why(on.stages, OTHER) == {} == why(on.stages, ARTICLE)
+    assert news(on) | {"found": 1, "by_kind": {"page": 1}, "hubs": 1} == news(on)
+
+
+def test_what_the_first_copy_of_a_page_shows_earns_nothing(on: Joint) -> None:
+    """Nobody knows for how long it was there."""
+    on.seeds(HUB)
+    on.page(on.errand(), fetch(HUB), Extracted(HUB, hrefs=[ARTICLE]))
+    answer(on, ARTICLE)
+    assert why(on.stages, HUB) == {} and news(on)["found"] == 0
+
+
+def test_a_hub_whose_link_is_redirected_gets_the_credit(on: Joint) -> None:
+    """The second hop is to another host."""
+    crawl(on, HUB, "http://b.org/")
+    hops = ["http://a.org/1", "http://a.org/2", "http://b.org/3"]
+    show(on, hops[0])
+    for url, location in pairwise(hops):
+        answer(on, url, location=location)
+    assert why(on.stages, HUB) == {}
+    answer(on, hops[-1])
+    assert why(on.stages, HUB)["pages_per_day"] > 0.0 and news(on)["by_kind"] == {"page": 1}
+
+
+@pytest.mark.parametrize("kind", ["sitemap", "feed"])
+def test_a_sitemap_and_a_feed_are_hubs(on: Joint, kind: str) -> None:
+    """The date that they give a URL is its birth."""
+    crawl(on, OTHER)
+    url = f"http://a.org/{kind}.xml"
+    on.add(url, flags=int(LinkFlag.SITEMAP if kind == "sitemap" else LinkFlag.FEED))
+    answer(on, url)
+    born = on.clock.now()
+    show(on, ARTICLE, hub=url, told_by=kind, dated=[(ARTICLE, born)])
+    answer(on, ARTICLE)
+    assert why(on.stages, url)["pages_per_day"] > 0.0
+    seen = news(on)
+    assert seen["by_kind"] == {kind: 1} and seen["dated"] == 1
+    assert seen["delay_median"] == pytest.approx(on.clock.now() - born, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "came",
+    [
+        {"outcome": Outcome.GONE, "status": 404},
+        {"outcome": Outcome.ROBOTS_DENIED, "status": 0},
+        {"body": OTHER.encode()},
+        {"location": OTHER},
+    ],
+    ids=["gone", "denied", "duplicate", "redirect to a known page"],
+)
+def test_what_becomes_no_page_of_its_own_earns_nothing(on: Joint, came: dict[str, Any]) -> None:
+    crawl(on, HUB, OTHER)
+    show(on, ARTICLE)
+    answer(on, ARTICLE, **came)
+    assert why(on.stages, HUB) == {} and news(on)["found"] == 0
+
+
+def test_credit_outlasts_a_kill(on: Joint, tmp_path: Path) -> None:
+    """In what is on disk behind the article's commit, without a clean stop."""
+    crawl(on, HUB, OTHER)
+    show(on, ARTICLE)
+    answer(on, ARTICLE)
+    known = why(on.stages, HUB)
+    shutil.copytree(on.stages.directory, tmp_path / "killed", ignore=shutil.ignore_patterns("*.sock", "LOCK"))
+    stages = on.stages
+    killed = Stages(stages.config, tmp_path / "killed", SEED, clock=on.clock, topology=stages.topology)
+    assert why(killed, HUB) == pytest.approx(known)
+    killed.close()

@@ -1,0 +1,544 @@
+"""Known pages through the real frontier: harvested, stored, reopened, polite over both sources."""
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from crawler.frontier.refresh.levels import LevelReport
+from crawler.frontier.refresh.refreshing import Refresh
+from crawler.process.opening.stages import Stages
+from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, PageState, Task
+from crawler.storage.commit import Change
+from crawler.storage.keys import REFRESH
+from crawler.storage.kv import scan_prefix
+from tests.process.support import Joint, fetch
+
+ON = {"refresh": {"endless": True, "share": 0.5, "min_age": 0.0}}
+_REFRESH = int(LinkFlag.REFRESH)
+
+
+@pytest.fixture
+def on(open_joint: Callable[..., Joint]) -> Joint:
+    return open_joint(**ON)
+
+
+def crawl(joint: Joint, *urls: str) -> None:
+    """Fetch new URLs, and whatever known page comes between."""
+    joint.seeds(*urls)
+    while joint.stages.views.frontier_counts().todo:
+        errand = joint.errand()
+        joint.page(errand, fetch(errand.url, errand.url.encode()))
+
+
+def refetch(joint: Joint, body: bytes = b"", **values: Any) -> Errand:
+    """The next known page is asked again."""
+    errand = joint.errand()
+    assert errand.flags & _REFRESH
+    joint.page(errand, fetch(errand.url, body or errand.url.encode(), began=joint.clock.now(), **values))
+    return errand
+
+
+def refresh_of(joint: Joint) -> Refresh:
+    assert joint.stages.refresh is not None
+    return joint.stages.refresh
+
+
+def explain(joint: Joint, url: str) -> dict[str, Any]:
+    return refresh_of(joint).views.explain(joint.fingerprint(url), joint.clock.now())
+
+
+def reopened(joint: Joint) -> Stages:
+    stages = joint.stages
+    return Stages(
+        stages.config,
+        stages.directory,
+        bytes(range(16)),
+        clock=joint.clock,
+        topology=stages.topology,
+    )
+
+
+def test_pages_are_asked_again_without_end_and_none_is_forgotten(on: Joint) -> None:
+    urls = [f"http://{host}.org/{n}" for host in "abc" for n in range(3)]
+    crawl(on, *urls)
+    asked = {refetch(on).url for _ in range(60)}
+    assert asked == set(urls)
+    assert not on.stages.views.problems()
+    refresh_of(on)._check()
+
+
+def test_the_gap_of_a_host_holds_over_both_sources(on: Joint) -> None:
+    """One request a host at a time, and never two within its gap, new URLs and known ones together."""
+    crawl(on, "http://a.org/", "http://b.org/")
+    on.seeds(*[f"http://{host}.org/{n}" for host in "ab" for n in range(20)])
+    before: dict[str, float] = {}
+    kinds = set()
+    for _ in range(60):
+        errand = on.errand()
+        now = on.clock.now()
+        assert now - before.get(errand.hostname, 0.0) >= 1.0
+        answer = fetch(errand.url, took=0.01)
+        on.page(errand, answer)
+        before[errand.hostname] = now
+        kinds.add(errand.flags & _REFRESH)
+        on.frontier._check()
+    assert kinds == {0, _REFRESH}
+
+
+def test_while_an_errand_has_a_host_no_known_page_of_it_is_asked(on: Joint) -> None:
+    crawl(on, "http://a.org/", "http://a.org/1")
+    errand = on.errand()
+    on.clock.advance(1000.0)
+    assert on.frontier.take(on.clock.now()) is None
+    on.page(errand, fetch(errand.url))
+    assert on.errand().hostname == "a.org"
+
+
+def test_the_share_divides_what_both_want(open_joint: Callable[..., Joint]) -> None:
+    joint = open_joint(refresh={"share": 0.25, "endless": True, "min_age": 0.0}, crawl={"rate": 5.0})
+    crawl(joint, *[f"http://k{n}.org/" for n in range(12)])
+    joint.seeds(*[f"http://n{n}.org/{m}" for n in range(12) for m in range(9)])
+    kinds = []
+    for _ in range(80):
+        errand = joint.errand()
+        kinds.append(bool(errand.flags & _REFRESH))
+        joint.page(errand, fetch(errand.url, errand.url.encode()))
+    assert 10 <= sum(kinds) <= 30
+
+
+def test_a_host_that_waits_with_a_known_page_comes_before_other_pages(
+    open_joint: Callable[..., Joint],
+) -> None:
+    """Hosts whose robots.txt had to be asked first waited for ever, where others could use up the whole rate."""
+    ready = [{"match": f"{host}.org", "robots": "ignore"} for host in "ab"]
+    joint = open_joint(**ON, crawl={"rate": 1.5}, override=ready)
+    urls = [f"http://{host}.org/{n}" for host in "abcdef" for n in range(2)]
+    crawl(joint, *urls)
+    refresh_of(joint).portion.share.refresh = 1.0
+    joint.clock.advance(2 * 86_400.0)  # the copies of robots.txt are too old
+    assert {refetch(joint).url for _ in range(60)} == set(urls)
+    joint.frontier._check()
+
+
+def test_state_outlasts_reopening(on: Joint) -> None:
+    crawl(on, "http://a.org/", "http://a.org/1", "http://b.org/")
+    for n in range(20):
+        refetch(on, b"version %d" % n)
+    known = {url: explain(on, url) for url in ("http://a.org/", "http://a.org/1", "http://b.org/")}
+    assert sum(1 for _ in scan_prefix(on.stages.store, REFRESH)) == 3
+    on.stages.close()
+    on.stages = reopened(on)
+    on.frontier, on.results, on.admission = on.stages.frontier, on.stages.results, on.stages.admission
+    assert len(refresh_of(on)) == 3
+    for url, before in known.items():
+        after = explain(on, url)
+        for name in ("crawled_at", "changes", "watched", "importance", "signals"):
+            assert after[name] == pytest.approx(before[name]), (url, name)
+    on.frontier.allow(1 << 40)
+    refetch(on)
+
+
+def test_pages_of_a_crawl_without_refresh_are_taken_up(open_joint: Callable[..., Joint]) -> None:
+    joint = open_joint()
+    crawl(joint, "http://a.org/", "http://a.org/1")
+    gone = joint.follow("http://a.org/gone", fetch("http://a.org/gone", outcome=Outcome.GONE, status=404))
+    assert gone.counts["pages.gone"] == 1
+    joint.stages.close()
+    joint.stages.context.config = type(joint.stages.config)(
+        **{
+            name: getattr(joint.stages.config, name)
+            for name in joint.stages.config.__struct_fields__
+            if name != "refresh"
+        },
+        refresh=type(joint.stages.config.refresh)(endless=True),
+    )
+    joint.stages = reopened(joint)
+    assert len(refresh_of(joint)) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "stored"),
+    [
+        ({"outcome": Outcome.GONE, "status": 404}, "away", PageState.GONE),
+        ({"outcome": Outcome.REDIRECT, "status": 301, "location": "/x"}, "away", PageState.REDIRECTED),
+        ({"outcome": Outcome.TEMPORARY, "status": 500, "blame": Blame.URL}, "failed", PageState.STORED),
+        ({"outcome": Outcome.RESET, "status": 0, "blame": Blame.HOST}, "failed", PageState.STORED),
+        (
+            {"outcome": Outcome.UNCHANGED, "status": 304, "body": b"", "content": b""},
+            "waits",
+            PageState.STORED,
+        ),
+    ],
+)
+def test_what_an_answer_makes_of_a_page(
+    on: Joint, answer: dict[str, Any], state: str, stored: PageState
+) -> None:
+    crawl(on, "http://a.org/")
+    errand = on.errand()
+    on.page(errand, fetch(errand.url, **answer))
+    on.clock.advance(5.0)
+    assert explain(on, "http://a.org/")["state"] == state
+    record = on.stages.pages.record(errand.fingerprint)
+    assert record is not None and record.state is stored and not record.flags & _REFRESH
+    assert not on.stages.views.problems()
+
+
+def test_robots_that_now_deny_end_a_page_without_a_request(on: Joint) -> None:
+    crawl(on, "http://a.org/")
+    on.clock.advance(2 * 86_400.0)  # the copy of robots.txt is too old
+    errand = on.frontier.take(on.clock.now())
+    while errand is None or errand.task is not Task.ROBOTS:
+        if errand is None:
+            on.clock.advance(1.0)
+        elif errand.task is Task.RESOLVE:
+            on.frontier.resolved(errand, ["127.0.0.1"], on.clock.now() + 1e6, on.clock.now())
+        else:
+            raise AssertionError(errand)
+        errand = on.frontier.take(on.clock.now())
+    denying = fetch(errand.url, b"User-agent: *\nDisallow: /\n", content_type="text/plain")
+    on.commit(on.results.robots(errand, denying, on.clock.now()))
+    denied = on.errand(Task.DENIED)
+    assert denied.flags & _REFRESH
+    change = on.commit(on.results.denied(denied, on.clock.now()))
+    assert change.counts["refresh.robots_denied"] == 1
+    assert explain(on, "http://a.org/")["state"] == "away"
+
+
+def test_a_blocked_host_is_not_asked_until_unblocked(on: Joint) -> None:
+    crawl(on, "http://a.org/", "http://b.org/")
+    on.frontier.blocks.block("a.org")
+    assert {refetch(on).hostname for _ in range(10)} == {"b.org"}
+    on.frontier.blocks.unblock("a.org", on.clock.now())
+    assert {refetch(on).hostname for _ in range(10)} == {"a.org", "b.org"}
+
+
+def test_a_page_asked_for_comes_next(on: Joint) -> None:
+    urls = [f"http://a.org/{n}" for n in range(30)]
+    crawl(on, *urls)
+    assert refresh_of(on).claims.request(on.fingerprint(urls[17]))
+    assert not refresh_of(on).claims.request(12345)
+    assert refetch(on).url == urls[17]
+    refresh_of(on)._check()
+
+
+def test_signals_are_stored_with_the_next_group(on: Joint) -> None:
+    crawl(on, "http://a.org/", "http://a.org/1")
+    assert refresh_of(on).changes.note_changes([on.fingerprint("http://a.org/1"), 99], 3, on.clock.now()) == 1
+    change = Change()
+    refresh_of(on).changes.stage(change)
+    assert any(key.startswith(REFRESH) for key, _ in change.operations)
+    assert explain(on, "http://a.org/1")["signals"][3] == 1
+
+
+def test_conditions_are_those_of_the_copy_and_checked_now_and_then(on: Joint) -> None:
+    crawl(on, "http://a.org/")
+    tagged = {"headers": ((b"ETag", b'W/"1"'), (b"Last-Modified", b"Mon, 01 Jan 2024 00:00:00 GMT"))}
+    refetch(on, b"1", **tagged)
+    asked = []
+    for _ in range(12):
+        errand = on.errand()
+        pair = on.results.conditions(errand, on.clock.now())
+        asked.append(pair)
+        answer: Fetch = (
+            fetch(errand.url, b"", outcome=Outcome.UNCHANGED, status=304, **tagged)
+            if any(pair)
+            else fetch(errand.url, b"1", **tagged)
+        )
+        on.page(errand, answer)
+    assert set(asked) == {("", ""), ('W/"1"', "Mon, 01 Jan 2024 00:00:00 GMT")}
+    assert asked.count(("", "")) == 2  # after five 304 in a row, each time
+
+
+def test_a_host_that_lies_is_asked_plainly(on: Joint) -> None:
+    crawl(on, "http://a.org/")
+    tagged = {"headers": ((b"ETag", b'"for ever"'),)}
+    refetch(on, b"1", **tagged)
+    for n in range(30):
+        errand = on.errand()
+        if any(on.results.conditions(errand, on.clock.now())):
+            on.page(errand, fetch(errand.url, b"", outcome=Outcome.UNCHANGED, status=304, **tagged))
+        else:
+            on.page(errand, fetch(errand.url, b"changed %d" % n, **tagged))
+            break
+    assert refresh_of(on).validators.lies == 1
+    for n in range(10):
+        errand = on.errand()
+        assert on.results.conditions(errand, on.clock.now()) == ("", "")
+        on.page(errand, fetch(errand.url, b"again %d" % n, **tagged))
+
+
+@pytest.mark.parametrize(("change", "counted"), [("text", "content_same"), ("raw", "content_changed")])
+def test_a_stamp_in_the_markup_is_a_change_only_where_any_byte_counts(
+    open_joint: Callable[..., Joint], change: str, counted: str
+) -> None:
+    joint = open_joint(**ON, pages={"change": change})
+    joint.follow("http://a.org/", fetch("http://a.org/", b"<p>same</p><!-- 1 -->"))
+    errand = joint.errand()
+    said = joint.page(errand, fetch(errand.url, b"<p class=x> same</p><!-- 2 -->", began=joint.clock.now()))
+    assert said.counts[f"refresh.{counted}"] == 1
+    errand = joint.errand()
+    said = joint.page(errand, fetch(errand.url, b"<p>other</p><!-- 2 -->", began=joint.clock.now()))
+    assert said.counts["refresh.content_changed"] == 1
+
+
+def test_small_changes_of_a_long_text_add_up_to_one(open_joint: Callable[..., Joint]) -> None:
+    """By simhash: a word among hundreds is no change, but each is held against the last change, so they add up."""
+    joint = open_joint(**ON, pages={"change": "simhash", "simhash_distance": 6})
+    words = [f"word{n}" for n in range(400)]
+    joint.follow("http://a.org/", fetch("http://a.org/", f"<p>{' '.join(words)}".encode()))
+    said = []
+    for n in range(0, 400, 4):
+        words[n] = f"other{n}"
+        errand = joint.errand()
+        body = f"<p>{' '.join(words)}".encode()
+        said.append(joint.page(errand, fetch(errand.url, body, began=joint.clock.now())))
+    changed = [each.counts.get("refresh.content_changed", 0) for each in said]
+    assert changed[0] == 0 and 2 <= sum(changed) <= 40
+
+
+def test_an_override_bounds_the_ages_of_a_part_of_the_web(open_joint: Callable[..., Joint]) -> None:
+    """Feeds hourly, the archive at most daily: bounds of one host leave the others alone, and outlast reopening."""
+    hourly = {"match": "http://a.org/feed", "max_age": 3600.0, "min_age": 600.0}
+    joint = open_joint(**ON, crawl={"rate": 0.05}, override=[hourly, {"match": "b.org", "min_age": 86_400.0}])
+    crawl(joint, "http://a.org/feed", *[f"http://{host}.org/{n}" for host in "abc" for n in range(6)])
+    asked: dict[str, list[float]] = {}
+
+    def watch(times: int) -> None:
+        for _ in range(times):
+            asked.setdefault(refetch(joint).url, []).append(joint.clock.now())
+
+    watch(200)
+    joint.stages.close()
+    joint.stages = reopened(joint)
+    joint.frontier, joint.results = joint.stages.frontier, joint.stages.results
+    joint.frontier.allow(1 << 40)
+    watch(200)
+    gaps = [later - earlier for earlier, later in pairwise(asked["http://a.org/feed"])]
+    assert min(gaps) >= 600.0 and max(gaps) < 2 * 3600.0
+    assert not any(url.startswith("http://b.org") for url in asked), "too young all the while"
+    assert sum(url.startswith("http://c.org") for url in asked) == 6
+
+
+def test_patterns_are_left_out_where_an_override_says_so(open_joint: Callable[..., Joint]) -> None:
+    joint = open_joint(**ON, override=[{"match": "a.org", "ignore": ["visits: [0-9]+"]}])
+    crawl(joint, "http://a.org/", "http://b.org/")
+    changed = []
+    for n in range(8):
+        errand = joint.errand()
+        said = joint.page(errand, fetch(errand.url, b"<p>visits: %d</p>" % n, began=joint.clock.now()))
+        changed.append((errand.hostname, said.counts.get("refresh.content_changed", 0)))
+    assert sum(n for host, n in changed if host == "a.org") == 1  # the first, after another content
+    assert all(n for host, n in changed if host == "b.org")
+
+
+def test_dates_of_a_sitemap_are_signals_from_its_second_reading_on(on: Joint) -> None:
+    crawl(on, "http://a.org/", "http://a.org/1")
+    url, now = "http://a.org/map.xml", on.clock.now()
+    dates = [("http://a.org/1", now + 0.5), ("/no/url", now + 0.5), ("http://b.org/", now + 0.5)]
+    later = Extracted(
+        url, dated=[("http://a.org/1", now + 500.0), ("http://a.org/", now - 500.0)], told_by="sitemap"
+    )
+    on.add(url, flags=int(LinkFlag.SITEMAP))
+    for body, said in ((b"1", Extracted(url, dated=dates, told_by="sitemap")), (b"2", later)):
+        assert explain(on, "http://a.org/1")["signals_by_source"] == {}
+        read(on, url, body, said)
+    assert explain(on, "http://a.org/1")["signals_by_source"] == {"sitemap": 1}
+    assert explain(on, "http://a.org/")["signals_by_source"] == {}
+    (row,) = refresh_of(on).changes.heard()
+    assert row["source"] == "sitemap" and 0.0 < row["precision"] < 1.0
+    refetch(on, b"its group of commits has the signal, too")
+    (row,) = refresh_of(on).changes.heard()
+    on.stages.close()
+    on.stages = reopened(on)
+    assert refresh_of(on).changes.heard() == [{**row, "delay": None}]  # all but the delays is stored
+
+
+def read(on: Joint, url: str, body: bytes, said: Extracted) -> None:
+    """Let the page `url` be asked, sooner or later, and hold `said`."""
+    while (errand := on.errand()).url != url:
+        on.page(errand, fetch(errand.url, errand.url.encode(), began=on.clock.now()))
+    on.page(errand, fetch(url, body, began=on.clock.now()), said)
+
+
+def test_a_date_without_a_time_may_mean_the_end_of_its_day(on: Joint) -> None:
+    crawl(on, "http://a.org/", "http://a.org/1")
+    url, midnight = "http://a.org/map.xml", on.clock.now() // 86_400.0 * 86_400.0
+    on.add(url, flags=int(LinkFlag.SITEMAP))
+    read(on, url, b"1", Extracted(url, told_by="sitemap"))
+    read(on, url, b"2", Extracted(url, dated=[("http://a.org/1", midnight)], told_by="sitemap"))
+    assert explain(on, "http://a.org/1")["signals_by_source"] == {"sitemap": 1}
+
+
+def test_a_map_is_read_as_often_as_its_news_pay_and_no_oftener(on: Joint) -> None:
+    """The interval of one that tells of many pages is shorter; what it rests on outlasts reopening."""
+    few, many = ["http://a.org/1"], [f"http://b.org/{n}" for n in range(40)]
+    crawl(on, *few, *many)
+    maps = [urls[0].rpartition("/")[0] + "/map.xml" for urls in (few, many)]
+    for url, urls in zip(maps, (few, many), strict=True):
+        on.add(url, flags=int(LinkFlag.SITEMAP))
+        read(on, url, b"0", Extracted(url, hrefs=urls, told_by="sitemap"))
+        for n in range(1, 4):
+            on.clock.advance(30 * 86_400.0)
+            said = [(each, on.clock.now() + 1e6) for each in urls]
+            read(on, url, b"%d" % n, Extracted(url, hrefs=urls, dated=said, told_by="sitemap"))
+    stored = []
+    for _ in range(2):
+        refresh, now = refresh_of(on), on.clock.now()
+        numbers = [refresh.schedule.find(on.fingerprint(url)) for url in maps]
+        assert [refresh.schedule.records.page_state(page)[4] for page in numbers] == [0.0, 0.0], (
+            "nothing is learned"
+        )
+        for url, page in zip(maps, numbers, strict=True):
+            age = (
+                refresh.schedule.overview.due_at(page, now)
+                - refresh.schedule.overview.page(page, now).crawled_at
+            )
+            level = refresh.schedule.overview.page(page, now).level
+            assert age <= 2.0 * refresh.ages.readings.interval(on.fingerprint(url), level)
+        stored.append([refresh.ages.readings.interval(on.fingerprint(url), 1e5) for url in maps])
+        on.stages.close()
+        on.stages = reopened(on)
+        on.frontier, on.results, on.admission = on.stages.frontier, on.stages.results, on.stages.admission
+    assert stored[0] == stored[1] and 4.0 * stored[0][1] < stored[0][0]
+
+
+def test_a_users_bounds_for_a_map_hold(open_joint: Callable[..., Joint]) -> None:
+    rarely = {"match": "http://a.org/map", "min_age": 432_000.0}
+    joint = open_joint(**ON, override=[rarely])
+    urls = [f"http://a.org/{n}" for n in range(40)]
+    crawl(joint, *urls)
+    url = "http://a.org/map.xml"
+    joint.add(url, flags=int(LinkFlag.SITEMAP))
+    for n in range(2):
+        joint.clock.advance(500_000.0)
+        read(joint, url, b"%d" % n, Extracted(url, hrefs=urls, told_by="sitemap"))
+    joint.clock.advance(90.0)
+    assert explain(joint, url)["state"] == "too young"
+
+
+def test_what_is_said_of_copies_follows_what_crawls_find_and_outlasts_reopening(on: Joint) -> None:
+    """Every page changes each time: the model learns it late, the crawl's own record at once."""
+    crawl(on, "http://a.org/", "http://a.org/1")
+    for round_ in range(30):
+        on.clock.advance(86_400.0)
+        refetch(on, b"%d" % round_)
+    page = refresh_of(on).schedule.find(on.fingerprint("http://a.org/"))
+    on.clock.advance(5 * 86_400.0)
+    known = refresh_of(on).schedule.overview.page(page, on.clock.now())
+    recalibration = refresh_of(on).expectation.recalibration
+    said = refresh_of(on).views.probability(on.fingerprint("http://a.org/"), on.clock.now(), on.clock.now())
+    assert said == pytest.approx(recalibration.corrected(known.fresh, known.hearing), abs=1e-9)
+    assert said is not None and said < known.fresh
+    on.stages.close()
+    on.stages = reopened(on)
+    on.frontier, on.results = on.stages.frontier, on.stages.results
+    assert refresh_of(on).expectation.recalibration.numbers == recalibration.numbers
+
+
+def test_a_copy_from_before_the_last_answer_is_fresh_by_its_own_age(on: Joint) -> None:
+    """Between an answer and its commit the page server still has the copy of before."""
+    crawl(on, "http://a.org/")
+    refresh, page = refresh_of(on), on.fingerprint("http://a.org/")
+    before = explain(on, "http://a.org/")["crawled_at"]
+    on.clock.advance(20 * 86_400.0)
+    refetch(on)
+    now = on.clock.now()
+    rate = explain(on, "http://a.org/")["rate"]
+    fresh = refresh.views.probability(page, now, now)
+    assert fresh == pytest.approx(1.0)
+    old = refresh.views.probability(page, before, now)
+    assert old == pytest.approx(math.exp(-rate * (now - before)), rel=1e-6) and old < 0.9
+
+
+def test_served_requests_are_importance_that_outlasts_reopening(on: Joint) -> None:
+    crawl(on, "http://a.org/", "http://a.org/1", "http://b.org/")
+    refresh, asked = refresh_of(on), {on.fingerprint("http://a.org/1"): 2.0 / 86_400.0}
+    refresh.importance.asked = lambda fingerprint, now: asked.get(fingerprint, 0.0)
+    change = Change()
+    stranger = on.fingerprint("http://c.org/")
+    assert (
+        refresh.outcomes.renew_importance(
+            [on.fingerprint("http://a.org/1"), stranger], on.clock.now(), change
+        )
+        == 1
+    )
+    on.stages.commits.commit_now(change)
+    assert explain(on, "http://a.org/1")["importance"] == pytest.approx(3.0, rel=1e-3)
+    on.stages.close()
+    on.stages = reopened(on)
+    on.frontier, on.results = on.stages.frontier, on.stages.results
+    assert explain(on, "http://a.org/1")["importance"] == pytest.approx(3.0, rel=1e-3)
+    assert explain(on, "http://b.org/")["importance"] == 1.0
+    on.frontier.allow(1 << 40)
+    while refetch(on).url != "http://a.org/1":  # nobody asks any more: its next crawl says so
+        pass
+    assert explain(on, "http://a.org/1")["importance"] == 1.0
+
+
+def test_arms_divide_the_pages_and_say_how_fresh_each_is(open_joint: Callable[..., Joint]) -> None:
+    joint = open_joint(refresh={**ON["refresh"], "arms": ["ncis", "uniform"]})
+    crawl(joint, *[f"http://{host}.org/{n}" for host in "abcd" for n in range(8)])
+    for n in range(120):
+        refetch(joint, b"version %d" % n)
+    view = refresh_of(joint).views.summary(joint.clock.now())
+    one, other = view["arms"]
+    assert (one["policy"], other["policy"]) == ("ncis", "uniform")
+    assert one["pages"] + other["pages"] == 32 and abs(one["refreshes"] - other["refreshes"]) <= 4
+    for arm in view["arms"]:
+        assert 0.2 < arm["seen"] < 0.7  # nearly all refreshes found a change
+        assert 0.0 <= arm["expected"] <= 1.0
+    assert sum(each["refreshes"] for each in view["calibration"]) >= 120
+    refresh_of(joint)._check()
+
+
+def test_a_process_that_its_rate_does_not_hold_back_is_idle(open_joint: Callable[..., Joint]) -> None:
+    """It tells so with its level, and its tilt sinks until others have what it cannot use."""
+    joint = open_joint(**ON, crawl={"rate": 2.0})
+    crawl(joint, *[f"http://a.org/{n}" for n in range(5)])
+    refresh, waited = refresh_of(joint), 0.0
+    level = refresh.portion.exchange_levels({}, 1.0, joint.clock.now()).level
+    others = {"p1": LevelReport(level, 50.0)}
+    for _ in range(60):
+        waited += 1.0
+        own = refresh.portion.exchange_levels(others, waited, joint.clock.advance(1.0))
+    assert (
+        own.busy
+        and own.weight == pytest.approx(5.0 * refresh.portion.balance.tilt, rel=0.1)
+        and own.level > 0.0
+    )
+    before = refresh.portion.balance.tilt
+    for _ in range(60):
+        own = refresh.portion.exchange_levels(others, waited, joint.clock.advance(1.0))
+    assert not own.busy and refresh.portion.balance.tilt < before
+    refresh.portion.divide(0.3, 0.1, 2.0)
+    assert refresh.portion.share.refresh == 0.25 and refresh.schedule.rate == pytest.approx(0.2)
+    refresh.portion.divide(0.0, 0.0, 2.0)
+    assert refresh.schedule.rate == pytest.approx(0.2), "a process without any share keeps what it knew"
+    refresh._check()
+
+
+def test_a_prediction_counts_the_signals_that_led_to_the_refresh(on: Joint) -> None:
+    crawl(on, "http://a.org/")
+    assert refresh_of(on).changes.note_changes([on.fingerprint("http://a.org/")] * 3, 2, on.clock.now()) == 3
+    expected = 1.0 - explain(on, "http://a.org/")["fresh"]
+    refetch(on, b"another")
+    (row,) = refresh_of(on).views.summary(on.clock.now())["calibration"]
+    assert row["found"] == 1.0 and row["predicted"] == pytest.approx(expected, abs=0.01) and expected > 0.8
+
+
+def test_a_view_says_ages_hosts_and_what_more_rate_would_bring(open_joint: Callable[..., Joint]) -> None:
+    joint = open_joint(**ON, crawl={"rate": 2.0})
+    crawl(joint, *[f"http://{host}.org/{n}" for host in "ab" for n in range(5)])
+    for n in range(50):
+        refetch(joint, b"version %d" % n)
+    now = joint.clock.now()
+    view = refresh_of(joint).views.summary(now)
+    assert view["pages"] == 10 and 0.0 < view["expected_freshness"] <= 1.0
+    assert 0.0 <= view["ages"]["median"] <= view["ages"]["p90"] <= view["ages"]["oldest"]
+    assert view["more_rate"]["share"] == 0.1 and 0.0 <= view["more_rate"]["gain"] < 0.1
+    assert sorted(pages for pages, _ in refresh_of(joint).views.by_host(now).values()) == [5, 5]
+    why = explain(joint, "http://a.org/0")
+    assert why["waits_for"] and why["rate_error"] > 0.0 and 0.0 <= why["fresh"] <= 1.0

@@ -1,0 +1,680 @@
+"""What the end of a fetch becomes: records, captures, decisions, counts; canned answers, real stages."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from crawler.errors import StoreError
+from crawler.process.committing.counters import conservation, splitter_conservation
+from crawler.records import (
+    Blame,
+    DueCounts,
+    Errand,
+    Extracted,
+    Fetch,
+    FrontierCounts,
+    LinkFlag,
+    Outcome,
+    PageState,
+    SplitterCounts,
+    Task,
+)
+from crawler.storage.commit import Change
+from crawler.storage.keys import TODO
+from crawler.storage.kv import scan_prefix
+from tests.process.support import Joint, counted, fetch, links_of, made, redirect
+
+HOME = "http://a.org/"
+AGAIN = int(LinkFlag.AGAIN)
+REFRESH, SEED, SITEMAP = int(LinkFlag.REFRESH), int(LinkFlag.SEED), int(LinkFlag.SITEMAP)
+OK = fetch(HOME).wire_bytes
+
+
+def extracted(*hrefs: str, **values: Any) -> Extracted:
+    return Extracted(HOME, hrefs=list(hrefs), **values)
+
+
+# ---- pages ----
+
+
+def test_a_page_is_recorded_captured_counted_and_done(joint: Joint) -> None:
+    joint.seeds(HOME)
+    errand = joint.errand()
+    change = joint.page(errand, fetch(HOME), extracted("/x", "/y", "http://b.org/", title="Home"))
+    assert counted(change) == {
+        "urls.links": 3,
+        "urls.filtered.scope": 1,
+        "urls.accepted": 2,
+        "urls.to_due": 2,
+        "pages.fetched": 1,
+        "bytes.wire": OK,
+        "bytes.decoded": 11,
+        "urls.done": 1,
+    }
+    record = joint.stages.pages.record(errand.fingerprint)
+    assert record is not None and (record.state, record.links) == (PageState.STORED, 2)
+    assert record.flags == SEED and not record.depth
+    page = joint.stages.pages.get(errand.fingerprint)
+    assert page is not None and page.capture.status == 200
+    assert links_of(change) == [("http://a.org/x", 1, 0, 0), ("http://a.org/y", 1, 0, 0)]
+    assert {link.via for link in change.links} == {errand.fingerprint}
+    assert not joint.stages.views.problems()
+    assert joint.frontier.views.counters()["todo"] == joint.frontier.views.counters()["in_flight"] == 0
+    todo = [key for key, _ in scan_prefix(joint.stages.store, TODO)]
+    assert errand.host.to_bytes(8, "big") not in {key[len(TODO) :][:8] for key in todo}, (
+        "what was decided is stored"
+    )
+
+
+def test_the_line_of_a_page(joint: Joint) -> None:
+    joint.add(HOME + "%C3%BC", depth=3)
+    errand = joint.errand()
+    answer = fetch(errand.url, b"12345", began=1.5, took=0.123456, truncated="length")
+    line = joint.page(errand, answer, extracted(title="Tïtle")).line
+    assert line.endswith(b"}\n") and line.count(b"\n") == 1
+    assert msgspec.json.decode(line) == {
+        "id": f"{errand.fingerprint:016x}",
+        "url": "http://a.org/%C3%BC",
+        "ts": "1970-01-01T00:00:01.500Z",
+        "outcome": "fetched",
+        "status": 200,
+        "mime": "text/html",
+        "bytes": 5,
+        "took": 0.1235,
+        "depth": 3,
+        "attempt": 1,
+        "decision": "done",
+        "title": "Tïtle",
+        "truncated": "length",
+    }
+
+
+def test_the_place_of_a_page_is_free_only_when_it_is_durable(joint: Joint) -> None:
+    joint.add(HOME)
+    errand = joint.errand()
+    change, _ = made(joint.results.page(errand, fetch(HOME), None, joint.clock.now()))
+    assert (joint.frontier.requests, len(change.after)) == (1, 1)
+    joint.stages.commits.commit(change)
+    assert joint.frontier.requests == 0
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "failed"),
+    [
+        (Outcome.FETCHED, 200, 0),
+        (Outcome.EMPTY, 204, 0),
+        (Outcome.UNCHANGED, 304, 0),
+        (Outcome.GONE, 404, 0),
+        (Outcome.ROBOTS_DENIED, 0, 0),
+        (Outcome.CLIENT_ERROR, 403, 1),
+        (Outcome.UNEXPECTED_STATUS, 206, 1),
+        (Outcome.BAD_REDIRECT, 301, 1),
+    ],
+)
+def test_what_counts_as_failed(joint: Joint, outcome: Outcome, status: int, failed: int) -> None:
+    change = joint.follow(HOME, fetch(HOME, b"", outcome=outcome, status=status))
+    assert counted(change) == {
+        f"pages.{outcome}": 1,
+        "bytes.wire": 100,
+        "urls.done": 1,
+    } | ({"urls.failed": 1} if failed else {})
+
+
+@pytest.mark.parametrize(
+    ("outcome", "blame", "decision"),
+    [(Outcome.TEMPORARY, Blame.URL, "again"), (Outcome.HOST_BUSY, Blame.HOST, "host")],
+)
+def test_a_page_to_be_tried_again_is_not_done(
+    joint: Joint, outcome: Outcome, blame: Blame, decision: str
+) -> None:
+    """Nothing is stored, and the links that a 503 may hold are not followed."""
+    answer = fetch(HOME, outcome=outcome, blame=blame, status=503)
+    change = joint.follow(HOME, answer, extracted("/x"))
+    assert counted(change) == {
+        f"pages.{outcome}": 1,
+        "pages.retried": 1,
+        "bytes.wire": OK,
+        "bytes.decoded": 11,
+    }
+    assert msgspec.json.decode(change.line)["decision"] == decision
+    assert not change.captures[0].stored and not change.links
+    counts = joint.stages.views.frontier_counts()
+    assert counts.todo + counts.parked == 1
+    record = joint.stages.pages.record(joint.fingerprint(HOME))
+    assert record is not None and record.state is PageState.FAILED and record.attempts == 1
+
+
+def test_a_denied_url_is_recorded_without_a_request(joint: Joint) -> None:
+    joint.add(HOME, depth=2, via=7)
+    now = joint.clock.now()
+    change = joint.commit(joint.results.denied(joint.errand(), now))
+    assert counted(change) == {"pages.robots_denied": 1, "urls.done": 1}
+    record = joint.stages.pages.record(joint.fingerprint(HOME))
+    assert record is not None and (record.state, record.depth, record.via) == (PageState.DENIED, 2, 7)
+    assert not change.captures[0].stored
+    assert msgspec.json.decode(change.line)["ts"].startswith("1970-01-12T13:46:4")
+
+
+def test_a_page_of_many_links_is_decided_upon_in_portions(joint: Joint) -> None:
+    joint.seeds(HOME)
+    hrefs = [f"/{n}" for n in range(600)]
+    errand = joint.errand()
+    change, pauses = made(joint.results.page(errand, fetch(HOME), extracted(*hrefs), joint.clock.now()))
+    assert pauses == 3 and len(change.links) == 600
+    joint.stages.commits.commit(change)
+    record = joint.stages.pages.record(errand.fingerprint)
+    assert record is not None and record.links == 600
+
+
+# ---- what nobody expects ----
+
+
+def raises(error: Exception) -> Callable[..., Any]:
+    def function(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return function
+
+
+def once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: Exception) -> None:
+    """Let a method raise at its first call."""
+    whole, left = getattr(owner, name), [error]
+
+    def function(*arguments: Any, **options: Any) -> Any:
+        if left:
+            raise left.pop()
+        return whole(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, function)
+
+
+@pytest.mark.parametrize("stage", ["frontier", "pages"])
+def test_a_page_that_brings_out_a_bug_ends_as_an_internal_error(
+    joint: Joint, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    joint.seeds(HOME)
+    errand = joint.errand()
+    owner, name = (joint.frontier, "settle") if stage == "frontier" else (joint.stages.pages, "capture")
+    once(monkeypatch, owner, name, ValueError("odd  answer"))
+    answer = fetch(HOME, b"evil", began=12.0, took=0.5)
+    change = joint.page(errand, answer, extracted("/x"))
+    assert (answer.outcome, answer.error) == (Outcome.INTERNAL_ERROR, "ValueError: odd answer")
+    assert (answer.blame, answer.began, answer.took, answer.url) == (Blame.URL, 12.0, 0.5, HOME)
+    assert (answer.body, answer.content, answer.headers, answer.status) == (b"", b"", (), 0)
+    assert change.counts["pages.internal_error"] == 1 and not change.links
+    assert len(joint.results.unexpected.counts) == 1
+
+
+def test_links_that_bring_out_a_bug_are_lost_and_counted(
+    joint: Joint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those before it stay in the change, as the caches have them."""
+    joint.seeds(HOME)
+    errand = joint.errand()
+    intake, take = joint.stages.intake, joint.stages.intake.take
+    portions = iter([take, raises(ValueError("odd link"))])
+
+    def take_or_raise(*arguments: Any) -> Any:
+        return next(portions)(*arguments)
+
+    monkeypatch.setattr(intake, "take", take_or_raise)
+    change = joint.page(errand, fetch(HOME), extracted(*[f"/{n}" for n in range(300)]))
+    assert len(change.links) == change.counts["urls.to_due"] == 256
+    assert change.counts["pages.links_lost"] == change.counts["urls.done"] == 1
+    assert len(joint.results.unexpected.counts) == 1
+    record = joint.stages.pages.record(errand.fingerprint)
+    assert record is not None and record.links == 0
+    assert not [problem for problem in joint.stages.views.problems() if "accepted" in problem]
+
+
+def test_sitemaps_of_a_robots_txt_that_bring_out_a_bug_are_lost(
+    joint: Joint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joint.seeds(HOME)
+    errand = joint.errand(Task.ROBOTS)
+    monkeypatch.setattr(joint.stages.intake, "take", raises(ValueError("odd line")))
+    answer = fetch(errand.url, b"Sitemap: http://a.org/map.xml")
+    change = joint.commit(joint.results.robots(errand, answer, joint.clock.now()))
+    assert change.counts["pages.links_lost"] == change.counts["robots.fetched"] == 1
+
+
+def test_a_robots_txt_that_brings_out_a_bug_counts_as_out_of_reach(
+    joint: Joint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joint.add(HOME)
+    errand = joint.errand(Task.ROBOTS)
+    once(monkeypatch, joint.stages.robots, "recording", ValueError("odd rule"))
+    answer = fetch(errand.url, b"Disallow: /x")
+    change = joint.commit(joint.results.robots(errand, answer, joint.clock.now()))
+    assert counted(change) == {"robots.internal_error": 1}
+    assert not change.captures
+    assert joint.stages.robots.verdict("http://a.org", "/", joint.clock.now()).kind not in (
+        "allowed",
+        "fetch",
+    )
+
+
+@pytest.mark.parametrize("where", ["settle", "capture", "take", "recording"])
+def test_a_disk_that_fails_ends_the_process(
+    joint: Joint, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    joint.seeds(HOME)
+    now = joint.clock.now()
+    owners = {"settle": joint.frontier, "capture": joint.stages.pages, "take": joint.stages.intake}
+    errand = joint.errand(Task.ROBOTS if where == "recording" else Task.PAGE)
+    monkeypatch.setattr(owners.get(where, joint.stages.robots), where, raises(StoreError("disk full")))
+    making = (
+        joint.results.robots(errand, fetch(errand.url), now)
+        if where == "recording"
+        else joint.results.page(errand, fetch(HOME), extracted("/x"), now)
+    )
+    with pytest.raises(StoreError):
+        made(making)
+    assert not joint.results.unexpected.counts
+
+
+def test_an_internal_error_has_no_links(joint: Joint) -> None:
+    joint.seeds(HOME)
+    for _ in range(3):  # it is tried so often
+        answer = fetch(HOME, outcome=Outcome.INTERNAL_ERROR, blame=Blame.URL, status=0)
+        change = joint.page(joint.errand(), answer, extracted("/x"))
+    assert change.counts["urls.failed"] == 1 and "urls.links" not in change.counts
+
+
+# ---- hosts ----
+
+
+def test_a_robots_txt_is_obeyed_captured_and_its_sitemaps_followed(joint: Joint) -> None:
+    joint.seeds(HOME)
+    errand = joint.errand(Task.ROBOTS)
+    body = b"User-agent: *\nDisallow: /x\nSitemap: http://a.org/map.xml\nSitemap: http://b.org/map.xml"
+    answer = fetch(errand.url, body, content_type="text/plain")
+    change = joint.commit(joint.results.robots(errand, answer, joint.clock.now()))
+    assert counted(change) == {
+        "robots.fetched": 1,
+        "bytes.wire": len(body) + 100,
+        "urls.links": 2,
+        "urls.accepted": 2,
+        "urls.to_due": 2,
+    }
+    assert links_of(change) == [
+        ("http://a.org/map.xml", 0, 0, SITEMAP),
+        ("http://b.org/map.xml", 0, 0, SITEMAP),
+    ]
+    assert {link.via for link in change.links} == {0}
+    assert len(change.captures) == 1 and change.captures[0].stored and change.captures[0].record is None
+    now = joint.clock.now()
+    kinds = [joint.stages.robots.verdict("http://a.org", path, now).kind for path in ("/", "/x")]
+    assert kinds[0] != kinds[1] and kinds[0] == "allowed"
+    assert joint.frontier.requests == 0
+    assert joint.errand().url == HOME
+
+
+@pytest.mark.parametrize(
+    ("truncated", "allowed"), [("", True), ("length", True), ("disconnect", False), ("time", False)]
+)
+def test_a_robots_txt_cut_off_by_the_world_is_not_believed(
+    joint: Joint, truncated: str, allowed: bool
+) -> None:
+    joint.add(HOME)
+    errand = joint.errand(Task.ROBOTS)
+    answer = fetch(errand.url, b"User-agent: *\nDisallow: /x\n", truncated=truncated)
+    joint.commit(joint.results.robots(errand, answer, joint.clock.now()))
+    verdict = joint.stages.robots.verdict("http://a.org", "/", joint.clock.now())
+    assert (verdict.kind == "allowed") == allowed
+
+
+def test_a_robots_txt_that_was_not_answered_leaves_no_capture(joint: Joint) -> None:
+    joint.add(HOME)
+    errand = joint.errand(Task.ROBOTS)
+    answer = Fetch(errand.url, Outcome.CONNECT_ERROR, Blame.HOST, wire_bytes=3)
+    change = joint.commit(joint.results.robots(errand, answer, joint.clock.now()))
+    assert counted(change) == {"robots.connect_error": 1, "bytes.wire": 3} and not change.captures
+
+
+def test_sitemap_lines_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) -> None:
+    joint = open_joint(robots={"sitemaps_max": 2})
+    joint.seeds(HOME)
+    for expected in (3, 3):  # what one robots.txt adds, not what there was before
+        errand = joint.errand(Task.ROBOTS)
+        body = b"".join(b"Sitemap: http://a.org/%d.xml\n" % n for n in range(5))
+        change = joint.commit(joint.results.robots(errand, fetch(errand.url, body), joint.clock.now()))
+        assert change.counts["robots.sitemaps_ignored"] == expected
+        assert change.counts["urls.links"] == 2
+        joint.seeds("http://other.org/")
+
+
+def test_a_host_without_an_address(joint: Joint) -> None:
+    joint.add(HOME)
+    errand = joint.errand(Task.RESOLVE)
+    failure = Fetch(errand.url, Outcome.DNS_NOT_FOUND, Blame.HOST)
+    change = joint.commit(joint.results.unresolved(errand, failure, joint.clock.now()))
+    assert counted(change) == {"hosts.dns_not_found": 1}
+    counters = joint.frontier.views.counters()
+    assert (counters["look_ups"], counters["requests"]) == (0, 0)
+    assert (
+        joint.frontier.next_wakeup(joint.clock.now()) is None
+        or joint.frontier.take(joint.clock.now()) is None
+    )
+
+
+def test_retired_urls_are_done(joint: Joint) -> None:
+    for path in ("x1", "x2", "y"):
+        joint.add(HOME + path)
+    change = Change()
+    assert joint.results.retire("/x", change) == 2
+    assert counted(change) == {"urls.done": 2, "urls.retired": 2}
+    joint.stages.commits.commit(change)
+    assert joint.errand().url == HOME + "y"
+
+
+def test_retiring_in_portions_counts_all_and_commits_each(joint: Joint) -> None:
+    """The same as at once; a portion without a URL makes no change."""
+    for path in ("x1", "x2", "y"):
+        joint.add(HOME + path)
+    changes: list[Change] = []
+
+    def commit(change: Change) -> None:
+        changes.append(change)
+        joint.stages.commits.commit(change)
+
+    portions = joint.results.retiring("/x", commit)
+    pauses = 0
+    while True:
+        try:
+            next(portions)
+            pauses += 1
+        except StopIteration as end:
+            assert end.value == 2
+            break
+    assert pauses >= len(changes) and all(change.counts["urls.retired"] for change in changes)
+    assert sum(change.counts["urls.done"] for change in changes) == 2
+    assert joint.errand().url == HOME + "y"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "blame", "final"),
+    [(Outcome.FETCHED, Blame.NONE, True), (Outcome.TEMPORARY, Blame.URL, False)],
+)
+def test_an_answer_knows_whether_it_was_the_last(
+    joint: Joint, outcome: Outcome, blame: Blame, final: bool
+) -> None:
+    joint.add(HOME)
+    answer = fetch(HOME, outcome=outcome, blame=blame)
+    joint.page(joint.errand(), answer)
+    assert answer.final is final
+
+
+def test_rules_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) -> None:
+    """What one robots.txt adds, not what there was before."""
+    joint = open_joint(robots={"rules_max": 2})
+    joint.seeds(HOME)
+    body = b"User-agent: *\n" + b"".join(b"Disallow: /%d\n" % n for n in range(5))
+    for _ in range(2):
+        errand = joint.errand(Task.ROBOTS)
+        change = joint.commit(joint.results.robots(errand, fetch(errand.url, body), joint.clock.now()))
+        assert change.counts["robots.rules_ignored"] == 3
+        joint.seeds("http://other.org/")
+
+
+@pytest.mark.parametrize("values", [{"undecoded": True}, {"content": b""}])
+def test_a_robots_txt_that_cannot_be_decoded_is_out_of_reach(joint: Joint, values: dict[str, Any]) -> None:
+    joint.add(HOME)
+    errand = joint.errand(Task.ROBOTS)
+    answer = fetch(errand.url, b"garbled", **values)
+    joint.commit(joint.results.robots(errand, answer, joint.clock.now()))
+    assert joint.stages.robots.copy("http://a.org").failures == 1
+
+
+def test_an_empty_robots_txt_allows_all(joint: Joint) -> None:
+    joint.add(HOME)
+    errand = joint.errand(Task.ROBOTS)
+    joint.commit(joint.results.robots(errand, fetch(errand.url, b""), joint.clock.now()))
+    copy = joint.stages.robots.copy("http://a.org")
+    assert (copy.failures, copy.fetched_at > 0.0) == (0, True)
+
+
+# ---- known pages that were queued once more ----
+
+TAG = {"headers": ((b"ETag", b'"1"'), (b"Last-Modified", b"Mon, 01 Jan 2024 00:00:00 GMT"))}
+
+
+def again(joint: Joint) -> Errand:
+    """A stored page with an ETag is to be asked again."""
+    joint.follow(HOME, fetch(HOME, b"first", **TAG), extracted("/x"))
+    joint.add(HOME, flags=AGAIN)
+    errand = joint.errand()
+    assert errand.flags & AGAIN
+    return errand
+
+
+def test_a_page_queued_again_is_asked_with_its_validators(joint: Joint) -> None:
+    joint.add("http://b.org/")
+    assert joint.results.conditions(joint.errand(), joint.clock.now()) == ("", "")
+    errand = again(joint)
+    pair = ('"1"', "Mon, 01 Jan 2024 00:00:00 GMT")
+    assert joint.results.conditions(errand, joint.clock.now()) == pair
+    assert joint.results.known_content(errand) == b"first"
+
+
+def test_conditions_are_those_that_the_configuration_wants(open_joint: Callable[..., Joint]) -> None:
+    joint = open_joint(refresh={"conditional": False})
+    assert joint.results.conditions(again(joint), joint.clock.now()) == ("", "")
+
+
+def test_a_lie_to_a_page_queued_again_is_noticed(open_joint: Callable[..., Joint]) -> None:
+    """The content is another under the same ETag: from then on the host is asked plainly."""
+    joint = open_joint(refresh={"check_every": 1})
+    errand = again(joint)
+    assert joint.results.conditions(errand, joint.clock.now()) == ("", ""), "a check"
+    joint.page(errand, fetch(HOME, b"second", **TAG), extracted())
+    assert joint.results._validators.lies == 1
+
+
+def test_a_page_queued_again_without_news_is_done_and_brings_no_links(joint: Joint) -> None:
+    change = joint.page(again(joint), fetch(HOME, b"first", **TAG), extracted("/new"))
+    assert counted(change) == {
+        "refresh.fetched": 1,
+        "refresh.done": 1,
+        "refresh.content_same": 1,
+        "urls.done": 1,
+        "bytes.wire": 105,
+        "bytes.decoded": 5,
+    }
+    assert joint.results._validators.lies == 0 and not change.links
+
+
+def test_a_page_queued_again_that_fails_is_not_done(joint: Joint) -> None:
+    answer = fetch(HOME, outcome=Outcome.TEMPORARY, blame=Blame.URL, status=500)
+    assert "urls.done" not in counted(joint.page(again(joint), answer))
+
+
+def test_content_that_cannot_be_read_is_no_content(joint: Joint) -> None:
+    errand = again(joint)
+    assert joint.results.known_content(errand) == b"first"
+    for segment in (joint.stages.directory / "warc").iterdir():
+        segment.write_bytes(b"x" * segment.stat().st_size)
+    assert joint.results.known_content(errand) == b""
+    stranger = Errand(Task.PAGE, 1, "b.org", "http://b.org/", fingerprint=joint.fingerprint("http://b.org/"))
+    assert joint.results.known_content(stranger) == b""
+
+
+# ---- refreshes ----
+
+
+@pytest.fixture
+def refreshing(open_joint: Callable[..., Joint]) -> Joint:
+    """One process that asks known pages again, before new ones."""
+    return open_joint(refresh={"endless": True, "share": 1.0, "min_age": 0.0})
+
+
+def known(joint: Joint, **values: Any) -> None:
+    """A page that was fetched, with two links."""
+    joint.seeds(HOME)
+    joint.page(joint.errand(), fetch(HOME, b"first"), extracted("/x", "/y", noindex=True, **values))
+    joint.stages.commits.commit_now(Change())
+    assert not joint.stages.views.problems()
+
+
+def refresh(joint: Joint, answer: Fetch, *hrefs: str) -> Change:
+    """Ask a page again; an answer without news is not read."""
+    books = dict(joint.stages.point.counters)
+    for url in ("http://a.org/x", "http://a.org/y"):
+        joint.results.retire(url, change := Change())
+        joint.stages.commits.commit(change)
+    errand = joint.errand()
+    assert errand.flags == SEED | REFRESH and errand.url == HOME
+    news = joint.results.shows_news(errand, answer)
+    change = joint.page(errand, answer, extracted(*hrefs) if news else None)
+    assert "urls.done" not in change.counts and not any(name.startswith("pages.") for name in change.counts)
+    assert joint.stages.point.counters["pages.fetched"] == books["pages.fetched"] == 1
+    return change
+
+
+def test_a_refresh_without_news_brings_no_links(refreshing: Joint) -> None:
+    joint = refreshing
+    known(joint)
+    change = refresh(joint, fetch(HOME, b"first"), "/new")
+    assert counted(change) == {
+        "refresh.fetched": 1,
+        "refresh.done": 1,
+        "refresh.content_same": 1,
+        "bytes.wire": 105,
+        "bytes.decoded": 5,
+    }
+    record = joint.stages.pages.record(joint.fingerprint(HOME))
+    assert record is not None and (record.links, record.noindex, record.fetches) == (2, True, 2)
+    assert not joint.stages.views.problems()
+
+
+def test_a_refresh_that_was_read_all_the_same_brings_no_links(refreshing: Joint) -> None:
+    """The worker may have read it before the first answer was committed."""
+    joint = refreshing
+    known(joint)
+    errand = joint.errand()
+    assert errand.flags & REFRESH
+    change = joint.page(errand, fetch(HOME, b"first"), extracted("/x", "/new"))
+    assert not change.links and "urls.links" not in change.counts
+
+
+def test_a_refresh_answered_304(refreshing: Joint) -> None:
+    joint = refreshing
+    known(joint)
+    change = refresh(joint, fetch(HOME, b"", outcome=Outcome.UNCHANGED, status=304))
+    assert counted(change) == {"refresh.unchanged": 1, "refresh.done": 1, "bytes.wire": 100}
+    record = joint.stages.pages.record(joint.fingerprint(HOME))
+    assert record is not None and (record.links, record.not_modified) == (2, 1)
+
+
+def test_new_links_of_a_changed_page_are_discovery(refreshing: Joint) -> None:
+    joint = refreshing
+    known(joint)
+    change = refresh(joint, fetch(HOME, b"second"), "/x", "/new")
+    assert counted(change) == {
+        "refresh.fetched": 1,
+        "refresh.done": 1,
+        "refresh.content_changed": 1,
+        "urls.links": 2,
+        "urls.accepted": 2,
+        "urls.cache_hits": 1,
+        "urls.to_due": 1,
+        "bytes.wire": 106,
+        "bytes.decoded": 6,
+    }
+    assert links_of(change) == [("http://a.org/new", 1, 0, int(LinkFlag.NEWS))]
+    record = joint.stages.pages.record(joint.fingerprint(HOME))
+    assert record is not None and (record.links, record.changes) == (2, 1)
+    assert not joint.stages.views.problems()
+
+
+def test_a_refresh_that_redirects_is_followed_as_discovery(refreshing: Joint) -> None:
+    joint = refreshing
+    known(joint)
+    change = refresh(joint, redirect(HOME, "/moved"))
+    assert change.counts["refresh.redirect"] == change.counts["refresh.done"] == 1
+    assert not {"refresh.content_same", "refresh.content_changed"} & change.counts.keys()
+    assert links_of(change) == [("http://a.org/moved", 0, 1, int(LinkFlag.SEED | LinkFlag.REDIRECT))]
+
+
+def test_a_refresh_that_fails_is_over(refreshing: Joint) -> None:
+    """Its page stays stored, and the schedule says when it is tried again."""
+    joint = refreshing
+    known(joint)
+    change = refresh(joint, fetch(HOME, outcome=Outcome.TEMPORARY, blame=Blame.URL, status=500))
+    assert change.counts["refresh.temporary"] == change.counts["refresh.done"] == 1
+    assert not joint.stages.views.problems()
+    record = joint.stages.pages.record(joint.fingerprint(HOME))
+    assert record is not None and record.state is PageState.STORED
+    assert joint.stages.refresh is not None
+    assert joint.stages.refresh.views.explain(joint.fingerprint(HOME), joint.clock.now())["state"] == "failed"
+
+
+def test_a_page_that_is_no_refresh_is_read_though_its_content_is_known(joint: Joint) -> None:
+    known(joint)
+    joint.add(HOME)
+    while (errand := joint.errand()).url != HOME:
+        joint.page(errand, fetch(errand.url))
+    assert joint.results.shows_news(errand, fetch(HOME, b"first"))
+    change = joint.page(errand, fetch(HOME, b"first"), extracted("/new"))
+    assert change.counts["urls.to_due"] == 1
+
+
+# ---- the books ----
+
+
+@pytest.mark.parametrize(
+    "counter",
+    [
+        "urls.accepted", "urls.received", "urls.resharded", "urls.cache_hits", "urls.to_outbox", "urls.to_due",
+        "urls.done", "refresh.done", "refresh.retried", "refresh.fetched", "refresh.robots_denied",
+    ],
+)  # fmt: skip
+def test_the_books_are_wrong_if_a_counter_is(counter: str) -> None:
+    counters = {
+        "urls.accepted": 10, "urls.received": 5, "urls.resharded": 2, "urls.cache_hits": 8, "urls.to_outbox": 3,
+        "urls.to_due": 6, "urls.done": 1,
+        "refresh.done": 3, "refresh.retried": 1, "refresh.fetched": 2, "refresh.robots_denied": 2,
+    }  # fmt: skip
+    due, frontier = DueCounts(pending=1, known=2, new=3), FrontierCounts(todo=1, parked=1)
+    assert conservation(counters, due, frontier) == []
+    counters[counter] += 1
+    assert len(conservation(counters, due, frontier)) in (1, 2)
+
+
+def test_the_books_of_a_crawl_that_has_not_begun_hold() -> None:
+    assert conservation({}, DueCounts(), FrontierCounts()) == []
+    assert splitter_conservation({}, SplitterCounts()) == []
+
+
+def test_a_refresh_is_asked_as_the_schedule_says(refreshing: Joint) -> None:
+    joint = refreshing
+    joint.seeds(HOME)
+    joint.page(joint.errand(), fetch(HOME, b"first", **TAG), extracted())
+    errand = joint.errand()
+    assert errand.flags & REFRESH
+    assert joint.results.conditions(errand, joint.clock.now()) == ('"1"', "Mon, 01 Jan 2024 00:00:00 GMT")
+
+
+def test_dates_of_other_hosts_are_no_signals(refreshing: Joint) -> None:
+    """A refreshed map tells of its own host's pages only, and of URLs that are some."""
+    joint = refreshing
+    known(joint)
+    assert joint.stages.refresh is not None
+    heard: list[list[tuple[str, float]]] = []
+    joint.stages.refresh.changes.note_dated = lambda told_by, dated, source, now, batch: (
+        heard.append(list(dated)) or 0
+    )  # type: ignore[method-assign, func-returns-value]
+    dated = [("/x", 1.0), ("mailto:me", 2.0), ("http://b.org/y", 3.0), ("http://a.org/z", 4.0)]
+    errand = joint.errand()
+    joint.page(errand, fetch(HOME, b"news"), extracted(dated=dated, told_by="feed"))
+    assert heard == [[("http://a.org/x", 1.0), ("http://a.org/z", 4.0)]]
+
+
+def test_how_a_robots_txt_was_carried_is_counted(joint: Joint) -> None:
+    joint.add(HOME)
+    errand = joint.errand(Task.ROBOTS)
+    answer = fetch(errand.url, b"", connection="reused")
+    change = joint.commit(joint.results.robots(errand, answer, joint.clock.now()))
+    assert change.counts["connections.reused"] == 1

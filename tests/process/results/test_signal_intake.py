@@ -1,0 +1,244 @@
+"""What becomes of change signals, with real stages: every rule of the table, for one process and for two."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crawler.change_signals import SOURCES, Fate, Signalled, source_number
+from crawler.process.committing.portions import PORTION_LINKS
+from crawler.process.results.signal_intake import URL_CHARS_TOLD
+from crawler.records import Extracted, Link, LinkFlag, Outcome
+from crawler.splitter.inbox import Received
+from crawler.storage.commit import Change
+from tests.process.support import Joint, fetch, made
+
+Open = Callable[..., Joint]
+HERE, THERE = "p0", "p1"
+HOME, NEW, AWAY = "http://a.org/", "http://a.org/new", "http://elsewhere.example/"
+FRESH: dict[str, Any] = {"refresh": {"endless": True, "share": 0.5}}
+SIGNAL = int(LinkFlag.SIGNAL)
+
+
+def take(joint: Joint, *urls: str, source: str = "signal") -> tuple[dict[str, tuple[str, str]], Change]:
+    """(fate and reason of each URL, the change), committed."""
+    said = Signalled()
+    change, _ = made(joint.stages.signal_intake.take(urls, source, said))
+    joint.stages.commits.commit_now(change)
+    return {each.url: (str(each.fate), each.why) for each in said.urls}, change
+
+
+def visited(joint: Joint, *urls: str, **values: Any) -> None:
+    joint.seeds(*urls)
+    for _ in urls:
+        errand = joint.errand()
+        joint.page(errand, fetch(errand.url, errand.url.encode(), began=joint.clock.now(), **values))
+
+
+def by_owner(joint: Joint, count: int = 40) -> dict[str, list[str]]:
+    owner, found = joint.stages.topology.partition.owner, {HERE: [], THERE: []}  # type: ignore[var-annotated]
+    for n in range(count):
+        found[owner(joint.fingerprint(f"http://h{n}.org/"))].append(f"http://h{n}.org/")
+    assert all(found.values())
+    return found
+
+
+def heard(joint: Joint, url: str) -> dict[str, int]:
+    assert joint.stages.refresh is not None
+    told = joint.stages.refresh.views.explain(joint.fingerprint(url), joint.clock.now())["signals_by_source"]
+    return dict(told)
+
+
+# -- one process
+
+
+def test_each_url_has_its_fate(open_joint: Open) -> None:
+    joint = open_joint(**FRESH, filter={"exclude": ("/private",)})
+    visited(joint, HOME)
+    said, change = take(
+        joint, HOME, "HTTP://A.org:80/#part", NEW, AWAY, HOME + "private",
+        HOME + "x" * 9000, "ftp://a.org/", "y:", "y" * 90_000,
+    )  # fmt: skip
+    assert said == {
+        HOME: ("noted", ""),
+        NEW: ("queued", ""),
+        AWAY: ("out_of_scope", "scope"),
+        HOME + "private": ("out_of_scope", "exclude"),
+        (HOME + "x" * 9000)[:URL_CHARS_TOLD]: ("refused", "too_long"),
+        "ftp://a.org/": ("refused", "scheme"),
+        "y:": ("refused", "scheme"),
+        ("y" * 90_000)[:URL_CHARS_TOLD]: ("refused", "too_long"),
+    }
+    fates = {name.removeprefix("signals."): n for name, n in change.counts.items() if "signals." in name}
+    assert fates == {"noted": 1, "queued": 1, "out_of_scope": 2, "refused": 4}
+    assert heard(joint, HOME) == {"signal": 1}, "once, however often it was named"
+    errand = joint.errand()
+    assert (errand.url, errand.depth, errand.via, errand.flags) == (NEW, 1, 0, 0)
+    assert joint.stages.views.problems() == []
+
+
+def test_nothing_is_noted_where_nothing_is_refreshed(joint: Joint) -> None:
+    visited(joint, HOME)
+    assert take(joint, HOME, NEW)[0] == {HOME: ("not_refreshed", ""), NEW: ("queued", "")}
+
+
+def test_a_known_page_that_is_not_kept_fresh_is_not_noted(open_joint: Open) -> None:
+    joint = open_joint(**FRESH)
+    visited(joint, HOME, status=404, outcome=Outcome.GONE)
+    assert take(joint, HOME)[0] == {HOME: ("not_refreshed", "")}
+
+
+def test_a_known_page_is_noted_though_a_page_may_not_link_to_it(open_joint: Open) -> None:
+    """A seed need not match filter.include."""
+    joint = open_joint(**FRESH, filter={"include": ("/articles/",)})
+    visited(joint, HOME)
+    assert take(joint, HOME, NEW)[0] == {HOME: ("noted", ""), NEW: ("out_of_scope", "include")}
+
+
+@pytest.mark.parametrize("requisites", [False, True])
+def test_requisites_may_lie_out_of_scope(open_joint: Open, requisites: bool) -> None:
+    joint = open_joint(**FRESH, crawl={"requisites": requisites})
+    visited(joint, HOME)
+    image = AWAY + "image.png"
+    joint.follow(image, fetch(image), flags=int(LinkFlag.REQUISITE))
+    fate = ("noted", "") if requisites else ("out_of_scope", "scope")
+    assert take(joint, image, AWAY)[0] == {image: fate, AWAY: ("out_of_scope", "scope")}
+
+
+@pytest.mark.parametrize("source", ["feed", "indexnow:a.org", "nobody"])
+def test_a_signal_counts_for_its_source(open_joint: Open, source: str) -> None:
+    joint = open_joint(**FRESH)
+    visited(joint, HOME)
+    take(joint, HOME, source=source)
+    assert heard(joint, HOME) == {source.partition(":")[0] if source != "nobody" else "other": 1}
+
+
+def test_signals_outlast_the_process(open_joint: Open) -> None:
+    joint = open_joint(**FRESH)
+    visited(joint, HOME)
+    take(joint, HOME, source="websub:hub")
+    schedule = joint.stages.refresh
+    assert schedule is not None
+    again = type(schedule)(
+        joint.stages.config.refresh,
+        record=joint.stages.pages.record,
+        hash=joint.stages.fingerprinter.hash,
+        host_key=joint.stages.fingerprinter.host_key_beside,
+        fingerprint=joint.fingerprint,
+    )
+    again.open(joint.stages.store, joint.stages.pages.stored_records, joint.clock.now())
+    assert again.views.explain(joint.fingerprint(HOME), joint.clock.now())["signals_by_source"] == {
+        "websub": 1
+    }
+
+
+def test_many_urls_are_taken_in_portions(open_joint: Open) -> None:
+    joint = open_joint(crawl={"scope": "any"})
+    urls = [f"{HOME}{n}" for n in range(2 * PORTION_LINKS + 1)]
+    said = Signalled()
+    change, pauses = made(joint.stages.signal_intake.take([*urls, *urls[:5]], "signal", said))
+    assert pauses == 3 and said.queued == len(urls) == len(change.links) and len(said.urls) == 100
+
+
+# -- two processes
+
+
+def test_a_url_of_another_process_goes_to_its_owner(open_joint: Open) -> None:
+    joint = open_joint(names=(HERE, THERE), crawl={"scope": "any"}, filter={"exclude": ("private",)})
+    urls = by_owner(joint)
+    here, there = urls[HERE][0], urls[THERE][0]
+    said, change = take(joint, here, there, there, there + "private", source="feed:x")
+    assert said == {
+        here: ("queued", ""), there: ("sent", THERE), there + "private": ("out_of_scope", "exclude"),
+    }  # fmt: skip
+    ((owner, (sent,)),) = change.foreign
+    assert (owner, sent.url, sent.flags, sent.redirects) == (THERE, there, SIGNAL, source_number("feed"))
+    assert joint.stages.outbox.links == 1 and joint.stages.views.problems() == []
+    assert take(joint, there)[0] == {there: ("sent", THERE)}, (
+        "each time, and not as a link that was sent lately"
+    )
+    assert joint.stages.outbox.links == 2
+
+
+def test_a_signal_s_link_is_the_owner_s_and_like_no_other(open_joint: Open) -> None:
+    """A compaction of the outbox leaves out all but the first link of a fingerprint."""
+    joint = open_joint(names=(HERE, THERE), crawl={"scope": "any"})
+    url = by_owner(joint)[THERE][0]
+    marks = {joint.fingerprint(url)}
+    for source in ("sitemap", "feed", "indexnow", "websub", "signal", "headers", "listing", "other"):
+        (link,) = take(joint, url, source=source)[1].foreign[0][1]
+        marks.add(link.fingerprint)
+        assert link.fingerprint >> 48 == joint.fingerprint(url) >> 48
+    assert len(marks) == 1 + SOURCES
+
+
+def received(joint: Joint, *links: Link) -> Change:
+    entry = Received(THERE, bytes(8), 1, list(links), 100)
+    change, _ = made(joint.stages.signal_intake.received(entry))
+    assert change.received is entry
+    change.received = None
+    joint.stages.commits.commit_now(change)
+    return change
+
+
+def test_the_owner_decides_as_if_it_had_been_asked_itself(open_joint: Open) -> None:
+    joint = open_joint(names=(HERE, THERE), **FRESH)
+    own = by_owner(joint)[HERE]
+    known, linked = own[0], own[0] + "linked"
+    visited(joint, known)
+    links = [
+        Link(joint.fingerprint(url) ^ 5, url, redirects=source_number("indexnow"), flags=SIGNAL)
+        for url in (known, own[0] + "new", AWAY)
+    ]
+    other = Link(1, known, redirects=99, flags=SIGNAL)
+    change = received(joint, Link(joint.fingerprint(linked), linked, depth=3), *links, other)
+    assert heard(joint, known) == {"indexnow": 1, "other": 1}
+    assert [(link.url, link.depth, link.flags) for link in change.links] == [
+        (linked, 3, 0),
+        (own[0] + "new", 1, 0),
+    ]
+    assert {name: n for name, n in change.counts.items() if name.startswith(("signals", "splitter"))} == {
+        "splitter.signals_heard": 4, "signals.noted": 2, "signals.queued": 1, "signals.out_of_scope": 1,
+    }  # fmt: skip
+    assert not change.foreign
+
+
+def test_links_alone_are_taken_as_they_came(open_joint: Open) -> None:
+    joint = open_joint(names=(HERE, THERE), crawl={"scope": "any"})
+    url = by_owner(joint)[HERE][0]
+    change = received(joint, Link(joint.fingerprint(url), url, depth=2))
+    assert [link.url for link in change.links] == [url]
+    assert change.counts == {"urls.received": 1, "urls.to_due": 1}
+
+
+def test_a_signal_is_never_passed_on_twice(open_joint: Open) -> None:
+    """Processes may disagree about the owner for a moment, when one knows that two authorities are one site."""
+    joint = open_joint(names=(HERE, THERE), **FRESH, crawl={"scope": "any"})
+    there = by_owner(joint)[THERE][0]
+    change = received(joint, Link(joint.fingerprint(there), there, flags=SIGNAL))
+    assert all(not link.flags & SIGNAL for _, links in change.foreign for link in links)
+
+
+# -- dates of pages that are read again
+
+
+def test_dates_are_heard_of_pages_of_the_own_host(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    joint = open_joint(**FRESH)
+    visited(joint, HOME)
+    told: list[Any] = []
+    monkeypatch.setattr(joint.stages.refresh.changes, "note_dated", lambda *what: told.append(what))
+    joint.add(HOME + "map")
+    errand = joint.errand()
+    extracted = Extracted(
+        HOME, told_by="feed", dated=[("/a", 5.0), ("http://b.org/", 6.0), ("http://[", 7.0), ("b", 8.0)]
+    )
+    change = Change()
+    joint.stages.signal_intake.hear(change, errand, extracted, 9.0)
+    assert told == [(errand.fingerprint, [(HOME + "a", 5.0), (HOME + "b", 8.0)], "feed", 9.0, change)]
+    joint.stages.signal_intake._refresh = None
+    joint.stages.signal_intake.hear(change, errand, extracted, 9.0)
+    assert len(told) == 1
+
+
+def test_fates_are_the_words_of_every_answer() -> None:
+    assert [str(fate) for fate in Fate] == list(Signalled().counts())

@@ -175,6 +175,9 @@ class Commands:
         frontier = self._stages.frontier
         waiting = frontier.explain(url, self._stages.clock.now())
         facts = {"record": record, "waiting": waiting, "paused": list(frontier.paused)}
+        if record is None:
+            fingerprint = self._stages.fingerprinter.fingerprint(url)
+            facts["dropped"] = verdict.is_retired(self._stages.due, frontier, url, fingerprint)
         return verdict.prospect(self._facts(url) | facts)
 
     def _robots_of(self, url: str) -> dict[str, Any]:
@@ -259,20 +262,27 @@ class Commands:
         return rows
 
     def block(self, host: str) -> Steps:
-        """Ask nothing more of a host."""
+        """Ask nothing more of a host, if this process owns it."""
         name = _host_name(host)
         yield from self._stages.point.making()
-        self._stages.frontier.block(name)
-        self._commit(Change())
+        if self._owns(name):
+            self._stages.frontier.block(name)
+            self._commit(Change())
         return {"host": name}
 
     def unblock(self, host: str) -> Steps:
-        """Take a host up again."""
+        """Take a host up again, if this process owns it."""
         name = _host_name(host)
         yield from self._stages.point.making()
-        self._stages.frontier.unblock(name, self._stages.clock.now())
-        self._commit(Change())
+        if self._owns(name):
+            self._stages.frontier.unblock(name, self._stages.clock.now())
+            self._commit(Change())
         return {"host": name}
+
+    def _owns(self, host: str) -> bool:
+        """Whether this process crawls a host; such commands go to all processes."""
+        stages = self._stages
+        return stages.topology.partition.owner(stages.fingerprinter.host_key(host)) == stages.name
 
     def retire(self, pattern: str) -> Steps:
         """Drop the to-do URLs that match a regular expression."""

@@ -46,6 +46,7 @@ from crawler.process.ordering import Ordering, named
 from crawler.process.portions import PORTION_LINKS
 from crawler.process.signal_intake import SignalIntake
 from crawler.process.surroundings import Surroundings
+from crawler.process.verdict import is_retired
 from crawler.records import DueCounts, FrontierCounts, Link, PeerStatus, SplitterCounts
 from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Inbox
@@ -325,6 +326,7 @@ class Stages:
             self.name,
             record=self.pages.record,
             refresh=self.refresh,
+            is_retired=partial(is_retired, self.due, self.frontier),
             requisites=self.config.crawl.requisites,
             now=self.clock.now,
         )

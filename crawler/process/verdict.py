@@ -1,12 +1,14 @@
 """The verdict on a URL: the sentence with which `crawler why` begins, and whether it may be asked at all.
 
-Both are drawn from the same facts (`Commands.why`), so `why`, `refresh=1` and the dashboard agree.
+Both are drawn from the same facts (`Commands.why`), so `why`, `refresh=1`, signals and the dashboard agree.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from crawler.admin.causes import in_words
+from crawler.due.eliminator import Eliminator
+from crawler.frontier.frontier import Frontier
 from crawler.records import PageState
 from crawler.serve.seam import Ahead, AheadState
 
@@ -34,6 +36,7 @@ _PARKED = {
     "hosts_per_domain": "its domain has crawl.hosts_per_domain hosts",
     "maps_per_host": "its host has named too many sitemaps",
 }
+_DROPPED = "it was met, and waits in no queue; `crawler retire` took it out"
 
 
 def sentence(answer: Mapping[str, Any]) -> str:
@@ -50,7 +53,7 @@ def sentence(answer: Mapping[str, Any]) -> str:
     if answer["filter"] != "accepted":
         return f"Never asked: {answer['reason']}."
     if answer.get("dropped"):
-        return "Dropped: it was met, and waits in no queue; `crawler retire` took it out."
+        return f"Dropped: {_DROPPED}."
     if answer["known"]:
         return "To do: it is known, and waits further back in its host's queue or on its way there."
     ahead = prospect(answer)
@@ -59,10 +62,26 @@ def sentence(answer: Mapping[str, Any]) -> str:
     return "Never met: no fetched page links to it, and it is no seed; the filter would accept it."
 
 
+def is_retired(due: Eliminator, frontier: Frontier, url: str, fingerprint: int) -> bool:
+    """Whether a URL (request form) without a record was met and is in no queue: `crawler retire` took it out.
+
+    False if its host's queue is too long to be read in one turn of the loop.
+    """
+    if not due.contains(fingerprint) or due.waits(fingerprint):
+        return False
+    try:
+        next(frontier.entry(url))
+    except StopIteration as read:
+        return not read.value
+    return False
+
+
 def prospect(facts: Mapping[str, Any]) -> Ahead:
     """Whether a URL may be asked, and what its host waits for; QUEUED if nothing forbids it."""
     if facts["filter"] != "accepted" and facts.get("record") is None:
         return Ahead(AheadState.OUT_OF_SCOPE, facts["reason"])
+    if facts.get("dropped"):
+        return Ahead(AheadState.RETIRED, _DROPPED)
     robots, waiting = facts.get("robots", {}), facts.get("waiting", {})
     if robots.get("denied"):
         return Ahead(AheadState.DISALLOWED, _robots(robots))

@@ -174,7 +174,7 @@ class Commands:
         """Whether a URL (request form) with this record may be asked: the verdict of `why`, without its queue."""
         frontier = self._stages.frontier
         waiting = frontier.explain(url, self._stages.clock.now())
-        facts = {"record": record, "waiting": waiting, "paused": list(frontier.paused)}
+        facts: dict[str, Any] = {"record": record, "waiting": waiting, "paused": list(frontier.paused)}
         if record is None:
             fingerprint = self._stages.fingerprinter.fingerprint(url)
             facts["dropped"] = verdict.is_retired(self._stages.due, frontier, url, fingerprint)

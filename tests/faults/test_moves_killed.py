@@ -11,13 +11,9 @@ import msgspec
 import pytest
 
 from crawler import cli
-from crawler.cli.access import at_rest
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import BUILT, JOURNAL
 from crawler.errors import DirectoryError
-from crawler.splitter.spool import entries_prefix
-from crawler.splitter.wire import decode_entry
-from crawler.storage.kv import scan_prefix
 from crawler.upgrade.ready import ready
 from tests.end_to_end.test_many_processes import QUICK
 from tests.end_to_end.test_many_processes import command as command_line
@@ -126,35 +122,6 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TreeWeb, Pa
         name = "p1" if owner != "p1" else "p2"
         shutil.rmtree(directory / name)
         yield web, directory, name
-
-
-def waiting(directory: Path, name: str) -> set[str]:
-    """The URLs that wait in the outboxes of the others for the process `name`."""
-    found: set[str] = set()
-    crawl_directory = CrawlDirectory(directory)
-    for other in crawl_directory.process_names():
-        with at_rest(crawl_directory, other) as stages:
-            for _, value in scan_prefix(stages.store, entries_prefix(name)):
-                found |= {link.url for link in decode_entry(value)}
-    return found
-
-
-def test_a_recovery_that_was_killed_goes_on(lost: tuple[TreeWeb, Path, str], tmp_path: Path) -> None:
-    """Meanwhile every other command refuses the directory; at the end all links wait that wait after one left alone."""
-    _, source, name = lost
-    directory = copy_of(source, tmp_path / "crawl")
-    recover = partial(command, "recover", name, "--dir", str(directory))
-    alone = run(directory, recover)
-    assert alone is not None and alone.result == 0 and alone.writes > 10
-    whole = ran(directory, waiting, directory, name)
-    assert len(whole) > PAGES // 10
-    for kill_at in kill_points(alone.writes):
-        copy_of(source, directory)
-        assert run(directory, recover, kill_at=kill_at) is None, kill_at
-        ran(directory, is_refused_or_clean, directory)
-        assert ran(directory, recover) == 0, kill_at
-        assert ran(directory, waiting, directory, name) == whole, kill_at
-        is_whole(directory)
 
 
 def test_the_crawl_goes_on_behind_it(lost: tuple[TreeWeb, Path, str], tmp_path: Path) -> None:

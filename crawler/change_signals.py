@@ -55,6 +55,7 @@ class Fate(StrEnum):
     QUEUED = "queued"  # in scope, not fetched yet: it waits as any link does
     SENT = "sent"  # its owner is another process, which decides; durable here until the owner has it
     NOT_REFRESHED = "not_refreshed"  # known, but this crawl does not ask it again
+    RETIRED = "retired"  # `crawler retire` took it out before it was fetched
     OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects it
     REFUSED = "refused"  # no URL, too many, or nothing runs that could take it
 
@@ -77,6 +78,7 @@ class Signalled(msgspec.Struct):
     queued: int = 0
     sent: int = 0
     not_refreshed: int = 0
+    retired: int = 0
     out_of_scope: int = 0
     refused: int = 0
     why: dict[str, int] = {}

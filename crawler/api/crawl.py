@@ -457,8 +457,8 @@ class Crawl:
         return self._member is not None and self._member.supervised
 
     def signal(self, urls: Iterable[str], source: str = "signal") -> dict[str, Any]:
-        """Say that pages have changed: how many are noted, queued, sent, not_refreshed, out_of_scope and refused,
-        `why` by reason, and `urls` with the fate of the first hundred.
+        """Say that pages have changed: how many are noted, queued, sent, not_refreshed, retired,
+        out_of_scope and refused, `why` by reason, and `urls` with the fate of the first hundred.
 
         >>> async def tell():
         ...     async with crawler.Crawl(settings, directory=folder / "signal", seeds=url) as crawl:

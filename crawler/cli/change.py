@@ -54,6 +54,7 @@ _FATES = {
     Fate.QUEUED: "queued (not fetched yet)",
     Fate.SENT: "sent to their processes",
     Fate.NOT_REFRESHED: "known, but not refreshed here",
+    Fate.RETIRED: "dropped by `crawler retire`",
     Fate.OUT_OF_SCOPE: "out of scope",
     Fate.REFUSED: "refused",
 }

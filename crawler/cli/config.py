@@ -1,11 +1,12 @@
 """`crawler config show | check`."""
 
+import argparse
 from pathlib import Path
 
 import msgspec
 
 from crawler.cli import flags, options
-from crawler.config import Config, Layers
+from crawler.config import Config
 from crawler.config.credentials import redacted
 from crawler.crawl.directory import CrawlDirectory
 
@@ -22,15 +23,14 @@ def main(_command: str, argv: list[str]) -> int:
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="TOML file to check")
     flags.add_config_flags(flags.grouped(parser), "config")
     args = parser.parse_args(argv)
-    return _check(args.file or args.config) if args.action == "check" else _show(args)
+    return _check(args) if args.action == "check" else _show(args)
 
 
-def _check(file: Path | None) -> int:
-    layers = Layers()
-    if file is not None:
-        layers.add(str(file), options.settings_of(file))
-    options.starting(layers)
-    print(f"{file or 'defaults'}: good")
+def _check(args: argparse.Namespace) -> int:
+    """Check a file together with the flags and the environment, as `crawl --config FILE` reads them."""
+    args.config = args.file or args.config
+    options.starting(options.layers(args))
+    print(f"{args.config or 'defaults'}: good")
     return 0
 
 

@@ -7,17 +7,25 @@ do before they do it, and remove the file when all is done. So after a kill ever
 command knows that the crawl is between two states: the one that was cut off goes on
 where it stopped, and all others refuse the directory. (An upgrade needs no journal:
 `DIR/format` says how far it is.)
+
+What a reshard builds before it writes the journal lies in `DIR/.reshard`; without a journal it
+is a leftover, and the next command removes it.
 """
 
+import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from crawler.errors import DamageError, DirectoryError, StoreError
-from crawler.storage.files import atomic_write, sync_directory
+from crawler.errors import BusyError, DamageError, DirectoryError, StoreError
+from crawler.storage.files import Lock, atomic_write, sync_directory
+
+log = logging.getLogger("crawler")
 
 JOURNAL = "journal.json"
+BUILT = ".reshard"
 # Command -> how it goes on; {subject} is the process that it was given.
 _REMEDIES = {
     "repair": "`crawler check --repair` goes on with it",
@@ -85,3 +93,18 @@ def refuse_cut_off(directory: Path, finishing: str = "", subject: str = "") -> N
     raise DirectoryError(
         f"{directory}: a {name} is under way or was cut off; {remedy.format(subject=journal.subject)}"
     )
+
+
+def drop_unfinished(directory: Path) -> None:
+    """Remove what a reshard built and did not decide upon, unless one is at work; name it if that is impossible."""
+    built = directory / BUILT
+    if not built.exists() or load_journal(directory) is not None:
+        return
+    try:
+        with Lock(directory / "supervisor.lock", "clean-up", brief=True):
+            if load_journal(directory) is None:
+                shutil.rmtree(built)
+    except BusyError:
+        return  # it is being built
+    except (DirectoryError, OSError) as error:
+        log.warning("%s was left by a reshard that was cut off, and cannot be removed: %s", built, error)

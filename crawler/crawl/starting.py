@@ -14,6 +14,7 @@ from crawler.config.checks import check_values
 from crawler.errors import ConfigError, UsageError, bad_setting
 from crawler.fetcher.connector import check_proxy
 from crawler.fetcher.cookies import load_cookies
+from crawler.fetcher.fetchers import FETCHERS, named_fetchers
 from crawler.frontier.refresh.importance import read_values
 from crawler.splitter.partition import Partition
 from crawler.splitter.peers import tls_contexts
@@ -35,6 +36,7 @@ def check_start(config: Config) -> None:
         ConfigError: a value means nothing, or what it names is not there or cannot be read.
     """
     check_values(config)
+    named_fetchers(FETCHERS, config)
     for key, use in _OUTSIDE:
         if value := _value(config, key):
             _try(key, use, value)

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from crawler.clock import Clock
 from crawler.config import Config
-from crawler.errors import ConfigError, Unexpected
+from crawler.errors import Unexpected, bad_setting
 from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.fetch_request import HTTP, FetchTask
 from crawler.records import Fetch
@@ -90,17 +90,26 @@ def _http(needs: FetcherNeeds) -> Fetcher:
 FETCHERS: dict[str, MakeFetcher] = {HTTP: _http}
 
 
+def named_fetchers(table: Mapping[str, MakeFetcher], config: Config) -> list[str]:
+    """The names of the fetchers that a crawl needs: "http" and those that overrides name.
+
+    Raises:
+        ConfigError: there is no fetcher of such a name.
+    """
+    names = dict.fromkeys([HTTP, *(own.fetcher for own in config.override if own.fetcher)])
+    for name in names:
+        if name not in table:
+            raise bad_setting("override.fetcher", f"there is no {name!r}; there are: {', '.join(table)}")
+    return list(names)
+
+
 def make_fetcher(table: Mapping[str, MakeFetcher], needs: FetcherNeeds) -> Fetcher:
     """The fetcher of a process: "http", and beside it those that an override names.
 
     Raises:
         ConfigError: there is no fetcher of such a name, or one cannot be made so.
     """
-    names = dict.fromkeys([HTTP, *(own.fetcher for own in needs.config.override if own.fetcher)])
-    for name in names:
-        if name not in table:
-            raise ConfigError(f"override.fetcher: there is no {name!r}; there are: {', '.join(table)}")
-    made = {name: table[name](needs) for name in names}
+    made = {name: table[name](needs) for name in named_fetchers(table, needs.config)}
     return made[HTTP] if len(made) == 1 else Fetchers(made)
 
 

@@ -27,9 +27,10 @@ from crawler.errors import DamageError, UsageError
 from crawler.extract.feed import read_feed
 from crawler.process.answering.commands import Steps
 from crawler.process.answering.wait_log import HOSTS_MAX, WaitLog
+from crawler.process.results.notices import StoredNotices
 from crawler.serve.behind import StoredCrawl
 from crawler.serve.demand import Demand
-from crawler.serve.indexnow import KEY_AGE_MAX
+from crawler.serve.indexnow import KEY_AGE_MAX, KeyUnreadError
 from crawler.serve.refusal import Refusal
 from crawler.serve.seam import Ahead, AheadState
 from crawler.storage.commit import Change
@@ -135,6 +136,7 @@ class Live:
         await server.start(config.address, shared=several)
         if several:
             await server.listener.start_unix(folder)
+        receivers.resume()
         self._tasks.append(asyncio.get_running_loop().create_task(self._keep_counts()))
         self._process.last_changes.append(self.put_counts)
 
@@ -199,6 +201,13 @@ class Live:
             self._config.serve,
             self._now,
             signal=self.signal,
+            notices=StoredNotices(
+                self._store,
+                self._fingerprinter.fingerprint,
+                self._signal_intake,
+                self._process.queue,
+                self._process.kept,
+            ),
             processes=self._context.topology.names,
             me=self._context.name,
             random=os.urandom,
@@ -215,7 +224,11 @@ class Live:
         task.add_done_callback(self._tasks.remove)
 
     async def _key_file(self, url: str) -> bytes | None:
-        """A small file of a site, fetched as a link in the crawl's own order; None if it does not come soon."""
+        """A small file of a site, fetched as a link in the crawl's own order; None if it does not come soon.
+
+        Raises:
+            KeyUnreadError: the crawl stops.
+        """
         fingerprint = self._fingerprinter.fingerprint(url)
         asked = self._now()
         while self._now() - asked < KEY_FILE_WAIT:
@@ -223,6 +236,8 @@ class Live:
             if capture is not None and self._now() - capture.fetched_at < KEY_AGE_MAX:
                 return self._pages.read(capture).content[:1024] if capture.status == 200 else None
             state = self.ahead(url, fingerprint).state
+            if state is AheadState.AT_REST:
+                raise KeyUnreadError
             if state not in (AheadState.QUEUED, AheadState.FULL):
                 return None
             await asyncio.sleep(1.0)

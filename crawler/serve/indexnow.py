@@ -6,7 +6,7 @@
 The key proves that the sender owns the site: the file `http://H/K.txt` (or L,
 on the same host, for URLs below L's directory) holds it. It is fetched once a
 host and day, politely, by the crawl; until then the answer is 202 and the URLs
-wait, at most `PENDING_MAX` of them.
+wait, at most `PENDING_MAX` of them, in the store too.
 
     200  taken              400  not so formed        422  URLs of another host, or no such key
     202  key not looked at  403  the key is not there  429  too many at once
@@ -25,6 +25,10 @@ from crawler.urls.canonical import canonical, hostname
 KEY_AGE_MAX = 86_400.0  # seconds for which a key file's answer holds
 PENDING_MAX = 10_000  # URLs that wait for their keys
 _KEY = re.compile(r"[A-Za-z0-9-]{8,128}")
+
+
+class KeyUnreadError(Exception):
+    """The key file was not read since the crawl stops; nothing is known of the key."""
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -124,10 +128,15 @@ class Keys:
             raise Refusal(403, "refused", "the key file does not hold this key")
         if self._waiting + len(notice.urls) > PENDING_MAX:
             raise Refusal(429, "too_many", "too many notifications wait for their keys; try again later")
+        return 202, self.wait(notice)
+
+    def wait(self, notice: Notice) -> bool:
+        """Let the URLs of a notice wait for `found`; whether the key file is to be fetched now."""
+        name = (notice.location, notice.key)
         first = name not in self._pending
         self._pending.setdefault(name, []).extend(notice.urls)
         self._waiting += len(notice.urls)
-        return 202, first
+        return first
 
     def found(self, notice: Notice, text: bytes | None, now: float) -> list[str]:
         """The key file came (None: it did not); the URLs that may pass now."""

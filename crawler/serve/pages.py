@@ -194,6 +194,7 @@ _AHEAD = {
     AheadState.BLOCKED: 409,
     AheadState.DISALLOWED: 403,
     AheadState.OUT_OF_SCOPE: 403,
+    AheadState.RETIRED: 410,
     AheadState.FULL: 503,
 }
 

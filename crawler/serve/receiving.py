@@ -1,8 +1,7 @@
 """Passes requests to the receivers: signals, IndexNow's keys, WebSub's subscriptions."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -24,11 +23,24 @@ FetchText = Callable[
 ReadFeed = Callable[[bytes], list[str]]  # the links of a feed's entries
 
 
+class Notices(Protocol):
+    """Notices that wait for their key files, as they are stored."""
+
+    def load(self) -> list[indexnow.Notice]:
+        """The notices of earlier runs."""
+
+    async def keep(self, notice: indexnow.Notice) -> None:
+        """Store a notice; raise Refusal (503) if that takes too long."""
+
+    def judged(self, notice: indexnow.Notice, urls: Sequence[str], source: str) -> None:
+        """Queue `urls` as signals, and forget the notices of this key in the same change."""
+
+
 class Receivers:
     """Answers the doors that take something in, in the process `me` of `processes`.
 
-    `signal` takes signals, `fetch_text` fetches IndexNow's key files, `read_feed` takes the entries out
-    of a WebSub delivery, `in_background` runs what must not hold an answer up.
+    `signal` takes signals, `notices` stores what waits for key files, `fetch_text` fetches IndexNow's key files,
+    `read_feed` takes the entries out of a WebSub delivery, `in_background` runs what must not hold an answer up.
     """
 
     def __init__(
@@ -38,6 +50,7 @@ class Receivers:
         now: Callable[[], float],
         *,
         signal: Signal,
+        notices: Notices,
         processes: Sequence[str] = ("p0",),
         me: str = "p0",
         random: Callable[[int], bytes],
@@ -52,10 +65,16 @@ class Receivers:
         self._fetch_text = fetch_text
         self._read_feed = read_feed
         self._in_background = in_background
-        self._signal = signal
+        self._notices = notices
         self.signals = SignalDesk(signal, config.signals_per_second, config.signal_urls_max)
         self.keys = indexnow.Keys(config.key_files_max)
         self.subscriptions = Subscriptions(random, processes.index(me))
+
+    def resume(self) -> None:
+        """Go on with the notices of earlier runs, whose key files were not read then."""
+        for notice in self._notices.load():
+            if self.keys.wait(notice):
+                self._in_background(self._look_at_key(notice))
 
     async def receive(self, asked: Asked, request: Any, body: bytes) -> Reply:
         """The reply at one of the receivers' doors.
@@ -100,17 +119,19 @@ class Receivers:
             return json_reply(status, msgspec.json.encode(said) + b"\n")
         if fetch:
             self._in_background(self._look_at_key(notice))
+        await self._notices.keep(notice)
         return json_reply(status, b'{"waiting": %d}\n' % len(notice.urls))
 
     async def _look_at_key(self, notice: indexnow.Notice) -> None:
         try:
             text = await self._fetch_text(notice.location)
+        except indexnow.KeyUnreadError:
+            return  # the notice is stored; the next run goes on with it
         except Exception:
             text = None
         urls = self.keys.found(notice, text, self._now())
-        if urls:  # at no rate: they were taken, and PENDING_MAX bounds them
-            with suppress(Refusal):  # late, but queued
-                await self._signal(urls, f"indexnow:{notice.host}")
+        # At no rate: they were taken, and PENDING_MAX bounds them.
+        self._notices.judged(notice, urls, f"indexnow:{notice.host}")
 
     async def _delivered(self, token: str, body: bytes, signature: str) -> Reply:
         subscription = self.subscriptions.deliver(token, body, signature, self._now())

@@ -28,6 +28,7 @@ class AheadState(StrEnum):
     BLOCKED = "blocked"  # its host is not asked, until an instant or until the operator says otherwise
     DISALLOWED = "disallowed"  # robots.txt forbids it
     OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects it
+    RETIRED = "retired"  # dropped by the operator
     NOT_REFRESHED = "not_refreshed"  # known, and not asked again by this crawl
     FULL = "full"  # too many wait already
     AT_REST = "at_rest"  # the crawl does not run, or stops

@@ -16,6 +16,7 @@ is a range of keys.
     h/      frontier  <host key>                   host record
     f/      frontier  <duplicate key>              refresh state of a page
     q/      serve     <duplicate key>              faded count of requests to a page, and its instant
+    k/      serve     <duplicate key of a key file><number>      an IndexNow notice that waits for its key file
     s/      frontier  <host key>                   refresh state of a site: its changes and signals
     n/      frontier  <directory key>              refresh state of a directory: its changes
     b/      frontier  <host key>                   how far a host's validators can be believed
@@ -64,6 +65,7 @@ PAGE, CAPTURE, PAYLOAD, SEGMENT, ELSEWHERE = b"u/", b"c/", b"g/", b"w/", b"v/"
 TODO, PARKED, HOST, REFRESH = b"t/", b"p/", b"h/", b"f/"
 WAITING = b"y/"
 ASKED = b"q/"
+NOTICE = b"k/"
 HANDOVER = b"x/"
 REFRESH_SITE, REFRESH_DIRECTORY, VALIDATORS, READINGS = b"s/", b"n/", b"b/", b"a/"
 ROBOTS, DUE, INBOX, OUTBOX, META = b"r/", b"d/", b"i/", b"o/", b"m/"
@@ -80,6 +82,7 @@ FAMILIES = (
     Family(HOST, "frontier", Travel.BUCKET),
     Family(REFRESH, "frontier", Travel.BUCKET),
     Family(ASKED, "serve", Travel.BUCKET),
+    Family(NOTICE, "serve", Travel.BUCKET),
     Family(HANDOVER, "api", Travel.BUCKET),
     Family(REFRESH_SITE, "frontier", Travel.BUCKET),
     Family(REFRESH_DIRECTORY, "frontier", Travel.BUCKET),

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from crawler.crawl.directory import FORMAT, CrawlDirectory
-from crawler.crawl.journal import Journal, keep_journal, refuse_cut_off
+from crawler.crawl.journal import Journal, drop_unfinished, keep_journal, refuse_cut_off
 from crawler.errors import BusyError, DirectoryError, StoreError
 from crawler.storage.files import Lock, sync_directory
 from crawler.upgrade.former_settings import renew_settings
@@ -57,6 +57,7 @@ def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> 
     if number < FORMAT:
         _adopt_journal(directory)
     refuse_cut_off(directory.path, finishing, subject)
+    drop_unfinished(directory.path)
     if number < FORMAT and finishing != "reshard":  # which is finished first
         _upgrade(directory, number)
 

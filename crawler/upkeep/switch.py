@@ -5,7 +5,8 @@
     check    each new process is opened there and verified as `crawler check` does
     switch   the journal (`crawl/journal.py`) decides; then folders are renamed, the old ones removed
 
-After a crash before the journal is written nothing has changed; after it the
+After a crash before the journal is written nothing has changed, and the next command removes
+what was built (`journal.drop_unfinished`); after it the
 next `reshard` finishes what the journal says, and everything else refuses the
 directory.
 
@@ -23,7 +24,7 @@ from msgspec.structs import replace
 from crawler.clock import Clock
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.journal import Journal, end_journal, keep_journal, load_journal
+from crawler.crawl.journal import BUILT, Journal, end_journal, keep_journal, load_journal
 from crawler.crawl.topology import TABLE_FILE, Topology, process_names, topology
 from crawler.errors import DirectoryError, UsageError
 from crawler.process.opening.stages import at_rest
@@ -34,7 +35,7 @@ from crawler.upkeep.build import Build, open_source, problems_of
 from crawler.upkeep.settle import settle
 from crawler.urls.fingerprint import Fingerprinter
 
-BUILT, REPLACED = ".reshard", ".resharded"
+REPLACED = ".resharded"
 COMMAND = "reshard"
 
 

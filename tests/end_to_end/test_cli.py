@@ -410,3 +410,31 @@ def test_help_of_every_command() -> None:
     assert all(f"  {name} " in run("--help").text for name in COMMANDS)
     for name in COMMANDS:
         assert run(name, "--help").text.startswith("usage: crawler"), name
+
+
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        ('[[override]]\nmatch = "a.org"\nfetcher = "none"\n', ()),
+        ('[store]\nengine = "none"\n', ()),
+        ('[fetch]\ncookies_file = "none"\n', ()),
+        ('[hooks]\npage_sink = "none"\n', ()),
+        ("", ("--set", "crawl.depth=x")),
+        ("", ("--set", "none.x=1")),
+        ("", ("--set", "crawl")),
+        ("", ("--delay", "x")),
+        ("", ("--set", "fetch.proxy=ftp://a")),
+        ("", ("--set", "serve.address=a")),
+    ],
+)
+def test_what_a_crawl_refuses_the_check_of_its_configuration_refuses(
+    tmp_path: Path, text: str, flags: tuple[str, ...]
+) -> None:
+    """In the same words. `config check` did not look at flags and fetchers."""
+    file = tmp_path / "own.toml"
+    file.write_text(text)
+    checked = run("config", "check", file, *flags)
+    crawled = run("crawl", "http://a.invalid/", "--dir", tmp_path / "crawl", "--config", file, *flags)
+    assert checked.code == crawled.code == 2
+    assert checked.err == crawled.err and not checked.out
+    assert not (tmp_path / "crawl").exists()

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
+from tests.end_to_end.test_live import Running
 from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, judge, settings, start
 
 PAGES = 400
@@ -111,3 +112,29 @@ def test_a_signal_stops_all_in_order_and_the_crawl_goes_on_later(tmp_path: Path)
         assert ended.code == 0, ended.err
         assert judge(web, directory).flawless
         assert judge(web, directory).refetched == 0
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_host_is_blocked_by_its_owner_alone(tmp_path: Path, live: bool) -> None:
+    """`block` wrote into the stores of all processes, and `check` said that the host belongs to another one."""
+    directory = tmp_path / "crawl"
+    flags = ("--processes", "2", *QUICK, "--set", "refresh.min_age=100000000", "--set", "refresh.explore=0")
+    with TreeWeb(tmp_path, 12, "--fanout", "3", hosts=4) as web:
+        ended = crawl(directory, web.seed, *settings(*flags))
+        assert ended.code == 0, ended.err
+        hosts = [web.url(page).split("/")[2].partition(":")[0] for page in range(4)] + ["new.example"]
+        running = Running(tmp_path, [], *flags, command="refresh") if live else None
+        try:
+            if running is not None:
+                running.until(lambda: running.status().get("refreshing", {}).get("pages") == 12)
+            for host in hosts:
+                assert command(directory, "block", host).out == f"{host}: blocked\n"
+            for host in hosts[1:]:
+                assert command(directory, "unblock", host).out == f"{host}: unblocked\n"
+        finally:
+            if running is not None:
+                running.end()
+        checked = command(directory, "check")
+        assert checked.code == 0, checked
+        refused = msgspec.json.decode(command(directory, "status", "--json", "--hosts", "9").out)
+        assert refused["frontier"]["hosts_blocked"] == 1

@@ -9,8 +9,9 @@ import os
 import shutil
 import signal
 import socket
+import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,8 @@ from crawler.process.committing.portions import PORTION_LINKS
 from crawler.process.opening.stages import at_rest
 from crawler.records import Errand, Extracted, Fetch, Outcome, Task
 from crawler.serve.receiving import Receivers
+from crawler.storage.keys import NOTICE
+from crawler.storage.kv import scan_prefix
 from tests.end_to_end.test_live import Running, free_port
 from tests.end_to_end.web import Answer, Asked, Web, page
 from tests.faults.harness import TreeWeb
@@ -208,12 +211,13 @@ ENDLESS = (
 )  # fmt: skip
 
 
-def heard(running: Running, url: str, source: str) -> int:
+def heard(running: Running, url: str, source: str, names: Sequence[str] = NAMES) -> int:
     """How many signals of a source the owner of a page has counted since its last crawl."""
     counted = 0
-    for name in NAMES:
-        said = control.ask(running.folder / name, "why", url=url)
-        if said["owner"] == said["process"]:
+    for name in names:
+        if (said := control.ask(running.folder / name, "why", url=url)) is control.NOBODY:
+            return -1
+        if said.get("owner") == said.get("process"):
             counted = said.get("refresh", {}).get("signals_by_source", {}).get(source, 0)
     return counted
 
@@ -340,6 +344,42 @@ def test_indexnow_and_websub_reach_whichever_process_has_the_key_or_the_subscrip
             running.end()
 
 
+@pytest.mark.parametrize("processes", [1, 3])
+def test_a_notice_that_waits_for_its_key_survives_a_kill(tmp_path: Path, processes: int) -> None:
+    """URLs of a notice answered 202 were forgotten by a crash before the key file was read."""
+    judged = threading.Event()
+
+    def key_file(_: Asked) -> Answer:
+        return KEY if judged.wait(20) else (500, {}, "")
+
+    with HubbedWeb() as web:
+        web.routes[f"/{KEY}.txt"] = key_file
+        urls = [web.url("/", host) for host in HOSTS]
+        flags = (*ENDLESS, "--processes", str(processes), "--scope", "host")
+        Running(tmp_path, urls, *flags).process.communicate(timeout=60)
+        running = Running(tmp_path, [], *flags, command="refresh")
+        try:
+            running.until(lambda: running.status().get("refreshing", {}).get("pages") == len(HOSTS))
+            for url in urls:
+                assert ask(running.serve, f"/indexnow?url={quote(url)}&key={KEY}")[0] == 202
+            pids = [each["pid"] for each in running.status()["processes"]]
+            for pid in {running.process.pid, *pids}:
+                os.kill(pid, signal.SIGKILL)
+        finally:
+            running.end()
+        judged.set()
+        names = NAMES[:processes]
+        again = Running(tmp_path, [], *flags, command="refresh")
+        try:
+            again.until(lambda: all(heard(again, url, "indexnow", names) == 1 for url in urls))
+        finally:
+            again.end()
+    directory = CrawlDirectory(again.folder)
+    for name in names:
+        with at_rest(convert(directory.saved_config()), directory, name, clock=SystemClock()) as stages:
+            assert not list(scan_prefix(stages.store, NOTICE)) and stages.problems() == []
+
+
 @pytest.mark.parametrize("when", ["before", "after", "stopping"])
 @pytest.mark.parametrize("entrance", ["python", "http", "control"])
 def test_a_signal_outside_of_the_run_is_kept_too(tmp_path: Path, when: str, entrance: str) -> None:
@@ -404,6 +444,18 @@ def test_one_verdict_on_a_url_is_told_by_all(tmp_path: Path) -> None:
             async with asyncio.timeout(30):
                 while "/c" not in web.paths():
                     await asyncio.sleep(0.05)
+            crawl.stages.frontier.pause()
+            await crawl.command({"command": "seed", "urls": [web.url("/e")]})
+            async with asyncio.timeout(30):
+                while (await crawl.command({"command": "why", "url": web.url("/e")})).get("queue") != "to do":
+                    await asyncio.sleep(0.05)
+            assert (await told(web.url("/e")))[:2] == (202, "queued")
+            assert (await crawl.command({"command": "retire", "pattern": "/e$"}))["retired"] == 1
+            status, state, why, verdict = await told(web.url("/e"))
+            assert (status, state) == (410, "retired") and why in verdict
+            signalled = await crawl.command({"command": "signal", "urls": [web.url("/e")]})
+            assert signalled["urls"] == [{"url": web.url("/e"), "fate": "retired"}]
+            crawl.stages.frontier.resume()
             await crawl.command({"command": "block", "host": "localhost"})
             status, state, why, verdict = await told(web.url("/d"))
             assert (status, state) == (409, "blocked") and why in verdict

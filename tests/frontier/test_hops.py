@@ -37,7 +37,7 @@ class Around:
             release_address=lambda host, ended, now: self.did.append(("release", host.slot)),
         )
         self.errand = cast(Any, SimpleNamespace(host=1, hostname="a.org"))
-        self.hops = Hops(cast(Any, gates), cast(Any, self))
+        self.hops = Hops(cast(Any, gates), cast(Any, self), cast(Any, self))
 
     def is_aside(self, key: int) -> bool:
         return self.is_away.get(key, False)

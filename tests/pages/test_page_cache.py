@@ -384,6 +384,39 @@ def test_a_copy_knows_the_page_that_led_to_it_before_that_is_committed(tmp_path:
     assert b"via: " + URL.encode() in content and b"urn:fingerprint" not in content
 
 
+def test_a_copy_knows_the_page_that_led_to_it_after_a_restart(tmp_path: Path) -> None:
+    """One that this store never had is named by its fingerprint."""
+    site = Site(tmp_path)
+    site.visit(fetch(URL), 1)
+    site.cache.close()
+    later = Site(tmp_path, site.store)
+    later.now = site.now
+    later.visit(fetch(URL + "a", b"one"), 2, via=1)
+    later.visit(fetch(URL + "b", b"two"), 3, via=9)
+    content = b"".join(gzip.decompress(path.read_bytes()) for path in later.segments())
+    vias = [line.split(b": ")[1].strip() for line in content.splitlines() if line.startswith(b"via: ")]
+    assert vias == [URL.encode(), b"urn:fingerprint:0000000000000009"]
+
+
+def test_what_is_kept_is_decided_by_the_type_of_the_answer(tmp_path: Path) -> None:
+    """A page that becomes a picture is no page any more; a 304 has the type of the page."""
+    site = Site(tmp_path, keeps=lambda url, media_type: media_type == "text/html")
+    site.visit(fetch(), 1)
+    assert site.visit(not_modified(), 1).stored
+    assert not site.visit(fetch(body=b"GIF89a", content_type="image/gif"), 1).stored
+    assert not site.visit(not_modified(URL + "new"), 2).stored, "it confirms nothing"
+
+
+def test_a_copy_that_cannot_be_read_is_no_reason_to_call_a_page_unchanged(tmp_path: Path) -> None:
+    site = Site(tmp_path, comparison=lambda url: Comparison("text"))
+    site.visit(fetch(body=b"<p>page</p>"), 1)
+    for path in site.segments():
+        path.write_bytes(bytes(path.stat().st_size))
+    answer = fetch(body=b"<p class=x>page</p>")
+    assert site.cache.shows_known(answer, errand(flags=int(LinkFlag.REFRESH))) is False
+    assert site.visit(answer, 1, flags=int(LinkFlag.REFRESH)).unchanged is False
+
+
 def test_a_304_is_captured_with_type_and_digest_of_the_page(tmp_path: Path) -> None:
     site = Site(tmp_path)
     first = site.visit(fetch(body=b"page"), 1)

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +26,41 @@ FEED = b"""<feed xmlns="http://www.w3.org/2005/Atom"><title>f</title>
 <entry><link href="http://site.example/1"/></entry><entry><link href="http://site.example/2"/></entry></feed>"""
 
 
+class Kept:
+    """Notices that are stored, as long as the test lives; what they bring is noted as signals of the crawl."""
+
+    def __init__(self, signals: list[tuple[tuple[str, ...], str]]) -> None:
+        self.stored: list[indexnow.Notice] = []
+        self._signals = signals
+
+    def load(self) -> list[indexnow.Notice]:
+        return list(self.stored)
+
+    async def keep(self, notice: indexnow.Notice) -> None:
+        self.stored.append(notice)
+
+    def judged(self, notice: indexnow.Notice, urls: Sequence[str], source: str) -> None:
+        self.stored = [each for each in self.stored if each.location != notice.location]
+        if urls:
+            self._signals.append((tuple(urls), source))
+
+
 class Receiving(Served):
-    """A server with receivers; `texts` are the files that sites have."""
+    """A server with receivers; `texts` are the files that sites have, none while the crawl is `stopping`."""
 
     def __init__(self, folder: Path, **config: Any) -> None:
         super().__init__(folder, **config)
         self.texts: dict[str, bytes] = {}
         self.fetched: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
+        self.stopping = False
+        self.notices = Kept(self.crawl.signals)
         self.receivers = Receivers(
             self.crawl,
             self.config,
             lambda: self.now,
             signal=self.crawl.signal,
+            notices=self.notices,
             random=lambda n: bytes([len(self.fetched)]) * n,
             fetch_text=self._fetch,
             read_feed=lambda body: [f"{SITE}{n}" for n in range(1, 1 + body.count(b"<entry>"))],
@@ -48,6 +70,8 @@ class Receiving(Served):
 
     async def _fetch(self, url: str) -> bytes | None:
         self.fetched.append(url)
+        if self.stopping:
+            raise indexnow.KeyUnreadError
         return self.texts.get(url)
 
     async def post(self, target: str, body: bytes, *lines: str) -> Response:
@@ -210,6 +234,30 @@ def test_indexnow_statuses(tmp_path: Path, target: str, body: bytes, status: int
         answer = await (served.post(target, body) if body else served.get(target))
         assert answer.status == status, answer.body
         await served.settle()
+
+    talk_to(tmp_path, talk)
+
+
+def test_notices_wait_for_the_next_run_if_the_key_file_was_not_read(tmp_path: Path) -> None:
+    """A crawl that stops says nothing about the key; the notice is taken up again, and its file fetched once."""
+
+    async def talk(served: Receiving) -> None:
+        served.stopping = True
+        for name in ("one", "two"):
+            assert (await served.get(get(f"{SITE}{name}"))).status == 202
+        await served.settle()
+        assert served.crawl.signals == [] and len(served.notices.stored) == 2 and len(served.fetched) == 1
+        assert (await served.get(get(f"{SITE}three"))).status == 202, "no verdict on the key"
+        served.stopping = False
+        served.texts[f"{SITE}{KEY}.txt"] = KEY.encode()
+        served.receivers.keys = indexnow.Keys(served.config.key_files_max)
+        served.receivers.resume()
+        await served.settle()
+        assert served.crawl.signals == [
+            (tuple(f"{SITE}{name}" for name in ("one", "two", "three")), "indexnow:site.example")
+        ]
+        assert served.notices.stored == [] and len(served.fetched) == 2
+        served.receivers.keys._check()
 
     talk_to(tmp_path, talk)
 

@@ -112,6 +112,22 @@ def test_ranges(served: Served) -> None:
     served.run(talk)
 
 
+def test_answers_are_counted_by_their_status(tmp_path: Path) -> None:
+    """Also a range of a body that is streamed, and a time map."""
+    served = Served(tmp_path, held_bytes_max=65_536)
+    body = bytes(range(256)) * 1024
+    served.store(body=body)
+
+    async def talk(served: Served) -> None:
+        part = await served.get(AT, "Range: bytes=100-199999")
+        assert (part.status, part.body) == (206, body[100:200_000])
+        assert (await served.get("/timemap/link/http://site.example/")).status == 200
+        assert (await served.get(AT + "missing")).status == 404
+        assert served.server.answers == {206: 1, 200: 1, 404: 1}
+
+    served.run(talk)
+
+
 CODINGS = {
     b"gzip": gzip.compress(b"coded " * 1000),
     b"deflate": zlib.compress(b"coded " * 1000),
@@ -284,6 +300,7 @@ def test_what_is_missing_withheld_or_stale(served: Served) -> None:
         (Ahead(AheadState.QUEUED, "soon"), 202, {}, "queued"),
         (Ahead(AheadState.BLOCKED, "its host is blocked"), 409, {}, "blocked"),
         (Ahead(AheadState.DISALLOWED, "`Disallow: /`"), 403, {}, "disallowed"),
+        (Ahead(AheadState.RETIRED, "it was retired"), 410, {}, "retired"),
         (Ahead(AheadState.FULL, "too many", 60.0), 503, {"retry-after": "60"}, "full; wait=60"),
         (Ahead(AheadState.NOT_REFRESHED, "known"), 404, {}, "not_refreshed"),
         (Ahead(AheadState.AT_REST, "it does not run"), 404, {}, "at_rest"),

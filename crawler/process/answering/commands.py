@@ -194,20 +194,27 @@ class Commands:
         return rows
 
     def block(self, host: str) -> Steps:
-        """Ask nothing more of a host."""
+        """Ask nothing more of a host, if this process owns it."""
         name = _host_name(host)
         yield from self._point.making()
-        self._frontier.blocks.block(name)
-        self._commit(Change())
+        if self._owns(name):
+            self._frontier.blocks.block(name)
+            self._commit(Change())
         return {"host": name}
 
     def unblock(self, host: str) -> Steps:
-        """Take a host up again."""
+        """Take a host up again, if this process owns it."""
         name = _host_name(host)
         yield from self._point.making()
-        self._frontier.blocks.unblock(name, self._now())
-        self._commit(Change())
+        if self._owns(name):
+            self._frontier.blocks.unblock(name, self._now())
+            self._commit(Change())
         return {"host": name}
+
+    def _owns(self, host: str) -> bool:
+        """Whether this process crawls a host; such commands go to all processes."""
+        owner = self._context.topology.partition.owner(self._fingerprinter.host_key(host))
+        return owner == self._context.name
 
     def retire(self, pattern: str) -> Steps:
         """Drop the to-do URLs that match a regular expression."""

@@ -1,6 +1,6 @@
 """The verdict on a URL: the sentence with which `crawler why` begins, and whether it may be asked at all.
 
-Both are drawn from the same facts (`Commands.why`), so `why`, `refresh=1` and the dashboard agree.
+Both are drawn from the same facts (`Commands.why`), so `why`, `refresh=1`, signals and the dashboard agree.
 """
 
 from collections.abc import Mapping
@@ -34,6 +34,7 @@ _PARKED = {
     "hosts_per_domain": "its domain has crawl.hosts_per_domain hosts",
     "maps_per_host": "its host has named too many sitemaps",
 }
+_DROPPED = "it was met, and waits in no queue; `crawler retire` took it out"
 
 
 def sentence(answer: Mapping[str, Any]) -> str:
@@ -50,7 +51,7 @@ def sentence(answer: Mapping[str, Any]) -> str:
     if answer["filter"] != "accepted":
         return f"Never asked: {answer['reason']}."
     if answer.get("dropped"):
-        return "Dropped: it was met, and waits in no queue; `crawler retire` took it out."
+        return f"Dropped: {_DROPPED}."
     if answer["known"]:
         return "To do: it is known, and waits further back in its host's queue or on its way there."
     ahead = prospect(answer)
@@ -63,6 +64,8 @@ def prospect(facts: Mapping[str, Any]) -> Ahead:
     """Whether a URL may be asked, and what its host waits for; QUEUED if nothing forbids it."""
     if facts["filter"] != "accepted" and facts.get("record") is None:
         return Ahead(AheadState.OUT_OF_SCOPE, facts["reason"])
+    if facts.get("dropped"):
+        return Ahead(AheadState.RETIRED, _DROPPED)
     robots, waiting = facts.get("robots", {}), facts.get("waiting", {})
     if robots.get("denied"):
         return Ahead(AheadState.DISALLOWED, _robots(robots))

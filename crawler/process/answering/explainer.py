@@ -12,6 +12,7 @@ from crawler.process.answering import explain
 from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.process_views import ProcessViews
 from crawler.process.opening.stages import Stages
+from crawler.process.results.retired import is_retired
 from crawler.records import Capture, LinkFlag, PageRecord, PageState
 from crawler.robots.cache import RobotsCache
 from crawler.serve.seam import Ahead
@@ -107,7 +108,14 @@ class Explainer:
         """Whether a URL (request form) with this record may be asked: the verdict of `why`, without its queue."""
         frontier = self._frontier
         waiting = frontier.views.explain(url, self._context.clock.now())
-        facts = {"record": record, "waiting": waiting, "paused": list(frontier.pauses.reasons)}
+        facts: dict[str, Any] = {
+            "record": record,
+            "waiting": waiting,
+            "paused": list(frontier.pauses.reasons),
+        }
+        if record is None:
+            fingerprint = self._fingerprinter.fingerprint(url)
+            facts["dropped"] = is_retired(self._due, frontier, url, fingerprint)
         return explain.prospect(self._facts(url) | facts)
 
     def _robots_of(self, url: str) -> dict[str, Any]:

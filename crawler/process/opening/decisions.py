@@ -1,6 +1,7 @@
 """What decides about links, signals and results in one process, made from its configuration."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from crawler.clock import Clock
 from crawler.config import Overrides
@@ -15,6 +16,7 @@ from crawler.process.results.admission import Admission, Owners, Seen
 from crawler.process.results.link_policy import LinkPolicy
 from crawler.process.results.ordering import Ordering, named
 from crawler.process.results.result_processor import ResultProcessor
+from crawler.process.results.retired import is_retired
 from crawler.process.results.signal_intake import SignalIntake
 from crawler.process.results.site_knowledge import SiteKnowledge
 from crawler.records import Link
@@ -85,6 +87,7 @@ class Decisions:
             context.name,
             record=pages.record,
             refresh=refresh,
+            is_retired=partial(is_retired, due, frontier),
             requisites=config.crawl.requisites,
             now=context.clock.now,
         )

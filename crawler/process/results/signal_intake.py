@@ -16,6 +16,7 @@ The rule, in this order:
     another process's                                         sent
     known                                                     noted if it is kept fresh
     rejected by the filter                                    out of scope
+    met, and in no queue                                      retired
     else                                                      queued as a link, as deep as one of a seed
 
 Deciding outside of the queue would lose URLs: a page that pauses between two portions of its links finds the URL in
@@ -24,7 +25,7 @@ the CLOCK cache, so its own change does not hold it, and may be committed, and t
 
 from collections.abc import Callable, Sequence
 
-from crawler.change_signals import SOURCES, Fate, Signalled, source_number
+from crawler.change_signals import SOURCES, TOLD_MAX, Fate, Signalled, source_number
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.committing.portions import portions
 from crawler.process.results.admission import Admission, LinkContext
@@ -51,6 +52,8 @@ class SignalIntake:
     Args:
         record: what is known of a page by its fingerprint.
         refresh: the schedule of known pages; None where none is asked again.
+        is_retired: whether a URL (request form) with a fingerprint was dropped by `crawler retire`. It reads a queue,
+            some 10 ms at most, so it is called for the `TOLD_MAX` URLs that the answer names; others count as queued.
         requisites: whether requisites are fetched, which may lie out of scope.
         me: this process among those of the partition.
     """
@@ -64,6 +67,7 @@ class SignalIntake:
         *,
         record: Callable[[int], PageRecord | None],
         refresh: Refresh | None,
+        is_retired: Callable[[str, int], bool],
         requisites: bool,
         now: Callable[[], float],
     ) -> None:
@@ -73,6 +77,7 @@ class SignalIntake:
         self._me = me
         self._record = record
         self._refresh = refresh
+        self._is_retired = is_retired
         self._flags = _REQUISITE if requisites else 0
         self._now = now
 
@@ -148,6 +153,8 @@ class SignalIntake:
                     said.tell(url, Fate.NOT_REFRESHED)
             elif rule := self._intake.one(url).rule if self._flags else rule:
                 said.tell(url, Fate.OUT_OF_SCOPE, rule)
+            elif len(said.urls) < TOLD_MAX and self._is_retired(url, fingerprint):
+                said.tell(url, Fate.RETIRED)
             else:
                 new.append(url)
                 said.tell(url, Fate.QUEUED)

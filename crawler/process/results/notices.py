@@ -1,0 +1,82 @@
+"""IndexNow notices that wait for their key files, in the store: a notice that was answered 202 survives a crash.
+
+A notice is deleted by the change that makes signals of its URLs, or once its key file turns out not to hold the key.
+`serve/indexnow.py` bounds the URLs that wait.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from crawler.change_signals import Signalled
+from crawler.errors import DamageError
+from crawler.process.results.signal_intake import SignalIntake
+from crawler.serve.indexnow import Notice
+from crawler.serve.refusal import Refusal
+from crawler.storage.commit import Change, Making
+from crawler.storage.keys import NOTICE
+from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
+
+_Name = tuple[str, str]  # location of the key file, key
+
+
+class StoredNotices:
+    """The waiting notices of one process; `queue` hands a change, or what makes it, to the commit point.
+
+    `kept` waits until all that is queued is durable; False if that takes too long.
+    """
+
+    def __init__(
+        self,
+        store: KeyValue,
+        fingerprint: Callable[[str], int],
+        intake: SignalIntake,
+        queue: Callable[[Change | Callable[[], Making]], None],
+        kept: Callable[[], Awaitable[bool]],
+    ) -> None:
+        self._store = store
+        self._fingerprint = fingerprint
+        self._intake = intake
+        self._queue, self._kept = queue, kept
+        self._keys: dict[_Name, list[bytes]] = {}
+        self._number = 0  # the highest in use
+
+    def load(self) -> list[Notice]:
+        """The notices of earlier runs; one that is damaged is left for `crawler check`."""
+        found = []
+        for key, value in scan_prefix(self._store, NOTICE):
+            self._number = max(self._number, int.from_bytes(key[-8:], "big"))
+            try:
+                notice = msgspec.msgpack.decode(unseal(key, value), type=Notice)
+            except (DamageError, msgspec.MsgspecError):
+                continue
+            self._keys.setdefault((notice.location, notice.key), []).append(key)
+            found.append(notice)
+        return found
+
+    async def keep(self, notice: Notice) -> None:
+        """Store a notice; durable on return.
+
+        Raises:
+            Refusal: 503, the disk is late.
+        """
+        self._number += 1
+        place = self._fingerprint(notice.location).to_bytes(8, "big")
+        key = NOTICE + place + self._number.to_bytes(8, "big")
+        self._keys.setdefault((notice.location, notice.key), []).append(key)
+        change = Change()
+        change.put(key, seal(msgspec.msgpack.encode(notice)))
+        self._queue(change)
+        if not await self._kept():
+            raise Refusal(503, "late", "the notice is not on disk yet; send it again")
+
+    def judged(self, notice: Notice, urls: Sequence[str], source: str) -> None:
+        """The key file of `notice` was read: take `urls` as signals and forget all notices of this key, in one change."""
+        keys = self._keys.pop((notice.location, notice.key), [])
+        self._queue(lambda: self._made(keys, urls, source))
+
+    def _made(self, keys: Sequence[bytes], urls: Sequence[str], source: str) -> Making:
+        change = yield from self._intake.take(urls, source, Signalled())
+        for key in keys:
+            change.delete(key)
+        return change

@@ -1,0 +1,143 @@
+"""`recover` and `reshard`, killed before any of their writes and run again, do what one that was left alone does."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from crawler import cli
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.journal import BUILT, JOURNAL
+from crawler.errors import DirectoryError
+from crawler.upgrade.ready import ready
+from tests.end_to_end.test_many_processes import QUICK
+from tests.end_to_end.test_many_processes import command as command_line
+from tests.end_to_end.test_resharding import content, stored
+from tests.faults.every_write import run
+from tests.faults.harness import TreeWeb, crawl, settings
+
+PAGES = 200
+LAST = 7  # writes at the end of a command, where journal, names and folders change: each of them is tried
+
+
+def command(*words: str) -> int:
+    return cli.main([*words, "-q"])
+
+
+def ran(folder: Path, call: Callable[..., Any], *arguments: Any) -> Any:
+    """What a call in a process of its own returns."""
+    done = run(folder, call, *arguments)
+    assert done is not None
+    return done.result
+
+
+def kill_points(writes: int) -> list[int]:
+    """`CRAWLER_KILLS=1` kills before each write, N before each Nth; else a few are tried, and the last ones."""
+    step = int(os.environ.get("CRAWLER_KILLS", max(1, writes // 3)))
+    return sorted({*range(step // 2 + 1, writes + 1, step), *range(max(1, writes - LAST), writes + 1)})
+
+
+def is_refused_or_clean(directory: Path) -> None:
+    """Any other command refuses the directory and says how to go on, or finds nothing of the one that was cut off."""
+    try:
+        ready(CrawlDirectory(directory))
+    except DirectoryError as error:
+        assert "was cut off; `crawler re" in str(error)
+    else:
+        assert not (directory / BUILT).exists()
+
+
+def is_whole(directory: Path) -> None:
+    assert ran(directory, command, "check", "--dir", str(directory)) == 0
+    left = [each.name for each in directory.iterdir() if each.name.startswith(".") or each.name == JOURNAL]
+    assert not left
+
+
+# -- reshard
+
+
+@pytest.fixture(scope="module")
+def half_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A crawl of two processes that was stopped in the middle: links wait in outboxes and DUEs."""
+    folder = tmp_path_factory.mktemp("half_done")
+    with TreeWeb(folder, PAGES, "--fanout", "3", "--delay", "0.05") as web:
+        flags = ("--processes", "2", "--max-pages", "60", *QUICK, "--concurrency", "8")
+        ended = crawl(folder / "crawl", web.seed, *settings(*flags))
+        assert ended.code == 0, ended.err
+    return folder / "crawl"
+
+
+def copy_of(directory: Path, to: Path) -> Path:
+    shutil.rmtree(to, ignore_errors=True)
+    return Path(shutil.copytree(directory, to, ignore=shutil.ignore_patterns("*.sock")))
+
+
+def test_a_reshard_that_was_killed_goes_on(half_done: Path, tmp_path: Path) -> None:
+    directory = copy_of(half_done, tmp_path / "crawl")
+    reshard = partial(command, "reshard", "--to", "3", "--dir", str(directory))
+    alone = run(directory, reshard)
+    assert alone is not None and alone.result == 0 and alone.writes > 30
+    whole = ran(directory, content, directory)
+    for kill_at in kill_points(alone.writes):
+        copy_of(half_done, directory)
+        assert run(directory, reshard, kill_at=kill_at) is None, kill_at
+        ran(directory, is_refused_or_clean, directory)
+        assert ran(directory, reshard) == 0, kill_at
+        assert ran(directory, content, directory) == whole, kill_at
+        is_whole(directory)
+
+
+@pytest.mark.parametrize(
+    "words", [("status",), ("why", "http://localhost/"), ("check",), ("set", "crawl.rate=3")]
+)
+def test_what_was_being_built_is_removed_by_the_next_command(
+    half_done: Path, tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = copy_of(half_done, tmp_path / "crawl")
+    monkeypatch.setenv("CRAWLER_FAULT", "reshard built:1")
+    assert command_line(directory, "reshard", "--to", "3").code < 0
+    monkeypatch.delenv("CRAWLER_FAULT")
+    assert (directory / BUILT).exists()
+    assert command_line(directory, *words).code == 0
+    assert not (directory / BUILT).exists()
+
+
+# -- recover
+
+
+@pytest.fixture(scope="module")
+def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TreeWeb, Path, str]]:
+    """A crawl of three processes that is done, one of which has lost its disk: the web, the directory, its name."""
+    folder = tmp_path_factory.mktemp("lost")
+    directory = folder / "crawl"
+    with TreeWeb(folder, PAGES, "--fanout", "3", hosts=30) as web:
+        ended = crawl(directory, web.seed, *settings("--processes", "3", *QUICK))
+        assert ended.code == 0, ended.err
+        owner = msgspec.json.decode(command_line(directory, "why", web.seed, "--json").out)["owner"]
+        name = "p1" if owner != "p1" else "p2"
+        shutil.rmtree(directory / name)
+        yield web, directory, name
+
+
+def test_the_crawl_goes_on_behind_it(lost: tuple[TreeWeb, Path, str], tmp_path: Path) -> None:
+    """Killed between the two survivors: all pages are there at the end."""
+    web, source, name = lost
+    directory = copy_of(source, tmp_path / "crawl")
+    recover = partial(command, "recover", name, "--dir", str(directory))
+    writes = run(
+        copy_of(source, tmp_path / "alone"),
+        partial(command, "recover", name, "--dir", str(tmp_path / "alone")),
+    )
+    assert writes is not None
+    assert run(directory, recover, kill_at=writes.writes // 2) is None
+    refused = crawl(directory, *settings(*QUICK))
+    assert refused.code == 3 and f"`crawler recover {name}` goes on with it" in refused.err, refused
+    assert ran(directory, recover) == 0
+    again = crawl(directory, *settings(*QUICK))
+    assert again.code == 0, again.err
+    assert sorted(stored(directory)) == sorted(web.fetched()) and len(web.fetched()) == PAGES

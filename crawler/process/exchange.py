@@ -327,7 +327,7 @@ class PeerExchange(Exchange):
             return
         if not self._stages.due.full:  # else it waits in the inbox, and soon the sender does
             for received in self._inbox.take():
-                self._loops.queue(partial(self._stages.signal_intake.received, received))
+                self._loops.queue(partial(self._stages.received, received))
         if self._outbox.urgent and not self._urgent:
             self._urgent = True
             change = Change(sync=True)

@@ -44,6 +44,9 @@ _NEWS = int(LinkFlag.NEWS)
 _KNOWN = _REFRESH | _AGAIN
 Pauses = Generator[None, None, None]
 Hear = Callable[[Change, Errand, Extracted, float], None]  # (change, the page's errand, what it holds, now)
+Credit = Callable[
+    [Change, int, int, float], None
+]  # (change, the page that led to a new one, the new one, now)
 
 
 class Harvest:
@@ -59,6 +62,7 @@ class Harvest:
         unexpected: Unexpected | None = None,
         refresh: Refresh | None = None,
         hear: Hear | None = None,
+        credit: Credit | None = None,
         validators: Validators | None = None,
     ) -> None:
         self._validators = validators or Validators(RefreshConfig())
@@ -70,6 +74,7 @@ class Harvest:
         self._following = following
         self._refresh = refresh
         self._hear = hear
+        self._credit = credit
 
     # -- pages -----------------------------------------------------------------
 
@@ -150,9 +155,11 @@ class Harvest:
                 errand, result, before, record, decision.until, min(capturing.instant, now), change
             )
         else:
-            self._refresh.add(errand.fingerprint, record, capturing.instant, now, change)
-            if errand.flags & _NEWS and record.state is PageState.STORED and not capturing.profile:
-                self._refresh.found(errand.via, errand.fingerprint, record, now, change)
+            is_page = record.state is PageState.STORED and not capturing.profile
+            news = errand.flags & (_NEWS | _AGAIN) == _NEWS and is_page
+            self._refresh.add(errand.fingerprint, record, capturing.instant, now, change, news=news)
+            if news and self._credit:
+                self._credit(change, errand.via, errand.fingerprint, now)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
         """Follow a page's links, and note in its record how many there are."""

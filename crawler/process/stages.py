@@ -38,6 +38,7 @@ from crawler.pages.page_cache import PageCache
 from crawler.process.admission import Admission, Owners, Seen
 from crawler.process.books import conservation, splitter_conservation
 from crawler.process.comparing import Comparing
+from crawler.process.credits import Credits
 from crawler.process.following import Following
 from crawler.process.harvest import Harvest
 from crawler.process.learned import Learned
@@ -46,9 +47,9 @@ from crawler.process.ordering import Ordering, named
 from crawler.process.portions import PORTION_LINKS
 from crawler.process.signal_intake import SignalIntake
 from crawler.process.surroundings import Surroundings
-from crawler.records import DueCounts, FrontierCounts, Link, PeerStatus, SplitterCounts
+from crawler.records import DueCounts, FrontierCounts, Link, LinkFlag, PeerStatus, SplitterCounts
 from crawler.robots.cache import RobotsCache
-from crawler.splitter.inbox import Inbox
+from crawler.splitter.inbox import Inbox, Received
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, CommitPoint, Maker, Making
@@ -70,6 +71,7 @@ from crawler.version import __version__
 log = logging.getLogger("crawler")
 
 BALLAST = "ballast"
+_CREDIT, _NEWS = int(LinkFlag.CREDIT), int(LinkFlag.NEWS)
 
 
 class Stages:
@@ -152,6 +154,7 @@ class Stages:
         self.learned = self._learned()
         self.admission = self._admission()
         self.signal_intake = self._signal_intake()
+        self._credits = Credits(self.refresh, self.topology.partition, self.name)
         self.harvest = self._harvest()
 
     @property
@@ -346,6 +349,7 @@ class Stages:
             following,
             refresh=self.refresh,
             hear=self.signal_intake.hear,
+            credit=self._credits.give,
             validators=self._validators(),
         )
 
@@ -450,9 +454,8 @@ class Stages:
         for fingerprint in dict.fromkeys(item.fingerprint for item in lost):
             record = self.pages.record(fingerprint)
             if record is not None:
-                links.append(
-                    Link(fingerprint, record.url, record.depth, record.via, record.redirects, record.flags)
-                )
+                flags = record.flags & ~_NEWS  # who showed it has the credit
+                links.append(Link(fingerprint, record.url, record.depth, record.via, record.redirects, flags))
                 change.delete(record_key(fingerprint))
         change.count("stored.records", -len(links))
         change.count("stored.captures", -len(lost))
@@ -464,6 +467,16 @@ class Stages:
         segments = ", ".join(self.pages.recovery.damaged)
         log.error("%s missing or short: %d pages are to be fetched again", segments, len(links))
         return len(links)
+
+    # -- what peers send -------------------------------------------------------
+
+    def received(self, received: Received) -> Making:
+        """Make the change for an entry of another process: links, signals, credits for hubs."""
+        credits = [link for link in received.links if link.flags & _CREDIT]
+        rest = [link for link in received.links if not link.flags & _CREDIT] if credits else received.links
+        change = yield from self.signal_intake.received(received, rest)
+        self._credits.received(change, credits, self.clock.now())
+        return change
 
     # -- the DUE's flush, phase by phase -------------------------------------
 
@@ -562,6 +575,8 @@ class Stages:
             scope_heard=count["splitter.scope_heard"],
             signals_told=count["splitter.signals_told"],
             signals_heard=count["splitter.signals_heard"],
+            credits_told=count["splitter.credits_told"],
+            credits_heard=count["splitter.credits_heard"],
         )
 
     @cached_property

@@ -26,6 +26,7 @@ from crawler.config import Overrides, RefreshConfig
 from crawler.frontier.hosts.front_host import Refetch
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.arms import Arms
+from crawler.frontier.refresh.births import Births
 from crawler.frontier.refresh.expectation import BY_LEVEL, Expectation
 from crawler.frontier.refresh.importance import Importance
 from crawler.frontier.refresh.levels import Balance, LevelReport
@@ -155,6 +156,7 @@ class Refresh:
         self.expectation = Expectation(self.schedule, self._speed)
         self.balance = Balance(name)
         self.news = News()
+        self.births = Births()
         self._busy, self._waited = 1.0, 0.0  # share of the time that the rate holds this process back
         self._levelled_at = -math.inf
         self._delays: dict[
@@ -185,6 +187,7 @@ class Refresh:
         self.balance.tilt = state.stored_tilt(store)
         self.expectation.hazard = state.stored_hazard(store)
         self.validators.open(store)
+        self.births.open(store)
         new = (
             (fingerprint, record)
             for fingerprint, read in stored()
@@ -304,8 +307,23 @@ class Refresh:
 
     # -- what is learned -------------------------------------------------------------
 
-    def add(self, fingerprint: int, record: PageRecord, crawled_at: float, now: float, batch: Batch) -> None:
-        """A page was fetched for the first time: nothing is learned of its site or directory by that."""
+    def add(
+        self,
+        fingerprint: int,
+        record: PageRecord,
+        crawled_at: float,
+        now: float,
+        batch: Batch,
+        *,
+        news: bool = False,
+    ) -> None:
+        """A page was fetched for the first time: nothing is learned of its site or directory by that.
+
+        `news`: a known page that was asked again had shown it, and it is a page of its own.
+        """
+        born = self.births.take(fingerprint, batch)
+        if news:
+            self.news.copied(born, record, now)
         if not _is_fit(record):
             return
         page = self.schedule.find(fingerprint)
@@ -420,7 +438,8 @@ class Refresh:
             fingerprint = self._fingerprint(url)
             page = self.schedule.find(fingerprint)
             if page < 0:
-                self.news.told(fingerprint, changed_at)
+                if fingerprint not in self.births and self._record(fingerprint) is None:
+                    self.births.tell(fingerprint, changed_at, batch)
                 continue
             pages.append(page)
             if self._sites(_latest(changed_at)) > self.schedule.page_state(page)[3]:
@@ -430,24 +449,27 @@ class Refresh:
         self._heed_source(told_by, pages, number, now, batch)
         return self.signal(changed, number, now)
 
-    def found(self, via: int, fingerprint: int, record: PageRecord, now: float, batch: Batch) -> None:
-        """Credit the page `via`, which showed a URL when it was asked again, with the page that the URL became.
-
-        Redirects lead back to the page that showed the first URL of their chain. A page of another process gets no
-        credit: nearly all that a hub shows is on its own host.
-        """
-        hub = self._record(via)
+    def shown_by(self, via: int) -> int:
+        """Follow redirects back from `via`, as far as they are here, to the page that showed the first URL."""
         for _ in range(_HOPS_MAX):
+            hub = self._record(via)
             if hub is None or hub.state is not PageState.REDIRECTED:
                 break
             via = hub.via
-            hub = self._record(via)
-        page = self.schedule.find(via)
+        return via
+
+    def credit(self, fingerprint: int, now: float, batch: Batch) -> bool:
+        """Credit a page that showed a URL when it was asked again with the page that the URL became.
+
+        False if it is not here.
+        """
+        hub, page = self._record(fingerprint), self.schedule.find(fingerprint)
         if hub is None or page < 0:
-            return
-        self.news.found(kind_of(hub, is_feed=hub.content_type in FEED_TYPES), fingerprint, record, now)
+            return False
+        self.news.found(kind_of(hub, is_feed=hub.content_type in FEED_TYPES), now)
         self.schedule.show(page, 1.0, self._sites(now))
         state.stage(self.schedule, page, batch)
+        return True
 
     def _meet_source(self, page: int, record: PageRecord, then: float, batch: Batch) -> None:
         """Let a source that was read for the first time be read as one that is right half of the time."""

@@ -1,18 +1,19 @@
-"""The Duplicate URL Eliminator (DUE): each URL reaches the frontier once, crashes included.
+"""The Duplicate URL Eliminator (DUE): passes each URL on to the frontier exactly once, even across crashes.
 
-Broder, Najork, Wiener (2003), section 4.1: fingerprints that missed the cache
-wait in memory, their links in a log; now and then they are sorted and joined
-with the sorted fingerprints on disk, and what was not there is new.
+Fingerprints that miss the cache are collected in memory, and their links in a log
+on disk. From time to time the collected fingerprints are sorted and joined with the
+sorted fingerprints of all known URLs; those that are not found are new (Broder,
+Najork, Wiener 2003, section 4.1).
 
-eliminator   what the process sees: links in, new links out, in the steps of its commits
-waiting      links on their way to the next flush
-links_log    the links themselves, on disk
-plans        a flush, a compaction
-known_set    the runs that hold the known fingerprints, merged in powers of two
-runs         a run on disk, 5 bytes a fingerprint
-memory_runs  runs in memory
-merging      several runs as one stream
+eliminator   the interface: takes links, returns the links of new URLs, in steps that fit the commits
+waiting      links that wait for the next flush
+links_log    those links on disk
+plans        a flush and a compaction, as plans that any thread can run
+known_set    the sorted runs that hold the known fingerprints, merged in powers of two
+runs         one run on disk, about 5 bytes per fingerprint
+memory_runs  one run in memory
+merging      merge several runs into one stream
 
-The inner loops, compiled where that can be: sorting, plain_join, elias_fano (runs in
-code, and the join with them), pending_set; inline.pxd is what they share.
+The inner loops are compiled where a compiler is available: sorting, plain_join,
+elias_fano (coded runs and the join with them) and pending_set. They share inline.pxd.
 """

@@ -1,11 +1,12 @@
-"""Runs in Elias-Fano code: blocks of `FENCE_STEP` keys, each coded by what its keys are above its fence (Vigna 2013).
+"""Elias-Fano coding of runs: each block of `FENCE_STEP` keys stores the keys relative to its first key (Vigna 2013).
 
-    layout             how wide the low parts of a block are and where it begins, which the fences tell
-    encode, decode     keys into words, words into keys
-    join               look-ups without decoding a block, unless many queries fall into it
+    layout             compute the bit width and the start of each block from the fences
+    encode, decode     convert keys to words and back
+    join               look up keys without decoding a block, unless many queries fall into it
 
-Compiled (Cython's pure-Python mode) they let go of the interpreter lock. Interpreted,
-numpy does the same with the same results, and joins decode the blocks that are asked for.
+The compiled form (Cython's pure-Python mode) releases the interpreter lock. The
+interpreted form uses numpy and returns the same results; its joins decode every block
+that a query falls into.
 """
 
 import cython
@@ -18,21 +19,21 @@ if cython.compiled:
 
 COMPILED: bool = cython.compiled
 
-_STEP = cython.declare(cython.Py_ssize_t, FENCE_STEP)  # for code that does not hold the lock
+_STEP = cython.declare(cython.Py_ssize_t, FENCE_STEP)  # a C constant, for code that runs without the lock
 _DENSE = cython.declare(
     cython.Py_ssize_t, 48
 )  # queries of one block from which on decoding it (1.8 us) is faster
 
 
 def layout(posts, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """How the blocks of `count` keys are coded, which their fences tell.
+    """Compute the layout of the blocks of `count` keys from their fences.
 
     Args:
-        posts: the fences of the m blocks, and behind them the last key: uint64 (m + 1,).
+        posts: the fences of the m blocks, followed by the last key: uint64 (m + 1,).
 
     Returns:
-        widths: low bits of each key that are kept as they are, uint8 (m,).
-        starts: the first word of each block, and behind them how many words there are, intp (m + 1,).
+        widths: the number of low bits stored per key of each block, uint8 (m,).
+        starts: the index of the first word of each block, followed by the total number of words, intp (m + 1,).
     """
     spans = posts[1:] - posts[:-1]
     counts = np.full(len(spans), FENCE_STEP, np.uint64)
@@ -52,7 +53,7 @@ def layout(posts, count: int) -> tuple[np.ndarray, np.ndarray]:
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def encode(keys, posts, widths, starts, words) -> None:
-    """Code `keys`, uint64 (n,), into `words`, uint64 (starts[-1],), all 0; the rest as of `layout`."""
+    """Encode `keys`, uint64 (n,), into `words`, uint64 (starts[-1],), which must be all 0; see `layout` for the rest."""
     if not cython.compiled:
         _encode_by_numpy(keys, posts, widths, starts, words)
         return
@@ -106,7 +107,7 @@ def _encode_block(
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def decode(words, posts, widths, starts, first: cython.Py_ssize_t, keys) -> None:
-    """Fill `keys` with those of block number `first` and the following; whole blocks, except at the run's end."""
+    """Fill `keys` with the keys of block number `first` and of the blocks after it, whole blocks up to the run's end."""
     if not cython.compiled:
         blocks = np.arange(first, first - (-len(keys) // FENCE_STEP))
         keys[:] = _decode_by_numpy(words, posts, widths, starts, blocks, len(keys))
@@ -145,9 +146,9 @@ def _decode_block(
     width: cython.int,
     keys: cython.ulonglong[::1],
 ) -> cython.void:
-    """First the high parts, 1 bit after 1 bit, then the low ones.
+    """Decode one block: first the high parts, one set bit at a time, then the low parts.
 
-    A damaged block gives wrong keys, but none beyond `keys`, nor is more read than the block has.
+    A damaged block yields wrong keys, but never writes beyond `keys` nor reads beyond the block.
     """
     one: cython.ulonglong = 1
     mask: cython.ulonglong = (one << width) - 1
@@ -178,7 +179,7 @@ def _decode_block(
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def join(queries, words, posts, widths, starts, count: cython.Py_ssize_t, known) -> None:
-    """Set `known[i] = 1` for each query that is one of the `count` keys of a coded run; as `plain_join.join`."""
+    """Set `known[i] = 1` for each query that is among the `count` keys of a coded run; see `plain_join.join`."""
     if not cython.compiled:
         _join_by_numpy(queries, words, posts, widths, starts, count, known)
         return
@@ -190,11 +191,11 @@ def join(queries, words, posts, widths, starts, count: cython.Py_ssize_t, known)
 
 @cython.cclass
 class _CodedJoin:
-    """A join with a coded run: up to 16 queries at a time, in three steps, each of which fetches what the next needs.
+    """A join with a coded run: up to 16 queries at a time, in three steps, each prefetching the data of the next.
 
-    The high parts of a block are three lines of the cache, its low parts forty. Zeros are counted
-    on from where the query before was found, if that was in the same block. A block of many queries
-    is decoded (into `_held`). Attributes are in `elias_fano.pxd`.
+    The high parts of a block fill three cache lines, its low parts forty. If consecutive queries
+    fall into the same block, the count of zeros continues from the previous query. A block with
+    many queries is decoded (into `_held`). The attributes are declared in `elias_fano.pxd`.
     """
 
     def __init__(self, queries, words, posts, widths, starts, count: cython.Py_ssize_t, known) -> None:
@@ -229,7 +230,7 @@ class _CodedJoin:
     @cython.wraparound(False)
     @cython.exceptval(check=False)
     def gather(self, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Take up queries from number `start` on and fetch the high parts of their blocks; the first one left."""
+        """Collect queries from number `start` on and prefetch the high parts of their blocks; return the next query."""
         begin: cython.Py_ssize_t
         length: cython.Py_ssize_t
         block: cython.Py_ssize_t = self.block
@@ -261,7 +262,7 @@ class _CodedJoin:
     @cython.wraparound(False)
     @cython.exceptval(check=False)
     def join_whole(self, block: cython.Py_ssize_t, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Decode a block and join it with the queries from number `start` on; the first that is beyond it."""
+        """Decode a block and join it with the queries from number `start` on; return the first query beyond it."""
         length: cython.Py_ssize_t = min(_STEP, self.count - block * _STEP)
         behind: cython.ulonglong = self.posts[block + 1]
         _decode_block(
@@ -279,7 +280,7 @@ class _CodedJoin:
     @cython.wraparound(False)
     @cython.exceptval(check=False)
     def find(self) -> cython.void:
-        """Find the high part of each query taken up; fetch the low part that belongs to it."""
+        """Find the high part of each collected query and prefetch the matching low part."""
         i: cython.Py_ssize_t
         block: cython.Py_ssize_t
         ones: cython.Py_ssize_t
@@ -311,7 +312,7 @@ class _CodedJoin:
     @cython.wraparound(False)
     @cython.exceptval(check=False)
     def walk(self, high: cython.ulonglong, low: cython.ulonglong) -> cython.ulonglong:
-        """Count zeros on up to number `high`, at most up to bit `low`; the place behind it."""
+        """Count zeros up to number `high`, but not past bit `low`; return the position after it."""
         word: cython.ulonglong = self.word
         passed: cython.ulonglong = self.passed
         zeros: cython.ulonglong
@@ -333,7 +334,7 @@ class _CodedJoin:
     @cython.wraparound(False)
     @cython.exceptval(check=False)
     def answer(self) -> cython.void:
-        """Compare the low parts of the queries taken up."""
+        """Compare the low parts of the collected queries."""
         i: cython.Py_ssize_t
         block: cython.Py_ssize_t
         for i in range(self.taken):
@@ -356,7 +357,7 @@ class _CodedJoin:
 @cython.wraparound(False)
 @cython.exceptval(check=False)
 def _fetch(words: cython.const[cython.ulonglong][::1], at: cython.Py_ssize_t) -> cython.void:
-    """Bring the line of a word into the cache, without waiting: 62 ns a query at 8e6 keys, where reading it took 124."""
+    """Prefetch the cache line of a word without waiting: 62 ns per query at 8e6 keys, where reading it took 124 ns."""
     prefetch(cython.address(words[at]))
 
 
@@ -372,7 +373,7 @@ def _are_many(
     start: cython.Py_ssize_t,
     behind: cython.ulonglong,
 ) -> cython.bint:
-    """Whether _DENSE queries from number `start` on are below `behind` and not known yet."""
+    """Return whether the next _DENSE queries from number `start` on are below `behind` and not yet known."""
     i: cython.Py_ssize_t
     asked: cython.Py_ssize_t = 0
     if start + _DENSE > queries.shape[0] or queries[start + _DENSE - 1] >= behind:
@@ -396,7 +397,7 @@ def _join_block(
     behind: cython.ulonglong,
     known: cython.uchar[::1],
 ) -> cython.Py_ssize_t:
-    """Join the queries from number `start` on that are below `behind` with a block; return the first that is not."""
+    """Join a block with the queries from number `start` on that are below `behind`; return the next query."""
     at: cython.Py_ssize_t = 0
     while start < queries.shape[0] and queries[start] < behind:
         if not known[start]:
@@ -421,7 +422,7 @@ def _block_holds(
     query: cython.ulonglong,
     width: cython.int,
 ) -> cython.bint:
-    """Whether the block in bits begin to end holds its fence + `query`, whose high part begins at `place`."""
+    """Return whether the block in bits `begin` to `end` holds its fence + `query`; its high part starts at `place`."""
     one: cython.ulonglong = 1
     mask: cython.ulonglong = (one << width) - 1
     at: cython.ulonglong = lows + (place - begin - (query >> width)) * width
@@ -459,7 +460,7 @@ def _encode_by_numpy(keys, posts, widths, starts, words) -> None:
 
 
 def _decode_by_numpy(words, posts, widths, starts, blocks, count) -> np.ndarray:
-    """The `count` keys of the ascending `blocks`, of which only the last may have less than FENCE_STEP."""
+    """Return the `count` keys of the ascending `blocks`; only the last block may hold fewer than FENCE_STEP keys."""
     keys = np.zeros(count, np.uint64)
     for number, block in enumerate(blocks):
         target = keys[number * FENCE_STEP : (number + 1) * FENCE_STEP]
@@ -483,7 +484,7 @@ def _decode_by_numpy(words, posts, widths, starts, blocks, count) -> np.ndarray:
 
 
 def _join_by_numpy(queries, words, posts, widths, starts, count, known) -> None:
-    """Decode the blocks that are asked for."""
+    """Join by decoding every block that a query falls into."""
     which = np.flatnonzero((known == 0) & (queries >= posts[0]) & (queries <= posts[-1]))
     blocks = np.unique(np.searchsorted(posts[:-1], queries[which], side="right") - 1)
     if not len(blocks):

@@ -1,27 +1,27 @@
-"""The Duplicate URL Eliminator: links in, those of new URLs out, exactly once.
+"""The Duplicate URL Eliminator: takes links and returns those of new URLs, each exactly once.
 
-A link that missed the cache passes two commits (`=`); only these decide
-(`storage/README.md`, "The commit point"):
+A link that misses the cache takes part in two commits (marked `=`). The commits alone
+decide what has happened (`storage/README.md`, "The commit point"):
 
     loop      admit               committed -> begin_flush                  flushed
                 |                     ^             |                          ^
     writer      append, sync, stage ==      plan.run   stage_flush ============
                 links log | d/links          X.run   |  d/runs, d/flushed, and t/ of the new links
 
-Methods in row `loop`, and all queries, run on the event loop, the others in the
-writer thread; `plan.run` may run in any thread. A large flush takes the second
-half in parts, each with a run of its own: `begin_flush` gives the same plan again
-until the last part is done. At most one flush and one compaction
-(`begin_compaction`, `run`, `stage_compaction`, `compacted`) run at a time. Either
-may overtake the other, since a compaction changes how the known set is cut into
-runs, not the set.
+Methods in row `loop`, and all queries, run on the event loop; methods in row `writer`
+run in the writer thread; `plan.run` may run in any thread. A large flush goes through
+its second half in parts, each with its own run: `begin_flush` returns the same plan
+until the last part is done. At most one flush and one compaction (`begin_compaction`,
+`run`, `stage_compaction`, `compacted`) run at a time. They may overlap, since a
+compaction only changes how the known set is divided into runs, not its contents.
 
-After a crash the store decides: runs and links that it does not name are removed on
-opening, and links that were appended but not flushed wait again. So each fingerprint
-is handed out once, by the batch that also records it.
+After a crash, the store decides: opening the DUE deletes runs and links that the store
+does not name, and links that were appended but not flushed wait again. So each
+fingerprint is returned as new once, by the batch that also records it.
 
-`links = pending + known + new`: links appended since the crawl began; those that
-wait, in a flush under way too; and the outcomes of the others.
+`links = pending + known + new`: `links` counts all links appended since the crawl
+began, `pending` those that still wait or are being flushed, `known` and `new` the
+outcomes of the rest.
 """
 
 import math
@@ -49,7 +49,7 @@ METHODS = ("runs", "one_file", "memory")
 
 
 class Manifest(msgspec.Struct, array_like=True):
-    """Value of `d/runs`: whose fingerprints these are, and the run files that hold them, oldest first."""
+    """Value of `d/runs`: the seed and method of the fingerprints, and the run files that hold them, oldest first."""
 
     method: str
     check_value: int
@@ -58,7 +58,7 @@ class Manifest(msgspec.Struct, array_like=True):
 
 
 class Appended(msgspec.Struct, frozen=True, array_like=True):
-    """Value of `d/links`: how far the links log counts, in bytes and in links since the crawl began."""
+    """Value of `d/links`: the committed length of the links log, in bytes and in links since the crawl began."""
 
     position: int = 0
     links: int = 0
@@ -68,18 +68,18 @@ class Eliminator:
     """The DUE of one process.
 
     Args:
-        directory: the process's; `due/` and `links/` in it are the DUE's.
-        store: where the keys `d/...` are.
-        config: method, buffer, waiting time.
-        check_value: fingerprint of a fixed URL; tells one seed from another.
-        method: how fingerprints are made.
-        known: all fingerprints handed out so far; only for `config.method` "memory", which stores none.
-        fault: called with the name of each step that a crash may follow.
+        directory: the directory of the process; the DUE uses `due/` and `links/` in it.
+        store: holds the keys `d/...`.
+        config: method, buffer size and waiting time.
+        check_value: the fingerprint of a fixed URL, which identifies the fingerprint seed.
+        method: how fingerprints are computed.
+        known: all fingerprints returned as new so far; only for `config.method` "memory", which stores none.
+        fault: called with the name of each step after which a crash is possible; for tests.
 
     Raises:
         ConfigError: `config.method` is unknown.
-        DirectoryError: the directory belongs to another seed or method.
-        DamageError: a run or a part of the links log is missing or not what was written.
+        DirectoryError: the directory was created with another seed or method.
+        DamageError: a run or a part of the links log is missing or damaged.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Eliminator:
 
     def _refuse_others(self, method: str, check_value: int) -> None:
         if (self._manifest.method, self._manifest.check_value) != (method, check_value):
-            raise DirectoryError(f"{self._directory}: made with another fingerprint seed or method")
+            raise DirectoryError(f"{self._directory}: was created with another fingerprint seed or method")
         if self._manifest.in_memory != (self._config.method == "memory"):
             raise DirectoryError(f"{self._directory}: due.method cannot change to or from memory")
 
@@ -137,53 +137,53 @@ class Eliminator:
         known = KnownSet(files, files.opened, merge_all=merge_all, chunk_bytes=chunk_bytes)
         if len(known) != self._flushed.new:
             raise DamageError(
-                f"{self._directory}: {self._flushed.new} URLs are known, the runs hold {len(known)}"
+                f"{self._directory}: the store counts {self._flushed.new} known URLs, but the runs hold {len(known)}"
             )
         return known
 
     def _reload_waiting(self) -> None:
-        """Let what is committed but not flushed wait again."""
+        """Put committed links that were not flushed back among those that wait."""
         for fingerprints, position in self._log.fingerprints(self._flushed.position, self._appended.position):
             self._waiting.append(fingerprints, position)
         self._waiting.stage()
         self._waiting.committed()
         if self.links != self._appended.links:
             raise DamageError(
-                f"{self._directory}: {self.links} links are in the links log or flushed, "
+                f"{self._directory}: the links log and the flushed runs account for {self.links} links, "
                 f"but the store counts {self._appended.links}"
             )
 
     # Links in.
 
     def admit(self, fingerprints: Fingerprints) -> np.ndarray:
-        """Which of `fingerprints`, uint64 (n,), do not wait already, as bool (n,): append those. Loop.
+        """Return which of `fingerprints`, uint64 (n,), to append: those not waiting already, as bool (n,). Loop.
 
-        Call it right behind the cache, in the step that hands the links to the
-        committer. It may forget that a link waits, but never drops another.
+        Call this right after the cache, in the step that hands the links to the
+        committer. It may report a waiting link as not waiting; never the reverse.
         """
         fresh: np.ndarray = self._admitted.add_many(fingerprints)
         self.repeats += len(fresh) - int(np.count_nonzero(fresh))
         return fresh
 
     def append(self, links: Sequence[Link]) -> None:
-        """Append `links` to the links log, as a part of the group that is being written. Writer.
+        """Append `links` to the links log, as part of the group that is being written. Writer.
 
         Raises:
-            StoreError: the disk is full or fails; the process must end.
+            StoreError: the disk is full or failing; the process must end.
         """
         for block, position in self._log.append(links):
             self._waiting.append([link.fingerprint for link in block], position)
 
     def sync(self) -> None:
-        """Make what was appended durable. Writer.
+        """Make the appended links durable. Writer.
 
         Raises:
-            StoreError: the disk is full or fails; the process must end.
+            StoreError: the disk is full or failing; the process must end.
         """
         self._log.sync()
 
     def stage(self, batch: Batch) -> None:
-        """Put into a group's `batch` that what was appended to it counts. Writer; once a group."""
+        """Record the new length of the links log in the group's `batch`. Writer; once per group."""
         self._log.write_out()
         if not self._manifest_is_stored:
             self._put_manifest(batch)
@@ -194,20 +194,20 @@ class Eliminator:
             batch.put(DUE_LINKS, _encode(self._appended))
 
     def committed(self) -> None:
-        """The oldest group that was staged is durable: its links wait for a flush. Loop; once a group."""
+        """Note that the oldest staged group is durable: its links now wait for a flush. Loop; once per group."""
         self._waiting.committed()
 
     # Flush.
 
     @property
     def full(self) -> bool:
-        """Whether the buffer is full: no more links should come before a flush."""
+        """Return whether the buffer is full: no more links should be added before a flush."""
         return self.pending >= 2 * self._config.buffer_entries_max
 
     def wants_flush(self, now: float, *, dry: bool = False) -> bool:
-        """Whether to flush now, or to go on with a flush. Loop.
+        """Return whether to start or continue a flush now. Loop.
 
-        Buffer full, a link waited long enough, or the frontier runs `dry`.
+        True if the buffer is full, if a link has waited long enough, or if the frontier runs `dry`.
         """
         if self._waiting.count and self._waiting_since is None:
             self._waiting_since = now
@@ -220,11 +220,11 @@ class Eliminator:
 
     @property
     def flushing(self) -> bool:
-        """Whether a flush is under way. Loop."""
+        """Return whether a flush is in progress. Loop."""
         return self._flush is not None
 
     def next_wakeup(self) -> float:
-        """The instant to ask `wants_flush` at the latest; infinite if nothing waits. Loop."""
+        """Return the latest time at which to call `wants_flush` again; infinite if nothing waits. Loop."""
         if self._flush is not None:
             return 0.0 if self._flush.resting else math.inf
         if not self._waiting.count:
@@ -234,15 +234,15 @@ class Eliminator:
         return max(self._retry_at, self._waiting_since + self._config.max_wait)
 
     def begin_flush(self, now: float) -> FlushPlan | None:
-        """Plan a flush of what waited longest, or the next part of the one under way. Loop.
+        """Plan a flush of the links that have waited longest, or the next part of the current flush. Loop.
 
-        None if nothing waits, or a part is under way.
+        Returns None if nothing waits or if a part is still in progress.
         """
         if self._flush is None and self._waiting.count:
             pieces = self._waiting.take()
             if not self._waiting.count:
                 self._waiting_since = None
-            elif self._waiting_since is None:  # else what is left may have waited as long as what was taken
+            elif self._waiting_since is None:  # otherwise the rest may have waited as long as what was taken
                 self._waiting_since = now
             self._flush = FlushPlan(
                 pieces,
@@ -259,14 +259,14 @@ class Eliminator:
         return self._flush
 
     def stage_flush(self, plan: FlushPlan, batch: Batch) -> None:
-        """Put a part that has run into a synced batch, which also holds its new links' to-do entries. Writer."""
+        """Record a finished part in a synced batch that also holds the to-do entries of its new links. Writer."""
         if plan.new_run is not None and plan.new_run.entry is not None:
             self._manifest.runs.append(plan.new_run.entry)
             self._put_manifest(batch)
         batch.put(DUE_FLUSHED, _encode(plan.after))
 
     def flushed(self, plan: FlushPlan) -> None:
-        """The batch of a part of `plan` is durable: count its run, forget its links. Loop."""
+        """Note that the batch of a part of `plan` is durable: add its run and drop its links. Loop."""
         assert plan is self._flush and not plan.resting, "a flush ended that is not under way"
         self._flushed = plan.after
         if plan.new_run is not None:
@@ -277,7 +277,7 @@ class Eliminator:
             self._fault("flush finished")
 
     def flush_failed(self, plan: FlushPlan, now: float) -> None:
-        """`plan.run` raised StoreError: what is left of it waits again, for a try in `max_wait`. Loop."""
+        """Handle a StoreError of `plan.run`: the rest of the flush waits again and is retried after `max_wait`. Loop."""
         assert plan is self._flush, "a flush failed that is not under way"
         self._flush = None
         self._waiting.put_back([plan.waiting])
@@ -288,7 +288,7 @@ class Eliminator:
     # Compaction.
 
     def begin_compaction(self) -> CompactionPlan | None:
-        """Plan the next merge of runs; None if none is due or one is under way. Loop; after each flush."""
+        """Plan the next merge of runs; None if none is due or one is in progress. Loop; after each flush."""
         inputs = self._known.due_merge() if self._compaction is None else []
         if not inputs:
             return None
@@ -296,7 +296,7 @@ class Eliminator:
         return self._compaction
 
     def stage_compaction(self, plan: CompactionPlan, batch: Batch) -> None:
-        """Put into a synced batch that the outcome takes the place of exactly its inputs. Writer."""
+        """Record in a synced batch that the merged run replaces its inputs. Writer."""
         assert plan.outcome is not None, "a compaction was staged that has not run"
         if plan.outcome.entry is None:
             return
@@ -310,7 +310,7 @@ class Eliminator:
         self._put_manifest(batch)
 
     def compacted(self, plan: CompactionPlan) -> None:
-        """The batch of `plan` is durable: use its outcome, unlink its inputs. Loop."""
+        """Note that the batch of `plan` is durable: use the merged run and unlink its inputs. Loop."""
         assert plan is self._compaction and plan.outcome is not None, (
             "a compaction ended that is not under way"
         )
@@ -318,7 +318,7 @@ class Eliminator:
         self._known.replace(plan.inputs, plan.outcome)
 
     def compaction_failed(self, plan: CompactionPlan) -> None:
-        """`plan.run` raised StoreError: the inputs stay; the next flush may ask again. Loop."""
+        """Handle a StoreError of `plan.run`: keep the inputs; the next flush may plan the merge again. Loop."""
         assert plan is self._compaction, "a compaction failed that is not under way"
         self._compaction = None
 
@@ -330,51 +330,51 @@ class Eliminator:
 
     @property
     def links(self) -> int:
-        """Links that were appended and committed, since the crawl began."""
+        """The number of links appended and committed since the crawl began."""
         return self.pending + self.known + self.new
 
     @property
     def pending(self) -> int:
-        """Links that wait for a flush or are in one."""
+        """The number of links that wait for a flush or are being flushed."""
         return self._waiting.count + (self._flush.count if self._flush is not None else 0)
 
     @property
     def known(self) -> int:
-        """Links that were repeats, or of URLs known before, since the crawl began."""
+        """The number of links since the crawl began that were repeats or belonged to known URLs."""
         return self._flushed.known
 
     @property
     def new(self) -> int:
-        """Links that were of new URLs, since the crawl began: the number of known URLs."""
+        """The number of links since the crawl began that belonged to new URLs, which is the number of known URLs."""
         return self._flushed.new
 
     @property
     def run_count(self) -> int:
-        """Runs that hold the known URLs."""
+        """The number of runs that hold the known URLs."""
         return len(self._known.runs)
 
     def contains(self, fingerprint: int) -> bool:
-        """Whether the URL is known; one that waits is not."""
+        """Return whether the URL is known. A URL whose link still waits is not."""
         return fingerprint in self._known
 
     def waits(self, fingerprint: int) -> bool:
-        """Whether a link of the URL waits for a flush or is in one."""
+        """Return whether a link of the URL waits for a flush or is being flushed."""
         under_way = [self._flush.waiting] if self._flush is not None else []
         return self._waiting.holds(fingerprint) or hold(under_way, fingerprint)
 
     def slice(self, first_bucket: int, stop_bucket: int) -> Iterator[Fingerprints]:
-        """The known fingerprints of buckets first_bucket <= b < stop_bucket, ascending, in chunks.
+        """Yield the known fingerprints of the buckets first_bucket <= b < stop_bucket, ascending, in chunks.
 
-        A chunk is overwritten when the next one is asked for.
+        Each chunk is overwritten by the next one.
         """
         return self._known.slice(first_bucket, stop_bucket)
 
     def expected_collisions(self) -> float:
-        """The expected number of URLs that were lost because another one has their fingerprint."""
+        """Return the expected number of URLs lost because another URL has the same fingerprint."""
         return self._known.expected_collisions()
 
     def check(self) -> list[str]:
-        """What is wrong on disk, with everything read; nothing if all is as it was written."""
+        """Read everything on disk and return the problems found; empty if there are none."""
         found = self._known.problems()
         try:
             for _ in self._log.fingerprints(self._flushed.position, self._appended.position):
@@ -388,7 +388,7 @@ class Eliminator:
         self._log.close()
 
     def _check(self) -> None:
-        """Assert every invariant; for tests, as it reads all."""
+        """Assert every invariant. For tests: reads everything."""
         self._known._check()
         assert self._manifest.in_memory or len(self._known) == self.new, "a known URL is in no run"
         assert self._flush is None or self._flush.count > 0, "a flush of nothing"
@@ -406,11 +406,11 @@ _T = TypeVar("_T")
 
 
 def _load(store: KeyValue, key: bytes, default: _T) -> _T:
-    """The value of `key`, of the type of `default`, which is returned if there is none."""
+    """Return the value of `key`, decoded as the type of `default`, or `default` if there is no such key."""
     value = store.get(key)
     if value is None:
         return default
     try:
         return msgspec.msgpack.decode(unseal(key, value), type=type(default))
     except msgspec.MsgspecError as error:
-        raise DamageError(f"store: value of key {key!r} cannot be read: {error}") from error
+        raise DamageError(f"store: the value of key {key!r} cannot be read: {error}") from error

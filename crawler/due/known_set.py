@@ -1,18 +1,17 @@
 """The set of known fingerprints: disjoint sorted runs, oldest first, merged in powers of two.
 
-Each flush adds a run of what was new. Then the newest run is merged with each
-older neighbour as long as that is not larger than what has been gathered:
+Each flush adds a run of new fingerprints. Then the newest run is merged with its older
+neighbours, one after the other, as long as the neighbour is not larger than the merged run:
 
     runs (b = 1)    4 2 1  + 1  ->  8            8 4 1  + 1  ->  8 4 2
                       `-----'                        `---'
 
-With N known fingerprints and b new ones a flush there are at most log2(N/b) + 2
-runs, and a fingerprint is rewritten at most log2(N/b) + 1 times, where one
-sorted file, the paper's form, is rewritten whole by every flush. That form is
-the same with "always merge all".
+With N known fingerprints and b new ones per flush, there are at most log2(N/b) + 2
+runs, and each fingerprint is rewritten at most log2(N/b) + 1 times. The paper instead
+keeps one sorted file, which every flush rewrites completely; option `merge_all` does that.
 
-The set is of one thread. Runs never change, so what other threads read (a join,
-a merge) stays right; a merge changes how the set is cut into runs, not the set.
+A set belongs to one thread. Other threads may read its runs (in a join or a merge) at
+any time, because runs never change: a merge only changes how the set is divided into runs.
 """
 
 import sys
@@ -28,11 +27,11 @@ from crawler.due.merging import merge
 from crawler.due.runs import Fingerprints, Run
 from crawler.errors import DamageError
 
-_LOAD_COUNT = 1 << 20  # fingerprints taken at a time when the set is rebuilt
+_LOAD_COUNT = 1 << 20  # fingerprints loaded at a time when the set is rebuilt
 
 
 class RunStore(Protocol):
-    """Where runs are kept: `DiskRuns` or `MemoryRuns`."""
+    """Creates and removes runs: `DiskRuns` or `MemoryRuns`."""
 
     def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> Run: ...
 
@@ -40,13 +39,13 @@ class RunStore(Protocol):
 
 
 class KnownSet:
-    """The runs that count now.
+    """The known fingerprints, as the runs that are valid now.
 
     Args:
-        store: where new runs are written.
-        runs: those there are already, oldest first.
-        merge_all: whether every flush is followed by a merge of all runs.
-        chunk_bytes: memory that a merge may take, twice.
+        store: creates new runs.
+        runs: the existing runs, oldest first.
+        merge_all: whether each flush is followed by a merge of all runs.
+        chunk_bytes: a merge uses up to twice this much memory.
     """
 
     def __init__(self, store: RunStore, runs: Iterable[Run], *, merge_all: bool, chunk_bytes: int) -> None:
@@ -63,17 +62,17 @@ class KnownSet:
         return not len(unknown(np.array([fingerprint], np.uint64), self.runs)[0])
 
     def add(self, run: Run) -> None:
-        """Count a run of fingerprints that were not known."""
+        """Add a run of fingerprints that were not known before."""
         self.runs.append(run)
 
     def load(self, fingerprints: Iterable[int]) -> None:
-        """Add fingerprints in any order, known ones among them."""
+        """Add fingerprints in any order; known ones are ignored."""
         source = iter(fingerprints)
         while len(some := np.fromiter(islice(source, _LOAD_COUNT), np.uint64)):
             self.learn(some)
 
     def learn(self, fingerprints: Fingerprints) -> int:
-        """Flush and compact at once: add what is not known of `fingerprints`; return how many that was."""
+        """Flush and compact at once: add the unknown ones of `fingerprints` and return their number."""
         new, _ = unknown(fingerprints, self.runs)
         if len(new):
             self.add(self.store.write([new], len(new), step="flush"))
@@ -84,13 +83,13 @@ class KnownSet:
         return len(new)
 
     def due_merge(self) -> list[Run]:
-        """The neighbouring runs that are to be merged next; none if all is well."""
+        """Return the neighbouring runs to merge next; empty if no merge is due."""
         first = 0 if self.merge_all else _first_of_merge([run.count for run in self.runs])
         inputs = self.runs[first:]
         return inputs if len(inputs) > 1 else []
 
     def merge(self, inputs: Sequence[Run]) -> Run:
-        """Write the merge of `inputs`, disjoint runs. In any thread.
+        """Write the merge of the disjoint runs `inputs`. Any thread.
 
         Raises:
             StoreError: it cannot be written.
@@ -100,7 +99,7 @@ class KnownSet:
         return self.store.write(merge(inputs, self._chunk_bytes), count, step="compaction")
 
     def replace(self, inputs: Sequence[Run], outcome: Run) -> None:
-        """Let `outcome` take the place of `inputs`, and remove those."""
+        """Replace `inputs` by `outcome` and remove them."""
         first = self.runs.index(inputs[0])
         assert self.runs[first : first + len(inputs)] == inputs, "the runs that were merged are not in a row"
         self.runs[first : first + len(inputs)] = [outcome]
@@ -109,25 +108,27 @@ class KnownSet:
         self._replaced += inputs
 
     def close_replaced(self) -> None:
-        """Close the runs that were replaced and that nobody reads. In any thread; may take a while."""
+        """Close replaced runs that have no readers left. Any thread; may take a while."""
         for _ in range(len(self._replaced)):
             run = self._replaced.pop()
-            if sys.getrefcount(run) <= 2:  # this variable and the argument; else it ends with the last reader
+            if (
+                sys.getrefcount(run) <= 2
+            ):  # this variable and the argument; other readers close the run when they end
                 run.close()
 
     def slice(self, first_bucket: int, stop_bucket: int) -> Iterator[Fingerprints]:
-        """The fingerprints of buckets first_bucket <= b < stop_bucket (0 to 65,536), ascending, in chunks.
+        """Yield the fingerprints of the buckets first_bucket <= b < stop_bucket (0 to 65,536), ascending, in chunks.
 
-        A chunk is overwritten when the next one is asked for.
+        Each chunk is overwritten by the next one.
         """
         return merge(self.runs, self._chunk_bytes, low=first_bucket << 48, high=stop_bucket << 48)
 
     def expected_collisions(self) -> float:
-        """The expected number of URLs that were lost because another one has their fingerprint.
+        """Return the expected number of URLs lost because another URL has the same fingerprint.
 
-        Only URLs of one bucket can collide: the sum of n^2 / 2^49 over the
-        buckets of n URLs, N^2 / 2^65 if all N are spread evenly. The fences
-        show n to some 512; n (n - 512) corrects for their chance.
+        Only URLs of the same bucket can collide. The expectation is the sum of
+        n^2 / 2^49 over buckets of n URLs, or N^2 / 2^65 if all N are spread evenly.
+        The fences give n to within about 512; n (n - 512) corrects for that error.
         """
         fences = [np.zeros(0, np.uint64), *(run.fences for run in self.runs)]
         posts = np.bincount((np.concatenate(fences) >> np.uint64(48)).astype(np.intp)).astype(float)
@@ -135,7 +136,7 @@ class KnownSet:
         return max(by_bucket, float(len(self)) ** 2 / 2.0**65)
 
     def problems(self) -> list[str]:
-        """What is wrong with the runs, read whole."""
+        """Read all runs and return the problems found."""
         found = [problem for run in self.runs for problem in run.problems()]
         try:
             for _ in merge(self.runs, self._chunk_bytes):
@@ -145,7 +146,7 @@ class KnownSet:
         return found
 
     def _check(self) -> None:
-        """Assert that runs ascend, and are disjoint; for tests, as it reads all."""
+        """Assert that runs are ascending and disjoint. For tests: reads everything."""
         for run in self.runs:
             assert run.count > 0 and (run.read(0, run.count)[::FENCE_STEP] == run.fences).all(), run
         assert self.problems() == []
@@ -155,7 +156,7 @@ class KnownSet:
 
 
 def _first_of_merge(counts: Sequence[int]) -> int:
-    """Which is the oldest run to be merged with the newest, for runs of so many keys."""
+    """Return the index of the oldest run to merge with the newest, given the number of keys of each run."""
     first = len(counts) - 1
     gathered = counts[first] if counts else 0
     while first > 0 and counts[first - 1] <= gathered:
@@ -165,13 +166,13 @@ def _first_of_merge(counts: Sequence[int]) -> int:
 
 
 def unknown(fingerprints: Fingerprints, runs: Sequence[Run]) -> tuple[Fingerprints, np.ndarray]:
-    """The fingerprints no run holds, ascending, each once; and the places where they came first."""
+    """Return the distinct fingerprints that no run holds, ascending, and the index of the first occurrence of each."""
     ascending, places = sorting.sort(fingerprints)
     first = np.ones(len(ascending), np.bool_)
     first[1:] = ascending[1:] != ascending[:-1]
     queries, places = ascending[first], places[first]
     known = np.zeros(len(queries), np.uint8)
-    for run in sorted(runs, key=lambda run: -run.count):  # the largest settles most of them
+    for run in sorted(runs, key=lambda run: -run.count):  # the largest run finds most of the known ones
         run.join(queries, known)
     new = known == 0
     return queries[new], np.sort(places[new])

@@ -1,18 +1,18 @@
-"""The links log: links that wait for the next flush, on disk.
+"""The links log: holds the links that wait for the next flush, on disk.
 
-The DUE sees one endless stream of blocks; a *position* is a number of bytes from
-its beginning. On disk it is a row of files, each named by the position it begins
-at and unlinked once everything in it was flushed.
+The DUE sees one endless stream of blocks; a *position* is a byte offset in that stream.
+On disk, the stream is a sequence of files. Each file is named by the position of its
+first byte and is unlinked once all its links are flushed.
 
     0000000000000000.log   | block | block | block |
     0000000001000123.log                            | block | block |  <- append
                                        ^ flushed         ^ committed
 
-    block    4 bytes length of the payload, 4 bytes crc32 of it, payload: links as MessagePack arrays
+    block    4 bytes length of the payload, 4 bytes CRC-32 of it, payload: links as MessagePack arrays
 
-A block holds the links of one `append`. Store keys decide how far the log
-counts (`d/links`) and how far it is consumed (`d/flushed`); both are ends of
-blocks. What lies behind the committed end after a crash is cut off.
+Each `append` writes one or more blocks. The store holds the committed end of the log
+(`d/links`) and the flushed position (`d/flushed`); both are block boundaries. After a
+crash, everything beyond the committed end is cut off.
 """
 
 import os
@@ -31,21 +31,21 @@ from crawler.records import Link
 from crawler.storage.files import sync_directory, write_all
 
 BLOCK_LINKS_MAX = 1024
-_BUFFER_BYTES = 1 << 20  # what is appended is written at the latest when so much has gathered
+_BUFFER_BYTES = 1 << 20  # appended bytes are written out once the buffer holds this many
 _HEADER = struct.Struct("<II")
 _NAME_DIGITS = 16
 _NAME = re.compile(rf"[0-9a-f]{{{_NAME_DIGITS}}}\.log")
 
 
 class LinksLog:
-    """Append links in blocks, read blocks, cut and drop files.
+    """Append blocks of links, read them back, and remove flushed files.
 
-    `append`, `write_out` and `sync` belong to one thread at a time; `read` and
+    `append`, `write_out` and `sync` must be called by one thread at a time; `read` and
     `drop_before` may run in others.
 
     Args:
-        begin, end: the positions between which the log must be whole.
-        file_bytes_max: a file that has reached this size is followed by the next.
+        begin, end: the log must be complete between these positions.
+        file_bytes_max: once a file has reached this size, a new one is begun.
 
     Raises:
         DamageError: a part of the log between `begin` and `end` is missing.
@@ -58,16 +58,18 @@ class LinksLog:
         self._file_bytes_max = file_bytes_max
         self._fault = fault
         self._encoder = msgspec.msgpack.Encoder()
-        self._block_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])  # most links are of known URLs
+        self._block_decoder = msgspec.msgpack.Decoder(
+            list[msgspec.Raw]
+        )  # most links need no decoding: their URL is known
         self._link_decoder = msgspec.msgpack.Decoder(Link)
         self._buffer = bytearray()
         self._descriptor = -1
         self._unsynced = False
         self._starts = self._open(begin, end)
-        self.end = end  # of what was appended
+        self.end = end  # position after the last appended byte
 
     def _open(self, begin: int, end: int) -> list[int]:
-        """Remove what lies outside of begin..end, check that the rest is whole; return where files begin."""
+        """Cut the log to begin..end and check that it is complete; return the start position of each file."""
         self._directory.mkdir(parents=True, exist_ok=True)
         names = filter(_NAME.fullmatch, os.listdir(self._directory))
         starts = sorted(int(name.removesuffix(".log"), 16) for name in names)
@@ -81,11 +83,11 @@ class LinksLog:
         for start in kept:
             at = start + self._cut(start, end) if start == at else at
         if begin < end and at < end:
-            raise DamageError(f"{self._path(at)}: links that wait for the DUE are missing")
+            raise DamageError(f"{self._path(at)}: a file of links that wait for the DUE is missing")
         return kept
 
     def _cut(self, start: int, end: int) -> int:
-        """Cut a file at position `end`; return its length."""
+        """Truncate a file at position `end`; return its length."""
         path = self._path(start)
         length = path.stat().st_size
         if start + length > end:
@@ -108,10 +110,10 @@ class LinksLog:
             yield block, self.end
 
     def write_out(self) -> None:
-        """Hand what was appended to the operating system.
+        """Write appended links to the operating system.
 
         Raises:
-            StoreError: the disk is full or fails; what was appended is lost, and the process must end.
+            StoreError: the disk is full or failing; the appended links are lost, and the process must end.
         """
         if not self._buffer:
             return
@@ -126,7 +128,7 @@ class LinksLog:
         self._fault("links written")
 
     def _begin_file(self, start: int) -> None:
-        """Go on in a new file, whose name is durable before anything counts on it."""
+        """Continue in a new file, whose directory entry is made durable first."""
         if self._descriptor >= 0:
             os.fdatasync(self._descriptor)
             os.close(self._descriptor)
@@ -141,7 +143,7 @@ class LinksLog:
         """Make everything appended durable.
 
         Raises:
-            StoreError: the disk is full or fails.
+            StoreError: the disk is full or failing.
         """
         self.write_out()
         if not self._unsynced:
@@ -156,14 +158,16 @@ class LinksLog:
     def read(
         self, begin: int, end: int, places: Sequence[int], links_max: int
     ) -> tuple[list[Link], int, int]:
-        """Some of the links from `begin` on, how many were passed in all, and up to which position. In any thread.
+        """Read selected links from `begin` on: (the links, the number of links passed, the position after them).
+
+        May run in any thread.
 
         Args:
-            places: which ones, ascending; 0 is the first link behind `begin`.
-            links_max: the stretch ends after the block that reaches this number of links.
+            places: indices of the links to return, ascending; 0 is the first link after `begin`.
+            links_max: stop after the block that reaches this many links.
 
         Raises:
-            DamageError: a block is not what was written.
+            DamageError: a block is damaged.
         """
         found: list[Link] = []
         passed = 0
@@ -177,16 +181,16 @@ class LinksLog:
         return found, passed, end
 
     def fingerprints(self, begin: int, end: int) -> Iterator[tuple[list[int], int]]:
-        """Each block's fingerprints between two positions, and the position it ends at. In any thread.
+        """Yield each block's fingerprints between two positions, and the position at which it ends. Any thread.
 
         Raises:
-            DamageError: a block is not what was written.
+            DamageError: a block is damaged.
         """
         for links, position in self._blocks(begin, end):
             yield [self._decode_link(link).fingerprint for link in links], position
 
     def _blocks(self, begin: int, end: int) -> Iterator[tuple[list[msgspec.Raw], int]]:
-        """Each block's links, still encoded, and the position it ends at."""
+        """Yield each block's links, still encoded, and the position at which it ends."""
         starts = list(self._starts)
         for start, following in zip(starts, [*starts[1:], end], strict=False):
             if begin < following and start < end:
@@ -220,7 +224,7 @@ class LinksLog:
             raise DamageError(f"{self._directory}: a link cannot be read: {error}") from error
 
     def drop_before(self, position: int) -> None:
-        """Unlink all files that end at or before `position`, except the one that is appended to."""
+        """Unlink all files that end at or before `position`, except the file being appended to."""
         while len(self._starts) > 1 and self._starts[1] <= position:
             self._path(self._starts.pop(0)).unlink(missing_ok=True)
 
@@ -231,7 +235,7 @@ class LinksLog:
 
 
 def salvage(directory: Path) -> Iterator[Link]:
-    """The links of every block that can be read, whatever became of the others; flushed ones among them."""
+    """Yield the links of every readable block, including flushed ones; skip damaged blocks."""
     decode = msgspec.msgpack.Decoder(list[Link]).decode
     for path in sorted(directory.glob("*.log")):
         data = path.read_bytes()

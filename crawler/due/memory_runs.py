@@ -1,7 +1,7 @@
-"""Sorted runs in memory: Mercator's other DUE (`due.method = "memory"`; Broder, Najork, Wiener 2003, section 4.1).
+"""Sorted runs in memory: Mercator's in-memory DUE (`due.method = "memory"`; Broder, Najork, Wiener 2003, section 4.1).
 
-A run is coded as on disk (`runs.py`): 1e8 fingerprints take about 5 bytes each, twice that while they are
-merged, where the paper's table takes 5.2.
+Runs are coded as on disk (`runs.py`). 1e8 fingerprints take about 5 bytes each, and
+twice that during a merge; the paper's table takes 5.2 bytes each.
 """
 
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ from crawler.due.runs import CodedRun, Fingerprints, write_keys
 
 
 class MemoryRuns:
-    """Makes runs in memory; nothing of them outlives the process."""
+    """Creates runs in memory, which end with the process."""
 
     def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> CodedRun:
-        """A run of the `count` ascending keys in `chunks`. In any thread."""
+        """Create a run of the `count` ascending keys in `chunks`. Any thread."""
         data = bytearray()
         entry = write_keys(data.extend, 0, chunks)
         assert entry.count == count, f"{entry.count} keys came, not {count}"
@@ -23,4 +23,4 @@ class MemoryRuns:
         return run
 
     def remove(self, run: object) -> None:
-        """Nothing: memory is freed when nobody reads the run any more."""
+        """Do nothing: the memory is freed when the last reader drops the run."""

@@ -1,14 +1,15 @@
-"""Merging sorted runs, in windows that fit a chunk.
+"""Merge sorted runs, in windows that fit into a chunk.
 
-Each input offers a share of the chunk. The window ends at the least of the shares'
-last keys; the slices below it are merged two at a time, the smallest first:
+Each input contributes up to an equal share of the chunk. The window ends at the
+smallest of the shares' last keys. The slices below that key are merged two at a time,
+the smallest first:
 
     input 0   . . . . . . . . . e|. . . . .        e: last key of the share,
-    input 1   . . . . . . .|. e                       the least: the window ends here
+    input 1   . . . . . . .|. e                       the smallest ends the window
     input 2   . . .|. . e
 
-With sizes in powers of two a key is moved about twice, however many inputs there
-are. It takes two chunks of memory.
+If the sizes are powers of two, each key is moved about twice, however many inputs
+there are. A merge takes the memory of two chunks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,11 +21,13 @@ from crawler.due.fences import FENCE_STEP
 from crawler.due.runs import Fingerprints, Run
 from crawler.errors import DamageError
 
-_SHARE_MIN = 4096  # keys an input offers at least: a tiny run beside a huge one makes no tiny windows
+_SHARE_MIN = (
+    4096  # least keys per input and window, so that a tiny run beside a huge one does not make tiny windows
+)
 
 
 def lower_bound(run: Run, key: int) -> int:
-    """How many keys of `run` are less than `key` (0 to 2^64)."""
+    """Return the number of keys of `run` that are less than `key` (0 to 2^64)."""
     if key >= 1 << 64:
         return run.count
     block = int(np.searchsorted(run.fences, np.uint64(key))) - 1
@@ -35,7 +38,7 @@ def lower_bound(run: Run, key: int) -> int:
 
 
 class _Input:
-    """A run that is merged, how far it has been read, and where it ends."""
+    """A run being merged, the position reached in it, and the position where it ends."""
 
     __slots__ = ("run", "start", "stop")
 
@@ -50,9 +53,9 @@ class _Input:
 def merge(
     runs: Sequence[Run], chunk_bytes: int, *, low: int = 0, high: int = 1 << 64
 ) -> Iterator[Fingerprints]:
-    """The keys of disjoint `runs` with low <= key < high, ascending, in arrays of `chunk_bytes` or so.
+    """Yield the keys of disjoint `runs` with low <= key < high, ascending, in arrays of about `chunk_bytes`.
 
-    An array is overwritten when the next one is asked for.
+    Each array is overwritten by the next one.
 
     Raises:
         DamageError: two runs have a key in common.
@@ -67,7 +70,7 @@ def merge(
 
 
 def _next_window(inputs: Sequence[_Input], size: int) -> list[Fingerprints]:
-    """Take from each input what belongs to the next window, together at most `size` keys and at least one."""
+    """Take the slices of the next window, one per input, with at least one and at most `size` keys in all."""
     total = sum(entry.left for entry in inputs)
     least = min(_SHARE_MIN, size // (2 * len(inputs)))
     room = size - least * len(inputs)
@@ -85,7 +88,7 @@ def _next_window(inputs: Sequence[_Input], size: int) -> list[Fingerprints]:
 
 
 def _merge_slices(slices: Sequence[Fingerprints], buffers: Sequence[Fingerprints]) -> Fingerprints:
-    """Merge ascending arrays, the first two first, to and fro between two buffers."""
+    """Merge ascending arrays, the first two first, alternating between two buffers."""
     merged = slices[0]
     for index, keys in enumerate(slices[1:]):
         target = buffers[index % 2][: len(merged) + len(keys)]

@@ -1,4 +1,4 @@
-"""The known URLs of a new process, when a crawl is resharded: one run of its bucket ranges."""
+"""Resharding: write the known URLs of a new process as one run of its bucket ranges."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,19 +14,19 @@ from crawler.storage.moving import NewProcess, OldProcess, load, pack
 
 
 class Books(msgspec.Struct, frozen=True):
-    """What a new process has counted: links that went to its DUE, and those of them that were new."""
+    """Counters of a new process: links that reached its DUE, and how many of them were new."""
 
     to_due: int
     new: int
 
 
 def manifest_of(source: OldProcess) -> Manifest | None:
-    """The list of runs of an old process; None if it never flushed."""
+    """Return the manifest of an old process; None if it never flushed."""
     return load(source.store, DUE_RUNS, Manifest | None, None)  # type: ignore[arg-type]
 
 
 def open_due(source: OldProcess, config: DueConfig, *, check_value: int, method: str) -> Eliminator | None:
-    """The old process's DUE, to be read; None if it has none on disk."""
+    """Open the DUE of an old process for reading; None if it has none on disk."""
     manifest = manifest_of(source)
     if manifest is None or manifest.in_memory:
         return None
@@ -34,7 +34,7 @@ def open_due(source: OldProcess, config: DueConfig, *, check_value: int, method:
 
 
 def move(to: NewProcess, dues: Mapping[str, Eliminator | None]) -> Books:
-    """Write the run, the manifest and the books of a new process; after pages and frontier were copied."""
+    """Write the run, the manifest and the counters of a new process, after pages and frontier were copied."""
     manifests = [manifest for source in to.sources if (manifest := manifest_of(source)) is not None]
     copied = to.copied[PAGE]
     if not manifests:
@@ -57,7 +57,7 @@ def move(to: NewProcess, dues: Mapping[str, Eliminator | None]) -> Books:
 
 
 def _known(to: NewProcess, dues: Mapping[str, Eliminator | None]) -> Iterator[np.ndarray]:
-    """The known fingerprints of the new process's buckets, ascending, in chunks."""
+    """Yield the known fingerprints of the new process's buckets, ascending, in chunks."""
     for source, first, end in to.pieces:
         due = dues[source.name]
         if due is not None:

@@ -1,6 +1,6 @@
-"""The set of fingerprints that wait for a flush: uint64 by open addressing, 16 to 32 bytes each.
+"""The set of fingerprints that wait for a flush: uint64 keys with open addressing, 16 to 32 bytes each.
 
-Cython's pure-Python mode; interpreted it does the same, more slowly.
+Compiled with Cython's pure-Python mode; the interpreted form does the same, more slowly.
 """
 
 from array import array
@@ -18,23 +18,23 @@ _ALL_BITS = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 @cython.final
 @cython.cclass
 class PendingSet:
-    """A bounded set that, when it is full, forgets all it holds.
+    """A bounded set that forgets all its keys when it is full.
 
-    It only saves repeats their place in the links log, so that forgetting is
-    harmless: the flush finds them again.
+    It only keeps repeated links out of the links log, so forgetting is harmless: the
+    next flush removes the repeats.
     """
 
     _entries_max: cython.Py_ssize_t
-    _slots: object  # array of uint64; 0 is a free slot
+    _slots: object  # array of uint64; 0 marks a free slot
     _count: cython.Py_ssize_t
-    _has_zero: cython.bint  # the key 0, which would look like a free slot
+    _has_zero: cython.bint  # whether key 0 is in the set, which the slots cannot show
 
     def __init__(self, entries_max: cython.Py_ssize_t) -> None:
         self._entries_max = entries_max
         self.clear()
 
     def clear(self) -> None:
-        """Forget all keys, and let go of the memory they took."""
+        """Forget all keys and free their memory."""
         self._slots = array("Q", [0]) * _SLOTS_MIN
         self._count = 0
         self._has_zero = False
@@ -45,7 +45,7 @@ class PendingSet:
     @cython.boundscheck(False)
     @cython.wraparound(False)
     def add_many(self, keys):
-        """Add uint64 (n,); return which were not there, bool (n,)."""
+        """Add keys, uint64 (n,); return which of them are new, bool (n,)."""
         i: cython.Py_ssize_t
         if self._count + len(keys) > self._entries_max:
             self.clear()
@@ -81,7 +81,7 @@ class PendingSet:
         return True
 
     def _reserve(self, count: int) -> None:
-        """Make room for `count` keys at no more than half load."""
+        """Make room for `count` keys at a load of at most one half."""
         if 2 * count <= len(self._slots):
             return
         keys = np.frombuffer(self._slots, np.uint64)

@@ -1,8 +1,8 @@
 """A flush and a compaction, as plans that any thread may run.
 
-The loop makes a plan. It holds all it needs: runs, which never change, and a
-committed stretch of the links log. Running it writes a file that nothing names, so
-a plan that is dropped, or lost in a crash, has no effect.
+The event loop makes a plan, which holds everything it needs: runs, which never
+change, and a committed stretch of the links log. Running the plan writes a file that
+the store does not name yet, so a plan that is dropped, or lost in a crash, has no effect.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from crawler.records import Link
 
 
 class Flushed(msgspec.Struct, frozen=True, array_like=True):
-    """Value of `d/flushed`: how far the links log is consumed, and what became of those links."""
+    """Value of `d/flushed`: the flushed position of the links log, and the outcomes of the links before it."""
 
     position: int = 0
     known: int = 0
@@ -27,17 +27,17 @@ class Flushed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FlushPlan:
-    """Find the links of new URLs among those that wait, and write runs of their fingerprints, part by part.
+    """Find the new URLs among the waiting links, and write runs of their fingerprints, part by part.
 
-    All links of the flush are joined with the runs at once. Their new links
-    are handed on in parts of about `part_links_max`, each of which is committed
-    like a flush of its own: so neither memory nor the length of one turn of the
-    loop grows with the flush. A part ends where a block of the log does.
+    All links of the flush are joined with the runs at once. The new links are returned
+    in parts of about `part_links_max`, and each part is committed like a flush of its
+    own. So neither memory nor the time the loop is busy grows with the flush. A part
+    ends at a block boundary of the log.
 
-    After `run`, until the next:
-        new_links: each new URL's first link, in the order of submission.
+    After each `run`:
+        new_links: the first link of each new URL, in the order of submission.
         new_run: the run of their fingerprints; None if there are none.
-        after: how far the log is consumed then.
+        after: the flushed position of the log once this part is committed.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class FlushPlan:
         self.after = before
         self.resting = False  # between two parts
         self._before = before
-        self._places: np.ndarray | None = None  # of new links in `waiting`, ascending
+        self._places: np.ndarray | None = None  # indices of new links in `waiting`, ascending
         self._known = known
         self._runs = list(known.runs)
         self._log = log
@@ -65,17 +65,17 @@ class FlushPlan:
 
     @property
     def count(self) -> int:
-        """Links whose part is not durable."""
+        """Return the number of links whose part is not durable yet."""
         return len(self.waiting)
 
     def run(self) -> None:
-        """Prepare the next part: the first time join; read the new links back, write their run.
+        """Prepare the next part: join the first time, then read the part's new links and write their run.
 
-        Frees what earlier plans left behind.
+        Also frees runs that earlier plans replaced.
 
         Raises:
-            StoreError: the run cannot be written. Report `flush_failed`; the links wait again.
-            DamageError: the links log is not what was written.
+            StoreError: the run cannot be written. Call `flush_failed`; the links wait again.
+            DamageError: the links log is damaged.
         """
         if self._places is None:
             _, self._places = unknown(self.waiting.fingerprints, self._runs)
@@ -86,7 +86,7 @@ class FlushPlan:
         places = self._places[: self._part_links_max + BLOCK_LINKS_MAX].tolist()
         self.new_links, passed, position = self._log.read(begin, end, places, self._part_links_max)
         if passed > self.count or (position == end and passed != self.count):
-            raise DamageError(f"due: the links log holds {passed} links where {self.count} were appended")
+            raise DamageError(f"due: the links log holds {passed} links, but {self.count} were appended")
         new = len(self.new_links)
         self.new_run = self._write_run() if new else None
         self.after = Flushed(position, self._before.known + passed - new, self._before.new + new)
@@ -98,7 +98,7 @@ class FlushPlan:
         return self._known.store.write([keys], len(keys), step="flush")
 
     def part_flushed(self) -> bool:
-        """The part is durable: move on to the next one. False if it was the last."""
+        """Note that the current part is durable and move on to the next; return False if it was the last."""
         assert self._places is not None, "a part of a flush ended that has not run"
         new = len(self.new_links)
         passed = self.after.known - self._before.known + new
@@ -110,7 +110,7 @@ class FlushPlan:
 
 
 class CompactionPlan:
-    """Merge neighbouring runs into one; `outcome` after `run`."""
+    """Merge neighbouring runs into one; `run` sets `outcome`."""
 
     def __init__(self, inputs: Sequence[Run], known: KnownSet) -> None:
         self.inputs = inputs
@@ -118,10 +118,10 @@ class CompactionPlan:
         self._known = known
 
     def run(self) -> None:
-        """Write the merged run; takes a second or so for 1e8 fingerprints.
+        """Write the merged run; takes about a second for 1e8 fingerprints.
 
         Raises:
-            StoreError: it cannot be written. Report `compaction_failed`; the inputs stay.
+            StoreError: it cannot be written. Call `compaction_failed`; the inputs stay.
             DamageError: two inputs hold the same fingerprint.
         """
         self.outcome = self._known.merge(self.inputs)

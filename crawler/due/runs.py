@@ -1,21 +1,22 @@
 """Sorted runs of fingerprints, on disk or in memory.
 
-A run is strictly ascending uint64, coded in blocks of 512 keys. Its file is
-written under another name, synced, renamed, and never changed from then on; a
-merge reads some runs and writes one.
+A run is a strictly ascending sequence of uint64 keys, coded in blocks of 512. Its file
+is written under a temporary name, synced, renamed, and never changed afterwards; a
+merge reads some runs and writes a new one.
 
     00000007.run     due-run1 | block 0 | block 1 | ... | fences | CRC-32 of each block
-    block            keys above its first one, the fence, in Elias-Fano code (Vigna 2013):
-      high parts     key i, shifted right by w bits, as the 1 at place (key >> w) + i
-      low parts      the w bits that were shifted out, one after the other
+    block            keys relative to its first key, the fence, in Elias-Fano code (Vigna 2013):
+      high parts     key i, shifted right by w bits, as a set bit at position (key >> w) + i
+      low parts      the w bits that were shifted out, one key after the other
 
-With m blocks of n keys that lie evenly, w is log2 of the mean gap, and a key takes
-w + 2 to w + 3 bits: 4.97 bytes in a run of 1e8 keys and 4.55 in one of 1e9, where the
-least possible is 4.86 and 4.44 (Elias 1974). Blocks are whole words of 8 bytes; how long each is,
-and its w, follow from the fences, which are in memory: 1/28 byte a key in all.
+If keys lie evenly in m blocks of n keys, w is log2 of the mean gap, and a key takes
+w + 2 to w + 3 bits: 4.97 bytes in a run of 1e8 keys and 4.55 in a run of 1e9, where the
+theoretical minimum is 4.86 and 4.44 (Elias 1974). Blocks are whole words of 8 bytes.
+The length and the w of each block follow from the fences, which are kept in memory:
+1/28 byte per key in all.
 
-The index (fences and checksums) is verified on opening, and each block when it is
-first read.
+The index (fences and checksums) is verified when the run is opened, and each block
+when it is first read.
 """
 
 import itertools
@@ -38,23 +39,25 @@ from crawler.storage.files import new_file, write_all
 Fingerprints = np.ndarray[Any, np.dtype[np.uint64]]  # (n,)
 Reached = Callable[[str], None]  # called with the name of each step, so that tests can crash there
 
-_SYNC_BYTES = 64 << 20  # written between two fdatasyncs: the last one must not hold up the commits beside it
+_SYNC_BYTES = (
+    64 << 20
+)  # bytes between two calls of fdatasync, so that the last one does not delay other commits
 
 
 CODED = 1
 MAGIC = b"due-run1"
-_NAMED_MAX = 9  # damaged blocks of a run that are named
+_NAMED_MAX = 9  # damaged blocks listed per run
 _CODED_AT_A_TIME = 128 * FENCE_STEP  # keys
 
 
 class RunEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What the store knows of a run file: enough to tell that it is the one that was written."""
+    """What the store records of a run file: enough to recognise the file that was written."""
 
     number: int
     count: int
     first: int
     last: int
-    crc32: int  # of the index
+    crc32: int  # checksum of the index
     coding: int = 0  # CODED
 
     @property
@@ -63,11 +66,11 @@ class RunEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Run(Protocol):
-    """Strictly ascending uint64, at least one, that are read but never changed."""
+    """A non-empty, strictly ascending sequence of uint64 that never changes."""
 
     @property
     def entry(self) -> RunEntry | None:
-        """What the store names it by; None in memory."""
+        """Return the store's record of the run; None for a run in memory."""
 
     @property
     def count(self) -> int: ...
@@ -76,41 +79,41 @@ class Run(Protocol):
     def fences(self) -> Fingerprints: ...
 
     def read(self, start: int, stop: int) -> Fingerprints:
-        """Keys number `start` up to, not including, `stop`."""
+        """Return the keys from index `start` up to, but not including, `stop`."""
 
     def join(self, queries: Fingerprints, known: np.ndarray) -> None:
         """Set `known[i] = 1` (uint8) for each of the ascending `queries` that is in the run."""
 
     def rest(self) -> None:
-        """Take no memory until it is read again. In any thread."""
+        """Release memory until the run is read again. Any thread."""
 
     def close(self) -> None:
-        """Let go of its keys; nobody may read it any more."""
+        """Release the keys; the run must not be read afterwards."""
 
     def problems(self) -> list[str]:
-        """What is wrong with it, read whole; nothing if it is as it was written."""
+        """Read the whole run and return the problems found; empty if there are none."""
 
 
 def _map(path: Path) -> mmap.mmap:
     try:
         with path.open("rb") as file:
             if not os.fstat(file.fileno()).st_size:
-                raise DamageError(f"{path}: is empty")
+                raise DamageError(f"{path}: the file is empty")
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise DamageError(f"{path}: cannot be opened: {error.strerror}") from error
 
 
 class CodedRun:
-    """A coded run; one in a mapped file can be read while the object lives, also after it is unlinked.
+    """A coded run. A run in a mapped file stays readable while the object lives, even after the file is unlinked.
 
     Args:
-        path: of its file, or what messages call it.
+        path: the path of its file, or its name in messages.
         entry: what was written.
         data: the whole run.
 
     Raises:
-        DamageError: `data` is not as long as it was, or its index is not what was written.
+        DamageError: `data` has another length than was written, or its index is damaged.
     """
 
     def __init__(self, path: Path, entry: RunEntry, data: mmap.mmap | bytearray) -> None:
@@ -135,21 +138,21 @@ class CodedRun:
         self._words = np.frombuffer(self._data, "<u8")[1:]
         expected = len(MAGIC) + 8 * int(self._starts[-1]) + index_bytes
         if len(self._data) != expected or self._data[: len(MAGIC)] != MAGIC:
-            raise DamageError(f"{self.path}: not the run it was: {len(self._data)} of {expected} bytes")
+            raise DamageError(f"{self.path}: {len(self._data)} bytes long, but {expected} bytes were written")
         self._unread = np.ones(blocks, np.bool_)  # blocks whose checksum was not verified yet
         self._all_read = False
         self.rest()
 
     @property
     def byte_count(self) -> int:
-        """Bytes on disk, or of memory."""
+        """The size of the run on disk or in memory."""
         return len(self._data)
 
     def read(self, start: int, stop: int) -> Fingerprints:
-        """Keys number `start` up to, not including, `stop`.
+        """Return the keys from index `start` up to, but not including, `stop`.
 
         Raises:
-            DamageError: they are not what was written.
+            DamageError: a block is damaged.
         """
         if start >= stop:
             return np.empty(0, np.uint64)
@@ -164,19 +167,21 @@ class CodedRun:
         """Set `known[i] = 1` (uint8) for each of the ascending `queries` that is in the run.
 
         Raises:
-            DamageError: what it holds is not what was written.
+            DamageError: a block is damaged.
         """
         if not self._all_read and len(self.fences) <= len(queries):
             self._verify(np.arange(len(self.fences)))
         elif not self._all_read:
             blocks = np.searchsorted(self.fences, queries[known == 0], side="right") - 1
-            asked = np.zeros(len(self.fences) + 1, np.bool_)  # the last is that of what lies below all fences
+            asked = np.zeros(
+                len(self.fences) + 1, np.bool_
+            )  # the last entry stands for keys below all fences
             asked[blocks] = True
             self._verify(np.flatnonzero(asked[:-1]))
         elias_fano.join(queries, self._words, self._posts, self._widths, self._starts, self.count, known)
 
     def _verify(self, blocks: np.ndarray) -> None:
-        """Compare those of `blocks` with their checksums that were not yet."""
+        """Verify the checksums of those of `blocks` that were not verified yet."""
         if self._all_read:
             return
         blocks = blocks[self._unread[blocks]]
@@ -191,7 +196,7 @@ class CodedRun:
         return [] if crc32 == self._crc32 else [f"{self.path}: the checksum of its index is wrong"]
 
     def _wrong(self, blocks: np.ndarray) -> list[int]:
-        """Those of `blocks` that are not what was written."""
+        """Return those of `blocks` whose checksum is wrong."""
         data = memoryview(self._data)[len(MAGIC) :]
         begins, ends = 8 * self._starts[blocks], 8 * self._starts[blocks + 1]
         crc32 = isal_zlib.crc32
@@ -201,16 +206,18 @@ class CodedRun:
         return [block for block, begin, end, check in found if crc32(data[begin:end]) != check]
 
     def rest(self) -> None:
-        """Let its pages go from the process; the kernel keeps them: 5 bytes a URL that would be resident."""
+        """Unmap its pages from the process, 5 bytes per URL; they stay in the kernel's page cache."""
         if isinstance(self._data, mmap.mmap):
             with suppress(ValueError):  # closed meanwhile
                 self._data.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
-        """Unmap the file, which frees it if it is unlinked, without the lock of Python; or let go of the memory."""
+        """Unmap the file, or free the memory, without holding the interpreter lock; an unlinked file is then freed."""
         del self._words, self._checks
         if isinstance(self._data, mmap.mmap):
-            with suppress(BufferError):  # a slice of it is still read, and the last one unmaps it
+            with suppress(
+                BufferError
+            ):  # a slice of it is still in use; releasing the last slice unmaps the file
                 self._data.close()
 
     def problems(self) -> list[str]:
@@ -228,7 +235,7 @@ class CodedRun:
 
 
 def _index_bytes(blocks: int) -> int:
-    """Bytes of fences and checksums, in whole words."""
+    """Return the size of fences and checksums in bytes, a multiple of 8."""
     return 8 * blocks + 8 * -(-blocks // 2)
 
 
@@ -236,11 +243,11 @@ def open_run(directory: Path, entry: RunEntry) -> CodedRun:
     """Open the run file that `entry` names.
 
     Raises:
-        DamageError: it is missing or not what was written, or coded in a way that is not known.
+        DamageError: it is missing or damaged, or its coding is unknown.
     """
     if entry.coding == CODED:
         return _coded_run(directory, entry)
-    raise DamageError(f"{directory / entry.name}: coding {entry.coding} is not known")
+    raise DamageError(f"{directory / entry.name}: unknown coding {entry.coding}")
 
 
 def _coded_run(directory: Path, entry: RunEntry) -> CodedRun:
@@ -252,11 +259,11 @@ class DiskRuns:
     """The run files of a directory.
 
     Args:
-        entries: the runs that count; any other run file is what a crash left over, and is removed.
-        fault: called with the name of each step that a crash may follow.
+        entries: the valid runs; any other run file was left by a crash and is deleted.
+        fault: called with the name of each step after which a crash is possible; for tests.
 
     Raises:
-        DamageError: a run that counts is missing or not what was written.
+        DamageError: a valid run is missing or damaged.
     """
 
     def __init__(self, directory: Path, entries: Sequence[RunEntry], fault: Reached = lambda _: None) -> None:
@@ -273,10 +280,10 @@ class DiskRuns:
                 path.unlink()
 
     def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> CodedRun:
-        """Write a run of the `count` ascending keys in `chunks`, durably. In any thread.
+        """Write a run of the `count` ascending keys in `chunks`, durably. Any thread.
 
         Raises:
-            StoreError: the disk is full or fails; what was written is removed.
+            StoreError: the disk is full or failing; the unfinished file is deleted.
         """
         entry = write_run(
             self._directory, next(self._numbers), chunks, lambda done: self._fault(f"{step} {done}")
@@ -285,7 +292,7 @@ class DiskRuns:
         return _coded_run(self._directory, entry)
 
     def remove(self, run: Run) -> None:
-        """Unlink a run that nothing names; who holds it can still read it."""
+        """Unlink a run that the store does not name; existing readers can still read it."""
         assert isinstance(run, CodedRun)
         run.path.unlink()
         self._fault("run unlinked")
@@ -294,17 +301,17 @@ class DiskRuns:
 def write_run(
     directory: Path, number: int, chunks: Iterable[Fingerprints], reached: Reached = lambda _: None
 ) -> RunEntry:
-    """Write a run file of the ascending keys in `chunks`, durably; what the store is to know of it. In any thread.
+    """Write a run file of the ascending keys in `chunks`, durably; return its entry for the store. Any thread.
 
     Raises:
-        StoreError: the disk is full or fails; what was written is removed.
+        StoreError: the disk is full or failing; the unfinished file is deleted.
     """
     with new_file(directory / f"{number:08d}.run", reached=reached) as file:
         return write_keys(_Synced(file.fileno()).write, number, chunks)
 
 
 class _Synced:
-    """Writes to a file in the background: every _SYNC_BYTES are synced."""
+    """Writes to a file and syncs it in the background, every _SYNC_BYTES."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -321,7 +328,7 @@ class _Synced:
 def write_keys(
     write: Callable[[bytes | memoryview], None], number: int, chunks: Iterable[Fingerprints]
 ) -> RunEntry:
-    """Write the keys, at least one, coded; return what there is to know of them."""
+    """Write at least one key, coded; return the entry that describes the run."""
     count = 0
     fences: list[Fingerprints] = []
     checks: list[int] = []
@@ -346,7 +353,7 @@ def write_keys(
 
 
 def _in_blocks(chunks: Iterable[Fingerprints]) -> Iterator[tuple[Fingerprints, np.uint64]]:
-    """The keys in whole blocks, with the key behind them; at the end what is left, with its last key."""
+    """Yield the keys in whole blocks, each with the key that follows it; the last, shorter block with its last key."""
     left = np.empty(0, np.uint64)
     for keys in chunks:
         for start in range(0, len(keys), _CODED_AT_A_TIME):

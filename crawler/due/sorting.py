@@ -1,7 +1,7 @@
-"""Sort and merge of fingerprints, arrays of uint64.
+"""Sort and merge fingerprints, as arrays of uint64.
 
-Compiled (Cython's pure-Python mode) they let go of the interpreter lock, so that a merge
-runs beside the crawl. Interpreted, numpy does the same with the same results.
+The compiled form (Cython's pure-Python mode) releases the interpreter lock, so a merge
+runs beside the crawl. The interpreted form uses numpy, with the same results.
 """
 
 import cython
@@ -13,7 +13,7 @@ COMPILED: bool = cython.compiled
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def sort(keys) -> tuple[np.ndarray, np.ndarray]:
-    """Return `keys` (uint64 (n,)) ascending, and where each stood (intp (n,)); equal ones in their order."""
+    """Return `keys` (uint64 (n,)) ascending, and the original index of each (intp (n,)); the sort is stable."""
     if not cython.compiled:
         order = np.argsort(keys, kind="stable")
         return keys[order], order
@@ -40,7 +40,7 @@ def _radix_sort(
     b: cython.ulonglong[::1],
     q: cython.Py_ssize_t[::1],
 ) -> cython.bint:
-    """Sort `a`, and `p` with it, byte after byte, the lowest first; return whether b, q hold the outcome."""
+    """Sort `a`, and `p` with it, by one byte at a time, lowest first; return whether the result is in `b` and `q`."""
     counts = cython.declare(cython.Py_ssize_t[256][8])  # of byte 0, 1, ... 7
     i: cython.Py_ssize_t
     byte: cython.int
@@ -56,7 +56,7 @@ def _radix_sort(
             counts[byte][(a[i] >> (8 * byte)) & 255] += 1
     for byte in range(8):
         if a.shape[0] == 0 or counts[byte][(a[0] >> (8 * byte)) & 255] == a.shape[0]:
-            continue  # the same byte everywhere
+            continue  # all keys have the same byte here
         total = 0
         for digit in range(256):
             at = counts[byte][digit]
@@ -77,16 +77,16 @@ def _radix_sort(
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def merge(left, right, out) -> bool:
-    """Merge two ascending arrays of uint64 into `out`; return whether that is strictly ascending.
+    """Merge two ascending arrays of uint64 into `out`; return whether the result is strictly ascending.
 
     Args:
         left, right: uint64 (n,), (m,).
-        out: uint64 (n + m,), other memory.
+        out: uint64 (n + m,); must not overlap the inputs.
     """
     if not cython.compiled:
         out[: len(left)] = left
         out[len(left) :] = right
-        out.sort(kind="stable")  # finds the two ascending stretches and merges them
+        out.sort(kind="stable")  # detects the two ascending stretches and merges them
         return is_ascending(out)
     a: cython.const[cython.ulonglong][::1] = left
     b: cython.const[cython.ulonglong][::1] = right
@@ -133,5 +133,5 @@ def _merge(
 
 
 def is_ascending(keys) -> bool:
-    """Whether `keys` (uint64) are strictly ascending."""
+    """Return whether `keys` (uint64) are strictly ascending."""
     return bool((keys[1:] > keys[:-1]).all())

@@ -1,11 +1,11 @@
-"""Links on their way to the next flush: the fingerprint of each is in memory, the link in the log.
+"""Links that wait for the next flush: their fingerprints in memory, the links themselves in the log.
 
     append            stage            committed             take            (put_back)
     unstaged  ----->  staged  ----->   waiting, oldest first  -----> a flush
     (of this group)   (a list a group)
 
-The writer takes the first two steps, the loop the others; groups pass between
-them through a deque.
+The writer thread calls `append` and `stage`, the event loop the other methods. Groups
+pass between the two threads through a deque.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from crawler.due.runs import Fingerprints
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A stretch of the links log that ends at `position`: the fingerprints of its links, in order."""
+    """A stretch of the links log that ends at `position`, as the fingerprints of its links, in order."""
 
     fingerprints: Fingerprints
     position: int
@@ -28,10 +28,10 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Waiting:
-    """The pieces of the log between what was flushed and what was appended.
+    """The pieces of the log after the last flushed link.
 
     Args:
-        entries_max: links that `take` returns at most, unless one piece is larger.
+        entries_max: the most links that `take` returns, unless one piece is larger.
     """
 
     def __init__(self, entries_max: int) -> None:
@@ -39,27 +39,27 @@ class Waiting:
         self._unstaged: list[Piece] = []
         self._staged: deque[list[Piece]] = deque()
         self._pieces: deque[Piece] = deque()
-        self.count = 0  # of links that `take` can return
+        self.count = 0  # links that `take` can return
 
     def append(self, fingerprints: Sequence[int], position: int) -> None:
-        """Add links of the group that is being written; in the log they end at `position`. Writer."""
+        """Add links of the group being written, which end at `position` in the log. Writer."""
         self._unstaged.append(Piece(np.array(fingerprints, np.uint64), position))
 
     def stage(self) -> list[Piece]:
-        """End the group; return what it adds. Writer."""
+        """End the group; return its pieces. Writer."""
         pieces = _coalesce(self._unstaged, self._entries_max)
         self._unstaged = []
         self._staged.append(pieces)
         return pieces
 
     def committed(self) -> None:
-        """The oldest group that was staged is durable; its links wait from now on. Loop."""
+        """Note that the oldest staged group is durable: its links wait from now on. Loop."""
         pieces = self._staged.popleft()
         self._pieces.extend(pieces)
         self.count += sum(map(len, pieces))
 
     def take(self) -> list[Piece]:
-        """Remove and return what has waited longest, as much as a flush may hold. Loop."""
+        """Remove and return the links that have waited longest, as many as a flush may hold. Loop."""
         pieces: list[Piece] = []
         taken = 0
         while self._pieces and (not pieces or taken + len(self._pieces[0]) <= self._entries_max):
@@ -74,17 +74,17 @@ class Waiting:
         self.count += sum(map(len, pieces))
 
     def holds(self, fingerprint: int) -> bool:
-        """Whether a link with that fingerprint waits. Loop."""
+        """Return whether a link with this fingerprint waits. Loop."""
         return hold(self._pieces, fingerprint)
 
 
 def hold(pieces: Iterable[Piece], fingerprint: int) -> bool:
-    """Whether a link with that fingerprint is in `pieces`."""
+    """Return whether a link with this fingerprint is in `pieces`."""
     return any(bool((piece.fingerprints == np.uint64(fingerprint)).any()) for piece in pieces)
 
 
 def _coalesce(pieces: Sequence[Piece], entries_max: int) -> list[Piece]:
-    """The same stretches in fewer pieces, none larger than `entries_max` unless it was."""
+    """Return the same stretches as fewer pieces, none larger than `entries_max` unless it was already."""
     gathered: list[list[Piece]] = []
     count = 0
     for piece in pieces:

@@ -3,7 +3,9 @@
 A cookie is sent back to its own host, or to the hosts below a domain that is no
 public suffix. Caps (`fetcher/README.md`, "Cookies, credentials and TLS"): 4 KiB a cookie, 50 a
 registrable domain, 8 KiB a request, and a number of domains; the oldest go
-first. No prefixes, no SameSite: a crawler has no sites that embed it.
+first. The prefixes `__Secure-` and `__Host-` bind, and a plain http answer can
+neither set a Secure cookie nor replace one (RFC 6265bis 5.7). There is no SameSite,
+since no site embeds a crawler.
 
 What a jar sends stands in no record (`redaction.py`). A jar `lasts` if it outlives one
 chain: it may hold a login, from a file (Netscape's `cookies.txt`, as browsers' add-ons,
@@ -61,7 +63,7 @@ class CookieJar:
             if len(line) > COOKIE_BYTES_MAX:
                 continue
             cookie = _parse(line.decode("utf-8", "replace"), target, now)
-            if cookie is not None:
+            if cookie is not None and not self._replaces_secure(cookie, target):
                 self._put(cookie, now)
 
     def header(self, target: Target, now: float) -> str:
@@ -86,6 +88,16 @@ class CookieJar:
                 break
             pairs.append(pair)
         return "; ".join(pairs)
+
+    def _replaces_secure(self, cookie: Cookie, target: Target) -> bool:
+        """Return whether a cookie set over plain http has the name of a Secure cookie it could shadow."""
+        return target.scheme != "https" and any(
+            held.secure
+            and held.name == cookie.name
+            and (_domain_matches(held.domain, cookie.domain) or _domain_matches(cookie.domain, held.domain))
+            and _path_matches(cookie.path, held.path)
+            for held in self._domains.get(_group(cookie.domain), {}).values()
+        )
 
     def add(self, cookie: Cookie, now: float) -> None:
         """Take a cookie as it is, unless it has expired."""
@@ -218,7 +230,19 @@ def _apply(cookie: Cookie, attributes: list[str], target: Target, now: float) ->
             cookie.secure = True
     if max_age is not None:
         cookie.expires = max_age
-    return _set_domain(cookie, domain, target.hostname)
+    if cookie.secure and target.scheme != "https":
+        return False
+    return _set_domain(cookie, domain, target.hostname) and _keeps_prefix(cookie, domain)
+
+
+def _keeps_prefix(cookie: Cookie, domain: str) -> bool:
+    """Return whether the cookie is what its name promises (RFC 6265bis 4.1.3); without a name, its value counts."""
+    name = (cookie.name or cookie.value).lower()
+    if name.startswith("__secure-"):
+        return bool(cookie.name) and cookie.secure
+    if name.startswith("__host-"):
+        return bool(cookie.name) and cookie.secure and not domain and cookie.path == "/"
+    return True
 
 
 def _set_domain(cookie: Cookie, domain: str, hostname: str) -> bool:

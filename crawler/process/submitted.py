@@ -8,7 +8,7 @@ authority is looked up once a map.
 from collections.abc import Callable, Generator, Sequence
 
 from crawler.records import Errand
-from crawler.urls.canonical import authority, canonical, hostname
+from crawler.urls.canonical import authority, hostname, resolve
 
 _AUTHORITIES_MAX = 10_000  # remembered a map
 _LOOKED_UP = 64  # URLs that are brought to their request form between two pauses: about 2 ms
@@ -40,7 +40,7 @@ class Submitted:
             if loc.startswith(self._plain):
                 taken.append(loc)
                 continue
-            if self._may_name(canonical(loc)):
+            if self._may_name(resolve(self._map_url, loc)):  # as the URL filter does: `//B/x` is a URL of B
                 taken.append(loc)
             work += 1
             if work >= _LOOKED_UP or self._asked:

@@ -132,7 +132,7 @@ def test_every_bit_of_a_run_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("coding", [0, 2])
 def test_a_run_of_another_coding_is_refused(tmp_path: Path, coding: int) -> None:
     entry = msgspec.structs.replace(written(tmp_path).entry, coding=coding)
-    with pytest.raises(DamageError, match=rf"00000001.run: coding {coding} is not known"):
+    with pytest.raises(DamageError, match=rf"00000001.run: unknown coding {coding}"):
         DiskRuns(tmp_path, [entry])
 
 

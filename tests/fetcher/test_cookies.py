@@ -57,6 +57,20 @@ CASES = [
     ("http://a.test/x", "k=v; path=p", "http://a.test/", "k=v"),
     ("https://a.test/", "k=v; Secure", "http://a.test/", ""),
     ("https://a.test/", "k=v; Secure; HttpOnly", "https://a.test/", "k=v"),
+    ("http://a.test/", "k=v; Secure", "https://a.test/", ""),
+    ("https://a.test/", "__Secure-k=v; Secure", "https://a.test/", "__Secure-k=v"),
+    ("https://a.test/", "__Secure-k=v", "https://a.test/", ""),
+    ("http://a.test/", "__secure-k=v; Secure", "https://a.test/", ""),
+    ("https://a.test/", "__Host-k=v; Secure; Path=/", "https://a.test/", "__Host-k=v"),
+    ("https://a.test/", "__Host-k=v; Secure; Path=/x", "https://a.test/x", ""),
+    (
+        "https://a.example.com/",
+        "__HOST-k=v; Secure; Path=/; Domain=example.com",
+        "https://a.example.com/",
+        "",
+    ),
+    ("https://a.test/", "__Host-k=v; Path=/", "https://a.test/", ""),
+    ("https://a.test/", "=__Host-k=v; Secure; Path=/", "https://a.test/", ""),
     ("http://a.test/", "k=v; max-age=1", "http://a.test/", "k=v"),
     ("http://a.test/", "k=v; max-age=0", "http://a.test/", ""),
     ("http://a.test/", "k=v; max-age=-1", "http://a.test/", ""),
@@ -71,6 +85,15 @@ CASES = [
 @pytest.mark.parametrize(("set_by", "line", "asked", "sent"), CASES, ids=[case[1][:40] for case in CASES])
 def test_cookie_rules(set_by: str, line: str, asked: str, sent: str) -> None:
     assert jar_of(set_by, line).header(split(asked), NOW) == sent
+
+
+def test_plain_http_does_not_replace_a_secure_cookie() -> None:
+    """Goal: who can change plain http answers cannot fix the session that https uses."""
+    jar = jar_of("https://a.example.com/", "k=safe; Secure; Domain=example.com")
+    jar.store(split("http://a.example.com/"), [b"k=evil", b"k=evil; Domain=example.com", b"other=1"], NOW)
+    assert jar.header(split("https://a.example.com/"), NOW) == "k=safe; other=1"
+    jar.store(split("https://a.example.com/"), [b"k=new; Secure; Domain=example.com"], NOW)
+    assert jar.header(split("https://a.example.com/"), NOW) == "k=new; other=1"
 
 
 def test_no_cookie_of_a_public_suffix_is_kept() -> None:

@@ -45,7 +45,12 @@ def among(cache: RobotsCache, locs: list[str]) -> list[str]:
         ("http://evil.test:8080/a", True),
         ("http://evil.test", True),
         ("http://user@evil.test/a", True),
-        ("//evil.test/a", True),  # no request form without a base: left to the filter
+        ("//evil.test/a", True),
+        ("/a", True),
+        ("//victim.test/a", False),
+        ("\\\\victim.test\\a", False),
+        ("/\\victim.test/a", False),
+        ("\t//victim.test/a", False),
         ("http://", True),
         ("http://named.test/a", True),
         ("http://NAMED.test/a", True),
@@ -72,15 +77,15 @@ def test_own_foreign_and_cross_named(loc: str, taken: bool) -> None:
 def test_the_lines_of_a_robots_txt_are_canonicalised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work is lines + URLs, not lines x URLs, which held the loop for 45 minutes."""
     calls = 0
-    for module in (cache_module, submitted_module):
-        whole = module.canonical
+    for module, name in ((cache_module, "canonical"), (submitted_module, "resolve")):
+        whole = getattr(module, name)
 
-        def counted(url: str, whole: Any = whole) -> Any:
+        def counted(*given: str, whole: Any = whole) -> Any:
             nonlocal calls
             calls += 1
-            return whole(url)
+            return whole(*given)
 
-        monkeypatch.setattr(module, "canonical", counted)
+        monkeypatch.setattr(module, name, counted)
     lines, locs = 400, 3000
     cache = robots(named="".join(f"Sitemap: http://named.test/{n}.xml\n" for n in range(lines)))
     assert among(cache, [f"http://named.test/{n}" for n in range(locs)]) == []

@@ -10,13 +10,14 @@ processes can read it). Then each file is filled: a link to a stored page leads
 to its file, by the crawl's own notion of which URLs are the same; redirects are
 followed; a link to anything else becomes the whole URL (`Linker`).
 
-Names come from servers, so they are made harmless: percent-codes are decoded
-where the character is safe in a file name, all others stay or become
-percent-codes, `.` and `..` cannot arise, and names are cut to what file systems
-take, with a digest of the URL at the end so that they stay distinct. Where two
-URLs want one place, or one wants a directory where another has a file, the later
-one gets a name with its digest. Files are created, never opened through a link that
-is already there, so the folder must be empty.
+Names come from servers, so they are made harmless. Percent-codes are decoded where
+the character is safe in a file name; all others stay or become percent-codes. `.` and
+`..` cannot arise. Names that a program acts on without being asked are escaped
+(`_safe`): a mirror holds no `.git`, `.htaccess` or `desktop.ini`. Names are cut to what
+file systems take, with a digest of the URL at the end so that they stay distinct. If
+two URLs want the same place, or one needs a directory where another has a file, the
+later one gets a name with its digest. Files are created, never opened through an
+existing link, so the folder must be empty.
 """
 
 import hashlib
@@ -30,12 +31,23 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote_to_bytes
 
 from crawler.errors import StoreError
+from crawler.printable import printable
 from crawler.storage.files import write_all
 from crawler.urls.canonical import resolve
 
 _NAME_BYTES_MAX = 200  # file systems take 255; digest and suffix need room
 _PATH_BYTES_MAX = 3000  # Linux takes 4096 with the folder
-_UNSAFE = frozenset('<>:"\\|?*\x7f') | {chr(code) for code in range(32)}
+_UNSAFE = re.compile(r'[<>:"\\|?*/]')
+# Names that programs act on when they enter a folder or are started in it, beside those that begin with a dot
+# (.git, .htaccess, .envrc): file managers, web servers, Python, pytest, and git (HEAD makes a folder a repository).
+_ACTIVE_NAMES = frozenset(
+    ["autorun.inf", "desktop.ini", "folder.htt", "web.config", "head", "conftest.py", "sitecustomize.py"]
+    + ["usercustomize.py", "__init__.py", "__main__.py"]
+)
+# Suffixes of files that file managers open, or fetch pictures for, as soon as the folder is shown.
+_ACTIVE_SUFFIXES = (".desktop", ".lnk", ".library-ms", ".pif", ".scf", ".search-ms", ".url")
+# Windows takes these for devices, with any suffix.
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)", re.IGNORECASE)
 # Suffixes by which programs know a file: for these types, if the name has none of them.
 _HTML_SUFFIXES = (".html", ".htm", ".xhtml")
 _SUFFIXES = {
@@ -210,16 +222,24 @@ def mirror_path(url: str, content_type: str) -> PurePosixPath:
 
 
 def _safe(part: str) -> str:
-    """A path segment as a file name: never empty, `.` or `..`, without separators and control characters."""
+    """Return a path segment as a file name that is not empty and that no program acts on or misreads.
+
+    Escaped are separators, characters that are not shown or that reorder text, the
+    last character if it is a dot or blank, and the first one (or the dot of the
+    suffix) of names with a meaning: those that begin with a dot or a hyphen, device
+    names, and the `_ACTIVE_` ones. No name is `.` or `..`.
+    """
     decoded = unquote_to_bytes(part).decode("utf-8", "surrogateescape")
     name = "".join(
-        [
-            _code(char) if char in _UNSAFE or char == "/" or "\ud800" <= char <= "\udfff" else char
-            for char in decoded
-        ]
+        [_code(char) if _UNSAFE.match(char) or char != printable(char) else char for char in decoded]
     )
     if name.endswith((".", " ")):
         name = name[:-1] + _code(name[-1])
+    if name.startswith((".", "-")) or name.lower() in _ACTIVE_NAMES or _DEVICE.match(name):
+        name = _code(name[0]) + name[1:]
+    if name.lower().endswith(_ACTIVE_SUFFIXES):
+        stem, _, suffix = name.rpartition(".")
+        name = f"{stem}%2E{suffix}"
     return name or "_"
 
 

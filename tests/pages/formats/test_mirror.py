@@ -1,5 +1,8 @@
 """Names and places of a mirror's files: nothing is written outside its folder, nothing is lost."""
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,8 +24,12 @@ from crawler.pages.formats import mirror
         ("http://site.example/a?b=1/2", "text/plain", "site.example/a@b=1%2F2"),
         ("http://site.example/?b", "text/html", "site.example/index.html@b.html"),
         ("http://site.example/%C3%A4%20b", "text/plain", "site.example/ä b"),
-        ("http://site.example/%2e%2e/%2e%2e/etc/passwd", "text/plain", "site.example/.%2E/.%2E/etc/passwd"),
-        ("http://site.example/..%2f..%2fx", "text/plain", "site.example/..%2F..%2Fx"),
+        (
+            "http://site.example/%2e%2e/%2e%2e/etc/passwd",
+            "text/plain",
+            "site.example/%2E%2E/%2E%2E/etc/passwd",
+        ),
+        ("http://site.example/..%2f..%2fx", "text/plain", "site.example/%2E.%2F..%2Fx"),
         ("http://site.example/a%00b%0Ac", "text/plain", "site.example/a%00b%0Ac"),
         ("http://site.example/a\\b:c", "text/plain", "site.example/a%5Cb%3Ac"),
         ("http://site.example/%FF", "text/plain", "site.example/%FF"),
@@ -43,6 +50,56 @@ def test_any_url_has_a_harmless_path(tail: str, content_type: str) -> None:
         assert part not in ("", ".", "..")
         assert not any(char in part for char in "/\\\0\n\r")
         assert len(part.encode()) <= 255
+
+
+@pytest.mark.parametrize(
+    ("tail", "path"),
+    [
+        (".git/config", "%2Egit/config"),
+        ("%2egit/hooks/x", "%2Egit/hooks/x"),
+        (".htaccess", "%2Ehtaccess"),
+        ("a/.envrc", "a/%2Eenvrc"),
+        ("HEAD", "%48EAD"),
+        ("a/Desktop.ini", "a/%44esktop.ini"),
+        ("autorun.inf", "%61utorun.inf"),
+        ("x/conftest.py", "x/%63onftest.py"),
+        ("nul", "%6Eul"),
+        ("COM1.txt", "%43OM1.txt"),
+        ("console", "console"),
+        ("a.url", "a%2Eurl"),
+        ("b.Desktop", "b%2EDesktop"),
+        ("-rf", "%2Drf"),
+        ("%E2%80%AEgnp.exe", "%E2%80%AEgnp.exe"),
+        ("%C2%9b31m", "%C2%9B31m"),
+    ],
+)
+def test_names_that_programs_act_on(tail: str, path: str) -> None:
+    """Goal: `git status`, a file manager or a shell in the mirror runs nothing of the site's."""
+    assert str(mirror.mirror_path(f"http://site.example/{tail}", "text/plain")) == f"site.example/{path}"
+
+
+def test_git_finds_no_repository_of_the_sites(tmp_path: Path) -> None:
+    """A stored site that is a repository, plain and bare, stays data."""
+    for name in (
+        "HEAD",
+        "config",
+        "objects/x",
+        "refs/x",
+        ".git/HEAD",
+        ".git/config",
+        ".git/objects/x",
+        ".git/refs/x",
+    ):
+        path = mirror.claim(tmp_path, f"http://site.example/{name}", "text/plain")
+        mirror.fill(tmp_path, path, b"ref: refs/heads/main\n" if name.endswith("HEAD") else b"")
+    names = {path.name.lower() for path in tmp_path.rglob("*")}
+    assert not names & {"head", ".git"}
+    git = shutil.which("git")
+    if git is not None:
+        own = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path)}
+        asked = [git, "-C", str(tmp_path / "site.example"), "rev-parse", "--git-dir"]
+        found = subprocess.run(asked, check=False, capture_output=True, text=True, env=own)
+        assert found.returncode != 0, found.stdout
 
 
 def test_long_names_and_long_paths() -> None:

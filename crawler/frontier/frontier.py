@@ -491,9 +491,9 @@ class Frontier:
         """URLs to do, in flight and parked by rule; hosts by state; requests and look-ups under way."""
         return self._report.counters() | {"requests": self.requests, "look_ups": self.look_ups}
 
-    def why_slow(self) -> dict[str, float]:
-        """Seconds without anything to start, by what was waited for: see `Waited`."""
-        return dict(self._waited.seconds)
+    def why_slow(self, now: float) -> dict[str, float]:
+        """Seconds without anything to start until `now`, by what was waited for: see `Waited`."""
+        return self._waited.seconds(now)
 
     def explain(self, url: str, now: float) -> dict[str, Any]:
         """What a URL's host waits for."""

@@ -389,7 +389,7 @@ class PeerExchange(Exchange):
         """Learn from the levels of all what this process's known pages weigh; what the next heartbeats say."""
         said = self.crawlwide.said()
         reports = {name: LevelReport(each.level, each.weight, each.busy) for name, each in said.items()}
-        waited = self._stages.frontier.why_slow()["rate"]
+        waited = self._stages.frontier.why_slow(now)["rate"]
         self._level = refresh.level(reports, waited, now)
 
     def _both_shares(self, refresh: Refresh, now: float) -> float:

@@ -327,7 +327,7 @@ class Live:
             "run": {"fetched": counters["pages.fetched"] - self._stages.counters_before["pages.fetched"]},
             "recent": self._recent.plain(),
             "timings": {name: histogram.plain() for name, histogram in self.timings.items()},
-            "waited": dict(frontier.why_slow()),
+            "waited": frontier.why_slow(self._now()),
             "paused": list(frontier.paused),
             "errors": self.errors.plain(),
             "log": dict(self.errors.counts),

@@ -117,7 +117,7 @@ class Outcome(StrEnum):
     CLIENT_ERROR = "client_error"  # other 4xx
     TEMPORARY = "temporary"  # 408, 5xx but 503
     HOST_BUSY = "host_busy"  # BUSY_STATUSES
-    UNEXPECTED_STATUS = "unexpected_status"  # 206 unasked, 304 unasked, 101
+    UNEXPECTED_STATUS = "unexpected_status"  # 206, 304 or 416 unasked; 101
     BAD_STATUS = "bad_status"  # under 100, from 600 up, no number
     HEADER_TOO_LARGE = "header_too_large"
     FRAMING = "framing"  # RFC 9112 broken beyond use
@@ -273,7 +273,7 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
     `kind` is "response" or "revisit"; a revisit names the response it repeats
     by `refers_to` (that record's `c/` key). `length` is that of the record's
     gzip member, `extent` that of all records of the capture, which follow one
-    another from `offset` on.
+    another from `offset` on. `broken`: the answer broke off (outcome `truncated`).
     """
 
     segment: str
@@ -288,6 +288,7 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
     refers_to: bytes = b""
     noarchive: bool = False
     extent: int = 0
+    broken: bool = False
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):

@@ -17,6 +17,7 @@ import msgspec
 
 from crawler.errors import DirectoryError
 from crawler.records import UNDECODABLE
+from crawler.serve.listener import check_same_site
 from crawler.serve.refusal import Refusal
 from crawler.storage.files import atomic_write
 
@@ -73,11 +74,7 @@ def damaged_token(directory: Path, *, repair: bool) -> str:
 
 def check(fields: Mapping[str, str], token: str, host: str) -> None:
     """Raises Refusal unless a change may be made: 403 with a wrong origin or token, 401 without a token, 415."""
-    origin = fields.get("Origin", "")
-    if origin and origin not in (f"http://{host}", f"https://{host}"):
-        raise Refusal(403, "refused", "a page of another origin may not change the crawl")
-    if fields.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
-        raise Refusal(403, "refused", "a page of another site may not change the crawl")
+    check_same_site(fields, host, "a page of another origin may not change the crawl")
     if fields.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
         raise Refusal(415, "refused", "a change is JSON")
     given = fields.get(TOKEN_FIELD, "")

@@ -50,6 +50,7 @@ class Collected:
         "_page",
         "_token",
         "base",
+        "bases",
         "canonical",
         "hrefs",
         "refresh",
@@ -63,6 +64,7 @@ class Collected:
         self._token = page.token.lower()
         self.skips_nofollow = page.obey_robots and page.obey_nofollow
         self.base = ""
+        self.bases = 0  # <base> elements examined
         self.hrefs: dict[str, str | None] = {}  # with the text of the first anchor, if that is wanted
         self.requisites: list[str] = []
         self.refresh = ""

@@ -58,6 +58,12 @@ _COMMON_OTHERS = frozenset(
     + ["search", "index", "author", "copyright", "help", "home", "top", "up", "license"]
     + ["viewport", "description", "generator", "keywords", "theme-color"]
 )
+# Where SVG and MathML begin, and where HTML begins again within them.
+_FOREIGN = frozenset(["svg", "math"])
+_INTEGRATION_POINTS = frozenset(["foreignObject", "desc", "title", "mi", "mo", "mn", "ms", "mtext"])
+_HTML_ENCODINGS = frozenset(["text/html", "application/xhtml+xml"])
+_BASES_MAX = 16  # <base> elements examined per page
+_ANCESTORS_MAX = 100  # of each; a page whose base lies deeper has none
 # Elements whose end an HTML parser would look for in vain, where XML writes `<script src="x"/>`.
 _SELF_CLOSED = re.compile(
     rb"<((?:script|style|title|textarea|iframe|noframes|noembed|noscript|xmp|a)(?=[\s/])[^<>]*)/>",
@@ -129,9 +135,28 @@ def _take_other(node: LexborNode, tag: int, found: Collected) -> None:
     elif tag == _META:
         _take_meta(node, found)
     elif tag == _BASE:
-        found.add_base(node.attrs.get("href"))
+        if not found.base and found.bases < _BASES_MAX:
+            found.bases += 1
+            if _is_html(node):
+                found.add_base(node.attrs.get("href"))
     else:
         found.add(node.attrs.get(_FOLLOWED_BY_ID[tag]))
+
+
+def _is_html(node: LexborNode) -> bool:
+    """Return whether an element is HTML; an element of SVG or MathML may have the same name (WHATWG HTML 13.2.6)."""
+    above = node.parent
+    for _ in range(_ANCESTORS_MAX):
+        if above is None:
+            return True
+        if above.tag in _FOREIGN:
+            return False
+        if above.tag in _INTEGRATION_POINTS:
+            return True
+        if above.tag == "annotation-xml":
+            return (above.attrs.get("encoding") or "").lower() in _HTML_ENCODINGS
+        above = above.parent
+    return False
 
 
 def _take_link(node: LexborNode, found: Collected) -> None:

@@ -2,7 +2,7 @@
 
 status          outcome             blame
 2xx             FETCHED or EMPTY    NONE
-206, 304 unasked, 101  UNEXPECTED_STATUS  NONE (final for the URL)
+206, 304, 416 unasked, 101  UNEXPECTED_STATUS  NONE (final for the URL)
 301 302 303 307 308    REDIRECT or BAD_REDIRECT  NONE
 300, other 3xx  BAD_REDIRECT        NONE
 404 410         GONE                NONE
@@ -74,6 +74,8 @@ def of_status(status: int, *, conditional: bool, has_body: bool, has_location: b
         return Outcome.HOST_BUSY
     if status == 408 or 500 <= status < 600:
         return Outcome.TEMPORARY
+    if status == 416:  # no Range was sent
+        return Outcome.UNEXPECTED_STATUS
     return Outcome.CLIENT_ERROR if 400 <= status < 500 else Outcome.UNEXPECTED_STATUS
 
 

@@ -14,7 +14,7 @@ from crawler.errors import DamageError
 from crawler.pages import reading, segments
 from crawler.pages.captures import (
     StoredPage,
-    is_temporary,
+    is_copy,
     newest_of,
     record_key,
     unpack_capture,
@@ -65,7 +65,7 @@ class Archive:
         for prefix, group in itertools.groupby(self.all_captures(), key=lambda item: item[0][:10]):
             newest = None
             for _, capture in group:
-                if newest is None or not is_temporary(capture) or is_temporary(newest):
+                if newest is None or is_copy(capture) or not is_copy(newest):
                     newest = capture
             if newest is not None:
                 yield int.from_bytes(prefix[2:], "big"), newest
@@ -92,7 +92,7 @@ class Archive:
     ) -> StoredPage | None:
         """The newest copy of a URL (not newer than `at`); None if there is none, or it may not be shown.
 
-        A temporary failure (408, 425, 429, 5xx) hides no earlier copy.
+        A capture that shows no whole page hides no earlier copy (`is_copy`).
 
         Raises:
             DamageError: its bytes cannot be read.

@@ -24,7 +24,7 @@ from crawler.urls.media_type import media_type
 
 EMPTY_DIGEST = hashlib.sha1(b"").digest()
 UNSPECIFIED = "unspecified"  # WARC-Truncated of a payload that is not there for an error of ours
-_TEMPORARY = BUSY_STATUSES | {408, 425}
+_NO_COPY = BUSY_STATUSES | {206, 408, 416, 425}
 _UNANSWERED = frozenset(
     {Outcome.BAD_STATUS, Outcome.HEADER_TOO_LARGE, Outcome.FRAMING, Outcome.ROBOTS_DENIED}
 )
@@ -185,16 +185,23 @@ def is_answer(fetch: Fetch) -> bool:
     return 100 <= fetch.status <= 999 and fetch.outcome not in _UNANSWERED
 
 
-def is_temporary(capture: Capture) -> bool:
-    """Whether it says nothing about the page: 408, 425, 429, 5xx."""
-    return capture.status >= 500 or capture.status in _TEMPORARY
+def is_copy(capture: Capture) -> bool:
+    """Return whether a capture shows the page as it was.
+
+    It does not if it is a temporary failure (408, 425, 429, 5xx), a part that
+    was not asked for (206, 416, a 304 that confirms nothing), or an answer that
+    broke off.
+    """
+    if capture.status >= 500 or capture.status in _NO_COPY or capture.broken:
+        return False
+    return capture.status != 304 or capture.kind == "revisit"
 
 
 def newest_of(newest_first: Iterable[Capture]) -> Capture | None:
-    """The first capture that is no temporary failure; the first of all if there is no other."""
+    """Return the first capture that is a copy of the page, or the first one if there is none."""
     newest = None
     for capture in newest_first:
-        if not is_temporary(capture):
+        if is_copy(capture):
             return capture
         newest = newest or capture
     return newest

@@ -47,6 +47,7 @@ _NO_VERDICT = frozenset(
         Outcome.TEMPORARY,
         Outcome.HOST_BUSY,
         Outcome.TRUNCATED,
+        Outcome.UNEXPECTED_STATUS,
         Outcome.FRAMING,
         Outcome.HEADER_TIMEOUT,
         Outcome.DNS_ERROR,

@@ -315,6 +315,7 @@ class PageCache(Archive):
             refers_to=capturing.original.key if capturing.original else b"",
             noarchive=capturing.noarchive,
             extent=sum(map(len, members)),
+            broken=fetch.outcome is Outcome.TRUNCATED,
         )
         return bare
 

@@ -1,13 +1,13 @@
 """Chooses the copy of a page that answers: the newest, or the nearest to an instant; never one that is withheld.
 
-A temporary failure (408, 425, 429, 5xx) hides no other copy. Of two copies
-equally near the earlier one is taken: it was true at the instant, the later one
+A capture that shows no whole page, such as a temporary failure, hides no other copy
+(`pages.captures.is_copy`). Of two copies equally near the earlier one is taken: it was true at the instant, the later one
 was not yet.
 """
 
 from collections.abc import Iterable
 
-from crawler.pages.captures import is_temporary, newest_of
+from crawler.pages.captures import is_copy, newest_of
 from crawler.records import Capture, PageRecord, PageState
 from crawler.serve.refusal import Refusal
 
@@ -26,7 +26,7 @@ def nearest(newest_first: Iterable[Capture], at: float) -> Capture | None:
     for number, capture in enumerate(newest_first):
         if number >= CAPTURES_MAX:
             break
-        if is_temporary(capture):
+        if not is_copy(capture):
             failure = _nearer(failure, capture, at)
             continue
         best = _nearer(best, capture, at)

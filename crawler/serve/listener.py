@@ -8,6 +8,7 @@ belongs to it.
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from crawler.config.forms import listen_at
@@ -54,6 +55,18 @@ def check_host(hosts: list[str], names: frozenset[str]) -> str:
     if len(hosts[0]) > _HOST_CHARS_MAX or not is_ours(hosts[0], names):
         raise Refusal(421, "misdirected", "this listener has another name; serve.names lists those it knows")
     return hosts[0]
+
+
+def check_same_site(fields: Mapping[str, str], host: str, why: str) -> None:
+    """Refuse a request that a browser sends on behalf of a page of another origin; programs send neither field.
+
+    Raises:
+        Refusal: 403 with `why`.
+    """
+    origin = fields.get("Origin", "")
+    ours = not origin or origin in (f"http://{host}", f"https://{host}")
+    if not ours or fields.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+        raise Refusal(403, "refused", why)
 
 
 def is_bot(user_agent: str) -> bool:

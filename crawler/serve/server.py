@@ -126,6 +126,10 @@ class PageServer:
         if target[:1] == "/":
             host = listener.check_host(request.headers.getall("Host", []), self._names)
         asked = parse(target)
+        if asked.refresh or asked.max_stale is not None or asked.door not in _READS:
+            listener.check_same_site(
+                request.headers, host, "a page of another origin may not ask for fetches"
+            )
         if asked.door in _PAGES:
             if method == "POST":
                 raise _not_allowed("GET, HEAD")
@@ -157,6 +161,7 @@ class PageServer:
 
 _PLAIN_LINE = re.compile(rb"GET (/page\?[!\"$-~]{1,500}) HTTP/1\.1")
 _PAGES = (Door.PAGE, Door.PROXY, Door.TIMEGATE, Door.TIMEMAP)
+_READS = (*_PAGES, Door.HEALTHZ, Door.READYZ)
 
 
 def _not_allowed(methods: str) -> Refusal:

@@ -151,6 +151,7 @@ class Recapture:
                 url=url,
                 refers_to=refers_to,
                 extent=found.extent,
+                broken=fetch.outcome is Outcome.TRUNCATED,
             )
             self._repair.writer.put(key, pack(capture))
             if not refers_to and fetch.body and self._repair.store.get(payload_key(digest)) is None:

@@ -107,6 +107,13 @@ def test_what_is_a_link(content: str, hrefs: list[str]) -> None:
         ("<body><p>x<a href=y><base href=/late/>", "http://h.example/late/"),
         ("<base href=ftp://f/>", URL),
         ("<template><base href=/b/></template>", URL),
+        ("<svg><base href=/b/></svg>", URL),
+        ("<svg><base href=/b/></svg><base href=/c/>", "http://h.example/c/"),
+        ("<svg><g><base href=/b/></g></svg><math><base href=/c/></math>", URL),
+        ("<svg><foreignObject><base href=/b/></foreignObject></svg>", "http://h.example/b/"),
+        ("<math><annotation-xml><base href=/b/></annotation-xml></math>", URL),
+        ("<math><annotation-xml encoding=text/html><base href=/b/>", "http://h.example/b/"),
+        ("<svg>" + "<base href=/b/>" * 20 + "</svg><base href=/c/>", URL),
     ],
 )
 def test_base(content: str, base: str) -> None:

@@ -87,6 +87,33 @@ def test_signals(tmp_path: Path) -> None:
     talk_to(tmp_path, talk, signal_urls_max=100)
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        "Origin: http://evil.example",
+        "Origin: null",
+        "Sec-Fetch-Site: cross-site",
+        "Sec-Fetch-Site: same-site",
+    ],
+)
+def test_a_page_of_another_origin_causes_no_fetch(tmp_path: Path, field: str) -> None:
+    """Goal: a form (text/plain, so without preflight) or an image of a hostile page changes nothing here."""
+
+    async def talk(served: Receiving) -> None:
+        served.store()
+        body = msgspec.json.encode({"urls": [SITE]})
+        for target in ("/signal", "/indexnow", "/websub/x"):
+            assert (await served.post(target, body, "Content-Type: text/plain", field)).status == 403, target
+        for target in ("refresh=1", "max-stale=1"):
+            assert (await served.get(f"/page?url={SITE}&{target}", field)).status == 403, target
+        assert not served.crawl.signals and not served.crawl.queued
+        assert (await served.get(f"/page?url={SITE}", field)).status == 200, "reading is not refused"
+        own = f"Origin: http://127.0.0.1:{served.port}"
+        assert (await served.post("/signal", body, own, "Sec-Fetch-Site: same-origin")).status == 200
+
+    talk_to(tmp_path, talk)
+
+
 def test_junk_signals_pass_at_their_rate_only(tmp_path: Path) -> None:
     """A source has a bucket; a thousand invented sources have no more memory than a thousand."""
 

@@ -216,6 +216,33 @@ def test_other_statuses_pass(served: Served) -> None:
     served.run(talk)
 
 
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        (206, Outcome.UNEXPECTED_STATUS),
+        (304, Outcome.UNEXPECTED_STATUS),
+        (416, Outcome.UNEXPECTED_STATUS),
+        (200, Outcome.TRUNCATED),
+        (503, Outcome.HOST_BUSY),
+    ],
+)
+def test_an_answer_that_is_not_the_whole_page_hides_no_copy(
+    served: Served, status: int, outcome: Outcome
+) -> None:
+    """Goal: a refresh that brings a part of the page, or nothing of it, leaves the last whole copy in its place."""
+    served.store(body=b"whole")
+    served.store(body=b"wh", at=10.0, status=status, outcome=outcome)
+
+    async def talk(served: Served) -> None:
+        response = await served.get(AT)
+        assert (response.status, response.body) == (200, b"whole")
+        assert (await served.get("/timegate/" + PAGE)).body == b"whole"
+        served.store(body=b"newer", at=20.0)
+        assert (await served.get(AT)).body == b"newer"
+
+    served.run(talk)
+
+
 def test_what_is_missing_withheld_or_stale(served: Served) -> None:
     served.store()
     served.store(PAGE + "private", extracted=Extracted(PAGE, noarchive=True))

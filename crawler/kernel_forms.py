@@ -47,7 +47,6 @@ ALONE = (
     "urls.clock_cache",
     "extract.survey",
     "due.sorting",
-    "due.plain_join",
     "due.elias_fano",
     "due.pending_set",
     "lab.refresh.replay",

@@ -17,13 +17,13 @@ TEXTS = sorted(
     )
     for path in (ROOT / folder).rglob(kind)
     if "data" not in path.relative_to(ROOT).parts
-) + [ROOT / "README.md"]
-PAGES = sorted(PACKAGE.rglob("README.md"))
+) + [ROOT / "README.md", ROOT / "CHANGELOG.md"]
+PAGES = sorted(PACKAGE.rglob("*.md"))
 
 CITATION = re.compile(
-    r"(?P<page>(?:[\w.-]+/)*README\.md)`?(?P<heads>(?:(?:,| and)\s+(?:#\s+)?\"[A-Z][^\"`]*\")*)"
+    r"(?P<page>(?:[\w.-]+/)*[A-Z]+\.md)`?(?P<heads>(?:(?:,| and)\s+(?:#\s+)?\"[A-Z][^\"`]*\")*)"
 )
-OTHER_PAGE = re.compile(r"`[\w/-]+\.md`")
+OTHER_PAGE = re.compile(r"`(?:[\w-]+/)*[a-z][\w-]*\.md`")
 NUMBERED = re.compile(r"\.md`?,? sections? \d")
 
 
@@ -42,9 +42,7 @@ def _find(name: str, beside: Path) -> Path | None:
 
 def unresolved(text: str, beside: Path) -> list[str]:
     """Citations in `text` that lead nowhere, a line each."""
-    wrong = [
-        f"{match} is no page of the project" for match in OTHER_PAGE.findall(text) if "README" not in match
-    ]
+    wrong = [f"{match} is no page of the project" for match in OTHER_PAGE.findall(text)]
     wrong += [f"a section by its number: {match}" for match in NUMBERED.findall(text)]
     for match in CITATION.finditer(text):
         page = _find(match["page"], beside)
@@ -102,6 +100,20 @@ def test_modules_that_a_module_names_exist(path: Path) -> None:
     for name in re.findall(r"(?:`|^)((?:[\w-]+/)*[\w-]+\.(?:py|pxd))(?:`| )", text, re.MULTILINE):
         found = any((base / name).exists() for base in (path.parent, PACKAGE, ROOT))
         assert found or any(path.parent.rglob(name)), f"{_relative(path)} names {name}"
+
+
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)\)")
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md", ROOT / "CHANGELOG.md"], ids=_relative)
+def test_links_and_pictures_of_a_page_exist(page: Path) -> None:
+    text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    missing = [target for target in LINK.findall(text) if not (page.parent / target).exists()]
+    assert missing == []
+
+
+def test_the_readme_can_be_read_to_its_end() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
 
 
 def test_pages_are_shipped() -> None:

@@ -24,12 +24,12 @@ Add = Callable[[int], bool]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bits", type=int, nargs="+", default=[16], help="cache sizes, as powers of two")
     parser.add_argument(
-        "--requests", type=tables.count_argument, default=1_000_000, help="length of the stream"
+        "--requests", type=tables.count_argument, default=1_000_000, help="number of requests"
     )
     parser.add_argument(
-        "--hosts", type=tables.count_argument, default=500, help="hosts crawled at the same time"
+        "--hosts", type=tables.count_argument, default=500, help="hosts crawled at the same time (500)"
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the stream")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the stream (1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

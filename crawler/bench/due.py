@@ -6,7 +6,6 @@ durably if it is on disk. All work counts: flushes, compactions and syncs. The p
 cache is warm.
 
 runs      the known set of a crawl: sorted runs on disk, coded, merged in powers of two
-plain     the same with runs of plain uint64
 whole     the same behind `Eliminator`: links through the links log, flushes in store batches
 one_file  the paper's single sorted file: every flush rewrites it
 memory    runs in memory, 5.2 bytes a fingerprint
@@ -21,7 +20,6 @@ are disjoint; from 1e8 on standard error shows the progress.
 
 import argparse
 import importlib.util
-import itertools
 import os
 import resource
 import shutil
@@ -41,16 +39,14 @@ from crawler.bench import tables
 from crawler.bench.meters import anonymous_bytes
 from crawler.bench.streams import Fingerprints, mixed
 from crawler.config import DueConfig
-from crawler.due import elias_fano, plain_join
+from crawler.due import elias_fano
 from crawler.due.eliminator import Appended, Eliminator, Manifest
-from crawler.due.fences import FENCE_STEP
 from crawler.due.known_set import KnownSet, RunStore, unknown
 from crawler.due.memory_runs import MemoryRuns
 from crawler.due.plans import Flushed
-from crawler.due.runs import CodedRun, DiskRuns, Run, RunEntry, open_run
+from crawler.due.runs import DiskRuns, open_run
 from crawler.records import Link
 from crawler.storage.engines import open_store
-from crawler.storage.files import new_file, write_all
 from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
 from crawler.storage.kv import seal
 
@@ -62,15 +58,30 @@ _TOLD_MIN = 100_000_000  # known URLs from which on a build tells how far it is
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--known", type=tables.count_argument, default=1_000_000, help="URLs known before")
-    parser.add_argument("--buffer", type=tables.count_argument, default=1 << 16, help="URLs of a flush")
-    parser.add_argument("--flushes", type=tables.count_argument, default=64)
-    parser.add_argument("--new", type=float, default=0.2, help="share of submissions that are new")
-    parser.add_argument("--only", nargs="+", choices=list(CONTENDERS), default=installed())
-    parser.add_argument("--slow-flushes", type=tables.count_argument, default=4, help="flushes of one_file")
     parser.add_argument(
-        "--directory", type=Path, help="where the files go (default: the temporary directory)"
+        "--known", type=tables.count_argument, default=1_000_000, help="URLs in the known set (1,000,000)"
     )
+    parser.add_argument(
+        "--buffer", type=tables.count_argument, default=1 << 16, help="URLs per flush (65,536)"
+    )
+    parser.add_argument("--flushes", type=tables.count_argument, default=64, help="number of flushes (64)")
+    parser.add_argument(
+        "--new", type=float, default=0.2, help="share of the submitted URLs that are new (0.2)"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=list(CONTENDERS),
+        default=installed(),
+        help="contenders to measure (all that are installed)",
+    )
+    parser.add_argument(
+        "--slow-flushes",
+        type=tables.count_argument,
+        default=4,
+        help="number of flushes measured for the one_file method (4)",
+    )
+    parser.add_argument("--directory", type=Path, help="folder for the files (the temporary directory)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -89,53 +100,6 @@ class Contender(Protocol):
 
     def close(self) -> None:
         """Nothing is asked of it any more."""
-
-
-class PlainRun:
-    """A file of plain uint64, mapped: what a coded run is measured by."""
-
-    def __init__(self, path: Path, number: int) -> None:
-        self.path = path
-        self.keys = np.memmap(path, np.uint64, "r")
-        self.count = len(self.keys)
-        self.fences = self.keys[::FENCE_STEP].copy()
-        self.entry = RunEntry(number, self.count, int(self.keys[0]), int(self.keys[-1]), 0)
-
-    def read(self, start: int, stop: int) -> Fingerprints:
-        return self.keys[start:stop]
-
-    def join(self, queries: Fingerprints, known: np.ndarray) -> None:
-        plain_join.join(queries, self.keys, self.fences, known)
-
-    def rest(self) -> None:
-        """Nothing of it is let go."""
-
-    def close(self) -> None:
-        del self.keys
-
-    def problems(self) -> list[str]:
-        return []
-
-
-class PlainFiles:
-    """Writes runs of plain uint64."""
-
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._directory = directory
-        self._numbers = itertools.count(1)
-
-    def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> PlainRun:
-        number = next(self._numbers)
-        path = self._directory / f"{number:08d}.run"
-        with new_file(path) as file:
-            for keys in chunks:
-                write_all(file.fileno(), keys.view(np.uint8).data)
-        return PlainRun(path, number)
-
-    def remove(self, run: Run) -> None:
-        assert isinstance(run, PlainRun)
-        run.path.unlink()
 
 
 class Runs:
@@ -161,7 +125,7 @@ class Runs:
         if len(new):
             run = self._set.store.write([new], len(new), step="flush")
             self._set.add(run)
-            self._written += _bytes_of(run)
+            self._written += run.byte_count
         self._longest = max(self._longest, time.perf_counter() - began)
         self._new += len(new)
         self._merge()
@@ -170,7 +134,7 @@ class Runs:
     def _merge(self) -> None:
         while inputs := self._set.due_merge():
             outcome = self._set.merge(inputs)
-            self._written += _bytes_of(outcome)
+            self._written += outcome.byte_count
             self._set.replace(inputs, outcome)
 
     def facts(self) -> dict[str, Any]:
@@ -181,8 +145,8 @@ class Runs:
             "build peak resident MiB": self._peak / 1024,
             "longest flush ms, no compaction": 1e3 * self._longest,
             "bytes written a new URL": self._written / max(self._new, 1),
-            "bytes a URL": sum(map(_bytes_of, self._set.runs)) / len(self._set),
-            "bytes a URL of the largest run": _bytes_of(self._set.runs[0]) / self._set.runs[0].count,
+            "bytes a URL": sum(run.byte_count for run in self._set.runs) / len(self._set),
+            "bytes a URL of the largest run": self._set.runs[0].byte_count / self._set.runs[0].count,
             "anonymous memory a URL": self._anonymous / len(self._set),
             "fences a URL": sum(run.fences.nbytes for run in self._set.runs) / len(self._set),
             "reopen ms": 1e3 * self._reopen_s(),
@@ -195,9 +159,7 @@ class Runs:
         """Seconds to open the runs again; 0 in memory, where there is nothing to open."""
         began = time.perf_counter()
         for run in self._set.runs:
-            if isinstance(run, PlainRun):
-                PlainRun(run.path, run.entry.number)
-            elif run.entry is not None:
+            if run.entry is not None:
                 open_run(self._directory, run.entry)
         return time.perf_counter() - began
 
@@ -210,13 +172,6 @@ class OneFile(Runs):
         self._set.merge_all = True
         self._merge()
         self._written = 0
-
-
-class Plain(Runs):
-    """Runs of plain uint64."""
-
-    def __init__(self, directory: Path, known: int) -> None:
-        super().__init__(directory, known, store=PlainFiles(directory))
 
 
 class Memory(Runs):
@@ -379,7 +334,6 @@ class Set:
 
 CONTENDERS: dict[str, Callable[[Path, int], Contender]] = {
     "runs": Runs,
-    "plain": Plain,
     "whole": Whole,
     "one_file": OneFile,
     "memory": Memory,
@@ -417,10 +371,6 @@ def built(store: RunStore, known: int) -> KnownSet:
             done, took = start + len(part), time.perf_counter() - began
             print(f"  {done:,} of {known:,} known, {took:.0f} s", file=sys.stderr, flush=True)
     return held
-
-
-def _bytes_of(run: Run) -> int:
-    return run.byte_count if isinstance(run, CodedRun) else 8 * run.count
 
 
 def buffers(arguments: argparse.Namespace, flushes: int) -> Iterator[Fingerprints]:

@@ -4,8 +4,8 @@
     crawler plan --pages 1e7 --hosts 50000 --rate 100 --refresh 20 --cores 4
     crawler bench units --out units.json && crawler plan --units units.json --pages 1e8 --hosts 1e6 --machines 3
 
-Arithmetic on unit costs (crawler/bench/planning.py): a sketch of a reference machine, or what
-`crawler bench units` has measured on yours. Ranges are those of the unit costs.
+The estimate is arithmetic on unit costs (crawler/bench/planning.py): those of a reference machine,
+or those that `crawler bench units` measured on yours. Its ranges come from the ranges of the unit costs.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from crawler.bench.planning import GIB, KIB, REFERENCE, CostRange, Goal, Plan, UnitCosts, plan
-from crawler.cli.parsing import Parser
+from crawler.cli.parsing import Parser, PlainHelp
 from crawler.config import PolitenessConfig
 from crawler.errors import UsageError
 
@@ -27,7 +27,7 @@ def main(_command: str, argv: list[str]) -> int:
     parser = Parser(
         prog="crawler plan",
         description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=PlainHelp,
         allow_abbrev=False,
     )
     _add_arguments(parser)
@@ -41,38 +41,70 @@ def main(_command: str, argv: list[str]) -> int:
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--pages", type=float, required=True, metavar="N", help="pages to fetch, such as 1e9")
-    add("--hosts", type=float, required=True, metavar="N", help="hosts they lie on")
-    add("--known-hosts", type=float, default=0.0, metavar="N", help="hosts that links lead to (as many)")
-    add("--rate", type=float, default=0.0, metavar="X", help="pages a second (as fast as --machines allow)")
-    add("--refresh", type=float, default=0.0, metavar="X", help="fetches a second of known pages besides")
-    add("--changed", type=float, default=0.2, metavar="X", help="share of these that find another page (0.2)")
-    add("--machines", type=int, default=0, metavar="N", help="machines there are (as many as it takes)")
-    add("--cores", type=int, default=8, metavar="N", help="of a machine (8)")
-    add("--memory", type=float, default=32.0, metavar="GIB", help="of a machine (32)")
-    add("--disk", type=float, default=2048.0, metavar="GIB", help="of a machine (2048)")
-    add("--bandwidth", type=float, default=1000.0, metavar="MBIT", help="of a machine (1000)")
-    add("--page-size", type=float, default=28.0, metavar="KIB", help="of a page, decoded (28)")
-    add("--largest", type=float, default=10240.0, metavar="KIB", help="the largest page there is (10240)")
-    add("--largest-tags", type=float, default=200_000.0, metavar="N", help="tags of it (200000)")
-    add("--compressed", type=float, default=0.2, metavar="X", help="share of a page that gzip leaves (0.2)")
-    add("--coded", type=float, default=0.8, metavar="X", help="share of pages that come packed (0.8)")
-    add("--links", type=float, default=60.0, metavar="N", help="on a page (60)")
-    add("--urls", type=float, default=10.0, metavar="N", help="distinct URLs found a page (10)")
-    add("--directories", type=float, default=20.0, metavar="N", help="of a host, with pages in them (20)")
-    add("--url-length", type=float, default=77.0, metavar="N", help="of a URL (77)")
-    add("--latency", type=float, default=0.3, metavar="S", help="of an answer (0.3)")
-    add("--delay", type=float, default=float(POLITENESS.delay), metavar="S", help="least gap a host (1)")
+    add("--hosts", type=float, required=True, metavar="N", help="hosts to fetch them from")
+    add("--known-hosts", type=float, default=0.0, metavar="N", help="hosts seen in links (same as --hosts)")
+    add("--rate", type=float, default=0.0, metavar="X", help="pages per second (as fast as --machines allow)")
+    add(
+        "--refresh",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="additional fetches of known pages per second (0)",
+    )
+    add(
+        "--changed",
+        type=float,
+        default=0.2,
+        metavar="X",
+        help="share of these that find a changed page (0.2)",
+    )
+    add("--machines", type=int, default=0, metavar="N", help="number of machines (as many as needed)")
+    add("--cores", type=int, default=8, metavar="N", help="cores per machine (8)")
+    add("--memory", type=float, default=32.0, metavar="GIB", help="memory per machine (32)")
+    add("--disk", type=float, default=2048.0, metavar="GIB", help="disk per machine (2048)")
+    add("--bandwidth", type=float, default=1000.0, metavar="MBIT", help="bandwidth per machine (1000)")
+    add("--page-size", type=float, default=28.0, metavar="KIB", help="mean size of a decoded page (28)")
+    add("--largest", type=float, default=10240.0, metavar="KIB", help="size of the largest page (10240)")
+    add(
+        "--largest-tags", type=float, default=200_000.0, metavar="N", help="tags in the largest page (200000)"
+    )
+    add(
+        "--compressed",
+        type=float,
+        default=0.2,
+        metavar="X",
+        help="compressed size as a share of the decoded size (0.2)",
+    )
+    add(
+        "--coded",
+        type=float,
+        default=0.8,
+        metavar="X",
+        help="share of pages sent with a content coding (0.8)",
+    )
+    add("--links", type=float, default=60.0, metavar="N", help="links per page (60)")
+    add("--urls", type=float, default=10.0, metavar="N", help="distinct new URLs found per page (10)")
+    add("--directories", type=float, default=20.0, metavar="N", help="directories with pages per host (20)")
+    add("--url-length", type=float, default=77.0, metavar="N", help="mean length of a URL in bytes (77)")
+    add("--latency", type=float, default=0.3, metavar="S", help="mean response time in seconds (0.3)")
+    add(
+        "--delay",
+        type=float,
+        default=float(POLITENESS.delay),
+        metavar="S",
+        help="minimum gap between requests to a host (1)",
+    )
     add(
         "--delay-factor",
         type=float,
         default=POLITENESS.delay_factor,
         metavar="X",
-        help="gap as a multiple of the answer time (10)",
+        help="minimum gap as a multiple of the response time (10)",
     )
-    add("--secure", type=float, default=0.8, metavar="X", help="share of pages that come over TLS (0.8)")
-    add("--handshakes", type=float, default=0.2, metavar="X", help="full TLS handshakes a page (0.2)")
-    add("--usable", type=float, default=0.7, metavar="X", help="share of a core that may be used (0.7)")
-    add("--units", type=Path, metavar="FILE", help="what `crawler bench units --out` has written")
+    add("--secure", type=float, default=0.8, metavar="X", help="share of pages fetched over TLS (0.8)")
+    add("--handshakes", type=float, default=0.2, metavar="X", help="full TLS handshakes per page (0.2)")
+    add("--usable", type=float, default=0.7, metavar="X", help="usable share of each core (0.7)")
+    add("--units", type=Path, metavar="FILE", help="unit costs written by `crawler bench units --out`")
 
 
 def goal_of(args: argparse.Namespace) -> Goal:

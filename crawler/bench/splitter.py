@@ -41,7 +41,7 @@ SECRET = b"benchmark secret"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--links", type=lambda text: int(float(text)), default=1_000_000)
-    parser.add_argument("--directory", type=Path, help="where the stores go; default: a temporary directory")
+    parser.add_argument("--directory", type=Path, help="folder for the stores (the temporary directory)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

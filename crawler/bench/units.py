@@ -108,9 +108,11 @@ class CrawlCost(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--pages", type=int, default=2000, help="of the larger crawls (2000)")
-    parser.add_argument("--repeats", type=int, default=3, help="times that all is measured (3)")
-    parser.add_argument("--out", type=Path, help="file for `crawler plan --units` (JSON)")
+    parser.add_argument("--pages", type=int, default=2000, help="pages in each of the larger crawls (2000)")
+    parser.add_argument("--repeats", type=int, default=3, help="number of repetitions (3)")
+    parser.add_argument(
+        "--out", type=Path, help="write the unit costs to this JSON file, for `crawler plan --units`"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

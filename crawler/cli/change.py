@@ -16,29 +16,33 @@ from crawler.errors import UsageError
 from crawler.upgrade.ready import ready
 
 _TEXTS = {
-    "seed": ("Add seeds.", "URL", "crawler seed https://example.org/new/ --dir example"),
+    "seed": (
+        "Add seeds to a crawl, running or not.",
+        "URL",
+        "crawler seed https://example.org/new/ --dir example",
+    ),
     "signal": (
-        "Say that pages have changed; they are asked again sooner if such signals have been right before.",
+        "Report that pages have changed. They are fetched again sooner if signals of this source were right before.",
         "URL",
         "crawler signal https://example.org/news/ --dir example",
     ),
-    "block": ("Ask nothing more of a host.", "HOST", "crawler block slow.example.org --dir example"),
-    "unblock": ("Take a host up again.", "HOST", "crawler unblock slow.example.org --dir example"),
+    "block": ("Stop fetching from a host.", "HOST", "crawler block slow.example.org --dir example"),
+    "unblock": ("Fetch from a blocked host again.", "HOST", "crawler unblock slow.example.org --dir example"),
     "retire": (
-        "Drop the URLs that wait to be asked, parked ones too, and match a regular expression: they are not asked "
-        "later either. Pages that are stored stay, are served and refreshed as before.",
+        "Drop waiting and parked URLs that match a regular expression, for good.\n"
+        "Stored pages are kept, served and refreshed as before.",
         "REGEX",
         r"crawler retire '/calendar/' --dir example",
     ),
     "pause": (
-        "Start no fetch until `crawler resume`; what is in flight ends.",
+        "Start no new fetches until `crawler resume`; fetches in flight are completed.",
         "",
         "crawler pause --dir example",
     ),
-    "resume": ("Go on after `crawler pause`.", "", "crawler resume --dir example"),
-    "stop": ("End a running crawl in order, as Ctrl-C does.", "", "crawler stop --dir example"),
+    "resume": ("Continue a paused crawl.", "", "crawler resume --dir example"),
+    "stop": ("Stop a running crawl cleanly, as Ctrl-C does.", "", "crawler stop --dir example"),
     "set": (
-        "Change settings of a running crawl, kept in crawl.toml: "
+        "Change settings of a running crawl and save them in crawl.toml. These can be changed:\n"
         f"{', '.join((*safe_settings.LIVE, safe_settings.LOG_LEVEL))}.",
         "KEY=VALUE",
         "crawler set politeness.delay=5 crawl.rate=20 --dir example",
@@ -62,17 +66,17 @@ def main(command: str, argv: list[str]) -> int:
     if metavar:
         nargs = "+" if command in ("seed", "set", "signal") else 1
         parser.add_argument("arguments", nargs=nargs, metavar=metavar, type=options.url)
+    if command == "seed":
+        options.add_set(parser)
     if command == "signal":
         recipes = "; ".join(f"{each.name}: {each.recipe}" for each in SIGNAL_SOURCES)
         parser.add_argument(
             "--source",
             choices=NAMES,
             default="signal",
-            help=f"who says so, for each is believed as far as it was right. {recipes}",
+            help=f"where the signal comes from; each source is trusted as far as it has been right. {recipes}",
         )
-        parser.add_argument(
-            "--json", action="store_true", help="the answer as JSON, with the fate of each URL"
-        )
+        parser.add_argument("--json", action="store_true", help="print JSON, with the fate of each URL")
     args = parser.parse_args(argv)
     if command == "set":
         return _set(args)

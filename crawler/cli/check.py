@@ -12,13 +12,13 @@ def main(_command: str, argv: list[str]) -> int:
     """Verify: 0 if all is well, 3 if something is not (each on a line); with --repair 1 if something is left."""
     parser = options.parser(
         "check",
-        "Verify counters, store, DUE runs and WARC records of a crawl that is not running.",
+        "Verify the counters, store, DUE runs and WARC records of a crawl that is not running.",
         "crawler check --dir example --repair",
     )
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="mend what can be mended, queue what is lost to be fetched again, and say what was done",
+        help="repair what can be repaired, queue lost pages to be fetched again, and print each repair",
     )
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)

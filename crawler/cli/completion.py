@@ -21,11 +21,12 @@ def main(command: str, argv: list[str]) -> int:
 def _completion(argv: list[str]) -> int:
     parser = options.parser(
         "completion",
-        "Completion for a shell: commands, flags and their choices.",
+        "Print completion code for a shell: commands, flags and their values.",
         'eval "$(crawler completion bash)"\n  crawler completion zsh > ~/.zfunc/_crawler\n'
         "  crawler completion fish > ~/.config/fish/completions/crawler.fish",
+        on_crawl=False,
     )
-    parser.add_argument("shell", choices=SHELLS, help="whose completion")
+    parser.add_argument("shell", choices=SHELLS, help="the shell")
     args = parser.parse_args(argv)
     print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](), end="")
     return 0
@@ -208,9 +209,11 @@ def _quoted(text: str) -> str:
 
 
 def _man(argv: list[str]) -> int:
-    parser = options.parser("man", "A manual page, for man(1).", "crawler man crawl | man -l -")
+    parser = options.parser(
+        "man", "Print a manual page, for man(1).", "crawler man crawl | man -l -", on_crawl=False
+    )
     parser.add_argument(
-        "command", nargs="?", default="", metavar="COMMAND", help="whose page; of all if none"
+        "command", nargs="?", default="", metavar="COMMAND", help="the command; without one, an overview"
     )
     args = parser.parse_args(argv)
     if args.command and args.command not in COMMANDS:
@@ -234,14 +237,22 @@ def _page(name: str) -> str:
         return "\n".join([*lines, ".SH DESCRIPTION", f"See \\fBcrawler {name} \\-\\-help\\fR."])
     usage = " ".join(made.format_usage().removeprefix("usage: ").split())
     lines += [".SH SYNOPSIS", _roff(usage), ".SH DESCRIPTION", _roff(made.description or ""), ".SH OPTIONS"]
-    for action in made._actions:
+    for group in made._action_groups:
+        if group._group_actions:
+            lines += [f".SS {_roff(group.title or 'options')}", *_options(group._group_actions)]
+    lines += [".SH EXAMPLES", ".nf", _roff((made.epilog or "").partition("\n")[2]), ".fi"]
+    return "\n".join(lines)
+
+
+def _options(actions: list[argparse.Action]) -> list[str]:
+    lines = []
+    for action in actions:
         shown = ", ".join(action.option_strings) or str(action.metavar or action.dest)
         value = "" if action.nargs == 0 or not action.option_strings else f" {action.metavar or ''}"
         if not value.strip() and action.choices:
             value = " " + "|".join(map(str, action.choices))
         lines += [".TP", f".B {_roff(shown + value)}", _roff((action.help or "").replace("%%", "%"))]
-    lines += [".SH EXAMPLES", ".nf", _roff((made.epilog or "").partition("\n")[2]), ".fi"]
-    return "\n".join(lines)
+    return lines
 
 
 def _roff(text: str) -> str:

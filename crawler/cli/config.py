@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.cli import options
+from crawler.cli import flags, options
 from crawler.config import Config, Layers
 from crawler.config.credentials import redacted
 from crawler.crawl.directory import CrawlDirectory
@@ -14,12 +14,13 @@ def main(_command: str, argv: list[str]) -> int:
     """Print the configuration in force with the source of each value, or check a file."""
     parser = options.parser(
         "config",
-        "Show the configuration in force, or check a file.",
-        "crawler config show --set crawl.depth=3",
+        "Show the settings in force with the source of each, or check a file of settings.",
+        "crawler config show --set crawl.depth=3\n  crawler config check own.toml",
+        settings=True,
     )
-    parser.add_argument("action", choices=("show", "check"), help="what to do")
-    parser.add_argument("file", nargs="?", type=Path, help="the file to check (config check FILE)")
-    options.add_config_flags(parser)
+    parser.add_argument("action", choices=("show", "check"), help="show the settings, or check FILE")
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="TOML file to check")
+    flags.add_config_flags(flags.grouped(parser), "config")
     args = parser.parse_args(argv)
     return _check(args.file or args.config) if args.action == "check" else _show(args)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawler import early
-from crawler.cli import options
+from crawler.cli import flags, options
 from crawler.cli.parsing import quoted
 from crawler.cli.seed_arguments import add_logins, checked
 from crawler.config import Config, Layers
@@ -121,66 +121,71 @@ def _write_mirror(args: argparse.Namespace) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = options.parser(
         "crawl",
-        "Crawl into a directory. The same command on the same directory goes on where it stopped.",
+        "Crawl into a directory. Run the same command again to continue where it stopped.",
         "crawler crawl https://example.org/ --dir example --contact you@example.org --max-pages 1000",
+        settings=True,
     )
     parser.add_argument("urls", nargs="*", metavar="URL", help="seeds")
-    parser.add_argument(
+    groups = flags.grouped(parser)
+    what = groups[flags.WHAT].add_argument
+    what(
         "--seeds",
         metavar="FILE",
-        help="a URL a line, with columns `url scope depth limit` if wanted, # comments; - = standard input",
+        help="file of seeds, one per line; columns `url scope depth limit` are allowed; - reads standard input",
     )
-    options.add_config_flags(parser)
-    parser.add_argument("--http-user", metavar="USER", help="login (Basic) at the hosts of the seeds")
-    parser.add_argument(
-        "--http-password", metavar="PASSWORD", help="its password; http://USER:PASSWORD@HOST/ too"
+    what(
+        "--mirror",
+        action="store_true",
+        help="imply --requisites, and write a copy to read offline to DIR/mirror",
     )
-    parser.add_argument(
-        "--login", metavar="URL", help="log in with the form of this page first; the crawl has its cookies"
+    what("--spider", action="store_true", help="follow links and store nothing, then see `crawler report`")
+    what("--dry-run", action="store_true", help="print the URLs that would be fetched; keep nothing")
+    what("--fresh", action="store_true", help="start a new crawl; move the existing one to DIR.1, DIR.2, ...")
+    flags.add_config_flags(groups, "crawl")
+    what(
+        "--accept",
+        action="append",
+        default=[],
+        metavar="LIST",
+        help="store only files with these endings or media types (pdf,image/*); still follow links of pages",
     )
-    parser.add_argument(
+    what(
+        "--reject",
+        action="append",
+        default=[],
+        metavar="LIST",
+        help="skip files with these endings, name patterns or media types (zip,*.iso,video/*)",
+    )
+    login = groups[flags.LOGIN].add_argument
+    login("--http-user", metavar="USER", help="user name for HTTP Basic authentication at the seeds' hosts")
+    login(
+        "--http-password",
+        metavar="PASSWORD",
+        help="its password; http://USER:PASSWORD@HOST/ as a seed works too",
+    )
+    login("--login", metavar="URL", help="first log in with the form on this page, and keep its cookies")
+    login(
         "-d",
         "--data",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a field of that form; NAME alone is asked for and not shown",
+        help="a field of the login form; with NAME alone, the value is asked for and not shown",
     )
-    parser.add_argument(
-        "--accept",
-        action="append",
-        default=[],
-        metavar="LIST",
-        help="store such files only, by type or ending (pdf,image/*); pages are followed all the same",
-    )
-    parser.add_argument(
-        "--reject",
-        action="append",
-        default=[],
-        metavar="LIST",
-        help="no files that end so or are of such a type (zip,*.iso,video/*)",
-    )
-    parser.add_argument(
-        "--spider", action="store_true", help="follow links and store nothing; then see `crawler report`"
-    )
-    parser.add_argument(
-        "--mirror",
-        action="store_true",
-        help="with requisites; at the end files for reading offline, in DIR/mirror",
-    )
-    parser.add_argument(
-        "--report", type=Path, metavar="FILE", help="JSON summary, - = standard output (always in DIR too)"
-    )
-    parser.add_argument(
-        "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print the URLs that would be asked; keep nothing"
-    )
-    parser.add_argument(
-        "--fresh", action="store_true", help="begin anew; the crawl in DIR is put aside as DIR.1, DIR.2, ..."
-    )
+    add_output_flags(groups)
     return parser
+
+
+def add_output_flags(groups: "dict[str, argparse._ArgumentGroup]") -> None:
+    """Add the flags for the report and the progress display."""
+    output = groups[flags.OUTPUT].add_argument
+    output(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="copy the JSON summary (DIR/report.json) to FILE; - is standard output",
+    )
+    output("--progress", choices=("auto", "plain", "none"), default="auto", help="progress display (auto)")
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

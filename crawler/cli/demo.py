@@ -32,12 +32,14 @@ def main(_command: str, argv: list[str]) -> int:
     """Crawl the demonstration web and say what was fetched and where it lies."""
     parser = options.parser(
         "demo",
-        "Crawl a small web on loopback, five hosts with the habits of the real one; then keep it fresh while it changes.",
+        "Crawl a small built-in web of five hosts on loopback, then keep the copies fresh while the pages change.\n"
+        "The default directory is ./crawl-demo.",
         "crawler demo",
+        settings=True,
     )
     parser.set_defaults(dir=Path("crawl-demo"))
     parser.add_argument(
-        "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display"
+        "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display (auto)"
     )
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)

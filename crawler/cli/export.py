@@ -40,7 +40,7 @@ def main(_command: str, argv: list[str]) -> int:
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = options.parser(
         "export",
-        "Write what was crawled in the formats of other tools. The crawl may run meanwhile; it is not held up.",
+        "Write the crawled pages in formats that other tools read. A running crawl is not interrupted.",
         _EXAMPLES,
     )
     formats = "; ".join(f"{name}: {writer.about}" for name, writer in FORMATS.items())
@@ -52,33 +52,37 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "--output",
         type=Path,
         metavar="PATH",
-        help="file, or folder of a mirror or of parts (standard output)",
+        help="output file, or folder for a mirror or for parts (standard output)",
     )
     parser.add_argument(
         "--where",
         default="",
         metavar="EXPR",
-        help="rows to export, such as 'host == \"x.org\" and status == 200'",
+        help="export only rows that match, such as 'host == \"x.org\" and status == 200'",
     )
     parser.add_argument(
         "--fields",
         default="",
         metavar="A,B",
-        help=f"fields of a row, in order; there are {', '.join(FIELDS)}",
+        help=f"fields of a row, in this order; all: {', '.join(FIELDS)}",
     )
     parser.add_argument(
         "--main-content",
         action="store_true",
-        help="text without menus, headers and footers (needs resiliparse)",
+        help="leave menus, headers and footers out of the text (needs resiliparse)",
     )
     parser.add_argument(
-        "--part-size", type=_bytes, default=0, metavar="BYTES", help="files of about this size in folder PATH"
+        "--part-size",
+        type=_bytes,
+        default=0,
+        metavar="BYTES",
+        help="split into files of about this size in folder PATH",
     )
     parser.add_argument(
-        "--with-noarchive", action="store_true", help="also pages that ask not to be archived"
+        "--with-noarchive", action="store_true", help="include pages that ask not to be archived"
     )
     parser.add_argument(
-        "--processes", type=int, default=processes(), metavar="N", help=f"share the work ({processes()})"
+        "--processes", type=int, default=processes(), metavar="N", help=f"worker processes ({processes()})"
     )
     return parser.parse_args(argv)
 

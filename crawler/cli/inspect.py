@@ -30,13 +30,13 @@ def _print_json(value: object) -> None:
 def _status(argv: list[str]) -> int:
     parser = options.parser(
         "status",
-        "What a crawl is doing, or did; every number with -v.",
+        "Show what a crawl is doing or has done; with -v, every counter.",
         "crawler status --dir example --json",
     )
-    parser.add_argument("--json", action="store_true", help="everything, as JSON")
-    parser.add_argument("--hosts", type=int, default=5, metavar="N", help="hosts to list (5)")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument("--hosts", type=int, default=5, metavar="N", help="list at most N hosts (5)")
     parser.add_argument(
-        "--signals", action="store_true", help="what signals of changes are worth, by host and source"
+        "--signals", action="store_true", help="show how reliable change signals are, by host and source"
     )
     args = parser.parse_args(argv)
     if args.signals:
@@ -260,11 +260,11 @@ def _number(value: Any) -> str:
 def _why(argv: list[str]) -> int:
     parser = options.parser(
         "why",
-        "Explain a URL: filtered by which rule, waiting for what, or its record.",
+        "Explain the state of a URL: the rule that rejects it, what it waits for, or its record.",
         "crawler why https://example.org/page --dir example",
     )
-    parser.add_argument("url", metavar="URL", type=options.url)
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("url", metavar="URL", type=options.url, help="any spelling of the URL")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(argv)
     answers = access.ask(args.dir, {"command": "why", "url": args.url})
     answer = next((found for found in answers if _knows_best(found)), answers[0] if answers else {})
@@ -297,13 +297,15 @@ def _why_text(answer: dict[str, Any], indent: str = "") -> str:
 def _get(argv: list[str]) -> int:
     parser = options.parser(
         "get",
-        "Print a stored page: its decoded body, or its headers.",
+        "Print the newest stored copy of a page: its decoded body, or its headers.",
         "crawler get https://example.org/ --headers",
     )
-    parser.add_argument("url", metavar="URL", type=options.url)
-    parser.add_argument("--headers", action="store_true", help="status line and headers instead of the body")
+    parser.add_argument("url", metavar="URL", type=options.url, help="any spelling of the URL")
     parser.add_argument(
-        "--with-noarchive", action="store_true", help="also pages that ask not to be archived"
+        "--headers", action="store_true", help="print status line and headers instead of the body"
+    )
+    parser.add_argument(
+        "--with-noarchive", action="store_true", help="allow pages that ask not to be archived"
     )
     args = parser.parse_args(argv)
     page = _first_copy(args)

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crawler.cli import crawl, options
+from crawler.cli import crawl, flags, options
 from crawler.config import Config, Layers, SplitterConfig
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import ConfigError, UsageError
@@ -12,23 +12,23 @@ from crawler.errors import ConfigError, UsageError
 if TYPE_CHECKING:
     from crawler.process.exchange import Member
 
-# flag, key, metavar, help: what the splitter of this process needs; the rows of `options.FLAGS` bind too.
-FLAGS = (
-    ("--name", "splitter.name", "NAME", "which of the peers this process is"),
-    ("--peer", "splitter.peers", "NAME=HOST:PORT", "a process of the crawl, this one among them; repeatable"),
+# flag, key, metavar, help
+NODE_FLAGS = (
+    ("--name", "splitter.name", "NAME", "this process's name among the peers"),
     (
-        "--listen",
-        "splitter.listen",
-        "HOST:PORT",
-        "where to listen (default: the port of this process's entry)",
+        "--peer",
+        "splitter.peers",
+        "NAME=HOST:PORT",
+        "a process of the crawl, including this one; repeat for each",
     ),
+    ("--listen", "splitter.listen", "HOST:PORT", "address to listen on (that of this process's --peer)"),
     (
         "--table",
         "splitter.table_file",
         "FILE",
-        "bucket table; equal ranges over the sorted names without one",
+        "bucket table as JSON (without one: equal ranges over the sorted names)",
     ),
-    ("--secret-file", "splitter.secret_file", "FILE", "the secret that all processes share"),
+    ("--secret-file", "splitter.secret_file", "FILE", "file with the secret shared by all processes"),
 )
 
 
@@ -50,20 +50,23 @@ def main(_command: str, argv: list[str]) -> int:
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = options.parser(
         "node",
-        "One process of a crawl of many machines: its peers, table and secret come from the configuration, the "
-        "environment (CRAWLER_SPLITTER__PEERS) or flags. A peer that is missing stops nobody: its links wait here.",
+        "Run one process of a crawl on many machines. Its peers, table and secret come from the configuration, the\n"
+        "environment (CRAWLER_SPLITTER__PEERS) or flags. Links to a missing peer wait here until it connects.",
         "crawler node --dir crawl --name a --peer a=10.0.0.1:7077 --peer b=10.0.0.2:7077 --secret-file secret",
+        settings=True,
     )
-    parser.add_argument("urls", nargs="*", metavar="URL", help="seeds; each reaches the process that owns it")
-    parser.add_argument("--seeds", metavar="FILE", help="one URL a line, # comments, - = standard input")
-    for flag, key, metavar, text in FLAGS:
-        action = "append" if flag == "--peer" else "store"
-        parser.add_argument(flag, dest=key, action=action, metavar=metavar, help=text)
-    options.add_config_flags(parser)
-    parser.add_argument("--report", type=Path, metavar="FILE", help="JSON summary (always in DIR too)")
     parser.add_argument(
-        "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display"
+        "urls", nargs="*", metavar="URL", help="seeds; each is sent to the process that owns it"
     )
+    groups = flags.grouped(parser)
+    groups[flags.WHAT].add_argument(
+        "--seeds", metavar="FILE", help="file of seeds, one URL per line; - reads standard input"
+    )
+    for flag, key, metavar, text in NODE_FLAGS:
+        action = "append" if flag == "--peer" else "store"
+        groups[flags.PROCESSES].add_argument(flag, dest=key, action=action, metavar=metavar, help=text)
+    flags.add_config_flags(groups, "node")
+    crawl.add_output_flags(groups)
     args = parser.parse_args(argv)
     args.stdin, args.prog = None, "node"
     return args

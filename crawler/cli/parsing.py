@@ -51,6 +51,15 @@ def parser_of(
     return None
 
 
+class PlainHelp(argparse.RawDescriptionHelpFormatter):
+    """Help with a usage line that shows required flags and arguments only."""
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
+        optional = argparse.Action([], "options", metavar="[options]")
+        needed = [action for action in actions if action.required or not action.option_strings]
+        super().add_usage(usage, [optional, *needed], [], prefix)
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises UsageError where argparse would print its usage and exit."""
 

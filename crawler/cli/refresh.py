@@ -2,9 +2,8 @@
 
 import argparse
 import logging
-from pathlib import Path
 
-from crawler.cli import crawl, options
+from crawler.cli import crawl, flags, options
 from crawler.cli.parsing import quoted
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.seeds import Seeds
@@ -33,15 +32,14 @@ def main(_command: str, argv: list[str]) -> int:
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = options.parser(
         "refresh",
-        "Ask the stored pages of a crawl again, those first whose copies are most worth it, until stopped.\n"
-        "Change rates, and what signals are worth, are learned meanwhile. New links are followed, too.",
+        "Fetch the stored pages of a crawl again, the most valuable refresh first, until stopped.\n"
+        "Change rates and the quality of change signals are learned on the way. New links are followed, too.",
         "crawler refresh --dir example --rate 0.5 --max-time '1 h'",
+        settings=True,
     )
-    options.add_config_flags(parser)
-    parser.add_argument("--report", type=Path, metavar="FILE", help="JSON summary (always in DIR too)")
-    parser.add_argument(
-        "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display"
-    )
+    groups = flags.grouped(parser)
+    flags.add_config_flags(groups, "refresh")
+    crawl.add_output_flags(groups)
     args = parser.parse_args(argv)
     setattr(args, "refresh.endless", True)
     return args

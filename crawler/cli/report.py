@@ -20,15 +20,18 @@ def main(_command: str, argv: list[str]) -> int:
     """Report; 0 whatever is found."""
     parser = options.parser(
         "report",
-        "Dead links, redirect chains, slow pages, duplicates, orphans and more of what was crawled, live or not.",
+        "List dead links, redirect chains, slow pages, duplicates, orphans and more. The crawl may be running.",
         _EXAMPLES,
     )
     parser.add_argument(
-        "--format", choices=("text", "html", "json", "csv"), default="text", help="form of the report (text)"
+        "--format",
+        choices=("text", "html", "json", "csv"),
+        default="text",
+        help="format of the report (text)",
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="file (standard output)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="output file (standard output)")
     parser.add_argument(
-        "--limit", type=int, default=1000, metavar="N", help="findings listed of each kind (1000)"
+        "--limit", type=int, default=1000, metavar="N", help="list at most N findings of each kind (1000)"
     )
     args = parser.parse_args(argv)
     if args.limit < 1:

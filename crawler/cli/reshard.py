@@ -24,13 +24,14 @@ def main(command: str, argv: list[str]) -> int:
 def _reshard(argv: list[str]) -> int:
     parser = options.parser(
         "reshard",
-        "Move a crawl that is not running to another bucket table: another number of processes on this machine, or "
-        "the processes of a table file. The folders of all its processes must lie in DIR. What is built is verified "
-        "before it takes the place of the old; a reshard that was cut off is finished by the next one.",
+        "Divide a crawl that is not running among another number of processes, or by another bucket table. DIR must\n"
+        "contain the folders of all its processes. The new folders are verified before they replace the old ones.\n"
+        "If a reshard was interrupted, run it again to finish it.",
         "crawler reshard --dir example --to 4",
+        settings=True,
     )
     parser.add_argument(
-        "--to", required=True, metavar="N|TABLE", help="number of processes, or a table file (JSON)"
+        "--to", required=True, metavar="N|TABLE", help="number of processes, or a bucket table (JSON file)"
     )
     args = parser.parse_args(argv)
     from crawler.clock import SystemClock
@@ -87,11 +88,11 @@ def _target(args: argparse.Namespace, directory: CrawlDirectory) -> "tuple[Confi
 def _recover(argv: list[str]) -> int:
     parser = options.parser(
         "recover",
-        "After the disk of a process is lost: find in the archives of the processes that are here every link that it "
-        "owned, and queue it for that process, which fetches again what it had. Start its empty successor afterwards.",
+        "Recover from the loss of a process's disk: search the archives of the other processes for links that it owned,\n"
+        "and queue them for it. Then start the process with an empty folder; it fetches its pages again.",
         "crawler recover p1 --dir example",
     )
-    parser.add_argument("name", metavar="NAME", help="the process whose disk is lost")
+    parser.add_argument("name", metavar="NAME", help="name of the process whose disk is lost")
     args = parser.parse_args(argv)
     from crawler.upkeep.recover import Recovery
 

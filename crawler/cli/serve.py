@@ -19,13 +19,14 @@ def main(command: str, argv: list[str]) -> int:
         "Serve the stored pages of a crawl over HTTP: /page?url=URL, Memento, and as a proxy (curl -x).",
         "crawler serve --dir example &\n  curl 'http://127.0.0.1:8080/page?url=https://example.org/'\n"
         "  curl -x 127.0.0.1:8080 http://example.org/",
+        settings=True,
     )
     parser.add_argument(
         "address",
         nargs="?",
         default=DEFAULT_ADDRESS,
         metavar="ADDRESS:PORT",
-        help=f"where to listen ({DEFAULT_ADDRESS})",
+        help=f"address to listen on ({DEFAULT_ADDRESS})",
     )
     args = parser.parse_args(argv)
     options.set_up_log(args)

@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from crawler.cli import options
+from crawler.cli import flags, options
 from crawler.cli.seed_arguments import checked
 
 BANNER = """\
@@ -16,12 +16,13 @@ def main(_command: str, argv: list[str]) -> int:
     """Fetch a page and begin a prompt, or run `-c CODE`."""
     parser = options.parser(
         "shell",
-        "A page at the Python prompt, to try selectors on: `page`, css(query), fetch(url). Nothing is kept.",
+        "Fetch a page and open a Python prompt to try selectors on it: `page`, css(query), fetch(url). Nothing is kept.",
         "crawler shell https://example.org/ -c 'css(\"h1\").text'",
+        settings=True,
     )
-    parser.add_argument("url", metavar="URL", type=options.url)
-    parser.add_argument("-c", "--code", metavar="CODE", help="an expression to print, without a prompt")
-    options.add_config_flags(parser)
+    parser.add_argument("url", metavar="URL", type=options.url, help="the page to fetch")
+    parser.add_argument("-c", "--code", metavar="CODE", help="evaluate this expression, print it and exit")
+    flags.add_config_flags(flags.grouped(parser), "shell")
     args = parser.parse_args(argv)
     options.set_up_log(args)
     config = options.load(args)

@@ -22,14 +22,16 @@ def main(command: str, argv: list[str]) -> int:
     """Show until Ctrl-C, or `--count` times."""
     parser = options.parser(
         command,
-        "A running crawl live on the terminal, like top(1).",
+        "Show a running crawl live on the terminal, like top(1).",
         "crawler top --dir example --order failing",
     )
-    parser.add_argument("--interval", type=float, default=1.0, metavar="S", help="seconds between looks (1)")
-    parser.add_argument("--count", type=int, default=0, metavar="N", help="looks before it ends (0 = no end)")
     parser.add_argument(
-        "--order", choices=tuple(ORDERS), default="busy", help="which hosts come first (busy)"
+        "--interval", type=float, default=1.0, metavar="S", help="seconds between updates (1)"
     )
+    parser.add_argument(
+        "--count", type=int, default=0, metavar="N", help="exit after N updates (0 = run until Ctrl-C)"
+    )
+    parser.add_argument("--order", choices=tuple(ORDERS), default="busy", help="order of the hosts (busy)")
     args = parser.parse_args(argv)
     looks = _looks(args)
     if sys.stdout.isatty():

@@ -14,6 +14,6 @@ runs         one run on disk, about 5 bytes per fingerprint
 memory_runs  one run in memory
 merging      merge several runs into one stream
 
-The inner loops are compiled where a compiler is available: sorting, plain_join,
+The inner loops are compiled where a compiler is available: sorting,
 elias_fano (coded runs and the join with them) and pending_set. They share inline.pxd.
 """

@@ -179,7 +179,14 @@ def _decode_block(
 @cython.boundscheck(False)
 @cython.wraparound(False)
 def join(queries, words, posts, widths, starts, count: cython.Py_ssize_t, known) -> None:
-    """Set `known[i] = 1` for each query that is among the `count` keys of a coded run; see `plain_join.join`."""
+    """Set `known[i] = 1` for each query that is among the `count` keys of a coded run.
+
+    Args:
+        queries: uint64 (n,), ascending; those already known are passed over.
+        words, posts, widths, starts: the blocks and their layout, see `encode` and `layout`.
+        count: keys of the run.
+        known: uint8 (n,), changed in place.
+    """
     if not cython.compiled:
         _join_by_numpy(queries, words, posts, widths, starts, count, known)
         return

@@ -7,18 +7,18 @@ twice that during a merge; the paper's table takes 5.2 bytes each.
 from collections.abc import Iterable
 from pathlib import Path
 
-from crawler.due.runs import CodedRun, Fingerprints, write_keys
+from crawler.due.runs import Fingerprints, Run, write_keys
 
 
 class MemoryRuns:
     """Creates runs in memory, which end with the process."""
 
-    def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> CodedRun:
+    def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> Run:
         """Create a run of the `count` ascending keys in `chunks`. Any thread."""
         data = bytearray()
         entry = write_keys(data.extend, 0, chunks)
         assert entry.count == count, f"{entry.count} keys came, not {count}"
-        run = CodedRun(Path("memory"), entry, data)
+        run = Run(Path("memory"), entry, data)
         run.entry = None  # type: ignore[assignment]  # the store names none
         return run
 

@@ -25,7 +25,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -65,35 +65,6 @@ class RunEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return f"{self.number:08d}.run"
 
 
-class Run(Protocol):
-    """A non-empty, strictly ascending sequence of uint64 that never changes."""
-
-    @property
-    def entry(self) -> RunEntry | None:
-        """Return the store's record of the run; None for a run in memory."""
-
-    @property
-    def count(self) -> int: ...
-
-    @property
-    def fences(self) -> Fingerprints: ...
-
-    def read(self, start: int, stop: int) -> Fingerprints:
-        """Return the keys from index `start` up to, but not including, `stop`."""
-
-    def join(self, queries: Fingerprints, known: np.ndarray) -> None:
-        """Set `known[i] = 1` (uint8) for each of the ascending `queries` that is in the run."""
-
-    def rest(self) -> None:
-        """Release memory until the run is read again. Any thread."""
-
-    def close(self) -> None:
-        """Release the keys; the run must not be read afterwards."""
-
-    def problems(self) -> list[str]:
-        """Read the whole run and return the problems found; empty if there are none."""
-
-
 def _map(path: Path) -> mmap.mmap:
     try:
         with path.open("rb") as file:
@@ -104,8 +75,10 @@ def _map(path: Path) -> mmap.mmap:
         raise DamageError(f"{path}: cannot be opened: {error.strerror}") from error
 
 
-class CodedRun:
-    """A coded run. A run in a mapped file stays readable while the object lives, even after the file is unlinked.
+class Run:
+    """A coded run: a non-empty, strictly ascending sequence of uint64 that never changes.
+
+    A run in a mapped file stays readable while the object lives, even after the file is unlinked.
 
     Args:
         path: the path of its file, or its name in messages.
@@ -221,6 +194,7 @@ class CodedRun:
                 self._data.close()
 
     def problems(self) -> list[str]:
+        """Read the whole run and return the problems found; empty if there are none."""
         wrong = self._wrong(np.arange(len(self.fences)))
         found = [f"{self.path}: the checksum of block {block} is wrong" for block in wrong[:_NAMED_MAX]]
         found += self._index_problems()
@@ -231,7 +205,7 @@ class CodedRun:
         return [] if all(map(sorting.is_ascending, parts)) else [f"{self.path}: its keys do not ascend"]
 
     def __repr__(self) -> str:
-        return f"CodedRun({self.path.name}, {self.count} keys)"
+        return f"Run({self.path.name}, {self.count} keys)"
 
 
 def _index_bytes(blocks: int) -> int:
@@ -239,7 +213,7 @@ def _index_bytes(blocks: int) -> int:
     return 8 * blocks + 8 * -(-blocks // 2)
 
 
-def open_run(directory: Path, entry: RunEntry) -> CodedRun:
+def open_run(directory: Path, entry: RunEntry) -> Run:
     """Open the run file that `entry` names.
 
     Raises:
@@ -250,9 +224,9 @@ def open_run(directory: Path, entry: RunEntry) -> CodedRun:
     raise DamageError(f"{directory / entry.name}: unknown coding {entry.coding}")
 
 
-def _coded_run(directory: Path, entry: RunEntry) -> CodedRun:
+def _coded_run(directory: Path, entry: RunEntry) -> Run:
     path = directory / entry.name
-    return CodedRun(path, entry, _map(path))
+    return Run(path, entry, _map(path))
 
 
 class DiskRuns:
@@ -279,7 +253,7 @@ class DiskRuns:
             if path.name not in named:
                 path.unlink()
 
-    def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> CodedRun:
+    def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> Run:
         """Write a run of the `count` ascending keys in `chunks`, durably. Any thread.
 
         Raises:
@@ -293,7 +267,6 @@ class DiskRuns:
 
     def remove(self, run: Run) -> None:
         """Unlink a run that the store does not name; existing readers can still read it."""
-        assert isinstance(run, CodedRun)
         run.path.unlink()
         self._fault("run unlinked")
 

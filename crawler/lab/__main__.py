@@ -13,17 +13,23 @@ from crawler.errors import CrawlerError, UsageError
 
 # Command -> (module, one line).
 COMMANDS = {
-    "cache": ("crawler.lab.commands.cache", "replacement policies for the URL cache, on a trace"),
-    "trace": ("crawler.lab.commands.trace", "make, import and look at URL traces"),
-    "refresh": ("crawler.lab.commands.refresh", "simulate refresh policies; optimal rates of your own pages"),
-    "order": ("crawler.lab.commands.order", "orders of new URLs, by the quality that they find early"),
-    "league": ("crawler.lab.commands.league", "refresh policies on the change histories of real sites"),
-    "worlds": ("crawler.lab.commands.worlds", "refresh policies on drawn webs, on a virtual clock"),
+    "cache": ("crawler.lab.commands.cache", "compare replacement policies for the URL cache on a trace"),
+    "trace": ("crawler.lab.commands.trace", "make, import and describe URL traces"),
+    "refresh": (
+        "crawler.lab.commands.refresh",
+        "simulate refresh policies, or compute optimal rates for your pages",
+    ),
+    "order": ("crawler.lab.commands.order", "compare orders of new URLs by the quality they find early"),
+    "league": ("crawler.lab.commands.league", "compare refresh policies on change histories of real sites"),
+    "worlds": ("crawler.lab.commands.worlds", "compare refresh policies on drawn webs, on a virtual clock"),
     "histories": ("crawler.lab.commands.histories", "make change histories from a git clone"),
-    "cluster": ("crawler.lab.commands.cluster", "many processes in a virtual world, with faults, judged"),
-    "web": ("crawler.lab.commands.web", "the same synthetic web on loopback, for any crawler"),
+    "cluster": (
+        "crawler.lab.commands.cluster",
+        "run many processes on a virtual clock, with faults, and judge them",
+    ),
+    "web": ("crawler.lab.commands.web", "serve a synthetic web on loopback, for any crawler"),
     "figures": ("crawler.lab.figures.drawing", "draw the papers' figures, each with its data"),
-    "import": ("crawler.lab.refresh.kolobov", "read the public change-rate data set into a pages file"),
+    "import": ("crawler.lab.refresh.kolobov", "convert the public change-rate data set to a pages file"),
 }
 
 

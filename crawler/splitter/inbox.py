@@ -30,7 +30,7 @@ from crawler.config import SplitterConfig
 from crawler.errors import DamageError
 from crawler.records import Link, LinkFlag
 from crawler.splitter.partition import Partition
-from crawler.splitter.wire import NO_CHAIN, NotOwnedError, ProtocolError, chained, decode_entry
+from crawler.splitter.wire import NotOwnedError, ProtocolError, chained, decode_entry
 from crawler.storage.keys import INBOX
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
@@ -53,7 +53,7 @@ class Received(msgspec.Struct, gc=False):
     sequence: int
     links: list[Link]
     bytes: int
-    chain: int = NO_CHAIN  # of the epoch's entries up to this one
+    chain: int = 0  # of the epoch's entries up to this one
 
 
 class _Durable(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -62,7 +62,7 @@ class _Durable(msgspec.Struct, frozen=True, gc=False, array_like=True):
     epoch: Annotated[bytes, Meta(min_length=8, max_length=8)] = NO_EPOCH
     sequence: int = 0
     applied: int = 0
-    chain: int = NO_CHAIN
+    chain: int = 0
 
 
 _DURABLE_DECODER = msgspec.msgpack.Decoder(_Durable)

@@ -33,7 +33,7 @@ from crawler.splitter.spool import (
     load_state,
     state_key,
 )
-from crawler.splitter.wire import NO_CHAIN, encode_entries
+from crawler.splitter.wire import encode_entries
 from crawler.storage.keys import OUTBOX_STATE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal
 
@@ -84,7 +84,7 @@ class Outbox:
         batch = self._store.batch(sync=True)
         for peer in peers:
             stored = load_state(self._store, peer)
-            state = stored or SpoolState(self._fresh_epoch(), confirmed=Confirmed(chain=0))
+            state = stored or SpoolState(self._fresh_epoch(), confirmed=Confirmed())
             if not clean:
                 state = state.renumbered(self._fresh_epoch())
             self.spools[peer] = Spool(
@@ -135,7 +135,7 @@ class Outbox:
 
     # -- the connections --------------------------------------------------------------------------
 
-    def welcome(self, peer: str, epoch: bytes, durable: int, chain: int = NO_CHAIN) -> Greeting:
+    def welcome(self, peer: str, epoch: bytes, durable: int, chain: int) -> Greeting:
         """What the WELCOME to a HELLO with `epoch` means; anything but GO_ON ends the connection."""
         spool = self.spools[peer]
         greeting = spool.greet(epoch, durable, chain)

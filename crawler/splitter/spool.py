@@ -36,7 +36,7 @@ import msgspec
 from msgspec import Meta
 
 from crawler.errors import DamageError
-from crawler.splitter.wire import NO_CHAIN, ProtocolError, chained, link_count
+from crawler.splitter.wire import ProtocolError, chained, link_count
 from crawler.storage.keys import OUTBOX, OUTBOX_STATE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
@@ -60,7 +60,7 @@ class Confirmed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     links: int = 0
     entries: int = 0
     bytes: int = 0
-    chain: int = NO_CHAIN  # of the entries of the epoch up to `number`
+    chain: int = 0  # of the entries of the epoch up to `number`
 
 
 class SpoolState(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -288,7 +288,7 @@ class Spool:
 
     # -- the connection ---------------------------------------------------------------------------
 
-    def greet(self, epoch: bytes, durable: int, chain: int = NO_CHAIN) -> Greeting:
+    def greet(self, epoch: bytes, durable: int, chain: int) -> Greeting:
         """The peer has `durable` entries of `epoch` with that check; begin after them, or say why not."""
         if not self.ready or epoch != self.state.epoch:
             return Greeting.STALE
@@ -297,8 +297,7 @@ class Spool:
             return Greeting.TAIL_LOST
         if number < self.acked:
             return Greeting.DISK_LOST
-        own = self._chain_at(number)
-        if NO_CHAIN not in (own, chain) and own != chain:
+        if self._chain_at(number) != chain:
             return Greeting.TAIL_LOST
         self.disconnect()
         self._retire(number)

@@ -40,7 +40,6 @@ from crawler.storage.kv import VALUE_VERSION, seal
 PROTOCOL = 4  # of the handshake: processes of different numbers refuse each other
 TAG_BYTES = 16
 LENGTH_BYTES = 4
-NO_CHAIN = -1  # what came before is not known: written by an earlier version
 _SEAL_BYTES = 5  # of an entry: version and crc32 of its links
 FRAME_OVERHEAD = 1 + TAG_BYTES  # what `length` counts beside the payload
 HANDSHAKE_BYTES_MAX = 4096  # a frame of a peer that has not yet shown the secret
@@ -142,7 +141,7 @@ class Welcome(_Message, frozen=True):
 
     boot: _Token
     durable: _Count
-    chain: Annotated[int, Meta(ge=NO_CHAIN, lt=1 << 32)] = NO_CHAIN
+    chain: Annotated[int, Meta(lt=1 << 32)]
 
 
 class Refuse(_Message, frozen=True):
@@ -341,7 +340,7 @@ def chained(chain: int, entry: bytes) -> int:
     Two queues of one epoch and number whose checks differ are of two lives: a copy or an
     older state of a store went on under the same numbers.
     """
-    return NO_CHAIN if chain == NO_CHAIN else zlib.crc32(entry[:_SEAL_BYTES], chain)
+    return zlib.crc32(entry[:_SEAL_BYTES], chain)
 
 
 def decode_entry(entry: bytes) -> list[Link]:

@@ -37,7 +37,8 @@ def _deliver(sender: Stages, receiver: Stages) -> None:
     while True:
         durable = receiver.inbox.greet(sender.name, spool.state.epoch)
         assert durable is not None, receiver.inbox
-        if sender.outbox.welcome(receiver.name, spool.state.epoch, durable) is Greeting.GO_ON:
+        chain = receiver.inbox.chain(sender.name)
+        if sender.outbox.welcome(receiver.name, spool.state.epoch, durable, chain) is Greeting.GO_ON:
             break
         sender.commit(Change(sync=True))  # a fresh epoch must be durable before it is used
     while True:

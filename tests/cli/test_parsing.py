@@ -7,6 +7,7 @@ import pytest
 
 from crawler.cli import COMMANDS
 from crawler.cli.completion import SHELLS, parsers
+from crawler.cli.flags import FLAGS, GROUPS
 from crawler.config.key_words import keys
 from tests.end_to_end.web import FAST, Web, crawl, page, run
 
@@ -105,6 +106,31 @@ def test_429_is_called_so(tmp_path: Path) -> None:
 
 def test_each_command_has_its_parser() -> None:
     assert {name for name, _ in parsers()} == COMMANDS.keys() - {"lab", "bench"}
+
+
+def _flags_of(command: str) -> set[str]:
+    return set(dict(parsers())[command]._option_string_actions)
+
+
+def test_a_command_has_only_the_flags_that_do_something() -> None:
+    every = {flag.name for flag in FLAGS}
+    assert every <= _flags_of("crawl") and every <= _flags_of("config")
+    assert every - _flags_of("node") == {"--processes"}
+    assert every - _flags_of("refresh") == {"--timestamping", "--patience"}
+    assert not {"--scope", "--max-pages", "--processes", "--serve"} & _flags_of("shell")
+    assert not {"--config", "--set"} & (_flags_of("status") | _flags_of("export") | _flags_of("pause"))
+
+
+@pytest.mark.parametrize("command", ["crawl", "refresh", "node"])
+def test_help_shows_flags_in_groups(command: str) -> None:
+    lines = run(command, "--help").text.splitlines()
+    shown = [line.removesuffix(":") for line in lines if line.removesuffix(":") in GROUPS]
+    assert shown == list(GROUPS)
+    assert lines[0].startswith(f"usage: crawler {command} [options]") and "options:" not in lines
+
+
+def test_a_flag_that_a_command_does_not_have_is_refused() -> None:
+    assert "unrecognized arguments: --processes" in run("node", "--processes", "2").err
 
 
 @pytest.mark.parametrize("shell", SHELLS)

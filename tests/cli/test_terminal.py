@@ -1,31 +1,10 @@
 """What draws on a terminal still does: its own control sequences pass, and no others."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.web import FAST, Web, crawl, page
-
-
-def on_terminal(*arguments: str) -> bytes:
-    """What a command shows on a terminal that is its standard output and standard error."""
-    master, slave = os.openpty()
-    command = [sys.executable, "-m", "crawler", *arguments]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave)
-    os.close(slave)
-    shown = b""
-    try:
-        while data := os.read(master, 1 << 16):
-            shown += data
-    except OSError:  # the other end is closed
-        pass
-    finally:
-        os.close(master)
-    assert process.wait() == 0, shown
-    return shown
+from tests.end_to_end.web import FAST, Web, crawl, on_terminal, page
 
 
 @pytest.mark.parametrize("command", ["crawl", "top", "export"])

@@ -11,10 +11,6 @@ SORTING = {
     "installed": installed("crawler.due.sorting"),
     "interpreted": interpreted("crawler.due.sorting"),
 }
-PLAIN_JOIN = {
-    "installed": installed("crawler.due.plain_join"),
-    "interpreted": interpreted("crawler.due.plain_join"),
-}
 ELIAS_FANO = {
     "installed": installed("crawler.due.elias_fano"),
     "interpreted": interpreted("crawler.due.elias_fano"),

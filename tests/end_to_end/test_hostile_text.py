@@ -2,7 +2,6 @@
 
 import csv
 import io
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crawler.cli import COMMANDS
-from tests.end_to_end.web import FAST, Ran, run, served
+from tests.end_to_end.web import FAST, Ran, on_terminal, run, served
 from tests.test_printable import is_hidden
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\u2066\u200f\u2028\x85\x7f"
@@ -187,20 +186,8 @@ def test_on_a_terminal(arguments: list[str], hostile: tuple[Path, str]) -> None:
     """Data is written as it is to files and pipes, and as text to a terminal."""
     directory, url = hostile
     given = [each.replace("{url}", url) for each in arguments]
-    command = [sys.executable, "-m", "crawler", *given, "--dir", str(directory)]
-    raw = subprocess.run(command, capture_output=True, check=True).stdout
-    master, slave = os.openpty()
-    process = subprocess.Popen(command, stdout=slave, stderr=slave, stdin=subprocess.DEVNULL)
-    os.close(slave)
-    shown = b""
-    try:
-        while data := os.read(master, 1 << 16):
-            shown += data
-    except OSError:  # the other end is closed
-        pass
-    finally:
-        os.close(master)
-    assert process.wait() == 0
-    text = shown.decode().replace("\r\n", "\n")
+    command = [*given, "--dir", str(directory)]
+    raw = subprocess.run([sys.executable, "-m", "crawler", *command], capture_output=True, check=True).stdout
+    text = on_terminal(*command).decode().replace("\r\n", "\n")
     assert text and not [each for each in text if each not in "\t\n" and is_hidden(each)]
     assert raw and (b"\x1b" in raw or "\u202e".encode() in raw or arguments[-1] in ("cdxj", "warc"))

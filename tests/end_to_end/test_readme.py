@@ -1,4 +1,4 @@
-"""What a user of the Python API sees first: the example of the README, and the types behind it."""
+"""Type-check the Python examples that a user sees first: those of the README and of the API's page."""
 
 import re
 import subprocess
@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+PAGES = (ROOT / "README.md", ROOT / "crawler" / "api" / "README.md")
+EXAMPLES = [
+    example
+    for page in PAGES
+    for example in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    if "page.status" in example
+]
 
 
 def check(source: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -21,11 +27,15 @@ def check(source: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_example_of_the_readme_type_checks(tmp_path: Path) -> None:
+def test_there_is_an_example_on_each_page() -> None:
+    assert len(EXAMPLES) == len(PAGES)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=["README", "API"])
+def test_examples_type_check(example: str, tmp_path: Path) -> None:
     """`crawler.Crawl` and `crawler.configure` were plain objects to a type checker."""
     pytest.importorskip("mypy")
-    assert EXAMPLE is not None
-    answer = check(EXAMPLE[1], tmp_path)
+    answer = check(example, tmp_path)
     assert answer.returncode == 0, answer.stdout
-    wrong = check(EXAMPLE[1].replace("page.status", "page.statsu"), tmp_path)
+    wrong = check(example.replace("page.status", "page.statsu"), tmp_path)
     assert '"Page" has no attribute "statsu"' in wrong.stdout

@@ -1,4 +1,4 @@
-"""The README's commands as they stand there, on sites on loopback: what they do, and what they print."""
+"""Run the commands of the README and of `crawler/cli/README.md` on loopback, and compare what they print."""
 
 import re
 import shlex
@@ -9,12 +9,21 @@ import pytest
 from tests.api.shop import shop
 from tests.end_to_end.web import FAST, Web, page, run
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-TOUR = re.findall(
-    r"^    \$ crawler (.*)$", README.partition("## Ten lines")[2].partition("\n## ")[0], re.MULTILINE
-)
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CLI_PAGE = (ROOT / "crawler" / "cli" / "README.md").read_text(encoding="utf-8")
+
+
+def section(page: str, heading: str) -> str:
+    """Return the text below a heading, up to the next one."""
+    _, found, below = page.partition(f"## {heading}\n")
+    assert found, f"no heading {heading!r}"
+    return below.partition("\n## ")[0]
+
+
+TOUR = re.findall(r"^    \$ crawler (.*)$", section(README, "Quick start"), re.MULTILINE)
 SITE = {"/": page("/a", "/b", text="Home"), "/a": page("/gone", text="a"), "/b": page(text="b")}
-# What a command of the tour shows, or the file it makes.
+# Part of what each command of the quick start prints.
 SHOWN = {
     "crawl": "pages fetched",
     "status": "pages:    fetched 3, gone 1",
@@ -38,11 +47,11 @@ def test_each_command_of_the_tour_does_what_is_said(tmp_path: Path, monkeypatch:
     assert (tmp_path / "example" / "mirror").is_dir()
 
 
-# -- "On a shop of your own": each command with its output
+# -- the tour of the README, then the shop of the command line's page: each command with its output
 
-OWN = README.partition("## On a shop of your own")[2].partition("\n## ")[0]
+OWN = section(README, "A tour") + section(CLI_PAGE, "A shop of your own, command by command")
 SETTINGS = re.search(r"^    \$ export (.*)$", OWN, re.MULTILINE)
-COMMANDS = re.findall(r"^    \$ (crawler .*)\n((?:    (?!\$).*\n)*)", OWN, re.MULTILINE)
+COMMANDS = re.findall(r"^    \$ (crawler .*)\n((?:    (?!\$).*\n|\n(?=    (?!\$)))*)", OWN, re.MULTILINE)
 # What differs from run to run: lengths of time, bytes, instants.
 DIFFERS = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+Z?|(?<=after )[\d.]+(?= s)|[\d.]+(?= s\b)|[\d.]+(?= MB)")
 
@@ -84,7 +93,7 @@ def shown(line: str, web: Web) -> tuple[list[str], str]:
 
 def test_each_command_prints_what_the_readme_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert SETTINGS is not None and len(COMMANDS) >= 10
+    assert SETTINGS is not None and len(COMMANDS) >= 13
     for pair in shlex.split(SETTINGS[1]):
         monkeypatch.setenv(*pair.split("=", 1))
     monkeypatch.setenv("CRAWLER_ADMIN__ADDRESS", "off")

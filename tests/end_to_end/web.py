@@ -7,9 +7,12 @@ function of the request that returns one of them.
 
 import contextlib
 import io
+import os
 import select
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -222,3 +225,21 @@ def outcomes(directory: Path) -> dict[str, str]:
     found = {"/" + line["url"].split("/", 3)[3]: line["outcome"] for line in lines(directory)}
     assert set(found.values()) <= set(Outcome)
     return found
+
+
+def on_terminal(*arguments: str) -> bytes:
+    """What a command shows on a terminal that is its standard output and standard error."""
+    master, slave = os.openpty()
+    command = [sys.executable, "-m", "crawler", *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave)
+    os.close(slave)
+    shown = b""
+    try:
+        while data := os.read(master, 1 << 16):
+            shown += data
+    except OSError:  # the other end is closed
+        pass
+    finally:
+        os.close(master)
+    assert process.wait() == 0, shown
+    return shown

@@ -396,7 +396,7 @@ def _peer_corpus() -> list[bytes]:
     entry = wire.encode_entries(links, 10_000)[0][0]
     counters = wire.Counters(b"b" * 8, 3)
     messages: list[Any] = [
-        wire.Open(wire.MAGIC, wire.PROTOCOL, b"n" * 32), wire.Challenge(b"n" * 32), wire.Welcome(b"b", 2),
+        wire.Open(wire.MAGIC, wire.PROTOCOL, b"n" * 32), wire.Challenge(b"n" * 32), wire.Welcome(b"b", 2, 0),
         wire.Entries(1, [entry, entry]), wire.Ack(1, counters), wire.Resync(1), wire.Heartbeat(counters),
         wire.Refuse(wire.Reason.BUSY, "x"),
     ]  # fmt: skip

@@ -300,13 +300,13 @@ def test_a_fresh_epoch_is_not_used_before_it_is_durable() -> None:
     outbox = Outbox(store, ["p1"], CONFIG, rng)
     commit(store, outbox, [("p1", make_links(rng, 3))])
     old = outbox.spools["p1"].state.epoch
-    assert outbox.welcome("p1", old, 99) is Greeting.TAIL_LOST
+    assert outbox.welcome("p1", old, 99, 0) is Greeting.TAIL_LOST
     assert outbox.urgent
-    assert outbox.welcome("p1", old, 0) is Greeting.STALE
+    assert outbox.welcome("p1", old, 0, 0) is Greeting.STALE
     commit(store, outbox, [])
     assert not outbox.urgent
-    assert outbox.welcome("p1", old, 0) is Greeting.STALE
-    assert outbox.welcome("p1", outbox.spools["p1"].state.epoch, 0) is Greeting.GO_ON
+    assert outbox.welcome("p1", old, 0, 0) is Greeting.STALE
+    assert outbox.welcome("p1", outbox.spools["p1"].state.epoch, 0, 0) is Greeting.GO_ON
     assert Outbox(store, ["p1"], CONFIG, rng).spools["p1"].state.epoch == outbox.spools["p1"].state.epoch
 
 
@@ -387,7 +387,7 @@ def test_damage_is_named() -> None:
     with pytest.raises(DamageError):
         Outbox(MemoryStore({**whole, state_key("p1"): b"\x01\x00\x00\x00\x00"}), ["p1"], CONFIG, rng)
     damaged = Outbox(MemoryStore({**whole, keys[0]: whole[keys[0]][:-1] + b"\xff\xff"}), ["p1"], CONFIG, rng)
-    damaged.welcome("p1", damaged.spools["p1"].state.epoch, 0)
+    damaged.welcome("p1", damaged.spools["p1"].state.epoch, 0, 0)
     with pytest.raises(DamageError):
         damaged.spools["p1"].take_unsent()
 
@@ -417,7 +417,7 @@ def test_what_every_message_tells_looks_at_no_queue() -> None:
     store, peers = MemoryStore(), ["p1", "p2", "p3"]
     outbox = Outbox(store, peers, CONFIG, rng)
     commit(store, outbox, [(peer, make_links(rng, 3)) for peer in peers])
-    outbox.welcome("p1", outbox.spools["p1"].state.epoch, 7)  # it knows more than was sent
+    outbox.welcome("p1", outbox.spools["p1"].state.epoch, 7, 0)  # it knows more than was sent
     outbox._check()
     outbox.spools = Unread(outbox.spools)
     assert (outbox.links, outbox.appended, outbox.urgent) == (9, 9, True)

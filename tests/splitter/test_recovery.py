@@ -7,7 +7,6 @@ import pytest
 
 from crawler.splitter.session import Common, SessionState
 from crawler.splitter.spool import Greeting
-from crawler.splitter.wire import NO_CHAIN
 from crawler.storage.kv import MemoryStore
 from tests.splitter.ends import CONFIG, commit, common_store, exchange, links_for, pair, process
 
@@ -130,20 +129,29 @@ def test_lives_of_one_name_that_take_turns_confirm_nothing_of_each_other() -> No
     assert (again.outbox.links, other.inbox.applied) == (0, 10 + 30 + 20 + 40)
 
 
-def test_a_queue_of_an_earlier_version_goes_on_without_a_check() -> None:
+@pytest.mark.parametrize("end", ["sender", "receiver", "both"])
+def test_a_queue_that_was_stored_without_a_check_loses_nothing(end: str) -> None:
+    """Earlier versions stored none: it is read as 0, and what differs is sent again under a fresh epoch."""
     one, other = process("p0"), process("p1")
-    spool, source = one.outbox.spools["p1"], other.inbox._sources["p0"]
-    spool.confirmed = msgspec.structs.replace(spool.confirmed, chain=NO_CHAIN)
     way = connected(one, other)
-    source.chain = NO_CHAIN
     commit(one, [("p1", links_for("p1", 10))])
     drain(way)
     cut(way)
+    if end != "receiver":
+        spool = one.outbox.spools["p1"]
+        spool.confirmed = msgspec.structs.replace(spool.confirmed, chain=0)
+    if end != "sender":
+        source = other.inbox._sources["p0"]
+        source.durable = msgspec.structs.replace(source.durable, chain=0)
     commit(one, [("p1", links_for("p1", 20))])
-    way = connected(one, other)
-    drain(way)
+    greeted = connected(one, other)
+    assert (greeted.dialler.state is SessionState.STREAMING) is (end == "both")
+    if end == "both":
+        drain(greeted)
+    else:
+        commit(one)
+        drain(settled(one, other))
     assert (one.outbox.links, other.inbox.applied) == (0, 30)
-    assert NO_CHAIN in (spool.confirmed.chain, source.durable.chain)
 
 
 def test_what_was_sent_and_not_confirmed_may_be_known_after_the_next_greeting() -> None:

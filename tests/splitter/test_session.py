@@ -148,7 +148,7 @@ def test_a_listener_without_the_secret_gets_no_link() -> None:
     ends.listener.receive(ends.dialler.data_to_send(), 0.0)
     ends.dialler.receive(ends.listener.data_to_send(), 0.0)
     ends.dialler.data_to_send()  # the Hello, which the false listener takes as it is
-    ends.listener._send(Welcome(b"boot", 0))
+    ends.listener._send(Welcome(b"boot", 0, 0))
     ends.dialler.receive(ends.listener.data_to_send(), 0.0)
     assert ends.dialler.ending.reason is Reason.SECRET
     assert one.outbox.spools["p1"].in_flight_bytes == 0
@@ -293,7 +293,7 @@ def breach(message: object, to: str = "dialler") -> sessions.Ending:
 COUNTERS = Counters(b"", 1 << 40)
 
 
-@pytest.mark.parametrize("message", [Ack(1, COUNTERS), Resync(1), Welcome(b"", 0), Entries(1, [])])
+@pytest.mark.parametrize("message", [Ack(1, COUNTERS), Resync(1), Welcome(b"", 0, 0), Entries(1, [])])
 def test_a_listener_out_of_line_is_left(message: object) -> None:
     assert breach(message).reason is Reason.PROTOCOL
 
@@ -306,7 +306,7 @@ def foreign_entry() -> bytes:
     ("message", "reason"),
     [
         (Ack(0, COUNTERS), Reason.PROTOCOL),
-        (Welcome(b"", 0), Reason.PROTOCOL),
+        (Welcome(b"", 0, 0), Reason.PROTOCOL),
         (Entries(1, [b"x"]), Reason.PROTOCOL),
         (Entries(1, [foreign_entry()]), Reason.OWNER),
         (Entries(1, [encode_entries(links_for("p1", 1), 1000)[0][0]] * 400), Reason.PROTOCOL),

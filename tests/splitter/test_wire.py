@@ -42,7 +42,7 @@ MESSAGES = [
     Open(MAGIC, 1, b"n" * 32),
     Challenge(b"m" * 32),
     Hello("crawl", "p0", "p1", b"boot", 3, b"d" * 16, 1, b"c" * 8, b"e" * 8),
-    Welcome(b"boot", 12),
+    Welcome(b"boot", 12, 0),
     Refuse(Reason.TABLE, "tables differ: ä"),
     Entries(1, [b"", b"x" * 1000]),
     Ack(9, COUNTERS),

@@ -227,6 +227,23 @@ def test_links_reach_a_process_that_has_lost_its_memory_of_a_peer(tmp_path: Path
                 stages.store.write(batch)
 
 
+def test_links_that_another_life_has_used_the_numbers_of_are_not_lost(tmp_path: Path) -> None:
+    """What a peer has of the epoch is another life's, as its check tells: all that waits is sent."""
+    directory = crawl(tmp_path / "crawl", 2)
+    with ExitStack() as stack:
+        first, second = (
+            stack.enter_context(at_rest(config_of(2), directory, name, clock=VirtualClock()))
+            for name in ("p0", "p1")
+        )
+        spool, source = first.outbox.spools["p1"], second.inbox._sources["p0"]
+        assert first.outbox.links > 0
+        source.durable = msgspec.structs.replace(
+            source.durable, epoch=spool.state.epoch, sequence=spool.committed - spool.state.base, chain=7
+        )
+        settle([first, second])
+        assert sum(each.frontier_counts().todo for each in (first, second)) == len(URLS)
+
+
 def test_the_end_of_settling_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A power cut behind it must not bring links back that the next step counts as applied."""
     directory, synced = crawl(tmp_path / "crawl", 2), []

@@ -39,18 +39,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what",
         nargs="*",
         metavar="[order|per-thread|locality] [TRACE]",
-        help="an experiment, a trace, or both",
+        help="name of an experiment, a trace, or both",
     )
-    add("--first", type=count, default=0, metavar="N", help="only the first N links of the trace")
-    add("--stream", choices=("full", "cross"), default="full", help="all links, or those to other processes")
-    add("--policies", default="", metavar="A,B", help="of the ten above; all; the paper's six if not given")
-    add("--bits", default=f"0-{BITS_MAX}", metavar="A-B", help="sizes 2^A to 2^B (0-25)")
-    add("--csv", type=Path, metavar="FILE", help="write the table, with seed and command")
+    add("--first", type=count, default=0, metavar="N", help="use only the first N links of the trace")
+    add(
+        "--stream",
+        choices=("full", "cross"),
+        default="full",
+        help="use all links, or only those to other processes",
+    )
+    add(
+        "--policies",
+        default="",
+        metavar="A,B",
+        help="policies to compare: names from above, or all (the paper's six)",
+    )
+    add("--bits", default=f"0-{BITS_MAX}", metavar="A-B", help="cache sizes from 2^A to 2^B (0-25)")
+    add("--csv", type=Path, metavar="FILE", help="write the table to FILE, with seed and command")
     add(
         "--figures",
         type=Path,
         metavar="DIR",
-        help="draw figures 2 to 11 of the paper and ours from this trace",
+        help="draw the paper's figures 2 to 11, and our own, from this trace",
     )
     add_synthetic(parser, links=5_000_000)
 

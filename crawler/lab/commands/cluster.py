@@ -46,38 +46,53 @@ BEAT = (60.0, 300.0)  # seconds between two, at least and at most
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--processes", type=int, default=3, metavar="N", help="processes, one a machine (3)")
-    add("--seed", type=int, default=1, metavar="N", help="draws web, faults and chance (1)")
-    add("--seeds", type=int, default=1, metavar="N", help="so many runs, from --seed on (1)")
+    add(
+        "--processes",
+        type=int,
+        default=3,
+        metavar="N",
+        help="number of processes, each on a machine of its own (3)",
+    )
+    add("--seed", type=int, default=1, metavar="N", help="seed of the web, the faults and all chance (1)")
+    add("--seeds", type=int, default=1, metavar="N", help="number of runs, with seeds from --seed on (1)")
     add(
         "--faults",
         default="all",
         metavar="A,B",
-        help=f"of {', '.join(fault_plan.KINDS)}; all (but clone and restore), none",
+        help=f"kinds of faults: {', '.join(fault_plan.KINDS)}; all (without clone and restore), or none",
     )
-    add("--points", default="", metavar="A,B", help="points of the code at which kills come (any)")
-    add("--table", action="store_true", help="--seeds runs of each kind of fault, and of all together")
-    add("--count", type=int, default=6, metavar="N", help="faults of a run (6)")
-    add("--pages", type=int, default=400, metavar="N", help="pages of the web (400)")
-    add("--hosts", type=int, default=20, metavar="N", help="hosts of the web (20)")
+    add(
+        "--points",
+        default="",
+        metavar="A,B",
+        help="names of the points in the code at which processes are killed (any)",
+    )
+    add("--table", action="store_true", help="make --seeds runs for each kind of fault, and for all together")
+    add("--count", type=int, default=6, metavar="N", help="faults per run (6)")
+    add("--pages", type=int, default=400, metavar="N", help="pages in the web (400)")
+    add("--hosts", type=int, default=20, metavar="N", help="hosts in the web (20)")
     add(
         "--rate",
         type=float,
         default=0.0,
         metavar="X",
-        help="pages a second over all processes (no limit; with --days 4 a change)",
+        help="pages per second over all processes (no limit; with --days, 4 per change)",
     )
     add(
         "--days",
         type=float,
         default=0.0,
         metavar="X",
-        help="virtual days; pages change and are fetched again",
+        help="run for this many virtual days; pages change and are fetched again",
     )
-    add("--changes", type=float, default=1.0, metavar="X", help="with --days: changes a day and page (1)")
+    add("--changes", type=float, default=1.0, metavar="X", help="with --days: changes per page and day (1)")
     synthetic.add_web(parser)
-    add("--curve", metavar="N,M", help="numbers of processes to compare; --pages and --hosts are each one's")
-    add("--out", type=Path, metavar="FILE", help="CSV of the table")
+    add(
+        "--curve",
+        metavar="N,M",
+        help="compare these numbers of processes; --pages and --hosts count for each process",
+    )
+    add("--out", type=Path, metavar="FILE", help="write the table to FILE as CSV")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -31,11 +31,16 @@ ERROR_CHARS = 300
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--git", type=Path, required=True, metavar="DIR", help="the clone, with its whole history")
-    add("--out", type=Path, required=True, metavar="DIR", help="folder for NAME.npz")
-    add("--pages", action="append", metavar="GLOB", help="files that are pages, a git pathspec; repeatable")
-    add("--name", help="of the site (the clone's folder)")
-    add("--no-sizes", action="store_true", help="do not count lines: faster, sizes unknown")
+    add("--git", type=Path, required=True, metavar="DIR", help="a git clone with its whole history")
+    add("--out", type=Path, required=True, metavar="DIR", help="write NAME.npz to this folder")
+    add(
+        "--pages",
+        action="append",
+        metavar="GLOB",
+        help="git pathspec of the files that are pages; repeatable",
+    )
+    add("--name", help="name of the site (name of the clone's folder)")
+    add("--no-sizes", action="store_true", help="do not count lines: faster, but sizes are unknown")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -71,27 +71,43 @@ class GameTask(msgspec.Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--data", type=Path, required=True, metavar="DIR", help="histories: one SITE.npz a site")
-    add("--policies", metavar="A,B", help=f"of {', '.join(POLICIES)}; the first is compared to")
-    add("--arms", metavar="A,B", help=f"of {', '.join(worlds.ARMS)} (all)")
-    add("--budgets", metavar="X,Y", help=f"fetches, as multiples of the changes ({BUDGETS})")
-    add("--pages", type=int, metavar="N", help=f"pages a site ({worlds.PAGES_A_SITE})")
-    add("--days", type=int, default=worlds.DAYS, metavar="N", help="the last N days (1461)")
-    add("--seed", type=int, default=1, metavar="N", help="draws the ranks of zipf, feeds of unknown size")
-    add("--processes", type=int, default=0, metavar="N", help="played at a time (one a core, at most 16)")
-    add("--out", type=Path, metavar="DIR", help="folder for the CSVs and pictures")
+    add("--data", type=Path, required=True, metavar="DIR", help="folder of histories, one SITE.npz per site")
+    add(
+        "--policies",
+        metavar="A,B",
+        help=f"policies to compare, the first is the reference: {', '.join(POLICIES)}",
+    )
+    add("--arms", metavar="A,B", help=f"arms: {', '.join(worlds.ARMS)} (all)")
+    add("--budgets", metavar="X,Y", help=f"fetches as multiples of the changes ({BUDGETS})")
+    add("--pages", type=int, metavar="N", help=f"pages per site ({worlds.PAGES_A_SITE})")
+    add("--days", type=int, default=worlds.DAYS, metavar="N", help="use the last N days (1461)")
+    add(
+        "--seed",
+        type=int,
+        default=1,
+        metavar="N",
+        help="seed of the zipf ranks and of feeds of unknown size (1)",
+    )
+    add(
+        "--processes",
+        type=int,
+        default=0,
+        metavar="N",
+        help="simulations run at a time (one per core, at most 16)",
+    )
+    add("--out", type=Path, metavar="DIR", help="write CSV files and pictures to this folder")
     add(
         "--living",
         action="store_true",
-        help="births cost discovery; policies of the living league, with --hubs",
+        help="play the living league: new pages are found only by fetching hubs",
     )
-    add("--hubs", default="", metavar="A,B", help=f"rules of hubs, of {', '.join(living.RULES)}, news (all)")
+    add("--hubs", default="", metavar="A,B", help=f"kinds of hubs: {', '.join(living.RULES)}, news (all)")
     add(
         "--calibration",
         action="store_true",
-        help="a table of what is said of copies, by decile, instead of scores",
+        help="print how often copies were fresh, by decile of P(fresh), instead of scores",
     )
-    add("--quick", action="store_true", help="25 pages a site, three arms, two budgets")
+    add("--quick", action="store_true", help="use 25 pages per site, three arms, two budgets")
 
 
 def run(args: argparse.Namespace) -> int:

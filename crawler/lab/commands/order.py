@@ -31,21 +31,38 @@ COLUMNS = ("quality", "order", *(name for share in SHARES for name in (f"{share:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--documents", type=Path, metavar="FOLDER", help="HTML below it; each folder in it is a host")
+    add(
+        "--documents",
+        type=Path,
+        metavar="FOLDER",
+        help="use the HTML files in FOLDER; each folder in it is a host",
+    )
     add(
         "--pages",
         type=int,
         default=4000,
         metavar="N",
-        help="of the synthetic web (4000); of a host's documents at most (500)",
+        help="pages of the synthetic web (4000), or at most so many documents per host (500)",
     )
-    add("--hosts", type=int, default=60, metavar="N", help="of the synthetic web (60)")
-    add("--rate", type=float, default=0.25, metavar="X", help="pages a second and host (0.25; 0 = no limit)")
-    add("--orders", default=",".join(ORDERS), metavar="A,B", help=f"of {', '.join(ORDERS)}")
-    add("--quality", default=",".join(PLANTINGS), metavar="A,B", help=f"of {', '.join(PLANTINGS)}")
-    add("--seed", type=int, default=1, metavar="N", help="draws quality and the synthetic web (1)")
-    add("--seeds", type=int, default=5, metavar="N", help="so many runs, from --seed on (5)")
-    add("--out", type=Path, metavar="FILE", help="CSV of the table")
+    add("--hosts", type=int, default=60, metavar="N", help="hosts of the synthetic web (60)")
+    add(
+        "--rate", type=float, default=0.25, metavar="X", help="pages per second and host (0.25; 0 = no limit)"
+    )
+    add(
+        "--orders",
+        default=",".join(ORDERS),
+        metavar="A,B",
+        help=f"orders to compare: {', '.join(ORDERS)} (all)",
+    )
+    add(
+        "--quality",
+        default=",".join(PLANTINGS),
+        metavar="A,B",
+        help=f"kinds of quality: {', '.join(PLANTINGS)} (all)",
+    )
+    add("--seed", type=int, default=1, metavar="N", help="seed of the quality and of the synthetic web (1)")
+    add("--seeds", type=int, default=5, metavar="N", help="number of runs, with seeds from --seed on (5)")
+    add("--out", type=Path, metavar="FILE", help="write the table to FILE as CSV")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -34,33 +34,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         choices=("run", "rates"),
         default="run",
-        help="simulate (default), or optimal rates",
+        help="simulate policies (default), or compute optimal rates",
     )
     add(
         "--policies",
         default="baseline,optimum,greedy,ncis",
         metavar="A,B",
-        help="by name; the first is compared to",
+        help="policies to compare; the first is the reference",
     )
-    add("--size", type=int, default=1000, metavar="M", help="pages of an instance (1000)")
-    add("--signals", choices=simulate.SIGNALS, default="noisy", help="change-indicating signals (noisy)")
-    add("--bandwidth", default="100", metavar="R", help="crawls per time, or 0:100,133:150 = from a time on")
-    add("--time", type=float, default=1000.0, metavar="T", help="length of a run (1000)")
-    add("--instances", type=int, default=10, metavar="N", help="drawn problems (10)")
+    add("--size", type=int, default=1000, metavar="M", help="pages per instance (1000)")
+    add("--signals", choices=simulate.SIGNALS, default="noisy", help="kind of change signals (noisy)")
+    add(
+        "--bandwidth",
+        default="100",
+        metavar="R",
+        help="crawls per unit of time; 0:100,133:150 changes it at given times",
+    )
+    add("--time", type=float, default=1000.0, metavar="T", help="length of a run in units of time (1000)")
+    add("--instances", type=int, default=10, metavar="N", help="number of drawn instances (10)")
     add("--seed", type=int, default=1, metavar="N")
-    add("--delay", type=float, default=0.0, metavar="K", help="signals arrive Poisson(K) ticks late")
-    add("--changes", choices=simulate.CHANGES, default="poisson", help="how pages change (poisson)")
-    add("--learn", action="store_true", help="policies know only the importance and learn the rest")
+    add("--delay", type=float, default=0.0, metavar="K", help="delay signals by Poisson(K) ticks (0)")
+    add(
+        "--changes",
+        choices=simulate.CHANGES,
+        default="poisson",
+        help="process by which pages change (poisson)",
+    )
+    add("--learn", action="store_true", help="let policies learn all parameters but the importance")
     add(
         "--corrupt",
         type=float,
         default=0.0,
         metavar="P",
-        help="share of noise in believed precision and recall",
+        help="share of noise added to the assumed precision and recall",
     )
-    add("--pages", type=Path, metavar="FILE", help="CSV of pages instead of drawn ones")
-    add("--rate", type=float, metavar="R", help="rates: crawls per time over all pages")
-    add("--out", type=Path, metavar="FILE", help="CSV of the results; for rates also a picture beside it")
+    add("--pages", type=Path, metavar="FILE", help="read pages from this CSV instead of drawing them")
+    add("--rate", type=float, metavar="R", help="for `rates`: crawls per unit of time, over all pages")
+    add(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write the results as CSV; `rates` also draws a picture beside it",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -19,18 +19,18 @@ from crawler.lab.league import histories
 def add_web(parser: argparse.ArgumentParser) -> None:
     """What both commands know."""
     add = parser.add_argument
-    add("--sitemaps", type=float, default=0.25, metavar="X", help="share of hosts that have one (0.25)")
+    add("--sitemaps", type=float, default=0.25, metavar="X", help="share of hosts that have a sitemap (0.25)")
     add(
         "--links-of",
         type=Path,
         metavar="TRACE",
-        help="links by the locality model that fits this trace (`crawler lab cache locality`)",
+        help="draw links by the locality model fitted to this trace (`crawler lab cache locality`)",
     )
     add(
         "--histories",
         type=Path,
         metavar="DIR",
-        help="pages change as those of real sites did, in their last days (`crawler lab histories`)",
+        help="let pages change as those of real sites did in their last days (`crawler lab histories`)",
     )
 
 

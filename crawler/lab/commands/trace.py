@@ -30,21 +30,34 @@ from crawler.urls.trace import is_cross
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", required=True, metavar="synth|info|import")
-    synth = commands.add_parser("synth", help="write a trace of the link-locality model")
+    synth = commands.add_parser("synth", help="write a trace drawn from the link-locality model")
     synth.add_argument("trace", type=Path)
     add_synthetic(synth, links=10_000_000)
     synth.set_defaults(run_trace=_synth)
-    info = commands.add_parser("info", help="what a trace holds")
+    info = commands.add_parser("info", help="describe a trace")
     info.add_argument("trace", type=Path)
     info.add_argument("--first", type=count, default=0, metavar="N", help="only the first N links")
     info.set_defaults(run_trace=_info)
-    taken = commands.add_parser("import", help="a trace of a crawl directory or of link lines")
-    taken.add_argument("source", metavar="DIR|FILE|-", help="crawl directory; or lines `source TAB target`")
-    taken.add_argument("trace", type=Path)
-    taken.add_argument("--process", metavar="NAME", help="of the crawl, such as p0")
-    taken.add_argument("--run", type=int, metavar="N", help="of the process: 1 is the first")
+    taken = commands.add_parser("import", help="make a trace from a crawl directory or from lines of links")
     taken.add_argument(
-        "--processes", type=int, default=4, metavar="P", help="link lines: owners of hosts (4)"
+        "source", metavar="DIR|FILE|-", help="a crawl directory, or a file of lines `source TAB target`"
+    )
+    taken.add_argument("trace", type=Path)
+    taken.add_argument(
+        "--process", metavar="NAME", help="process whose trace to take, such as p0 (the one with the longest)"
+    )
+    taken.add_argument(
+        "--run",
+        type=int,
+        metavar="N",
+        help="run of the process whose trace to take; 1 is the first (the longest)",
+    )
+    taken.add_argument(
+        "--processes",
+        type=int,
+        default=4,
+        metavar="P",
+        help="for lines of links: number of processes among which hosts are divided (4)",
     )
     taken.set_defaults(run_trace=_import)
 
@@ -52,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_synthetic(parser: argparse.ArgumentParser, links: int) -> None:
     """The arguments of a synthetic trace, one a parameter of the model."""
     add = parser.add_argument
-    add("--threads", type=count, default=500, metavar="T", help="hosts crawled at a time (500)")
+    add("--threads", type=count, default=500, metavar="T", help="hosts crawled at the same time (500)")
     add("--links", type=count, default=links, metavar="N", help=f"length of a synthetic trace ({links:,})")
     add("--seed", type=int, default=1, metavar="N")
     group = parser.add_argument_group("parameters of the link-locality model")

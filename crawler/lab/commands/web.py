@@ -36,28 +36,43 @@ COLUMNS = ["at", "host", "path", "status", "page", "version", "agent"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--pages", type=int, default=1000, metavar="N", help="pages (1000)")
-    add("--hosts", type=int, default=50, metavar="N", help="hosts (50)")
-    add("--seed", type=int, default=1, metavar="N", help="draws the web (1)")
-    add("--latency", type=float, default=0.1, metavar="S", help="median seconds to an answer (0.1)")
-    add("--padding", type=int, default=0, metavar="N", help="bytes of text on a page beside its links (0)")
-    add("--phrases", type=int, default=1, metavar="N", help="runs of four words in each tag of that text (1)")
+    add("--pages", type=int, default=1000, metavar="N", help="number of pages (1000)")
+    add("--hosts", type=int, default=50, metavar="N", help="number of hosts (50)")
+    add("--seed", type=int, default=1, metavar="N", help="seed of the web (1)")
+    add("--latency", type=float, default=0.1, metavar="S", help="median response time in seconds (0.1)")
+    add("--padding", type=int, default=0, metavar="N", help="bytes of text per page, besides its links (0)")
+    add(
+        "--phrases",
+        type=int,
+        default=1,
+        metavar="N",
+        help="groups of four words in each element of that text (1)",
+    )
     add(
         "--links",
         type=float,
         default=8.0,
         metavar="N",
-        help="mean links drawn a page beside those of the tree; half are kept (8)",
+        help="mean number of links drawn per page, besides those of the tree; half are kept (8)",
     )
-    add("--changes", type=float, default=0.0, metavar="X", help="changes a day and page (0)")
+    add("--changes", type=float, default=0.0, metavar="X", help="changes per page and day (0)")
     synthetic.add_web(parser)
-    add("--plain", action="store_true", help="no failures, no slow hosts, no traps")
-    add("--gzip", action="store_true", help="bodies come packed, for who accepts that")
-    add("--close", action="store_true", help="each answer ends its connection, and no TLS session goes on")
-    add("--certificate", type=Path, metavar="PEM", help="chain and key of the hosts' addresses: https")
-    add("--port", type=int, default=0, metavar="N", help="port (any that is free)")
-    add("--seconds", type=float, default=0.0, metavar="S", help="how long (until Ctrl-C)")
-    add("--log", type=Path, metavar="FILE", help="CSV of all requests")
+    add("--plain", action="store_true", help="leave out failures, slow hosts and traps")
+    add("--gzip", action="store_true", help="compress bodies for clients that accept it")
+    add(
+        "--close",
+        action="store_true",
+        help="close the connection after each answer, and resume no TLS session",
+    )
+    add(
+        "--certificate",
+        type=Path,
+        metavar="PEM",
+        help="serve https with this certificate chain and key for the hosts' addresses",
+    )
+    add("--port", type=int, default=0, metavar="N", help="port to listen on (any free port)")
+    add("--seconds", type=float, default=0.0, metavar="S", help="stop after this many seconds (until Ctrl-C)")
+    add("--log", type=Path, metavar="FILE", help="write all requests to FILE as CSV")
 
 
 def run(args: argparse.Namespace) -> int:

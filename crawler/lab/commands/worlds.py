@@ -50,16 +50,20 @@ class WorldTask(msgspec.Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("worlds", nargs="*", metavar="WORLD", help="worlds by name (all)")
+    add("worlds", nargs="*", metavar="WORLD", help="names of worlds (all)")
     add("--list", action="store_true", help="list the worlds")
-    add("--quick", action="store_true", help=f"{len(QUICK)} of the worlds")
-    add("--policies", default=USUAL, metavar="A,B", help=f"of {', '.join(ALL)} ({USUAL})")
-    add("--seeds", type=int, default=5, metavar="N", help="worlds drawn of each kind (5)")
-    add("--processes", type=int, default=0, metavar="N", help="runs at a time (one a core, at most 16)")
-    add("--check", action="store_true", help=f"exit code 1 if {JUDGED} loses to uniform in any world")
+    add("--quick", action="store_true", help=f"use {len(QUICK)} of the worlds")
+    add("--policies", default=USUAL, metavar="A,B", help=f"policies to compare: {', '.join(ALL)} ({USUAL})")
+    add("--seeds", type=int, default=5, metavar="N", help="number of worlds drawn of each kind (5)")
+    add("--processes", type=int, default=0, metavar="N", help="runs at a time (one per core, at most 16)")
+    add("--check", action="store_true", help=f"exit with 1 if {JUDGED} loses to uniform in any world")
     add("--aim", type=float, metavar="G", help=f"with --check: also if the gain of {JUDGED} is below this")
-    add("--calibration", action="store_true", help="a table of what is said of copies, by decile, instead")
-    add("--out", type=Path, metavar="DIR", help="folder for worlds.csv")
+    add(
+        "--calibration",
+        action="store_true",
+        help="print how often copies were fresh, by decile of P(fresh), instead of gains",
+    )
+    add("--out", type=Path, metavar="DIR", help="write worlds.csv to this folder")
 
 
 def run(args: argparse.Namespace) -> int:

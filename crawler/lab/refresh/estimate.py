@@ -65,7 +65,7 @@ class Estimate(msgspec.Struct, frozen=True):
     """What was learned; `*_error` are standard errors (infinite: nothing known).
 
     The errors come from the curvature of the likelihood at its maximum, prior
-    included; that of recall and change_rate by linear propagation.
+    included.
     """
 
     silent_rate: float
@@ -73,8 +73,6 @@ class Estimate(msgspec.Struct, frozen=True):
     signal_rate: float
     silent_rate_error: float = math.inf
     signal_weight_error: float = math.inf
-    covariance: float = 0.0
-    watched: float = 0.0  # time over which signals were counted
 
     @property
     def false_rate(self) -> float:
@@ -96,34 +94,6 @@ class Estimate(msgspec.Struct, frozen=True):
     @property
     def recall(self) -> float:
         return self._true_rate / self.change_rate if self.change_rate > 0.0 else 0.0
-
-    @property
-    def precision_error(self) -> float:
-        return math.exp(-self.signal_weight) * self.signal_weight_error
-
-    def _propagate(self, by_alpha: float, by_b: float, by_gamma: float) -> float:
-        """The standard error of a function with these derivatives."""
-        if math.isinf(self.silent_rate_error) or math.isinf(self.signal_weight_error):
-            return math.inf
-        gamma_variance = self.signal_rate / self.watched if self.watched > 0.0 else 0.0
-        variance = (by_alpha * self.silent_rate_error) ** 2 + (by_b * self.signal_weight_error) ** 2
-        return math.sqrt(
-            max(0.0, variance + 2.0 * by_alpha * by_b * self.covariance + by_gamma**2 * gamma_variance)
-        )
-
-    @property
-    def change_rate_error(self) -> float:
-        return self._propagate(1.0, self.false_rate, self.precision)
-
-    @property
-    def recall_error(self) -> float:
-        delta = self.change_rate
-        if delta <= 0.0:
-            return math.inf
-        by_true_rate = self.silent_rate / (delta * delta)
-        return self._propagate(
-            -self._true_rate / (delta * delta), by_true_rate * self.false_rate, by_true_rate * self.precision
-        )
 
     def page(self, importance: float) -> PageParameters:
         """The refresh model's parameters of this page."""
@@ -230,13 +200,13 @@ def _newton_step(s1: float, s2: float, sums: Curvature, fix1: bool, fix2: bool) 
     return (s1 * h22 - s2 * h12) / determinant, (s2 * h11 - s1 * h12) / determinant
 
 
-def _errors(sums: Curvature) -> tuple[float, float, float]:
-    """Standard errors of alpha and b, and their covariance, from the information."""
+def _errors(sums: Curvature) -> tuple[float, float]:
+    """Standard errors of alpha and b, from the information."""
     _, _, h11, h12, h22 = sums
     determinant = h11 * h22 - h12 * h12
     if determinant > 1e-12 * h11 * h22 > 0.0:
-        return math.sqrt(h22 / determinant), math.sqrt(h11 / determinant), -h12 / determinant
-    return (1.0 / math.sqrt(h11) if h11 > 0.0 else math.inf), math.inf, 0.0
+        return math.sqrt(h22 / determinant), math.sqrt(h11 / determinant)
+    return (1.0 / math.sqrt(h11) if h11 > 0.0 else math.inf), math.inf
 
 
 def _prior_points(prior: Prior) -> list[tuple[float, float, float]]:
@@ -284,7 +254,6 @@ def fit(
         (_starting_rate(int(z.sum()), watched), 0.5),
         prior,
         gamma,
-        watched,
     )
 
 
@@ -299,13 +268,11 @@ def _estimate(
     start: tuple[float, float],
     prior: Prior,
     gamma: float,
-    watched: float,
 ) -> Estimate:
     alpha, b, sums = _maximise(
         curvature, unchanged_time, unchanged_signals, start, (prior.rate_min, prior.rate_max)
     )
-    alpha_error, b_error, covariance = _errors(sums)
-    return Estimate(alpha, b, gamma, alpha_error, b_error, covariance, watched)
+    return Estimate(alpha, b, gamma, *_errors(sums))
 
 
 def _merge(left: list[float], right: list[float], alpha: float, b: float) -> list[float]:
@@ -412,7 +379,6 @@ class RunningEstimate:
             (self._alpha, self._b or 0.1),
             prior,
             gamma,
-            self.watched,
         )
         self._alpha, self._b = result.silent_rate, result.signal_weight
         return result

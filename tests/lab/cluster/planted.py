@@ -37,8 +37,7 @@ from crawler.splitter.crawlwide import CrawlWide
 from crawler.splitter.inbox import Arrival, Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.session import Doorkeeper
-from crawler.splitter.spool import Spool
-from crawler.splitter.wire import NO_CHAIN
+from crawler.splitter.spool import Greeting, Spool
 from crawler.storage import commit, files
 from crawler.storage.kv import MemoryStore
 
@@ -337,7 +336,15 @@ def _same_epoch() -> list[tuple[Any, str, Any]]:
 
 def _tail_trusted() -> list[tuple[Any, str, Any]]:
     """What a peer has under our numbers counts as ours."""
-    return [(Spool, "_chain_at", lambda self, number: NO_CHAIN)]
+    greet = Spool.greet
+
+    def unchecked(self: Spool, epoch: bytes, durable: int, chain: int) -> Greeting:
+        number = self.state.base + durable
+        if self.acked <= number <= self.committed:
+            chain = self._chain_at(number)
+        return greet(self, epoch, durable, chain)
+
+    return [(Spool, "greet", unchecked)]
 
 
 def _seen_before_commit() -> list[tuple[Any, str, Any]]:

@@ -1,0 +1,310 @@
+"""The flags that set a configuration key, in the groups in which `--help` shows them.
+
+A flag that sets a key is a row of `FLAGS`; the key appears nowhere else in the command
+line. A row names the commands that do not have the flag, because it has no effect there.
+"""
+
+import argparse
+from typing import NamedTuple
+
+# Groups in the order of `--help`; a command shows those in which it has a flag.
+WHAT, HOW_MUCH, POLITENESS, IDENTITY, LOGIN = "what to crawl", "how much", "politeness", "identity", "login"
+REFRESH, PROCESSES, OUTPUT = "refresh", "many processes", "output"
+GROUPS = (WHAT, HOW_MUCH, POLITENESS, IDENTITY, LOGIN, REFRESH, PROCESSES, OUTPUT)
+
+# `crawler shell` fetches one page and keeps nothing.
+_CRAWLING = ("shell",)
+
+
+class Flag(NamedTuple):
+    """A flag that sets a key.
+
+    `metavar` None makes a switch; `repeatable` flags collect their values; `not_in` are the
+    commands without the flag.
+    """
+
+    group: str
+    name: str
+    key: str
+    metavar: str | None
+    help: str
+    repeatable: bool = False
+    not_in: tuple[str, ...] = ()
+
+
+FLAGS = (
+    Flag(
+        WHAT,
+        "--scope",
+        "crawl.scope",
+        "host|domain|prefix|any",
+        "follow links to the seeds' hosts (default), registrable domains or URL prefixes, or any link",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        WHAT,
+        "--surt",
+        "crawl.surts",
+        "PREFIX",
+        "add the URLs under this SURT prefix to the scope, such as http://(org,example,",
+        repeatable=True,
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        WHAT,
+        "--include",
+        "filter.include",
+        "RE",
+        "crawl only URLs that match one of these regular expressions",
+        repeatable=True,
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        WHAT,
+        "--exclude",
+        "filter.exclude",
+        "RE",
+        "skip URLs that match one of these regular expressions",
+        repeatable=True,
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        WHAT, "--accept-regex", "filter.include", "RE", "same as --include", repeatable=True, not_in=_CRAWLING
+    ),
+    Flag(
+        WHAT, "--reject-regex", "filter.exclude", "RE", "same as --exclude", repeatable=True, not_in=_CRAWLING
+    ),
+    Flag(
+        WHAT,
+        "--requisites",
+        "crawl.requisites",
+        None,
+        "also fetch the images, style sheets, scripts and frames of pages",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        WHAT,
+        "--order",
+        "order.name",
+        "NAME",
+        "which new URLs to fetch first: breadth-first (default), depth, opic, words, or an order from a package",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        HOW_MUCH,
+        "--max-pages",
+        "crawl.max_pages",
+        "N",
+        "stop this run after N fetches, including failed ones",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        HOW_MUCH,
+        "--max-time",
+        "crawl.max_time",
+        "T",
+        "stop this run after this time, such as 90 (seconds) or '2 h'",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        HOW_MUCH,
+        "--max-bytes",
+        "crawl.max_bytes",
+        "B",
+        "stop this run after receiving B bytes, such as '10 GB'",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        HOW_MUCH,
+        "--depth",
+        "crawl.depth",
+        "N",
+        "follow at most N links from a seed; park URLs beyond",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        HOW_MUCH,
+        "--pages-per-host",
+        "crawl.pages_per_host",
+        "N",
+        "fetch at most N URLs of a host; park the rest",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        HOW_MUCH,
+        "--pages-per-domain",
+        "crawl.pages_per_domain",
+        "N",
+        "fetch at most N URLs of a registrable domain; park the rest",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        HOW_MUCH,
+        "--patience",
+        "crawl.patience",
+        "T",
+        "end the crawl when every URL left must wait longer than this (5 min)",
+        not_in=(*_CRAWLING, "refresh"),
+    ),
+    Flag(
+        POLITENESS,
+        "--delay",
+        "politeness.delay",
+        "S",
+        "minimum gap between requests to a host, in seconds (1)",
+    ),
+    Flag(
+        POLITENESS,
+        "--delay-factor",
+        "politeness.delay_factor",
+        "K",
+        "minimum gap as a multiple of the host's last response time (10)",
+    ),
+    Flag(
+        POLITENESS,
+        "--rate",
+        "crawl.rate",
+        "R",
+        "fetch at most R pages per second, over all processes",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        POLITENESS,
+        "--limit-rate",
+        "fetch.bytes_per_second",
+        "B",
+        "receive at most B bytes per second, over all hosts, such as 200k",
+    ),
+    Flag(
+        POLITENESS,
+        "--concurrency",
+        "crawl.concurrency",
+        "N",
+        "fetches in flight per process (500)",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        POLITENESS,
+        "--robots",
+        "robots.policy",
+        "obey|ignore",
+        "obey robots.txt (default), or ignore it: only for your own sites",
+    ),
+    Flag(
+        POLITENESS,
+        "--allow-network",
+        "network.allow_networks",
+        "CIDR",
+        "allow a private or special-purpose network, such as 127.0.0.0/8",
+        repeatable=True,
+    ),
+    Flag(IDENTITY, "--contact", "identity.contact", "URL-or-mail", "contact address in the User-Agent"),
+    Flag(IDENTITY, "--token", "identity.token", "NAME", "product token in the User-Agent (crawler)"),
+    Flag(
+        IDENTITY,
+        "--header",
+        "identity.headers",
+        "'K: V'",
+        "add a header field to every request; fields with credentials go only to the seeds' hosts",
+        repeatable=True,
+    ),
+    Flag(
+        IDENTITY,
+        "--proxy",
+        "fetch.proxy",
+        "URL",
+        "send all requests through this HTTP or SOCKS proxy, such as socks5://127.0.0.1:1080",
+    ),
+    Flag(
+        LOGIN,
+        "--load-cookies",
+        "fetch.cookies_file",
+        "FILE",
+        "send the cookies in this cookies.txt, as browsers and curl write it",
+    ),
+    Flag(
+        REFRESH,
+        "--timestamping",
+        "crawl.timestamping",
+        None,
+        "check every known page once and store those that have changed",
+        not_in=(*_CRAWLING, "refresh"),
+    ),
+    Flag(
+        REFRESH,
+        "--refresh-share",
+        "refresh.share",
+        "S",
+        "share of the fetches spent on known pages, 0 to 1; auto, or no value: whatever is worth more",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        REFRESH,
+        "--policy",
+        "refresh.policy",
+        "NAME",
+        "order of refreshes: ncis (default), greedy, cis, azar-lds, uniform, interval",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        REFRESH,
+        "--arms",
+        "refresh.arms",
+        "A,B",
+        "compare refresh policies on disjoint sets of pages at equal rates; `crawler status` shows the result",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        PROCESSES,
+        "--processes",
+        "crawl.processes",
+        "N",
+        "crawl with N processes on this machine (1)",
+        not_in=(*_CRAWLING, "node"),
+    ),
+    Flag(
+        OUTPUT,
+        "--serve",
+        "serve.address",
+        "ADDRESS:PORT",
+        "serve the stored pages over HTTP while the crawl runs",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        OUTPUT,
+        "--admin",
+        "admin.address",
+        "ADDRESS:PORT|off",
+        "address of the dashboard and the metrics (127.0.0.1:8081)",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        OUTPUT,
+        "--trace",
+        "crawl.trace",
+        None,
+        "record the URLs that reach the splitter, for `crawler lab cache`",
+        not_in=_CRAWLING,
+    ),
+)
+
+
+def grouped(parser: argparse.ArgumentParser) -> dict[str, argparse._ArgumentGroup]:
+    """Add the groups to a parser; return them by name. `--help` leaves out empty ones."""
+    return {name: parser.add_argument_group(name) for name in GROUPS}
+
+
+def add_config_flags(groups: dict[str, argparse._ArgumentGroup], command: str) -> None:
+    """Add the flags that `command` has to the groups of its parser."""
+    for flag in FLAGS:
+        if command in flag.not_in:
+            continue
+        add = groups[flag.group].add_argument
+        if flag.metavar is None:
+            add(flag.name, dest=flag.key, action="store_const", const=True, help=flag.help)
+        elif flag.repeatable:
+            add(flag.name, dest=flag.key, action="append", metavar=flag.metavar, help=flag.help)
+        elif flag.name == "--refresh-share":
+            add(flag.name, dest=flag.key, metavar=flag.metavar, nargs="?", const="auto", help=flag.help)
+        else:
+            add(flag.name, dest=flag.key, metavar=flag.metavar, help=flag.help)

@@ -40,6 +40,7 @@ class LinkFlag(IntFlag):
         1024  # word to the owner that this URL is said to have changed; `redirects` is the source's number
     )
     NEWS = 2048  # shown by a known page that was asked again, which gets the credit if this becomes a page
+    CREDIT = 4096  # word to the owner of the page `via` that a URL which it had shown became a page
 
 
 class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -347,6 +348,8 @@ class SplitterCounts(msgspec.Struct, kw_only=True):
     scope_heard: int = 0
     signals_told: int = 0
     signals_heard: int = 0
+    credits_told: int = 0
+    credits_heard: int = 0
 
 
 class HostStatus(msgspec.Struct, kw_only=True):

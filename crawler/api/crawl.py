@@ -519,7 +519,7 @@ class Crawl:
             hosts=list(stages.frontier.views.hosts(now, HOSTS_IN_REPORT)),
             due=stages.views.due_counts(),
             splitter=stages.views.splitter_counts(),
-            why_slow=shares(stages.frontier.views.why_slow(), now - process.started),
+            why_slow=shares(stages.frontier.views.why_slow(now), now - process.started),
             cpu_seconds=cpu_seconds(),
             peak_rss_bytes=peak_rss_bytes(),
             refreshing=stages.views.refreshing(now),

@@ -41,15 +41,21 @@ class Waited:
     """
 
     def __init__(self) -> None:
-        self.seconds = dict.fromkeys(("host", "address", "rate", "full", "empty"), 0.0)
+        self._ended = dict.fromkeys(("host", "address", "rate", "full", "empty"), 0.0)
         self._reason = ""
         self._since = 0.0
 
     def note(self, reason: str, now: float) -> None:
         """From now on the crawl waits for this ("" = it does not wait)."""
-        if self._reason:
-            self.seconds[self._reason] += max(0.0, now - self._since)
+        self._ended = self.seconds(now)
         self._reason, self._since = reason, now
+
+    def seconds(self, now: float) -> dict[str, float]:
+        """The sums up to `now`, the present wait among them."""
+        seconds = dict(self._ended)
+        if self._reason:
+            seconds[self._reason] += max(0.0, now - self._since)
+        return seconds
 
 
 def shares(seconds: dict[str, float], whole: float) -> dict[str, float]:
@@ -109,9 +115,9 @@ class FrontierViews:
         counts |= {f"parked_{rule}": registry.parked[index] for index, rule in enumerate(RULES) if rule}
         return counts | {"requests": self._outstanding.requests, "look_ups": self._gates.look_ups.under_way}
 
-    def why_slow(self) -> dict[str, float]:
-        """Seconds without anything to start, by what was waited for: see `Waited`."""
-        return dict(self._waited.seconds)
+    def why_slow(self, now: float) -> dict[str, float]:
+        """Return the seconds until `now` without anything to start, by what was waited for: see `Waited`."""
+        return self._waited.seconds(now)
 
     @property
     def hosts_reached(self) -> int:

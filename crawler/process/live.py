@@ -347,7 +347,7 @@ class Live:
             "run": {"fetched": counters["pages.fetched"] - self._fetched_before},
             "recent": self._recent.plain(),
             "timings": {name: histogram.plain() for name, histogram in self.timings.items()},
-            "waited": dict(frontier.views.why_slow()),
+            "waited": frontier.views.why_slow(self._now()),
             "paused": list(frontier.pauses.reasons),
             "errors": self.errors.plain(),
             "log": dict(self.errors.counts),

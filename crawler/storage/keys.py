@@ -21,6 +21,7 @@ is a range of keys.
     n/      frontier  <directory key>              refresh state of a directory: its changes
     b/      frontier  <host key>                   how far a host's validators can be believed
     a/      frontier  <duplicate key>              what readings of a sitemap or feed have saved
+    e/      frontier  <duplicate key>              when a page that was never fetched appeared
     r/      robots    <authority>                  robots.txt as it was fetched
     d/      due       runs, links, flushed         list of runs, committed ends of the links log
     i/      splitter  <peer>                       how far the entries of a peer are durable
@@ -67,7 +68,7 @@ WAITING = b"y/"
 ASKED = b"q/"
 NOTICE = b"k/"
 HANDOVER = b"x/"
-REFRESH_SITE, REFRESH_DIRECTORY, VALIDATORS, READINGS = b"s/", b"n/", b"b/", b"a/"
+REFRESH_SITE, REFRESH_DIRECTORY, VALIDATORS, READINGS, BIRTHS = b"s/", b"n/", b"b/", b"a/", b"e/"
 ROBOTS, DUE, INBOX, OUTBOX, META = b"r/", b"d/", b"i/", b"o/", b"m/"
 
 FAMILIES = (
@@ -88,6 +89,7 @@ FAMILIES = (
     Family(REFRESH_DIRECTORY, "frontier", Travel.BUCKET),
     Family(VALIDATORS, "frontier", Travel.BUCKET),
     Family(READINGS, "frontier", Travel.BUCKET),
+    Family(BIRTHS, "frontier", Travel.BUCKET),
     Family(ROBOTS, "robots", Travel.OWNER),
     Family(DUE, "due", Travel.OWNER),
     Family(INBOX, "splitter", Travel.ANEW),

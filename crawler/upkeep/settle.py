@@ -20,11 +20,14 @@ def settle(processes: Sequence[Stages]) -> None:
         StoreError: the disk failed.
     """
     by_name = {stages.name: stages for stages in processes}
-    for sender in processes:
-        for peer in sender.topology.peers:
-            _deliver(sender, by_name[peer])
-    for stages in processes:
-        stages.commits.commit_now(Change(sync=True))
+    while True:
+        for sender in processes:
+            for peer in sender.topology.peers:
+                _deliver(sender, by_name[peer])
+        for stages in processes:
+            stages.commits.commit_now(Change(sync=True))
+        if not any(stages.outbox.links for stages in processes if stages.outbox):  # credits may be passed on
+            break
 
 
 def _deliver(sender: Stages, receiver: Stages) -> None:
@@ -43,7 +46,7 @@ def _deliver(sender: Stages, receiver: Stages) -> None:
         for sequence, entry in enumerate(entries, first):
             receiver.inbox.accept(sender.name, sequence, entry)
             for received in receiver.inbox.take():
-                receiver.commits.commit(partial(receiver.signal_intake.received, received))
+                receiver.commits.commit(partial(receiver.received, received))
         if not entries:
             break
         spool.acknowledge(receiver.inbox.durable(sender.name))

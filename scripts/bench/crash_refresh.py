@@ -1,6 +1,8 @@
 """Twenty kills of a crawl that keeps a changing web fresh: is the state what was committed, and is it still polite?
 
-    python scripts/bench/crash_refresh.py [--kills 20] [--pages 40] [--last 15] [--seed 1] [--kill-for 600]
+    python scripts/bench/crash_refresh.py [--kills 20] [--pages 40] [--last 15] [--seed 1] [--kill-for 600] [--living]
+
+`--living`: new pages appear, which hubs, a feed and sitemaps show; `tests/faults/living.py` says what else is judged.
 
 Kills by turns at named points of the write path and from outside, after some requests;
 `tests/faults/refreshing.py` says what is judged, by the web's own log. At the end
@@ -19,7 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from crawler.clock import SystemClock  # noqa: E402
-from tests.faults.refreshing import changing_web, run  # noqa: E402
+from tests.faults.living import living_web  # noqa: E402
+from tests.faults.refreshing import SPEED, changing_web, run  # noqa: E402
 
 POINTS = ("fetch begun", "record appended", "synced", "batch written", "committed")
 
@@ -35,6 +38,7 @@ def main() -> None:
     parser.add_argument(
         "--kill-for", type=float, default=600.0, help="seconds after which no more are killed"
     )
+    parser.add_argument("--living", action="store_true", help="with new pages")
     args = parser.parse_args()
     rng = random.Random(args.seed)
     faults = [
@@ -43,12 +47,22 @@ def main() -> None:
     ]
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        web = changing_web(SystemClock().now(), pages=args.pages)
+        now = SystemClock().now()
+        web = living_web(now, SPEED, args.pages) if args.living else changing_web(now, pages=args.pages)
         verdict = asyncio.run(run(web, Path(folder), faults, args.last, kill_for=args.kill_for))
     print(
         f"{len(web)} pages, {verdict.kills} kills, {verdict.requests:,} requests, {time.monotonic() - begun:.0f} s; "
         f"at most {verdict.open} requests lost by a kill"
     )
+    if verdict.left:
+        print(
+            f"{'kill':>5}{'credited':>10}{'hubs':>6}{'births':>8}{'validators':>12}{'sources':>9}{'problems':>10}"
+        )
+    for number, state in enumerate(verdict.left, 1):
+        print(
+            f"{number:5}{state.credited:10,}{state.hubs:6}{state.births:8}{len(state.validators):12}"
+            f"{len(state.sources):9}{len(state.problems):10}"
+        )
     print(f"{'predicted':>10}{'found':>8}{'refreshes':>11}")
     for row in verdict.calibration:
         print(f"{row['predicted']:10.3f}{row['found']:8.3f}{row['refreshes']:11,}")

@@ -377,7 +377,7 @@ def test_a_notice_that_waits_for_its_key_survives_a_kill(tmp_path: Path, process
     directory = CrawlDirectory(again.folder)
     for name in names:
         with at_rest(convert(directory.saved_config()), directory, name, clock=SystemClock()) as stages:
-            assert not list(scan_prefix(stages.store, NOTICE)) and stages.problems() == []
+            assert not list(scan_prefix(stages.store, NOTICE)) and stages.views.problems() == []
 
 
 @pytest.mark.parametrize("when", ["before", "after", "stopping"])

@@ -6,7 +6,8 @@ After each kill the store, read from a copy, must say what the log says:
     its last crawl           that of its record, and a request that the log has
     against the kill before  never older, and nothing learned is forgotten
 
-and at the end: no host was asked within its gap, over all starts, and no page was forgotten.
+and of a web with new pages what `living.py` says. At the end: no host was asked within its gap, over all starts,
+and no page was forgotten.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ import sys
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +35,7 @@ from crawler.storage.engines import open_store
 from crawler.storage.faults import POINTS
 from crawler.storage.keys import PAGE
 from crawler.storage.kv import scan_prefix
+from tests.faults.living import Left, left
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DAY = 86_400.0
@@ -74,6 +77,7 @@ class Verdict(msgspec.Struct):
     problems: list[str] = []
     open: int = 0
     requests: int = 0
+    left: list[Left] = []
     calibration: list[dict[str, float]] = []
     output: str = ""
 
@@ -92,8 +96,9 @@ async def run(
     After `kill_for` seconds no more are killed.
     """
     verdict, clock = Verdict(problems=[]), SystemClock()
+    living = any(host.articles for host in web.hosts)
     config = folder / "config.toml"
-    config.write_text(CONFIG)
+    config.write_text(CONFIG.replace("robots = false", "robots = true") if living else CONFIG)
     crawl = folder / "crawl"
     flags = ("--dir", str(crawl), "--config", str(config), "-q")
     async with ChangingServer(web, clock) as server:
@@ -110,6 +115,11 @@ async def run(
             verdict.problems += [f"{fault}: {problem}" for problem in differences(web, before, after)]
             verdict.open = max(verdict.open, uncommitted(web, after))
             before = after
+            if living:
+                verdict.left.append(left(folder / "copy", web, SPEED))
+                verdict.problems += [f"{fault}: {problem}" for problem in verdict.left[-1].problems]
+            for old, new in pairwise(verdict.left[-2:]):
+                verdict.problems += [f"{fault}: {problem}" for problem in new.lost_since(old)]
         begun = clock.now()
         code, text = await crawler("refresh", *flags, "--max-time", str(last_for))
         verdict.output = text
@@ -119,7 +129,7 @@ async def run(
     verdict.requests = len(web.log)
     verdict.problems += gaps(web)
     asked = {each.page for each in web.log if each.page >= 0 and each.at > begun}
-    if forgotten := set(range(len(web))) - asked:
+    if forgotten := {page for page in range(len(web)) if web.born[page] == web.start} - asked:
         verdict.problems.append(f"pages {sorted(forgotten)} were not asked again in the last run")
     report = msgspec.json.decode((crawl / "report.json").read_bytes())
     if report["conservation"] != "holds":
@@ -151,9 +161,8 @@ def stored(crawl: Path, folder: Path) -> dict[str, Known]:
     """By URL, what the store knows of pages kept; read from a copy, so that the crawl finds it as the kill left it."""
     copy = folder / "copy"
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(crawl / "p0" / "store", copy)
-    (copy / "LOCK").unlink(missing_ok=True)
-    store, schedule, known = open_store(copy), Schedule(), {}
+    shutil.copytree(crawl, copy, ignore=shutil.ignore_patterns("LOCK", "*.sock"))
+    store, schedule, known = open_store(copy / "p0" / "store"), Schedule(), {}
     try:
         state.load(schedule, store, SystemClock().now() * SPEED)
         for key, value in scan_prefix(store, PAGE):

@@ -906,7 +906,7 @@ def test_why_slow_tells_host_gaps_from_address_gaps_and_rate() -> None:
         crawl = Crawl(settings, concurrency=4, **options)
         crawl.add(links)
         crawl.run()
-        return crawl.frontier.views.why_slow()
+        return crawl.frontier.views.why_slow(crawl.now)
 
     one_host = waited(config(), [link(f"https://a.org/{n}") for n in range(20)])
     assert one_host["host"] > 15 and one_host["address"] == one_host["rate"] == 0.0
@@ -917,6 +917,18 @@ def test_why_slow_tells_host_gaps_from_address_gaps_and_rate() -> None:
     assert one_address["address"] > 1.4
     limited = waited(config(crawl={"rate": 2}), [link(f"https://h{n}.org/") for n in range(10)])
     assert limited["rate"] > 4.0
+
+
+def test_a_wait_counts_while_it_lasts() -> None:
+    """Looked at each second, a process that may start every three was idle in most: the wait counted when it ended."""
+    crawl = Crawl(config(crawl={"rate": 0.3}), concurrency=4)
+    crawl.add([link(f"https://h{n}.org/") for n in range(4)])
+    while crawl.frontier.views.why_slow(crawl.now)["rate"] == 0.0:
+        crawl.run(0.1)
+    before, begun = crawl.frontier.views.why_slow(crawl.now)["rate"], crawl.now
+    assert crawl.frontier.take(crawl.now) is None
+    assert crawl.frontier.views.why_slow(begun + 0.5)["rate"] == pytest.approx(before + 0.5)
+    assert crawl.frontier.views.why_slow(begun + 1.0)["rate"] == pytest.approx(before + 1.0)
 
 
 def test_dry_until_a_host_is_ready() -> None:

@@ -49,16 +49,18 @@ def made(making: Change | Making) -> tuple[Change, int]:
 
 
 class Joint:
-    """The stages of one process of a crawl, in `folder/p0`; `names` are those of all its processes.
+    """The stages of the process `me` of a crawl, in `folder/<me>`; `names` are those of all its processes.
 
     `tree` are the sections of the configuration.
     """
 
-    def __init__(self, folder: Path, *, names: tuple[str, ...] = ("p0",), **tree: Any) -> None:
+    def __init__(
+        self, folder: Path, *, names: tuple[str, ...] = ("p0",), me: str = "p0", **tree: Any
+    ) -> None:
         config = convert({"cache": {"bits": 8}, "store": {"durability": "process"}} | tree)
         self.clock = VirtualClock()
-        topology = Topology("p0", Partition.equal_ranges(list(names)))
-        self.stages = Stages(config, folder / "p0", SEED, clock=self.clock, topology=topology)
+        topology = Topology(me, Partition.equal_ranges(list(names)))
+        self.stages = Stages(config, folder / me, SEED, clock=self.clock, name=me, topology=topology)
         self.clock.advance(5.0)  # behind the delay of a directory that was not closed
         self.frontier, self.results, self.admission = (
             self.stages.frontier,

@@ -335,7 +335,7 @@ def test_the_status_has_the_sections_of_a_running_process(shown: Shown) -> None:
     assert process["name"] == "p0" and process["started"] == 12.0 and process["loop_lag"] == 0.0
     assert status["run"] == {"fetched": 1} and status["serve"] == {}
     assert set(status["timings"]) == {"commit", "flush"}
-    assert status["waited"] == dict(shown.joint.stages.frontier.views.why_slow())
+    assert status["waited"] == shown.joint.stages.frontier.views.why_slow(shown.joint.clock.now())
 
 
 def test_a_host_is_explained_with_its_robots_txt(shown: Shown) -> None:

@@ -8,11 +8,12 @@ import numpy as np
 from crawler.change_signals import NAMES, source_number
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.arms import Arms
-from crawler.frontier.refresh.news import News
+from crawler.frontier.refresh.births import Births
 from crawler.frontier.refresh.page_ages import PageAges
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import DAY
 from crawler.frontier.refresh.site_clock import SiteClock
+from crawler.records import PageRecord
 from crawler.storage.kv import Batch
 
 HEARD_MAX = 100_000  # (host, source) pairs whose delays are kept
@@ -22,7 +23,7 @@ _NOTED_AT_ONCE = 1024
 class ChangeIntake:
     """Brings signals to the schedule.
 
-    `fingerprint` gives that of a URL in request form. What is heard of pages that are not here yet goes to `news`.
+    `fingerprint` gives that of a URL in request form. Dates of pages that were never fetched go to `births`.
     """
 
     def __init__(
@@ -31,13 +32,15 @@ class ChangeIntake:
         clock: SiteClock,
         fingerprint: Callable[[str], int],
         ages: PageAges,
-        news: News,
+        births: Births,
+        record: Callable[[int], PageRecord | None],
     ) -> None:
         self._schedule = schedule
         self._clock = clock
         self._fingerprint = fingerprint
         self._ages = ages
-        self._news = news
+        self._births = births
+        self._record = record
         self._delays: dict[tuple[int, str], list[float]] = {}  # (host, source) -> dated signals, their delays
 
     def note_changes(self, fingerprints: Sequence[int], source: int, now: float) -> int:
@@ -63,7 +66,8 @@ class ChangeIntake:
             fingerprint = self._fingerprint(url)
             page = self._schedule.find(fingerprint)
             if page < 0:
-                self._news.told(fingerprint, changed_at)
+                if fingerprint not in self._births and self._record(fingerprint) is None:
+                    self._births.tell(fingerprint, changed_at, batch)
                 continue
             pages.append(page)
             if self._clock.at(_latest(changed_at)) > self._schedule.records.page_state(page)[3]:

@@ -1,13 +1,14 @@
 """New pages that were found by asking known pages again: how many, by which kind of hub, and how late.
 
-A hub that shows a URL first is credited when the URL becomes a page (`Schedule.show`). Where the birth of such a
-page is known, the delay from its birth to its copy counts, in a histogram whose bins grow by a fifth. Sources of a
-birth, the first that there is: the date that a sitemap or feed gave when it showed the URL, the page's Last-Modified.
+A hub that shows a URL first is credited when the URL becomes a page (`Schedule.show`). The hub's process counts the
+page by the kind of the hub; the page's own process counts the delay from its birth to its copy, if the birth is
+known, in a histogram whose bins grow by a fifth. Sources of a birth, the first that there is: the date that a sitemap
+or feed gave when it showed the URL (`births.py`), the page's Last-Modified.
 A page that is older than `NEWS_AGE_MAX` is not news. Counts begin anew with the process.
 """
 
 import math
-from collections import Counter, OrderedDict
+from collections import Counter
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -15,7 +16,6 @@ import numpy as np
 
 from crawler.records import LinkFlag, PageRecord
 
-DATED_MAX = 100_000  # URLs whose date is kept until they are fetched; beyond, the oldest are forgotten
 NEWS_AGE_MAX = 365.0 * 86_400.0
 _BINS = 128  # from a second to 1.2^128 s
 _GROWTH = math.log(1.2)
@@ -27,21 +27,16 @@ class News:
 
     def __init__(self, since: float = 0.0) -> None:
         self._since = since
-        self._dated: OrderedDict[int, float] = OrderedDict()
         self._delays = np.zeros(_BINS, np.int64)
         self.by_kind: Counter[str] = Counter()
 
-    def told(self, fingerprint: int, born: float) -> None:
-        """A sitemap or feed gives a date for a URL that is not known yet."""
-        self._dated[fingerprint] = born
-        if len(self._dated) > DATED_MAX:
-            self._dated.popitem(last=False)
-
-    def found(self, kind: str, fingerprint: int, record: PageRecord, now: float) -> None:
-        """A page was fetched for the first time whose URL a hub of this kind had shown."""
+    def found(self, kind: str, now: float) -> None:
+        """A hub of this kind is credited with a page."""
         self._since = self._since or now
         self.by_kind[kind] += 1
-        born = self._dated.pop(fingerprint, None)
+
+    def copied(self, born: float | None, record: PageRecord, now: float) -> None:
+        """A page that a hub had shown was fetched for the first time; `born` is the date that it was told with."""
         if born is None:
             born = _instant(record.last_modified)
         if born is not None and 0.0 <= now - born <= NEWS_AGE_MAX:

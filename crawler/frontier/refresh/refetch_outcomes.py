@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.arms import Arms
+from crawler.frontier.refresh.births import Births
 from crawler.frontier.refresh.change_intake import ChangeIntake
 from crawler.frontier.refresh.expectation import Expectation
 from crawler.frontier.refresh.importance import Importance
@@ -74,6 +75,7 @@ class RefetchOutcomes:
         expectation: Expectation,
         portion: Portion,
         news: News,
+        births: Births,
     ) -> None:
         self._schedule = schedule
         self._clock = clock
@@ -87,6 +89,7 @@ class RefetchOutcomes:
         self._expectation = expectation
         self._portion = portion
         self._news = news
+        self._births = births
 
     def conditions(self, errand: Errand, now: float) -> tuple[str, str]:
         """(ETag, Last-Modified) to ask a page with, each "" if there is none to use."""
@@ -96,9 +99,22 @@ class RefetchOutcomes:
         return self._validators.conditions(errand.fingerprint, errand.host, record, now, signalled=signalled)
 
     def record_first(
-        self, fingerprint: int, record: PageRecord, crawled_at: float, now: float, batch: Batch
+        self,
+        fingerprint: int,
+        record: PageRecord,
+        crawled_at: float,
+        now: float,
+        batch: Batch,
+        *,
+        news: bool = False,
     ) -> None:
-        """A page was fetched for the first time: nothing is learned of its site or directory by that."""
+        """Enter a page that was fetched for the first time; its site and directory learn nothing from that.
+
+        `news`: a known page that was asked again had shown it, and it is a page of its own.
+        """
+        born = self._births.take(fingerprint, batch)
+        if news:
+            self._news.copied(born, record, now)
         if not is_fit(record):
             return
         page = self._schedule.find(fingerprint)
@@ -150,24 +166,27 @@ class RefetchOutcomes:
                 self._ages.heed_source(fingerprint, [], 0, now, batch)
         self._stage(page, batch)
 
-    def credit_hub(self, via: int, fingerprint: int, record: PageRecord, now: float, batch: Batch) -> None:
-        """Credit the page `via`, which showed a URL when it was asked again, with the page that the URL became.
-
-        Redirects lead back to the page that showed the first URL of their chain. A page of another process gets no
-        credit: nearly all that a hub shows is on its own host.
-        """
-        hub = self._record(via)
+    def shown_by(self, via: int) -> int:
+        """Follow redirects back from `via`, as far as they are here, to the page that showed the first URL."""
         for _ in range(_HOPS_MAX):
+            hub = self._record(via)
             if hub is None or hub.state is not PageState.REDIRECTED:
                 break
             via = hub.via
-            hub = self._record(via)
-        page = self._schedule.find(via)
+        return via
+
+    def credit_hub(self, fingerprint: int, now: float, batch: Batch) -> bool:
+        """Credit a page that showed a URL when it was asked again with the page that the URL became.
+
+        Return False if the page that showed it is not here.
+        """
+        hub, page = self._record(fingerprint), self._schedule.find(fingerprint)
         if hub is None or page < 0:
-            return
-        self._news.found(kind_of(hub, is_feed=hub.content_type in FEED_TYPES), fingerprint, record, now)
+            return False
+        self._news.found(kind_of(hub, is_feed=hub.content_type in FEED_TYPES), now)
         self._schedule.show(page, 1.0, self._clock.at(now))
         state.stage(self._schedule, page, batch)
+        return True
 
     def renew_importance(self, fingerprints: Iterable[int], now: float, batch: Batch) -> int:
         """Give pages the importance that requests for them have now; how many are here. Stored with `batch`."""

@@ -20,6 +20,7 @@ import numpy as np
 from crawler.config import Overrides, RefreshConfig
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.arms import Arms
+from crawler.frontier.refresh.births import Births
 from crawler.frontier.refresh.change_intake import ChangeIntake
 from crawler.frontier.refresh.expectation import Expectation
 from crawler.frontier.refresh.importance import Importance
@@ -96,9 +97,10 @@ class Refresh:
         self.validators = Validators(config)
         self.expectation = Expectation(schedule, config.speed)
         self.news = News()
+        self.births = Births()
         self.claims = RefetchClaims(schedule, clock, record)
         self.ages = PageAges(schedule, clock, config, overrides or Overrides(()), record)
-        self.changes = ChangeIntake(schedule, clock, fingerprint, self.ages, self.news)
+        self.changes = ChangeIntake(schedule, clock, fingerprint, self.ages, self.births, record)
         self.portion = Portion(schedule, clock, config, self.importance, rate=rate, name=name)
         self.outcomes = RefetchOutcomes(
             schedule,
@@ -113,6 +115,7 @@ class Refresh:
             expectation=self.expectation,
             portion=self.portion,
             news=self.news,
+            births=self.births,
         )
         self.views = RefreshViews(schedule, clock, self.claims, self.expectation, self.portion, self.news)
 
@@ -137,6 +140,7 @@ class Refresh:
         self.portion.balance.tilt = state.stored_tilt(store)
         self.expectation.recalibration = state.stored_recalibration(store)
         self.validators.open(store)
+        self.births.open(store)
         new = (
             (fingerprint, record)
             for fingerprint, read in stored()

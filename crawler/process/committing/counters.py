@@ -11,8 +11,8 @@ the number of keys of two kinds, so that keys lost in silence are noticed
 
 and between processes
 
-    to_outbox + scope_told + signals_told = sent + waiting + repeated
-    received + scope_heard + signals_heard = applied
+    to_outbox + scope_told + signals_told + credits_told = sent + waiting + repeated
+    received + scope_heard + signals_heard + credits_heard = applied
 
 `accepted` passed the URL filter, `received` came from other processes. A cache
 hit is a link that the CLOCK cache, or the DUE's set of pending fingerprints, has
@@ -109,12 +109,12 @@ def splitter_conservation(counters: Mapping[str, int], splitter: SplitterCounts 
         return []
     c = counters.get
     laws = {
-        "to_outbox + scope_told + signals_told = sent + waiting + repeated": (
-            c("urls.to_outbox", 0) + splitter.scope_told + splitter.signals_told,
+        "to_outbox + scope_told + signals_told + credits_told = sent + waiting + repeated": (
+            c("urls.to_outbox", 0) + splitter.scope_told + splitter.signals_told + splitter.credits_told,
             splitter.sent + splitter.waiting + splitter.repeated,
         ),
-        "received + scope_heard + signals_heard = applied": (
-            c("urls.received", 0) + splitter.scope_heard + splitter.signals_heard,
+        "received + scope_heard + signals_heard + credits_heard = applied": (
+            c("urls.received", 0) + splitter.scope_heard + splitter.signals_heard + splitter.credits_heard,
             splitter.applied,
         ),
     }

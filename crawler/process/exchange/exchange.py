@@ -23,13 +23,12 @@ from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.stages import Stages
 from crawler.process.results.admission import Admission
-from crawler.process.results.signal_intake import SignalIntake
 from crawler.records import Outcome, PeerStatus
 from crawler.splitter.crawlwide import CrawlWide, Progress
-from crawler.splitter.inbox import Inbox
+from crawler.splitter.inbox import Inbox, Received
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.peers import Address
-from crawler.storage.commit import Change, Maker
+from crawler.storage.commit import Change, Maker, Making
 from crawler.storage.keys import RUN
 from crawler.storage.kv import KeyValue, seal, unseal
 from crawler.urls.fingerprint import Fingerprinter
@@ -83,7 +82,7 @@ class ExchangeParts(msgspec.Struct, frozen=True):
     inbox: Inbox
     fingerprinter: Fingerprinter
     admission: Admission
-    signal_intake: SignalIntake
+    received: Callable[[Received], Making]  # makes the change for what another process sent
 
     @classmethod
     def of(cls, stages: Stages) -> "ExchangeParts":
@@ -99,7 +98,7 @@ class ExchangeParts(msgspec.Struct, frozen=True):
             inbox=stages.inbox,
             fingerprinter=stages.fingerprinter,
             admission=stages.admission,
-            signal_intake=stages.signal_intake,
+            received=stages.received,
         )
 
 

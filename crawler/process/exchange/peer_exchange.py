@@ -178,7 +178,7 @@ class PeerExchange(Exchange):
             return
         if not self._parts.due.full:  # else it waits in the inbox, and soon the sender does
             for received in self._inbox.take():
-                self._loops.queue(partial(self._parts.signal_intake.received, received))
+                self._loops.queue(partial(self._parts.received, received))
         if self._outbox.urgent and not self._urgent:
             self._urgent = True
             change = Change(sync=True)
@@ -240,7 +240,7 @@ class PeerExchange(Exchange):
         """Learn from the levels of all what this process's known pages weigh; what the next heartbeats say."""
         said = self.crawlwide.said()
         reports = {name: LevelReport(each.level, each.weight, each.busy) for name, each in said.items()}
-        waited = self._frontier.views.why_slow()["rate"]
+        waited = self._frontier.views.why_slow(now)["rate"]
         self._level = refresh.portion.exchange_levels(reports, waited, now)
 
     def _both_shares(self, refresh: Refresh, now: float) -> float:

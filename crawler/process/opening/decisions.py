@@ -13,15 +13,17 @@ from crawler.frontier.refresh.validators import Validators
 from crawler.pages.page_cache import PageCache
 from crawler.process.opening.process_context import ProcessContext
 from crawler.process.results.admission import Admission, Owners, Seen
+from crawler.process.results.credits import Credits
 from crawler.process.results.link_policy import LinkPolicy
 from crawler.process.results.ordering import Ordering, named
 from crawler.process.results.result_processor import ResultProcessor
 from crawler.process.results.retired import is_retired
 from crawler.process.results.signal_intake import SignalIntake
 from crawler.process.results.site_knowledge import SiteKnowledge
-from crawler.records import Link
+from crawler.records import Link, LinkFlag
 from crawler.robots.cache import RobotsCache
-from crawler.storage.commit import Change
+from crawler.splitter.inbox import Received
+from crawler.storage.commit import Change, Making
 from crawler.storage.keys import SCOPE_STATE
 from crawler.storage.kv import KeyValue
 from crawler.storage.moving import load_json
@@ -32,6 +34,8 @@ from crawler.urls.clock_cache import ClockCache
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 from crawler.urls.trace import TraceWriter
+
+_CREDIT = int(LinkFlag.CREDIT)
 
 
 class Decisions:
@@ -92,6 +96,8 @@ class Decisions:
             now=context.clock.now,
         )
         policy = LinkPolicy(config, robots, self.admission, self.knowledge, ordered=ordering is not None)
+        self._clock = context.clock
+        self._credits = Credits(refresh, topology.partition, context.name)
         self.results = ResultProcessor(
             context.clock,
             frontier,
@@ -100,8 +106,17 @@ class Decisions:
             policy,
             refresh=refresh,
             hear=self.signal_intake.hear,
+            credit=self._credits.give,
             validators=_validators(context, store, refresh),
         )
+
+    def received(self, received: Received) -> Making:
+        """Make the change for an entry of another process: links, signals, credits for hubs."""
+        credits = [link for link in received.links if link.flags & _CREDIT]
+        rest = [link for link in received.links if not link.flags & _CREDIT] if credits else received.links
+        change = yield from self.signal_intake.received(received, rest)
+        self._credits.received(change, credits, self._clock.now())
+        return change
 
 
 def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Change], None]:

@@ -89,6 +89,8 @@ class ProcessViews:
             cache_hits=count["splitter.cache_hits"],
             scope_told=count["splitter.scope_told"],
             scope_heard=count["splitter.scope_heard"],
+            credits_told=count["splitter.credits_told"],
+            credits_heard=count["splitter.credits_heard"],
             signals_told=count["splitter.signals_told"],
             signals_heard=count["splitter.signals_heard"],
         )

@@ -35,7 +35,7 @@ from crawler.process.opening.environment import Environment
 from crawler.process.opening.lost_state import refuse_loss, stage_state, state_of
 from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.process_views import ProcessViews
-from crawler.records import Link
+from crawler.records import Link, LinkFlag
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, CommitPoint
 from crawler.storage.faults import reach
@@ -48,6 +48,7 @@ from crawler.urls.equivalence import Equivalences
 log = logging.getLogger("crawler")
 
 BALLAST = "ballast"
+_NEWS = int(LinkFlag.NEWS)  # on a page fetched again: who showed it has the credit
 
 
 class Stages:
@@ -159,6 +160,7 @@ class Stages:
         )
         self.intake, self.knowledge, self.admission = made.link_filter, made.knowledge, made.admission
         self.signal_intake, self.results = made.signal_intake, made.results
+        self.received = made.received
         self.reads_anchors = made.reads_anchors  # whether the order of the crawl wants the texts of anchors
 
     def _commit_point(self) -> CommitPoint:
@@ -225,7 +227,14 @@ class Stages:
             record = self.pages.record(fingerprint)
             if record is not None:
                 links.append(
-                    Link(fingerprint, record.url, record.depth, record.via, record.redirects, record.flags)
+                    Link(
+                        fingerprint,
+                        record.url,
+                        record.depth,
+                        record.via,
+                        record.redirects,
+                        record.flags & ~_NEWS,
+                    )
                 )
                 change.delete(record_key(fingerprint))
         change.count("stored.records", -len(links))

@@ -46,6 +46,9 @@ _NEWS = int(LinkFlag.NEWS)
 _KNOWN = _REFRESH | _AGAIN
 Pauses = Generator[None, None, None]
 Hear = Callable[[Change, Errand, Extracted, float], None]  # (change, the page's errand, what it holds, now)
+Credit = Callable[
+    [Change, int, int, float], None
+]  # (change, the page that led to a new one, the new one, now)
 
 
 class ResultProcessor:
@@ -61,6 +64,7 @@ class ResultProcessor:
         unexpected: Unexpected | None = None,
         refresh: Refresh | None = None,
         hear: Hear | None = None,
+        credit: Credit | None = None,
         validators: Validators | None = None,
     ) -> None:
         self._validators = validators or Validators(RefreshConfig())
@@ -72,6 +76,7 @@ class ResultProcessor:
         self._following = following
         self._refresh = refresh
         self._hear = hear
+        self._credit = credit
 
     # -- pages -----------------------------------------------------------------
 
@@ -152,9 +157,13 @@ class ResultProcessor:
                 errand, result, before, record, decision.until, min(capturing.instant, now), change
             )
         else:
-            self._refresh.outcomes.record_first(errand.fingerprint, record, capturing.instant, now, change)
-            if errand.flags & _NEWS and record.state is PageState.STORED and not capturing.profile:
-                self._refresh.outcomes.credit_hub(errand.via, errand.fingerprint, record, now, change)
+            is_page = record.state is PageState.STORED and not capturing.profile
+            news = errand.flags & (_NEWS | _AGAIN) == _NEWS and is_page
+            self._refresh.outcomes.record_first(
+                errand.fingerprint, record, capturing.instant, now, change, news=news
+            )
+            if news and self._credit:
+                self._credit(change, errand.via, errand.fingerprint, now)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
         """Follow a page's links, and note in its record how many there are."""

@@ -91,12 +91,12 @@ class SignalIntake:
         _count(change, said)
         return change
 
-    def received(self, received: Received) -> Making:
-        """Make the change for what another process sent: its links, and signals of URLs that are ours."""
-        signals = [link for link in received.links if link.flags & _SIGNAL]
+    def received(self, received: Received, links: list[Link]) -> Making:
+        """Make the change for `links` that another process sent: links to follow, and signals of URLs that are ours."""
+        signals = [link for link in links if link.flags & _SIGNAL]
         if not signals:
-            return (yield from self._admission.received(received, received.links))
-        links = [link for link in received.links if not link.flags & _SIGNAL]
+            return (yield from self._admission.received(received, links))
+        links = [link for link in links if not link.flags & _SIGNAL]
         change = yield from self._admission.received(received, links)
         change.count("splitter.signals_heard", len(signals))
         said = Signalled()

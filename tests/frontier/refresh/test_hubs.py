@@ -1,6 +1,7 @@
 """Hubs in the schedule: pages that showed new pages are asked again for what they would show."""
 
 import math
+import random
 
 import numpy as np
 import pytest
@@ -90,6 +91,29 @@ def test_endless_new_pages_leave_a_host_half_of_its_refreshes() -> None:
             total += 1
             asked += page == hub
     assert asked / total < 0.6
+    made._check()
+
+
+@pytest.mark.parametrize("weight", [1.0, 3.0, 10.0])
+def test_no_hub_waits_for_long_behind_others(weight: float) -> None:
+    """Ten hubs of which the busiest shows forty times as much as the quietest; each is due where D meets the level."""
+    made, rate, rng = Schedule(Settings(new_page_weight=weight), seed=1), 16.0 / DAY, random.Random(1)
+    made.rate = rate
+    pages = [made.add(number + 1, 1 + number % 10, 100 + number % 40, 0.0, 0.0) for number in range(600)]
+    hubs = {page: 0.05 * 1.5**number for number, page in enumerate(pages[:10])}
+    asked, longest, now = dict.fromkeys(pages, 0.0), dict.fromkeys(hubs, 0.0), 0.0
+    while now < 250.0 * DAY:
+        now += 1.0 / rate
+        page = made.take(now)
+        gap, asked[page] = (now - asked[page]) / DAY, now
+        changed = page in hubs or rng.random() < -math.expm1(-gap / 60.0)
+        made.settle(page, now, CHANGED if changed else UNCHANGED, now)
+        if page in hubs:
+            made.show(page, hubs[page] * gap, now)
+            longest[page] = max(longest[page], gap if now > 100.0 * DAY else 0.0)
+    for page, theta in hubs.items():
+        due = math.sqrt(2.0 * made.level / (weight * theta / DAY)) / DAY
+        assert max(longest[page], (now - asked[page]) / DAY) < 3.0 * due, (theta, due)
     made._check()
 
 

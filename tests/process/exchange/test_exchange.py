@@ -681,7 +681,7 @@ def test_levels_of_all_say_what_known_pages_weigh(
 
     said = {"p1": Progress(level=3.0, weight=2.0, busy=True)}
     monkeypatch.setattr(exchange.crawlwide, "said", lambda: said)
-    monkeypatch.setattr(exchange._frontier.views, "why_slow", lambda: {"rate": 0.75})
+    monkeypatch.setattr(exchange._frontier.views, "why_slow", lambda now: {"rate": 0.75})
     exchange._tell_level(cast(Any, SimpleNamespace(portion=SimpleNamespace(exchange_levels=level))), 5.0)
     assert asked == [({"p1": LevelReport(3.0, 2.0, True)}, 0.75, 5.0)]
     now = exchange._progress()

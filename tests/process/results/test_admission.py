@@ -174,7 +174,7 @@ def test_received_links_go_to_the_due_as_they_came(open_joint: OpenJoint) -> Non
     here = by_owner(joint)[HERE]
     take(joint, here[:1])
     entry = received(joint, *[link(joint, url, depth=4, via=9, redirects=1, flags=SITEMAP) for url in here])
-    change, pauses = made(joint.stages.signal_intake.received(entry))
+    change, pauses = made(joint.stages.received(entry))
     assert change.received is entry and pauses == 1
     assert change.links == entry.links[1:]
     assert change.counts == {"urls.received": 4, "urls.cache_hits": 1, "urls.to_due": 3}
@@ -183,9 +183,9 @@ def test_received_links_go_to_the_due_as_they_came(open_joint: OpenJoint) -> Non
 def test_a_long_entry_is_taken_in_portions(open_joint: OpenJoint) -> None:
     joint = open_joint(names=(HERE, THERE), **ANYWHERE)
     entry = received(joint, *[link(joint, f"{HOME}{n}") for n in range(PORTION_LINKS + 1)])
-    change, pauses = made(joint.stages.signal_intake.received(entry))
+    change, pauses = made(joint.stages.received(entry))
     assert pauses == 2 and change.links == entry.links
-    assert made(joint.stages.signal_intake.received(received(joint)))[1] == 0
+    assert made(joint.stages.received(received(joint)))[1] == 0
 
 
 def test_received_links_take_the_keys_that_are_known_here(open_joint: OpenJoint) -> None:
@@ -193,7 +193,7 @@ def test_received_links_take_the_keys_that_are_known_here(open_joint: OpenJoint)
     joint = open_joint(names=(HERE, THERE), **ANYWHERE)
     before = link(joint, "http://a.org/x", depth=2, via=3)
     prove(joint)
-    change, _ = made(joint.stages.signal_intake.received(received(joint, before)))
+    change, _ = made(joint.stages.received(received(joint, before)))
     assert change.links == [
         Link(joint.fingerprint("https://a.org/x"), "http://a.org/x", 2, 3)
     ] and change.links != [before]
@@ -285,7 +285,7 @@ def test_notices_widen_the_scope_and_are_no_links(open_joint: OpenJoint) -> None
     entry = received(
         joint, link(joint, HOME, flags=SCOPE), link(joint, here[0]), link(joint, HOME, flags=SCOPE)
     )
-    change, _ = made(joint.stages.signal_intake.received(entry))
+    change, _ = made(joint.stages.received(entry))
     assert [each.url for each in change.links] == here[:1]
     assert change.counts == {"splitter.scope_heard": 2, "urls.received": 1, "urls.to_due": 1}
     assert stored(change, SCOPE_STATE)["entries"] == ["a.org"]

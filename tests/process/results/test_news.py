@@ -10,8 +10,10 @@ import pytest
 
 from crawler.process.answering.commands import Commands
 from crawler.process.opening.stages import Stages
-from crawler.records import Extracted, LinkFlag, Outcome
+from crawler.records import Extracted, LinkFlag, Outcome, PageRecord, PageState
+from crawler.storage import keys
 from crawler.storage.commit import Change
+from crawler.storage.kv import scan_prefix
 from tests.process.results.test_refreshing import crawl, refresh_of
 from tests.process.support import SEED, Joint, fetch, redirect
 
@@ -140,4 +142,29 @@ def test_credit_outlasts_a_kill(on: Joint, tmp_path: Path) -> None:
     stages = on.stages
     killed = Stages(stages.config, tmp_path / "killed", SEED, clock=on.clock, topology=stages.topology)
     assert why(killed, HUB) == pytest.approx(known)
+    killed.close()
+
+
+def test_the_birth_of_a_page_outlasts_a_kill_until_its_first_fetch(on: Joint, tmp_path: Path) -> None:
+    """A feed tells it, the process is killed before the page is fetched; the first date stands."""
+    crawl(on, OTHER)
+    url = "http://a.org/feed.xml"
+    on.add(url, flags=int(LinkFlag.FEED))
+    answer(on, url)
+    born = on.clock.now()
+    show(on, ARTICLE, hub=url, told_by="feed", dated=[(ARTICLE, born), (OTHER, born)])
+    show(on, ARTICLE, hub=url, told_by="feed", dated=[(ARTICLE, born + DAY)])
+    shutil.copytree(on.stages.directory, tmp_path / "killed", ignore=shutil.ignore_patterns("*.sock", "LOCK"))
+    stages = on.stages
+    killed = Stages(stages.config, tmp_path / "killed", SEED, clock=on.clock, topology=stages.topology)
+    for each in (killed, stages):
+        assert each.refresh is not None
+        change, record = Change(), PageRecord(ARTICLE, PageState.STORED, Outcome.FETCHED)
+        assert len(each.refresh.births) == 1, "a page that is known has none"
+        each.refresh.outcomes.record_first(
+            on.fingerprint(ARTICLE), record, on.clock.now(), on.clock.now(), change, news=True
+        )
+        assert each.refresh.news.delay(0.5) == pytest.approx(on.clock.now() - born, rel=0.1)
+        each.commits.commit(change)
+        assert not each.refresh.births and not list(scan_prefix(each.store, keys.BIRTHS))
     killed.close()

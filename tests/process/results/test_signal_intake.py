@@ -174,7 +174,7 @@ def test_a_signal_s_link_is_the_owner_s_and_like_no_other(open_joint: Open) -> N
 
 def received(joint: Joint, *links: Link) -> Change:
     entry = Received(THERE, bytes(8), 1, list(links), 100)
-    change, _ = made(joint.stages.signal_intake.received(entry))
+    change, _ = made(joint.stages.received(entry))
     assert change.received is entry
     change.received = None
     joint.stages.commits.commit_now(change)

@@ -1,0 +1,128 @@
+"""What a kill must leave of a living web: hubs and their credit, births, sources, validators.
+
+The store, opened as a kill left it, must say what the web's log says:
+
+    every record and value       whole (`crawler check`); the schedule's invariants hold
+    pages credited               the pages of its records that a page asked again had shown: none lost, none twice
+    a hub's `found`              the sum over those pages, each faded since the hub's crawl before it
+    births                       of URLs without a record only
+    validators, sources          what was known before is known still
+"""
+
+import math
+from bisect import bisect_right
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from crawler.process.stages import Stages, at_rest
+
+from crawler.clock import SystemClock
+from crawler.config import convert
+from crawler.crawl.directory import CrawlDirectory
+from crawler.lab.changing.web import ChangingWeb, HostSpec
+from crawler.records import LinkFlag, PageState
+from crawler.storage import keys
+from crawler.storage.kv import scan_prefix
+from crawler.upkeep.check import check
+
+DAY = 86_400.0
+MEAN_LIFE = 90.0 * DAY / math.log(2.0)  # of credit
+OFF = 0.5  # credits by which a hub's sum may differ: where a crawl of the hub was lost by a kill
+_NEWS = int(LinkFlag.NEWS)
+
+
+class Left(NamedTuple):
+    """What a store has: pages credited, hubs, births, keys of validators and of sources; what is wrong with it."""
+
+    credited: int
+    hubs: int
+    births: int
+    validators: frozenset[bytes]
+    sources: frozenset[bytes]
+    problems: list[str]
+
+    def lost_since(self, before: "Left") -> list[str]:
+        """What an earlier store had and this has not."""
+        problems = []
+        if self.credited < before.credited:
+            problems.append(f"{before.credited} pages were credited, now {self.credited}")
+        for name, old, new in (
+            ("validators", before.validators, self.validators),
+            ("sources", before.sources, self.sources),
+        ):
+            if gone := old - new:
+                problems.append(f"{name} of {len(gone)} keys are gone")
+        return problems
+
+
+def living_web(start: float, speed: float, pages: int, horizon: float = 300.0) -> ChangingWeb:
+    """Three hosts with articles: one has a feed and honest dates, one validators that lie, one nothing but its hubs."""
+    common: dict[str, Any] = {"pages": pages, "directories": 3, "rate": speed / (8 * DAY), "hubs": 4}
+    rare = {"exceptions": (("/d1/", "etag-fixed"), ("/n1/", "none")), "lastmod": "none"}
+    hosts = [
+        HostSpec("h0", feed=True, articles=150, **common),
+        HostSpec("h1", articles=150, **common, **rare),
+        HostSpec("h2", articles=150, lastmod="none", **common),
+    ]
+    return ChangingWeb(hosts, horizon=horizon, start=start, seed=5)
+
+
+def left(crawl: Path, web: ChangingWeb, speed: float) -> Left:
+    """Open a copy of a crawl's directory and judge it."""
+    directory = CrawlDirectory(crawl)
+    config = convert(directory.saved_config())
+    with at_rest(config, directory, "p0", clock=SystemClock(), restore=False) as stages:
+        assert stages.views.freshness is not None
+        stages.views.freshness._check()
+        stages.frontier._check()
+        credited = credited_pages(stages)
+        births = {int.from_bytes(key[2:], "big") for key, _ in scan_prefix(stages.store, keys.BIRTHS)}
+        problems = check(stages) + wrong_credit(stages, web, credited, speed)
+        counted, found = stages.point.counters["hubs.credited"], sum(map(len, credited.values()))
+        if counted != found:
+            problems.append(f"{counted} pages were credited, {found} earned it")
+        if known := [each for each in births if stages.pages.record(each) is not None]:
+            problems.append(f"births of {len(known)} pages that have a record")
+        return Left(
+            counted,
+            len(credited),
+            len(births),
+            frozenset(key for key, _ in scan_prefix(stages.store, keys.VALIDATORS)),
+            frozenset(key for key, _ in scan_prefix(stages.store, keys.READINGS)),
+            problems,
+        )
+
+
+def credited_pages(stages: Stages) -> dict[int, list[str]]:
+    """URLs of the pages that each page has shown when it was asked again, by its fingerprint."""
+    assert stages.views.freshness is not None
+    found = defaultdict(list)
+    for _, record in stages.pages.all_records():
+        if record.flags & _NEWS and record.state is PageState.STORED:
+            found[stages.views.freshness.outcomes.shown_by(record.via)].append(record.url)
+    return found
+
+
+def wrong_credit(stages: Stages, web: ChangingWeb, credited: dict[int, list[str]], speed: float) -> list[str]:
+    """Hubs whose sum is not that of the pages they have shown."""
+    assert stages.views.freshness is not None
+    schedule, problems = stages.views.freshness.schedule, []
+    asked: dict[str, list[float]] = defaultdict(list)
+    for each in web.log:
+        asked[web.origins[each.host] + each.path].append(each.at)
+    for fingerprint, urls in credited.items():
+        record, page = stages.pages.record(fingerprint), schedule.find(fingerprint)
+        assert record is not None and page >= 0
+        crawled = schedule.records.page_state(page)[3] / speed
+        instants, expected = asked[record.url], 0.0
+        for url in urls:
+            place = bisect_right(instants, asked[url][0])
+            age = max(crawled - instants[place - 1], 0.0) * speed
+            expected += math.exp(-age / MEAN_LIFE)
+        found = schedule.records.hub_state(page)[0]
+        if abs(found - expected) > OFF + 0.02 * expected:
+            problems.append(
+                f"{record.url}: credit of {found:.2f}, earned {expected:.2f} by {len(urls)} pages"
+            )
+    return problems

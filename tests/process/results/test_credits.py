@@ -1,0 +1,211 @@
+"""Credit for hubs among processes: the same as in one, through real outboxes, over kills and redirects."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler.process.opening.stages import Stages
+from crawler.process.results.credits import PASSES_MAX
+from crawler.records import Errand, Extracted, Fetch, Link, LinkFlag
+from crawler.splitter.inbox import Received
+from crawler.upkeep.settle import settle
+from tests.process.support import SEED, Joint, fetch, made, redirect
+
+Open = Callable[..., Joint]
+NAMES = ("p0", "p1", "p2")
+TREE: dict[str, Any] = {
+    "refresh": {"endless": True, "share": "auto", "min_age": 0.0},
+    "crawl": {"scope": "any"},
+    "store": {"durability": "process"},
+}
+HOSTS = 12
+HUBS = [f"http://h{n}.org/" for n in range(HOSTS)]
+DAY = 86_400.0
+_REFRESH, _NEWS, _CREDIT = int(LinkFlag.REFRESH), int(LinkFlag.NEWS), int(LinkFlag.CREDIT)
+
+
+class Crawl:
+    """Processes of one crawl that exchange links when `settle` is called; a hub a host, articles on all hosts."""
+
+    def __init__(self, open_joint: Open, names: tuple[str, ...]) -> None:
+        self.joints = {name: open_joint(names=names, me=name, **TREE) for name in names}
+        for url in HUBS:
+            self.owner(url).seeds(url)
+        self.answer_new()
+
+    def owner(self, url: str) -> Joint:
+        any_joint = next(iter(self.joints.values()))
+        return self.joints[any_joint.stages.topology.partition.owner(any_joint.fingerprint(url))]
+
+    def settle(self) -> None:
+        settle([joint.stages for joint in self.joints.values()])
+
+    def show(self, shown: Mapping[str, list[str]]) -> None:
+        """Ask every hub again; those that are named show these links."""
+        for joint in self.joints.values():
+            joint.clock.advance(DAY)
+            waiting = {url for url in HUBS if self.owner(url) is joint}
+            while waiting:
+                errand = joint.errand()
+                assert errand.flags & _REFRESH, errand
+                waiting.discard(errand.url)
+                body = repr((errand.url, joint.clock.now())).encode()
+                extracted = Extracted(errand.url, hrefs=shown.get(errand.url, []))
+                joint.page(errand, fetch(errand.url, body), extracted)
+        self.settle()
+
+    def answer_new(self, given: Mapping[str, Fetch] | None = None) -> None:
+        """Fetch each new URL of each process, until no process has any."""
+        while any(joint.stages.views.frontier_counts().todo for joint in self.joints.values()):
+            for joint in self.joints.values():
+                while joint.stages.views.frontier_counts().todo:
+                    errand = joint.errand()
+                    joint.page(errand, (given or {}).get(errand.url) or _page(errand), Extracted(errand.url))
+            self.settle()
+
+    def credits(self) -> dict[str, float]:
+        """Pages found by each hub."""
+        found = {}
+        for url in HUBS:
+            joint = self.owner(url)
+            assert joint.stages.refresh is not None
+            schedule = joint.stages.refresh.schedule
+            page = schedule.find(joint.fingerprint(url))
+            found[url] = schedule.records.hub_state(page)[0]
+        return found
+
+
+def _page(errand: Errand) -> Fetch:
+    return fetch(errand.url, errand.url.encode())
+
+
+def test_three_processes_give_the_credit_that_one_gives(open_joint: Open) -> None:
+    """Every hub shows articles of its own host and of all others; some links are redirected over hosts."""
+    shown = {
+        hub: [f"http://h{(n + step) % HOSTS}.org/a{n}-{step}" for step in range(n % 5)]
+        for n, hub in enumerate(HUBS)
+    }
+    hops = {
+        f"http://h{(n + 2) % HOSTS}.org/a{n}-2": f"http://h{(n + 5) % HOSTS}.org/moved" for n in (3, 4, 8, 9)
+    }
+    assert set(hops) < {url for links in shown.values() for url in links}
+    last = {target: target.replace("moved", "here") for target in hops.values()}
+    given = {url: redirect(url, target) for url, target in {**hops, **last}.items()}
+    found = []
+    for names in (("p0",), NAMES):
+        crawl = Crawl(open_joint, names)
+        crawl.show(shown)
+        crawl.answer_new(given)
+        found.append(crawl.credits())
+        told = [joint.stages.point.counters["splitter.credits_told"] for joint in crawl.joints.values()]
+        credited = [joint.stages.point.counters["hubs.credited"] for joint in crawl.joints.values()]
+        assert sum(credited) == sum(map(len, shown.values()))
+        assert (sum(told) > 5) == (len(names) > 1), told
+        assert [joint.stages.views.problems() for joint in crawl.joints.values()] == [[]] * len(names)
+    alone, shared = found
+    assert alone == pytest.approx({hub: len(links) for hub, links in shown.items()}, rel=1e-3)
+    assert shared == pytest.approx(alone, rel=1e-3)
+
+
+def foreign_hub(joint: Joint) -> str:
+    return next(url for url in HUBS if owner(joint, url) != "p0")
+
+
+def owner(joint: Joint, url: str) -> str:
+    return joint.stages.topology.partition.owner(joint.fingerprint(url))
+
+
+def own_page(joint: Joint) -> str:
+    return next(url for url in HUBS if owner(joint, url) == "p0") + "article"
+
+
+def reopened(joint: Joint, folder: Path) -> Stages:
+    """The process as a kill at this moment would leave it."""
+    shutil.copytree(joint.stages.directory, folder, ignore=shutil.ignore_patterns("*.sock", "LOCK"))
+    stages = joint.stages
+    return Stages(stages.config, folder, SEED, clock=joint.clock, name=stages.name, topology=stages.topology)
+
+
+def test_a_kill_neither_loses_nor_doubles_a_credit(open_joint: Open, tmp_path: Path) -> None:
+    """Of the article's process before the credit has left, and of the hub's behind its commit."""
+    crawl = Crawl(open_joint, NAMES)
+    hub = foreign_hub(crawl.joints["p0"])
+    article = own_page(crawl.joints["p0"])
+    crawl.show({hub: [article]})
+    joint = crawl.joints["p0"]
+    errand = joint.errand()
+    while errand.flags & _REFRESH:
+        joint.page(errand, _page(errand))
+        errand = joint.errand()
+    assert (errand.url, errand.via) == (article, joint.fingerprint(hub)) and errand.flags & _NEWS
+    joint.page(errand, _page(errand), Extracted(article))
+    assert joint.stages.outbox.links == 1 and crawl.credits()[hub] == 0.0
+    before = reopened(joint, tmp_path / "killed" / "p0")
+    others = {name: each.stages for name, each in crawl.joints.items() if name != "p0"}
+    settle([before, *others.values()])
+    assert crawl.credits()[hub] == 1.0
+    there = crawl.owner(hub)
+    after = reopened(there, tmp_path / "killed" / there.stages.name)
+    rest = [stages for name, stages in others.items() if name != there.stages.name]
+    settle([before, after, *rest])
+    assert after.refresh is not None
+    page = after.refresh.schedule.find(joint.fingerprint(hub))
+    assert after.refresh.schedule.records.hub_state(page)[0] == 1.0
+    for stages in (before, after):
+        assert stages.views.problems() == []
+        stages.close()
+
+
+def test_the_message_is_the_owner_s_and_one_a_page(open_joint: Open) -> None:
+    """A compaction of the outbox keeps one link of each fingerprint; the receiver refuses what is not its own."""
+    joint = open_joint(names=NAMES, **TREE)
+    hub = joint.fingerprint(foreign_hub(joint))
+    marks = set()
+    for page in range(5):
+        url = f"{own_page(joint)}{page}"
+        change = joint.follow(url, fetch(url, url.encode()), Extracted(url), via=hub, flags=_NEWS)
+        ((name, (link,)),) = change.foreign
+        assert name == joint.stages.topology.partition.owner(hub) and link.via == hub
+        assert link.fingerprint >> 48 == hub >> 48 and link.flags == _CREDIT
+        marks |= {link.fingerprint, joint.fingerprint(url)}
+    assert len(marks) == 10
+
+
+@pytest.mark.parametrize("times", [0, PASSES_MAX - 1, PASSES_MAX])
+def test_a_credit_is_not_passed_on_for_ever(open_joint: Open, times: int) -> None:
+    """Two processes of which each holds the other's page for a redirect from its own."""
+    joint = open_joint(names=NAMES, **TREE)
+    here, there = own_page(joint), foreign_hub(joint)
+    values = {"via": joint.fingerprint(there), "flags": _NEWS}
+    joint.follow(here, redirect(here, there), **values)
+    via = joint.fingerprint(here)
+    credit = Link(via ^ 1, "", via=via, redirects=times, flags=_CREDIT)
+    change, _ = made(joint.stages.received(Received("p1", bytes(8), 1, [credit], 100)))
+    passed = [link.redirects for _, links in change.foreign for link in links]
+    assert passed == ([times + 1] if times < PASSES_MAX else [])
+    change.received = None
+    joint.stages.commits.commit_now(change)
+
+
+def test_a_page_that_is_fetched_again_earns_nothing_more(open_joint: Open) -> None:
+    """As `crawl.timestamping` does, and the loss of a WARC segment: the URL was shown once."""
+    joint = open_joint(**TREE)
+    hub, article = HUBS[0], HUBS[0] + "article"
+    joint.seeds(hub)
+    joint.page(joint.errand(), fetch(hub), Extracted(hub))
+    via = joint.fingerprint(hub)
+    joint.follow(article, fetch(article, b"1"), Extracted(article), via=via, flags=_NEWS)
+    joint.stages.commits.commit_now(
+        joint.stages.commits.queue_again(
+            [Link(joint.fingerprint(article), article, via=via, flags=_NEWS | int(LinkFlag.AGAIN))]
+        )
+    )
+    errand = joint.errand()
+    while errand.flags & _REFRESH:
+        joint.page(errand, fetch(errand.url, errand.url.encode()), Extracted(errand.url))
+        errand = joint.errand()
+    joint.page(errand, fetch(article, b"2"), Extracted(article))
+    assert joint.stages.point.counters["hubs.credited"] == 1

@@ -29,7 +29,7 @@ rest), serve, admin, cli.
 import warnings
 from typing import TYPE_CHECKING
 
-from crawler import kernel_forms
+from crawler import kernel_selection
 
 if TYPE_CHECKING:
     from crawler.api import Crawl, Element, Elements, Hooks, Page, Request, configure, fetch, run, run_async
@@ -47,7 +47,7 @@ __all__ = [
     "run_async",
 ]
 
-kernel_forms.settle(__path__[0])
+kernel_selection.choose(__path__[0])
 # `re` warns of patterns that a later Python may read in another way: of users' patterns, on their screens.
 warnings.filterwarnings("ignore", category=FutureWarning, module=r"crawler\.")
 

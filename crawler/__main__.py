@@ -2,18 +2,18 @@
 
 import sys
 
-from crawler import early
+from crawler import early_signals
 
 
 def main() -> int:
     """Run the command line and return its exit code."""
-    early.note()
+    early_signals.install()
     try:
         from crawler import cli
 
         return cli.main()
     except KeyboardInterrupt:  # in the imports
-        return early.AT_ONCE
+        return early_signals.AT_ONCE
 
 
 if __name__ == "__main__":

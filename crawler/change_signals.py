@@ -84,7 +84,7 @@ class Signalled(msgspec.Struct):
     why: dict[str, int] = {}
     urls: list[Told] = []
 
-    def tell(self, url: str, fate: Fate, why: str = "") -> None:
+    def record(self, url: str, fate: Fate, why: str = "") -> None:
         """Count what became of a URL."""
         self._count(fate, 1, why)
         if len(self.urls) < TOLD_MAX:

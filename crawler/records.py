@@ -9,7 +9,7 @@ the page; the request form, which is sent and stored; the duplicate key, which
 is only hashed.
 """
 
-from enum import IntEnum, IntFlag, StrEnum
+from enum import IntEnum, StrEnum
 from typing import Annotated
 
 import msgspec
@@ -22,8 +22,11 @@ Small = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
 UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, OverflowError)
 
 
-class LinkFlag(IntFlag):
-    """What a link is, beside its URL. Travels with it through splitter, DUE and frontier."""
+class LinkFlag:
+    """What a link is, beside its URL. Travels with it through splitter, DUE and frontier.
+
+    Plain integers: testing a member of an IntFlag costs a microsecond.
+    """
 
     NONE = 0
     SEED = 1  # given by the user, or a redirect of such a URL: it widens the scope
@@ -33,14 +36,21 @@ class LinkFlag(IntFlag):
     REDIRECT = 16  # the target of a redirect; `redirects` counts the chain so far
     REFRESH = 32  # a known page fetched again
     SCOPE = 64  # no link, but word to another process that the scope has grown by this URL
-    OWN_WAY = 128  # asked as the user's request says (`Way`), under a fingerprint of its own; never refreshed
+    OWN_REQUEST = (
+        128  # asked as the user's request says (`Way`), under a fingerprint of its own; never refreshed
+    )
     RANKED = 256  # the user has given it a priority
     AGAIN = 512  # a known page in the queue once more (`crawl.timestamping`)
-    SIGNAL = (
-        1024  # word to the owner that this URL is said to have changed; `redirects` is the source's number
-    )
+    # Word to the owner that this URL is said to have changed; `redirects` is the source's number
+    SIGNAL = 1024
     NEWS = 2048  # shown by a known page that was asked again, which gets the credit if this becomes a page
     CREDIT = 4096  # word to the owner of the page `via` that a URL which it had shown became a page
+
+
+def flag_names(flags: int) -> str:
+    """Return the names of the `LinkFlag`s that are set, joined by "|"; "NONE" without any."""
+    names = [name for name, flag in vars(LinkFlag).items() if name.isupper() and flags & flag]
+    return "|".join(names) or "NONE"
 
 
 class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -61,7 +71,7 @@ class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
     flags: Small = 0
 
 
-class Task(StrEnum):
+class TaskKind(StrEnum):
     """What the frontier asks the shell to do for a host."""
 
     RESOLVE = "resolve"  # look up the host's addresses
@@ -70,7 +80,7 @@ class Task(StrEnum):
     DENIED = "denied"  # nothing to fetch: robots.txt forbids the URL; record it and go on
 
 
-class Errand(msgspec.Struct, gc=False):
+class FetchTask(msgspec.Struct, gc=False):
     """One piece of work the frontier hands out; the host's slot is taken until it is finished.
 
     `host` is the 64-bit host key (bucket << 48 | 48 bits of the keyed host
@@ -80,7 +90,7 @@ class Errand(msgspec.Struct, gc=False):
     URL.
     """
 
-    task: Task
+    kind: TaskKind
     host: int
     hostname: str
     url: str
@@ -94,7 +104,7 @@ class Errand(msgspec.Struct, gc=False):
     address: str = ""
 
 
-class Way(msgspec.Struct, frozen=True, gc=False):
+class RequestOptions(msgspec.Struct, frozen=True, gc=False):
     """How a URL is asked that is not asked by a plain GET; `headers` are "Name: value"."""
 
     method: str = "GET"
@@ -261,9 +271,8 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     noindex: bool = False
     noarchive: bool = False
     error: str = ""
-    content_digest: bytes = (
-        b""  # 16 bytes, of the content that counts as a change (`pages/change_detection.py`)
-    )
+    # 16 bytes, of the content that counts as a change (`pages/change_detection.py`)
+    content_digest: bytes = b""
     not_modified: int = 0  # successive answers 304
 
 

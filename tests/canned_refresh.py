@@ -55,14 +55,17 @@ def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
             schedule.signals.note_change(rng.randrange(40), now, step % 8)
         if step == 20:
             schedule.signals.enqueue_changes(keys, now, 2)
-        page = schedule.take(now)
+        page = schedule.claim_next(now)
         asked.append(page)
         if page >= 0 and step % 7 == 3:
             schedule.give_back(page, now, now + DAY)
         elif page >= 0:
             result = step % 6 if step % 5 == 0 else rng.randrange(2)
-            schedule.settle(page, now + 5.0, result, now + DAY / 4)
-        schedule.renew() if step == 100 else schedule.work(now)
+            schedule.record_outcome(page, now + 5.0, result, now + DAY / 4)
+        if step == 100:
+            schedule.renew()
+        else:
+            schedule.work(now)
     schedule.remove(3)
     schedule._check()
     pages = [page for page in range(40) if page != 3]
@@ -75,7 +78,7 @@ def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
         "quality": [schedule.overview.quality(host) for host in range(3)],
         "directories": [schedule.records.directory_state(page) for page in pages[:9]],
         "level": schedule.level,
-        "price": schedule.price(now),
+        "price": schedule.marginal_value(now),
         "wakeup": schedule.next_wakeup(now),
     }
 
@@ -92,11 +95,11 @@ def joined(folder: Path, steps: int = 60) -> dict[str, Any]:
     joint.seeds(*urls)
     asked = []
     for step in range(steps):
-        errand = joint.errand()
-        if errand.flags & int(LinkFlag.REFRESH):
-            asked.append(errand.url)
+        fetch_task = joint.fetch_task()
+        if fetch_task.flags & LinkFlag.REFRESH:
+            asked.append(fetch_task.url)
         body = f"<p>{step // 9}".encode()
-        joint.page(errand, fetch(errand.url, body, began=joint.clock.now()))
+        joint.page(fetch_task, fetch(fetch_task.url, body, began=joint.clock.now()))
         if step % 4 == 0:
             stages.refresh.changes.note_changes(
                 [joint.fingerprint(urls[step % 12])], step % 3, joint.clock.now()

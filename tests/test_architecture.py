@@ -19,15 +19,15 @@ ROOT = Path(__file__).resolve().parent.parent / "crawler"
 SHARED = {
     "byte_account",
     "change_signals",
-    "children",
-    "early",
+    "forked_children",
+    "early_signals",
     "records",
     "errors",
     "printable",
     "config",
     "clock",
     "kernel_build",
-    "kernel_forms",
+    "kernel_selection",
     "version",
     "urls",
     "storage",
@@ -60,24 +60,24 @@ AGAINST_LAYERS = {
 # Files that may wait, talk and read clocks; all others take `now` and are plain objects.
 SHELL = {
     "process/process.py",
-    "process/live.py",
+    "process/live_services.py",
     "process/opening/environment.py",
     "lab/cluster/virtual_loop.py",
-    "lab/cluster/cables.py",
+    "lab/cluster/virtual_network.py",
     "lab/cluster/fetching.py",
     "lab/cluster/cluster.py",
     "lab/cluster/population.py",
-    "lab/cluster/striking.py",
-    "lab/cluster/virtual_surroundings.py",
+    "lab/cluster/fault_injection.py",
+    "lab/cluster/virtual_environment.py",
     "lab/cluster/serving.py",
     "lab/commands/web.py",
     "process/committing/commit_loop.py",
-    "process/lifecycle/tasks.py",
+    "process/lifecycle/background_tasks.py",
     "process/fetching/fetch_tasks.py",
     "process/exchange/peer_exchange.py",
     "supervision/supervisor.py",
-    "children.py",
-    "export/crew.py",
+    "forked_children.py",
+    "export/worker_pool.py",
     "supervision/child.py",
     "supervision/parent.py",
     "process/lifecycle/shutdown.py",
@@ -99,13 +99,13 @@ SHELL = {
     "extract/loop_share.py",
     "splitter/peers.py",
     "serve/server.py",
-    "serve/listening.py",
+    "serve/http_server.py",
     "serve/subscriber.py",
     "lab/changing/readers.py",
     "admin/server.py",
-    "admin/door.py",
-    "admin/looking.py",
-    "admin/source.py",
+    "admin/lazy_server.py",
+    "admin/sampling.py",
+    "admin/status_source.py",
     "admin/control.py",
 }
 SHELL_FOLDERS = {"cli", "bench"}
@@ -301,7 +301,7 @@ CLIENTS_ALLOWED: dict[str, tuple[set[str], str]] = {
         "asks the process that owns a page, at `serve.peers`",
     ),
     "admin/control.py": ({"connect"}, "a Unix socket in the crawl's directory"),
-    "cli/beside.py": ({"connect"}, "systemd's Unix socket"),
+    "cli/companions.py": ({"connect"}, "systemd's Unix socket"),
     "pages/formats/mirror.py": ({"connect"}, "an SQLite file"),
     "cli/demo_web.py": ({"aiohttp"}, "the web of the demo is a server"),
     "cli/loopback.py": ({"aiohttp"}, "servers of the demo and the lab"),
@@ -344,7 +344,7 @@ def test_no_use_of_the_global_random_generator() -> None:
 
 
 # Files that are alike in many folders: what they hold is the same kind of thing everywhere.
-ALIKE = {"__init__.py", "__main__.py", "moving.py", "server.py"}
+ALIKE = {"__init__.py", "__main__.py", "reshard.py", "server.py"}
 # Folders whose modules are named for the command of the user that they are.
 COMMANDS = {"cli", "lab/commands", "bench"}
 

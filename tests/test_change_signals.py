@@ -54,7 +54,7 @@ def test_the_page_of_the_frontier_shows_the_table() -> None:
 def test_fates_are_counted_and_the_first_are_told_one_by_one() -> None:
     said = Signalled()
     for n in range(TOLD_MAX + 5):
-        said.tell(f"http://x/{n}", Fate.OUT_OF_SCOPE if n % 2 else Fate.NOTED, "scope" if n % 2 else "")
+        said.record(f"http://x/{n}", Fate.OUT_OF_SCOPE if n % 2 else Fate.NOTED, "scope" if n % 2 else "")
     said.refuse("too_many", 7)
     assert said.counts() == {
         "noted": 53, "queued": 0, "sent": 0, "not_refreshed": 0, "retired": 0, "out_of_scope": 52, "refused": 7,
@@ -70,6 +70,6 @@ def test_fates_are_counted_and_the_first_are_told_one_by_one() -> None:
 def test_owners_are_no_reasons() -> None:
     """`why` sums what was not taken; where a signal was sent stands with its URL."""
     said = Signalled()
-    said.tell("http://x/", Fate.SENT, "p2")
+    said.record("http://x/", Fate.SENT, "p2")
     assert said.why == {} and said.urls[0].why == "p2" and said.sent == 1
     assert Signalled().why == {} and Signalled().urls == [], "each has its own"

@@ -17,8 +17,8 @@ import msgspec
 
 from crawler.errors import DirectoryError
 from crawler.records import UNDECODABLE
-from crawler.serve.listener import check_same_site
-from crawler.serve.refusal import Refusal
+from crawler.serve.host_check import check_same_site
+from crawler.serve.http_error import HttpError
 from crawler.storage.files import atomic_write
 
 TOKEN_FILE = "admin-token"
@@ -76,12 +76,12 @@ def check(fields: Mapping[str, str], token: str, host: str) -> None:
     """Raises Refusal unless a change may be made: 403 with a wrong origin or token, 401 without a token, 415."""
     check_same_site(fields, host, "a page of another origin may not change the crawl")
     if fields.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Refusal(415, "refused", "a change is JSON")
+        raise HttpError(415, "refused", "a change is JSON")
     given = fields.get(TOKEN_FIELD, "")
     if not given:
-        raise Refusal(401, "refused", f"a change needs the secret of {TOKEN_FILE} in {TOKEN_FIELD}")
+        raise HttpError(401, "refused", f"a change needs the secret of {TOKEN_FILE} in {TOKEN_FIELD}")
     if not hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
-        raise Refusal(403, "refused", f"{TOKEN_FIELD} is not the secret of {TOKEN_FILE}")
+        raise HttpError(403, "refused", f"{TOKEN_FIELD} is not the secret of {TOKEN_FILE}")
 
 
 def parse(body: bytes) -> dict[str, Any]:
@@ -93,16 +93,16 @@ def parse(body: bytes) -> dict[str, Any]:
     try:
         request = msgspec.json.decode(body, type=dict[str, Any])
     except UNDECODABLE:
-        raise Refusal(400, "bad_request", "the body is no JSON object") from None
+        raise HttpError(400, "bad_request", "the body is no JSON object") from None
     name = request.get("command")
     if not isinstance(name, str) or name not in COMMANDS:
-        raise Refusal(400, "bad_request", f"a command is one of {', '.join(COMMANDS)}")
+        raise HttpError(400, "bad_request", f"a command is one of {', '.join(COMMANDS)}")
     argument, kind = COMMANDS[name]
     if not argument:
         return {"command": name}
     value = request.get(argument)
     if not isinstance(value, kind) or not value:
-        raise Refusal(400, "bad_request", f"{name} needs {argument}")
+        raise HttpError(400, "bad_request", f"{name} needs {argument}")
     if isinstance(value, list) and (len(value) > URLS_MAX or not all(isinstance(url, str) for url in value)):
-        raise Refusal(400, "bad_request", f"{name} takes at most {URLS_MAX} texts")
+        raise HttpError(400, "bad_request", f"{name} takes at most {URLS_MAX} texts")
     return {"command": name, argument: value}

@@ -33,7 +33,7 @@ def number_at(status: Mapping[str, Any], path: Sequence[str]) -> float:
     return float(node) if isinstance(node, int | float) else 0.0
 
 
-class Pulse:
+class RateSampler:
     """What is going on, from one look to the next."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Pulse:
         """Whether the next point will know its rates."""
         return bool(self._before)
 
-    def take(self, status: Mapping[str, Any], now: float) -> dict[str, float]:
+    def sample(self, status: Mapping[str, Any], now: float) -> dict[str, float]:
         """The point for this instant; rates are 0 at the first look and never below 0 (a process began anew)."""
         counters = {name: number_at(status, path) for name, path in RATES.items()}
         elapsed = now - self._then

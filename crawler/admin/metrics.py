@@ -19,8 +19,8 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from crawler.admin.history import number_at
+from crawler.admin.process_metrics import cumulative
 from crawler.admin.status import Status, whole
-from crawler.admin.vitals import cumulative
 from crawler.version import __version__
 
 StatusTree = Mapping[str, Any]
@@ -172,7 +172,7 @@ def _of_the_crawl(status: Status) -> Iterator[Metric]:
         running.add_metric([member.name], member.state == "running")
     if running.samples:
         yield running
-    view = status.outlook
+    view = status.eta
     for name, value, text in (
         ("new_urls_per_page", view.brings, "New URLs that a page brings; the crawl grows from 0.95 on."),
         ("left_urls", view.left, "URLs that will still be asked, those to be found among them."),

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from crawler.admin.causes import in_words
 from crawler.admin.status import group, nested
+from crawler.admin.wait_causes import describe_cause
 from crawler.clock import iso_time
 from crawler.records import DueCounts, FrontierCounts, HostStatus, SplitterCounts
 from crawler.urlfilter.url_filter import RULES
@@ -126,7 +126,7 @@ class Report(msgspec.Struct, kw_only=True):
         """What stood in the way of the seeds, in a few words; `refused` of them were no URLs."""
         reasons = [f"{refused} seeds are no http(s) URLs"] if refused else []
         for host in self.hosts[:REASONS_SHOWN]:
-            cause = in_words(host.cause) or ("no answer" if host.failures else "")
+            cause = describe_cause(host.cause) or ("no answer" if host.failures else "")
             hint = (
                 f" (--allow-network {_network(host.host)} opens it)" if host.cause == "address_denied" else ""
             )

@@ -7,7 +7,7 @@
     GET  /bot /bot/ledger?host=H
     POST /do                             {"command": ...}, with X-Admin-Token
 
-Reading needs no token: the listener is on loopback unless told otherwise. A `Source`
+Reading needs no token: the listener is on loopback unless told otherwise. A `StatusSource`
 supplies the data; no stage is known here.
 """
 
@@ -22,25 +22,25 @@ from urllib.parse import parse_qs, unquote
 import msgspec
 
 from crawler.admin import actions, bot, ledger
-from crawler.admin.looking import Looking
-from crawler.admin.source import Source
+from crawler.admin.sampling import Sampler
+from crawler.admin.status_source import StatusSource
 from crawler.config import Config
 from crawler.crawl import safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import CrawlerError, UsageError
-from crawler.serve import listener
-from crawler.serve.fields import head
-from crawler.serve.incoming import ServedRequest
-from crawler.serve.listening import (
+from crawler.serve import host_check
+from crawler.serve.header_fields import head
+from crawler.serve.http_error import HttpError
+from crawler.serve.http_server import (
     HttpListener,
     Sending,
     ServedConnection,
+    error_reply,
     json_reply,
     read_body,
-    refusal_reply,
 )
-from crawler.serve.refusal import Refusal
 from crawler.serve.reply import Reply
+from crawler.serve.request_reader import ServedRequest
 
 log = logging.getLogger("crawler")
 
@@ -74,14 +74,14 @@ class AdminServer:
 
     def __init__(
         self,
-        source: Source,
+        source: StatusSource,
         config: Config,
         directory: Path,
         now: Callable[[], float],
-        looking: Looking | None = None,
+        looking: Sampler | None = None,
     ) -> None:
         self._source = source
-        self._looking = looking or Looking(source, config.admin, now)
+        self._looking = looking or Sampler(source, config.admin, now)
         self._config = config
         self._directory = directory
         self._now = now
@@ -103,7 +103,7 @@ class AdminServer:
         Raises:
             ConfigError: nobody can listen there, or somebody does.
         """
-        await self.listener.start(listener.parse_address(text, "admin.address"), "admin.address")
+        await self.listener.start(host_check.parse_address(text, "admin.address"), "admin.address")
         self._looking.start()
         return self.listener.address
 
@@ -126,21 +126,21 @@ class AdminServer:
 
     async def _answer(self, request: ServedRequest, connection: ServedConnection) -> Sending:
         try:
-            host = listener.check_host(request.headers.getall("Host", []), self._names)
+            host = host_check.check_host(request.headers.getall("Host", []), self._names)
             path, _, query = request.raw_path.partition("?")
             if request.method == "POST":
                 return Sending(await self._change(request, connection, path, host))
             if request.method not in ("GET", "HEAD"):
-                refusal = Refusal(405, "bad_request", "only GET, HEAD and POST")
+                refusal = HttpError(405, "bad_request", "only GET, HEAD and POST")
                 refusal.fields = (("Allow", "GET, HEAD, POST"),)
                 raise refusal
             if path == "/events":
                 return self._events()
             return Sending(await self._get(path, _fields(query)))
-        except Refusal as refusal:
-            return Sending(refusal_reply(refusal))
+        except HttpError as refusal:
+            return Sending(error_reply(refusal))
         except UsageError as error:
-            return Sending(refusal_reply(Refusal(400, "bad_request", str(error))))
+            return Sending(error_reply(HttpError(400, "bad_request", str(error))))
         except (CrawlerError, TimeoutError) as error:
             return Sending(json_reply(503, msgspec.json.encode({"error": str(error)}) + b"\n"))
 
@@ -150,7 +150,9 @@ class AdminServer:
         if path.startswith("/hosts/"):
             return await self._host(unquote(path[len("/hosts/") :]))
         if path not in _READS:
-            raise Refusal(404, "no_such_path", "see /, /metrics, /status, /why, /hosts/NAME, /bot, /healthz")
+            raise HttpError(
+                404, "no_such_path", "see /, /metrics, /status, /why, /hosts/NAME, /bot, /healthz"
+            )
         return await getattr(self, _READS[path])(fields)
 
     async def _metrics(self, fields: dict[str, str]) -> Reply:
@@ -165,15 +167,15 @@ class AdminServer:
 
     async def _why(self, fields: dict[str, str]) -> Reply:
         if not fields.get("url"):
-            raise Refusal(400, "bad_request", "say which URL: /why?url=URL")
+            raise HttpError(400, "bad_request", "say which URL: /why?url=URL")
         answers = await self._source.ask({"command": "why", "url": fields["url"]})
         owned = [each for each in answers if each.get("owner", each.get("process")) == each.get("process")]
         if not owned:
             raise self._absent(f"{answers[0]['owner']}, whose URL this is,")
         return _json(owned[0])
 
-    def _absent(self, who: str) -> Refusal:
-        return Refusal(503, "missing", f"{who} does not run", missing=list(self._source.missing()))
+    def _absent(self, who: str) -> HttpError:
+        return HttpError(503, "missing", f"{who} does not run", missing=list(self._source.missing()))
 
     async def _show_history(self, fields: dict[str, str]) -> Reply:
         return _json(self._looking.history.plain())
@@ -194,7 +196,7 @@ class AdminServer:
     async def _ledger(self, fields: dict[str, str]) -> Reply:
         host = ledger.host_name(fields.get("host", ""))
         if not host:
-            raise Refusal(400, "bad_request", "say which host: /bot/ledger?host=NAME")
+            raise HttpError(400, "bad_request", "say which host: /bot/ledger?host=NAME")
         path = self._directory / "pages.jsonl"
         made = await asyncio.to_thread(lambda: ledger.of_host(ledger.tail_lines(path), host))
         found = await self._source.ask({"command": "host", "host": host})
@@ -204,13 +206,13 @@ class AdminServer:
     async def _host(self, text: str) -> Reply:
         host = ledger.host_name(text)
         if not host:
-            raise Refusal(400, "bad_request", "this is no host name")
+            raise HttpError(400, "bad_request", "this is no host name")
         answers = await self._source.ask({"command": "host", "host": host})
         known = [each for each in answers if each.get("state") != "unknown"]
         if not known and self._source.missing():
             raise self._absent("the process of this host")
         if not known:
-            raise Refusal(404, "unknown", "no URL of this host has been met", host=host)
+            raise HttpError(404, "unknown", "no URL of this host has been met", host=host)
         path = self._directory / "pages.jsonl"
         fetches = await asyncio.to_thread(lambda: ledger.of_host(ledger.tail_lines(path), host, 50))
         return _json(known[0] | {"fetches": fetches["rows"][::-1]})
@@ -219,19 +221,19 @@ class AdminServer:
         self, request: ServedRequest, connection: ServedConnection, path: str, host: str
     ) -> Reply:
         if path != "/do":
-            raise Refusal(404, "no_such_path", "changes go to /do")
+            raise HttpError(404, "no_such_path", "changes go to /do")
         actions.check(request.headers, self.token, host)
         command = actions.parse(await read_body(request, connection, BODY_BYTES_MAX, TIMEOUT))
         log.info("admin: %s", command)
         answers = await self._source.ask(command, first=command["command"] in actions.TO_ONE)
         if command["command"] == "set":
             safe_settings.record(CrawlDirectory(self._directory), command["settings"])
-        await self._looking.look()
+        await self._looking.sample()
         return _json({"done": command["command"], "answers": answers})
 
     def _events(self) -> "EventStream":
         if self._looking.watchers >= WATCHERS_MAX:
-            raise Refusal(503, "full", f"{WATCHERS_MAX} watch already")
+            raise HttpError(503, "full", f"{WATCHERS_MAX} watch already")
         return EventStream(self._looking)
 
 
@@ -250,7 +252,7 @@ _READS = {
 class EventStream(Sending):
     """A stream of server-sent events (HTML standard, section 9.2), until the client goes."""
 
-    def __init__(self, looking: Looking) -> None:
+    def __init__(self, looking: Sampler) -> None:
         fields = ((b"Content-Type", b"text/event-stream"), *_PAGE_FIELDS)
         super().__init__(Reply(200, head(200, "OK", fields), -1), close=True)
         self._looking = looking
@@ -262,7 +264,7 @@ class EventStream(Sending):
         looking.begin_watching()
         try:
             while not (looking.closed or connection.gone):
-                looked, event = looking.looked, b"data: " + looking.event() + b"\n\n"
+                looked, event = looking.sampled, b"data: " + looking.event() + b"\n\n"
                 connection.write(b"%x\r\n%b\r\n" % (len(event), event))
                 await connection.room()
                 await looked.wait()
@@ -276,7 +278,7 @@ def _fields(query: str) -> dict[str, str]:
             name: values[0] for name, values in parse_qs(query, max_num_fields=16, errors="strict").items()
         }
     except ValueError:
-        raise Refusal(400, "bad_request", "the query cannot be read") from None
+        raise HttpError(400, "bad_request", "the query cannot be read") from None
 
 
 def _static_files() -> dict[str, tuple[bytes, str]]:

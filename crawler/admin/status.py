@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from crawler.admin.outlook import Outlook, in_words, outlook
+from crawler.admin.eta import Eta, describe_eta, eta
 from crawler.records import DueCounts, FrontierCounts, HostStatus, PeerStatus, SplitterCounts
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class Status(msgspec.Struct, kw_only=True):
     a crawl of one process; `peers` says by process how it reaches the others;
     `waiting` are some hosts with what they wait for; `members` are the processes,
     running or not. The sections from `processes` on
-    are those of running processes (`process/live.py`): vitals, what this run has
+    are those of running processes (`process/live_services.py`): vitals, what this run has
     fetched, growth in about the last minute (`vitals.LastMinute`), histograms,
     what places waited for, latest warnings, the page server.
     """
@@ -61,16 +61,16 @@ class Status(msgspec.Struct, kw_only=True):
     refreshing: dict[str, Any] = {}
 
     @property
-    def outlook(self) -> Outlook:
+    def eta(self) -> Eta:
         """Estimate what is left of the crawl."""
-        return outlook(self.frontier.todo, self.due.pending, self.recent)
+        return eta(self.frontier.todo, self.due.pending, self.recent)
 
     def plain(self) -> dict[str, Any]:
         """As one tree for JSON: groups of counters beside the sections of the stages, and the outlook."""
         sections = msgspec.to_builtins(self)
         sections["splitter"] = sections["splitter"] or {}
-        view = self.outlook
-        sections["outlook"] = msgspec.to_builtins(view) | {"said": in_words(view)}
+        view = self.eta
+        sections["outlook"] = msgspec.to_builtins(view) | {"said": describe_eta(view)}
         return nested(sections.pop("counters")) | sections
 
     @classmethod

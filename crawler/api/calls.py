@@ -16,7 +16,7 @@ from crawler.api.page import Page
 from crawler.api.request import Callback, Request
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.fresh import put_aside
+from crawler.crawl.restart import put_aside
 from crawler.errors import UsageError
 
 Settings = Config | Mapping[str, Any] | None

@@ -36,26 +36,26 @@ from crawler.api.follow_rules import Follow, FollowRules
 from crawler.api.items import Items, open_items
 from crawler.api.page import Page
 from crawler.api.request import PRIORITY, Callback, Request
-from crawler.children import Forked
 from crawler.clock import SystemClock
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.identity import Contact
 from crawler.crawl.seeds import SeedFile, Seeds
-from crawler.crawl.starting import HOOK_GROUPS, check_start, find_entry_point
+from crawler.crawl.start_checks import HOOK_GROUPS, check_start, find_entry_point
 from crawler.crawl.topology import check_processes, topology
 from crawler.errors import ConfigError, DamageError, NoSeedError, StoreError, UsageError, bad_setting
 from crawler.export.stored_pages import StoredPages
+from crawler.forked_children import ForkedChild
 from crawler.frontier.views import shares
 from crawler.process.answering.commands import CHANGING
 from crawler.process.exchange.exchange import Member
 from crawler.process.fetching.reader import Extractor
 from crawler.process.lifecycle.limits import STOP_GRACE
 from crawler.process.lifecycle.shutdown import within
-from crawler.process.live import Live
+from crawler.process.live_services import LiveServices
 from crawler.process.opening.stages import Stages, at_rest
 from crawler.process.process import Process
-from crawler.records import Errand, Fetch, Link
+from crawler.records import Fetch, FetchTask, Link
 from crawler.upgrade.ready import ready
 from crawler.urls.canonical import canonical, hostname
 
@@ -146,7 +146,7 @@ class Crawl:
         follow: Follow = True,
         on_error: OnError = "continue",
         member: Member | None = None,
-        parser: Forked | None = None,
+        parser: ForkedChild | None = None,
     ) -> None:
         self.config = config if isinstance(config, Config) else configure(config)
         if follow is not True:  # what a callback or a rule does not ask for is not fetched
@@ -172,7 +172,7 @@ class Crawl:
         self._running: asyncio.Task[dict[str, Any]] | None = None
         self._opened = False
         self.process: Process = None  # type: ignore[assignment]  # from entering on
-        self.live: Live = None  # type: ignore[assignment]  # from entering on
+        self.live: LiveServices = None  # type: ignore[assignment]  # from entering on
 
     # -- opening and closing -------------------------------------------------
 
@@ -231,10 +231,10 @@ class Crawl:
         if not self._supervised:
             self.directory.save_config(self.config)
         if isinstance(self._seeds, Seeds):
-            self._seeds.places.known(self.directory.seed_places())
+            self._seeds.places.restrict(self.directory.seed_places())
             self._seeds.note = self.directory.note_places
         await self.process.exchange.start()
-        self.live = Live(self.process)
+        self.live = LiveServices(self.process)
         await self.live.start()
         self._control = ControlServer(self.stages.directory, self.command)
         await self._control.start()
@@ -262,10 +262,10 @@ class Crawl:
 
     def _switch_delivery(self) -> None:
         """Let pages go to the user's code if anybody wants them."""
-        errands, wanted = self.process.errands, self._delivery.wanted
-        errands.sink = self._delivery.deliver if wanted else None
-        errands.promise = self._delivery.promise if wanted else None
-        errands.way_of = self._delivery.way_of
+        fetch_tasks, wanted = self.process.fetch_tasks, self._delivery.wanted
+        fetch_tasks.sink = self._delivery.deliver if wanted else None
+        fetch_tasks.promise = self._delivery.promise if wanted else None
+        fetch_tasks.request_options_of = self._delivery.request_options_of
 
     def _rank(self, link: Link) -> int:
         """The place of a link in its host's queue."""
@@ -288,11 +288,11 @@ class Crawl:
             return None
         links = hook or self._rules.links
 
-        def extract(errand: Errand, fetch: Fetch) -> Iterable[str]:
+        def extract(fetch_task: FetchTask, fetch: Fetch) -> Iterable[str]:
             try:
-                return list(links(page_of(errand, fetch, None, {})))
+                return list(links(page_of(fetch_task, fetch, None, {})))
             except Exception as error:
-                self.errors.note("extractor", errand.url, error)
+                self.errors.note("extractor", fetch_task.url, error)
                 return ()
 
         return extract

@@ -28,7 +28,7 @@ from crawler.export.stored_pages import StoredPages
 from crawler.pages.captures import StoredPage
 from crawler.process.process import Process
 from crawler.process.results.admission import LinkContext
-from crawler.records import Errand, Extracted, Fetch, Link, LinkFlag, Outcome, Way
+from crawler.records import Extracted, Fetch, FetchTask, Link, LinkFlag, Outcome, RequestOptions
 from crawler.storage.commit import Change, Making
 from crawler.storage.kv import scan_prefix
 from crawler.urls.canonical import canonical, resolve
@@ -39,7 +39,7 @@ OnError = Literal["continue", "stop"]
 Consume = Callable[[Page], Awaitable[bool]]  # whether the page was taken
 
 
-_RANKED, _SEED, _OWN_WAY = int(LinkFlag.RANKED), int(LinkFlag.SEED), int(LinkFlag.OWN_WAY)
+_RANKED, _SEED, _OWN_REQUEST = LinkFlag.RANKED, LinkFlag.SEED, LinkFlag.OWN_REQUEST
 _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
 
 
@@ -102,27 +102,27 @@ class Delivery:
 
     # -- the crawl's side ------------------------------------------------------
 
-    def promise(self, errand: Errand, fetch: Fetch, change: Change) -> None:
+    def promise(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
         """Note with a page's change that it waits for the user's code, if it can be read back."""
         if not fetch.final:
             return
         if fetch.outcome in _STORED:
-            kept = self._handover(errand.fingerprint)
-            waiting = Handover(kept.callback, kept.meta, True, errand.depth)
-            change.put(requests.key(errand.fingerprint), requests.pack(waiting))
+            kept = self._handover(fetch_task.fingerprint)
+            waiting = Handover(kept.callback, kept.meta, True, fetch_task.depth)
+            change.put(requests.key(fetch_task.fingerprint), requests.pack(waiting))
         elif fetch.outcome is Outcome.REDIRECT:
-            self._pass_on(errand, fetch, change)
+            self._pass_on(fetch_task, fetch, change)
 
-    def _pass_on(self, errand: Errand, fetch: Fetch, change: Change) -> None:
+    def _pass_on(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
         """Who waits for a page gets the one that it redirects to, unless that is had."""
-        kept = self._handover(errand.fingerprint)
+        kept = self._handover(fetch_task.fingerprint)
         target = resolve(fetch.url, fetch.location)
         if target is not None and (kept.callback or kept.meta):
             self._keep(change, self._stages.fingerprinter.fingerprint(target), kept)
 
-    def way_of(self, errand: Errand) -> Way:
-        """How an errand with the flag OWN_WAY is asked."""
-        return self._handover(errand.fingerprint).way
+    def request_options_of(self, fetch_task: FetchTask) -> RequestOptions:
+        """How a fetch task with the flag OWN_WAY is asked."""
+        return self._handover(fetch_task.fingerprint).options
 
     def rank_of(self, link: Link) -> int:
         """The place of a link in its host's queue."""
@@ -142,11 +142,11 @@ class Delivery:
         self._ask(change, url, request, LinkContext(flags=_SEED))
         return change
 
-    async def deliver(self, errand: Errand, fetch: Fetch, extracted: Extracted | None) -> None:
+    async def deliver(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None) -> None:
         """Hand over a page that is durable."""
-        handover = self._handover(errand.fingerprint)
-        page = page_of(errand, fetch, extracted, handover.meta)
-        await self._hand_over(errand.fingerprint, page, handover, final=fetch.final)
+        handover = self._handover(fetch_task.fingerprint)
+        page = page_of(fetch_task, fetch, extracted, handover.meta)
+        await self._hand_over(fetch_task.fingerprint, page, handover, final=fetch.final)
 
     async def deliver_waiting(self) -> None:
         """Hand over the pages that an earlier run has left waiting."""
@@ -246,7 +246,7 @@ class Delivery:
         change = Change()
         if final:
             change.delete(requests.key(fingerprint))
-        beside = LinkContext(page.depth + 1, fingerprint)
+        link_context = LinkContext(page.depth + 1, fingerprint)
         urls = []
         for request in found:
             try:
@@ -256,14 +256,14 @@ class Delivery:
             if url is None:
                 change.count("urls.links")
                 change.count("urls.filtered.syntax")
-            elif self._ask(change, url, request, beside, plainly=False):
+            elif self._ask(change, url, request, link_context, plainly=False):
                 urls.append(url)
         if urls:
-            self._stages.admission.links(change, page.url, urls, beside)
+            self._stages.admission.links(change, page.url, urls, link_context)
         return change
 
     def _ask(
-        self, change: Change, url: str, request: Request, beside: LinkContext, *, plainly: bool = True
+        self, change: Change, url: str, request: Request, link_context: LinkContext, *, plainly: bool = True
     ) -> bool:
         """Queue a request and keep what it says beside its URL; True if it is a link like any other, left to do."""
         if request.callback is not None:
@@ -275,8 +275,8 @@ class Delivery:
             self._keep(change, fingerprint, handover)
         if not request.flags and not plainly:
             return True
-        flags = beside.flags | request.flags
-        self._stages.admission.one(change, url, fingerprint, replace(beside, flags=flags))
+        flags = link_context.flags | request.flags
+        self._stages.admission.one(change, url, fingerprint, replace(link_context, flags=flags))
         return False
 
     def _keep(self, change: Change, fingerprint: int, handover: Handover) -> None:
@@ -289,13 +289,13 @@ class Delivery:
             change.after.append(lambda: self._keeping.discard(at))
 
 
-def page_of(errand: Errand, fetch: Fetch, extracted: Extracted | None, meta: dict[str, Any]) -> Page:
+def page_of(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, meta: dict[str, Any]) -> Page:
     """The page of a fetch."""
     return Page(
-        url=fetch.url if errand.flags & _OWN_WAY else errand.url,
+        url=fetch.url if fetch_task.flags & _OWN_REQUEST else fetch_task.url,
         status=fetch.status,
         outcome=str(fetch.outcome),
-        depth=errand.depth,
+        depth=fetch_task.depth,
         fetched_at=fetch.began,
         content_type=fetch.content_type,
         raw_headers=fetch.headers,

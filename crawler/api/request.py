@@ -15,7 +15,7 @@ import msgspec
 from crawler.config.forms import header_field
 from crawler.errors import ConfigError
 from crawler.fetcher.fetch_request import METHODS
-from crawler.records import LinkFlag, Way
+from crawler.records import LinkFlag, RequestOptions
 from crawler.storage.keys import HANDOVER
 from crawler.storage.kv import seal, unseal
 
@@ -79,20 +79,20 @@ class Request(msgspec.Struct, frozen=True):
         return tuple(lines)
 
     @property
-    def way(self) -> Way:
+    def options(self) -> RequestOptions:
         """How it is asked."""
         body = urlencode(self.body) if isinstance(self.body, Mapping) else self.body
-        return Way(self.method, body.encode() if isinstance(body, str) else body, self._headers())
+        return RequestOptions(self.method, body.encode() if isinstance(body, str) else body, self._headers())
 
     @property
     def flags(self) -> int:
         """The flags of its link."""
-        own = self.dont_filter or self.way != Way()
-        return (LinkFlag.OWN_WAY if own else 0) | (LinkFlag.RANKED if self.priority else 0)
+        own = self.dont_filter or self.options != RequestOptions()
+        return (LinkFlag.OWN_REQUEST if own else 0) | (LinkFlag.RANKED if self.priority else 0)
 
     def fingerprint(self, of_url: int, hash: Callable[[bytes], int]) -> int:
         """Its fingerprint, beside that of its URL."""
-        way = self.way
+        way = self.options
         if not self.dont_filter and (way.method, way.body) == ("GET", b""):
             return of_url
         chance = os.urandom(16) if self.dont_filter else b""
@@ -117,14 +117,14 @@ class Handover(msgspec.Struct, frozen=True, array_like=True):
     meta: dict[str, Any] = {}
     waiting: bool = False
     depth: int = 0
-    way: Way = Way()
+    options: RequestOptions = RequestOptions()
     rank: int = PRIORITY
 
     @classmethod
     def of(cls, request: Request) -> "Handover":
         rank = max(0, min(PRIORITY - request.priority, 255))
-        meta, way = dict(request.meta), request.way
-        return cls(callback_name(request.callback), meta, way=way, rank=rank)
+        meta, way = dict(request.meta), request.options
+        return cls(callback_name(request.callback), meta, options=way, rank=rank)
 
 
 _decode = msgspec.msgpack.Decoder(Handover).decode

@@ -9,9 +9,9 @@ from crawler.audit.findings import LISTED_MAX, Audit, Auditor, PageFacts
 from crawler.config import Config
 from crawler.errors import DamageError
 from crawler.export.archives import Crawled, opened
-from crawler.export.crew import Crew, batches
-from crawler.export.page_work import Done, read_known
+from crawler.export.page_tasks import Done, read_known
 from crawler.export.stored_pages import StoredPages
+from crawler.export.worker_pool import WorkerPool, batches
 from crawler.export.writing import PIECE_PAGES
 from crawler.extract.sitemap import read_sitemap
 from crawler.extract.types import may_be_page
@@ -21,8 +21,8 @@ from crawler.pages.formats.selection import Say, ignore, selection
 from crawler.records import LinkFlag, PageState
 from crawler.urls.canonical import canonical, resolve
 
-_SITEMAP = int(LinkFlag.SITEMAP)
-_PART = int(LinkFlag.REQUISITE)
+_SITEMAP = LinkFlag.SITEMAP
+_PART = LinkFlag.REQUISITE
 
 
 def audit(
@@ -45,8 +45,8 @@ def audit(
             auditor.wanted(),
         )
         count = 0
-        with Crew(work, processes) as crew:
-            for done in crew.results(batches(_html_pages(crawled), PIECE_PAGES)):
+        with WorkerPool(work, processes) as worker_pool:
+            for done in worker_pool.results(batches(_html_pages(crawled), PIECE_PAGES)):
                 for problem in done.problems:
                     report(problem)
                 for page in done.values:

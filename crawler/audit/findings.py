@@ -23,8 +23,8 @@ SLOW_SECONDS = 1.0  # an answer that took longer is slow
 DEEP_HOPS = 4  # a page further from the start is deep
 _HOPS_MAX = 50  # of a redirect chain
 
-_NO_PAGE = int(LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED)
-_SITEMAP = int(LinkFlag.SITEMAP)
+_NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED
+_SITEMAP = LinkFlag.SITEMAP
 _NOT_ASKED = frozenset({Outcome.ROBOTS_DENIED, Outcome.ADDRESS_DENIED})
 # What is behind a URL that a link should not lead to, in words.
 _OUTCOMES = {

@@ -71,7 +71,7 @@ class LinkIntake:
 
     def take(self, base: str, hrefs: list[str]) -> Change:
         """The change that a page brings."""
-        found = self._links.take(base, hrefs)
+        found = self._links.filter_links(base, hrefs)
         return self._loader.admit(found.urls, found.fingerprints)
 
     def commit(self, changes: list[Change]) -> None:

@@ -139,7 +139,7 @@ def schedule(_folder: Path) -> dict[str, float]:
         now += tick
         pages.signals.note_change(pages.find(told[2 * k]), now, 1)
         pages.signals.note_change(pages.find(told[2 * k + 1]), now, 1)
-        pages.settle(pages.take(now), now, results[k], now + 1.0)
+        pages.record_outcome(pages.claim_next(now), now, results[k], now + 1.0)
     return {"refreshed_memory": memory / PAGES, "pick_cpu": (time.thread_time() - began) / PICKS}
 
 

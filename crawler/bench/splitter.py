@@ -25,7 +25,7 @@ import uvloop
 from crawler.clock import SystemClock
 from crawler.config import SplitterConfig
 from crawler.records import Link
-from crawler.splitter.crawlwide import CrawlWide, Progress
+from crawler.splitter.coordination import Coordination, Progress
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
@@ -137,7 +137,7 @@ class _Process:
             partition,
             self.outbox,
             self.inbox,
-            CrawlWide(name, NAMES, boot, Progress),
+            Coordination(name, NAMES, boot, Progress),
             config,
             rng,
             secret=SECRET,

@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 
-from crawler import early
+from crawler import early_signals
 from crawler.errors import CrawlerError, DirectoryError, StoreError, disk_failed
 from crawler.printable import printable_output
 from crawler.process.lifecycle.garbage_collection import collect_rarely
@@ -100,10 +100,10 @@ def _main(argv: list[str], *, leaves: bool) -> int:
     if name not in COMMANDS:
         return _fail(_no_command(name), 2)
     if name in IN_ORDER:
-        with early.noted():
+        with early_signals.noted():
             code = _run(name, arguments[1:])
     else:
-        early.act()
+        early_signals.deliver()
         code = _run(name, arguments[1:])
     shutdown = sys.modules.get(
         "crawler.process.lifecycle.shutdown"
@@ -112,13 +112,13 @@ def _main(argv: list[str], *, leaves: bool) -> int:
 
 
 def _no_command(name: str) -> str:
-    from crawler.cli.parsing import meant
+    from crawler.cli.parsing import suggestion
 
     if name.startswith("-"):
         return f"{name}: flags follow the command, as in `crawler crawl {name} ...`; `crawler --help` lists commands"
     if "://" in name or "." in name:
         return f"{name!r} is no command; did you mean `crawler crawl {name}`?"
-    return f"no command {name!r}{meant(name, COMMANDS)}; `crawler --help` lists them"
+    return f"no command {name!r}{suggestion(name, COMMANDS)}; `crawler --help` lists them"
 
 
 def _run(name: str, arguments: list[str]) -> int:

@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crawler import early
+from crawler import early_signals
 from crawler.cli import flags, options
 from crawler.cli.parsing import quoted
-from crawler.cli.seed_arguments import add_logins, checked
+from crawler.cli.url_arguments import add_logins, checked
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.fresh import put_aside
-from crawler.crawl.loosened import SeedPlaces, inherited
-from crawler.crawl.seed_rows import TABLE_KEYS, SeedRow, seed_rows, tables_of
+from crawler.crawl.relaxed_settings import SeedPlaces, inherited
+from crawler.crawl.restart import put_aside
+from crawler.crawl.seed_lines import TABLE_KEYS, SeedLine, seed_lines, tables_of
 from crawler.crawl.seeds import Seeds
 from crawler.errors import CrawlerError, StoreError, UsageError
 from crawler.process.lifecycle import shutdown
@@ -33,7 +33,7 @@ STDOUT = Path("-")
 
 if TYPE_CHECKING:
     from crawler.api import Crawl
-    from crawler.children import Forked
+    from crawler.forked_children import ForkedChild
     from crawler.process.exchange.exchange import Member
 
 
@@ -106,11 +106,11 @@ def _logged_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirecto
 
 def _write_mirror(args: argparse.Namespace) -> None:
     """Write what is stored so far as files, in place of those of an earlier run."""
-    from crawler.export import crew, writing
+    from crawler.export import worker_pool, writing
 
     problems: list[str] = []
     entry = writing.renew_mirror(
-        args.dir, args.dir / "mirror", processes=crew.processes(), report=problems.append
+        args.dir, args.dir / "mirror", processes=worker_pool.processes(), report=problems.append
     )
     for problem in problems:
         print(f"crawler: {problem}", file=sys.stderr)
@@ -233,7 +233,7 @@ def seeds(config: Config, args: argparse.Namespace, layers: Layers, directory: C
     given = {key for key, source in layers.sources.items() if source != saved}
     places = SeedPlaces(config.crawl.scope, inherited(config, given) if directory.exists() else {})
     if directory.exists():
-        places.known(directory.seed_places())
+        places.restrict(directory.seed_places())
         places.check(args.urls)
     return Seeds(config, _raw_seeds(args), places)
 
@@ -255,7 +255,7 @@ def _raw_seeds(args: argparse.Namespace) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedRow]]:
+def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedLine]]:
     """The rows of `--seeds`; standard input is kept, as it is read twice."""
     name = "standard input" if args.seeds == "-" else args.seeds
     with contextlib.ExitStack() as stack:
@@ -271,7 +271,7 @@ def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedRow]]:
                 file = stack.enter_context(open(args.seeds, encoding="utf-8-sig", errors="replace"))
         except OSError as error:
             raise UsageError(f"--seeds {args.seeds}: {error.strerror}") from error
-        yield seed_rows(file, f"--seeds {name}")
+        yield seed_lines(file, f"--seeds {name}")
 
 
 def _add_parts(args: argparse.Namespace, layers: Layers) -> None:
@@ -371,15 +371,15 @@ def _progress(args: argparse.Namespace) -> str:
 
 
 async def _watch(supervisor: Any, config: Config, args: argparse.Namespace) -> dict[str, Any]:
-    from crawler.admin.source import Siblings
-    from crawler.cli.beside import beside
+    from crawler.admin.status_source import SiblingProcesses
+    from crawler.cli.companions import companions
     from crawler.cli.progress import show
 
-    source = Siblings(supervisor.folders())
+    source = SiblingProcesses(supervisor.folders())
     with _Stopper(supervisor, args.dir, _command(config)):
         shown = asyncio.create_task(show(supervisor, _progress(args)))
         try:
-            async with beside(source, config, args.dir, quiet=_progress(args) == "none"):
+            async with companions(source, config, args.dir, quiet=_progress(args) == "none"):
                 return await supervisor.run()
         finally:
             shown.cancel()
@@ -391,11 +391,11 @@ async def _crawl(
     args: argparse.Namespace,
     seeds: Seeds,
     member: "Member | None",
-    parser: "Forked | None",
+    parser: "ForkedChild | None",
 ) -> dict[str, Any]:
-    from crawler.admin.source import OwnProcess
+    from crawler.admin.status_source import OwnProcess
     from crawler.api import Crawl
-    from crawler.cli.beside import beside
+    from crawler.cli.companions import companions
     from crawler.cli.progress import show
 
     async with Crawl(config, directory=args.dir, seeds=seeds, member=member, parser=parser) as crawl:
@@ -403,7 +403,7 @@ async def _crawl(
         with _Stopper(crawl, args.dir, _command(config)):
             shown = asyncio.create_task(show(crawl, _progress(args)))
             try:
-                async with beside(source, config, args.dir, quiet=_progress(args) == "none"):
+                async with companions(source, config, args.dir, quiet=_progress(args) == "none"):
                     return await crawl.run()
             finally:
                 shown.cancel()
@@ -419,7 +419,7 @@ class _Stopper:
     """First signal: stop in order. Second: at once; nothing is lost either way.
 
     These are signal handlers of Python, not of the loop: the second one ends a loop that stands, too.
-    A signal from before there is a loop was noted (`early.py`), and the crawl stops as soon as it runs.
+    A signal from before there is a loop was noted (`early_signals.py`), and the crawl stops as soon as it runs.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -434,7 +434,7 @@ class _Stopper:
         """Take the signals from now on."""
         self._loop = asyncio.get_running_loop()
         self._before = {number: signal.signal(number, self) for number in self.SIGNALS}
-        if early.came():
+        if early_signals.has_signal():
             self._loop.call_soon(self._crawl.stop, "signal")
 
     def __exit__(self, *_: object) -> None:

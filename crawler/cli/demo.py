@@ -12,7 +12,7 @@ from typing import Any
 from crawler.cli import options
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.fresh import put_aside
+from crawler.crawl.restart import put_aside
 
 SETTINGS: dict[str, Any] = {
     "crawl": {"scope": "any", "depth": 12, "patience": 10.0, "concurrency": 16},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from crawler.cli import options
 from crawler.clock import SystemClock
-from crawler.export.crew import PROCESSES_MAX, processes
+from crawler.export.worker_pool import PROCESSES_MAX, processes
 from crawler.export.writing import FORMATS, Export, ExportRequest
 from crawler.pages.formats.rows import FIELDS
 from crawler.printable import raw_stream

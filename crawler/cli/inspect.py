@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from crawler.admin import outlook, report
-from crawler.admin.causes import in_words
-from crawler.admin.outlook import duration
+from crawler.admin import eta, report
+from crawler.admin.eta import duration
 from crawler.admin.status import Status, group, missing_words, whole
+from crawler.admin.wait_causes import describe_cause
 from crawler.cli import access, options
 from crawler.cli.parsing import quoted
 from crawler.errors import CrawlerError
@@ -175,7 +175,7 @@ def _running(status: Status) -> dict[str, str]:
     return {
         "state": f"runs for {duration(up)}{paused}: {pids}{missing}",
         "speed": f"{rate:,.1f} pages/s{_reached(status.recent)}, loop late by {1000 * lag:,.0f} ms at most",
-        "left": outlook.in_words(status.outlook),
+        "left": eta.describe_eta(status.eta),
     }
 
 
@@ -225,7 +225,7 @@ def _host_lines(status: Status, hosts: int) -> list[str]:
     for host in ranked[:hosts]:
         wait = f", ready in {host.wait:.1f} s" if host.wait > 0 else ""
         failed = f", {_count(host.failures, 'failure')} in a row" if host.failures else ""
-        cause = f" ({in_words(host.cause)})" if host.cause else ""
+        cause = f" ({describe_cause(host.cause)})" if host.cause else ""
         best = f" (best {host.best:.2g})" if host.best else ""
         lines.append(
             f"  {host.host}: {host.todo:,} to do{best}, {host.state.replace('_', ' ')}{cause}{failed}{wait}"

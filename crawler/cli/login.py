@@ -23,11 +23,11 @@ from crawler.errors import UsageError
 from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.client import Client
 from crawler.fetcher.cookies import CookieJar, as_file, load_cookies
-from crawler.fetcher.direct import DirectRequests
-from crawler.fetcher.fetch_request import FetchTask
+from crawler.fetcher.direct_requests import DirectRequests
+from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.resolver import Resolver
-from crawler.process.fetching.fetch_tasks import way_on
-from crawler.records import Outcome, Way
+from crawler.process.fetching.fetch_tasks import redirected_options
+from crawler.records import Outcome, RequestOptions
 from crawler.storage.files import atomic_write
 from crawler.urls.canonical import canonical, hostname, resolve
 
@@ -70,12 +70,12 @@ async def _log_in(url: str, sent: dict[str, str], config: Config) -> CookieJar:
     visit = _Visit(config)
     await visit.client.start()
     try:
-        page = await visit.ask(url, Way())
+        page = await visit.ask(url, RequestOptions())
         try:
             form = page.submit(sent, css="form:has(input[type=password])")
         except ValueError:
             form = Submission(page.url, body=sent)
-        answer = await visit.ask(form.url, form.way)
+        answer = await visit.ask(form.url, form.options)
     finally:
         await visit.client.close()
         await visit.resolver.close()
@@ -100,17 +100,19 @@ class _Visit:
             self.jar = load_cookies(config.fetch.cookies_file, clock.now())
         self._config = config
 
-    async def ask(self, url: str, way: Way) -> Page:
+    async def ask(self, url: str, options: RequestOptions) -> Page:
         """The page at the end of the redirects; UsageError if there is none."""
         for _ in range(self._config.fetch.redirects_max + 1):
-            task = FetchTask(url, headers=way.headers, jar=self.jar, method=way.method, body=way.body)
+            task = FetchRequest(
+                url, headers=options.headers, jar=self.jar, method=options.method, body=options.body
+            )
             fetch = await self._direct.ask(task)
             if fetch.outcome is not Outcome.REDIRECT:
                 break
             target = resolve(url, fetch.location)
             if target is None:
                 break
-            way = way_on(way, fetch.status, same_host=hostname(target) == hostname(url))
+            options = redirected_options(options, fetch.status, same_host=hostname(target) == hostname(url))
             url = target
         if not 200 <= fetch.status < 300:
             why = f"status {fetch.status}" if fetch.status else fetch.error or str(fetch.outcome)

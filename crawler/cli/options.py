@@ -107,7 +107,7 @@ def settings_of(file: Path) -> dict[str, Any]:
 
 def starting(layers: Layers) -> Config:
     """The configuration of a crawl that is about to begin; a ConfigError says where a bad value came from."""
-    from crawler.crawl.starting import check_start  # imported here, as it is slow
+    from crawler.crawl.start_checks import check_start  # imported here, as it is slow
 
     config = layers.config()
     with layers.naming():

@@ -24,7 +24,7 @@ class _Made(Exception):
         self.parser = parser
 
 
-def meant(word: str, words: Iterable[str]) -> str:
+def suggestion(word: str, words: Iterable[str]) -> str:
     """`; did you mean X?` if one of `words` is like `word`, else ""."""
     close = difflib.get_close_matches(word, list(words), 1, 0.6)
     return f"; did you mean {close[0]}?" if close else ""
@@ -90,9 +90,9 @@ class Parser(argparse.ArgumentParser):
     def _hint(self, message: str) -> str:
         """What was meant instead of a flag or a choice that is none."""
         if found := re.match(r"unrecognized arguments: (\S+)", message):
-            return meant(found[1].partition("=")[0], self._flags())
+            return suggestion(found[1].partition("=")[0], self._flags())
         if found := re.match(r"argument (\S+?): invalid choice: '(.*?)' \(", message):
             for action in self._actions:
                 if found[1].split("/")[0] in (*action.option_strings, action.dest, action.metavar):
-                    return meant(found[2], map(str, action.choices or ()))
+                    return suggestion(found[2], map(str, action.choices or ()))
         return ""

@@ -5,9 +5,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from crawler.admin import outlook
-from crawler.admin.causes import in_words
+from crawler.admin import eta
 from crawler.admin.status import Status, group, missing_words
+from crawler.admin.wait_causes import describe_cause
 from crawler.clock import iso_time
 from crawler.printable import printable, raw_stream
 from crawler.records import HostStatus, Outcome
@@ -52,7 +52,7 @@ class Rates:
         self._at = time.monotonic()
         self._fetches, self._bytes = fetches(status), status.counters.get("bytes.wire", 0)
 
-    def take(self, status: Status) -> dict[str, float]:
+    def sample(self, status: Status) -> dict[str, float]:
         now, fetched, received = time.monotonic(), fetches(status), status.counters.get("bytes.wire", 0)
         seconds = max(now - self._at, 1e-9)
         made = {"pages": (fetched - self._fetches) / seconds, "bytes": (received - self._bytes) / seconds}
@@ -65,7 +65,7 @@ async def _plain(crawl: Shown) -> None:
     while True:
         await asyncio.sleep(PLAIN_INTERVAL)
         status = crawl.status()
-        print(line(status, rates.take(status)), file=sys.stderr, flush=True)
+        print(line(status, rates.sample(status)), file=sys.stderr, flush=True)
 
 
 def line(status: Status, rates: dict[str, float]) -> str:
@@ -105,14 +105,14 @@ def waiting_for(status: Status) -> str:
 
 
 def _reason(host: HostStatus) -> str:
-    cause = f" ({in_words(host.cause)})" if host.cause else ""
+    cause = f" ({describe_cause(host.cause)})" if host.cause else ""
     if host.state in _REASONS:
         return _REASONS[host.state] + cause
     if host.slowdown > 1.0:
         return "slowed by 429 or 503"
     if host.failures:
         return (f"failed {host.failures} times in a row" if host.failures > 1 else "it failed") + cause
-    return in_words(host.cause) or "its gap between requests"
+    return describe_cause(host.cause) or "its gap between requests"
 
 
 async def _live(crawl: Shown) -> None:
@@ -124,7 +124,7 @@ async def _live(crawl: Shown) -> None:
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
             status = crawl.status()
-            live.update(screen(status, rates.take(status), time.monotonic() - started), refresh=True)
+            live.update(screen(status, rates.sample(status), time.monotonic() - started), refresh=True)
             await asyncio.sleep(LIVE_INTERVAL)
 
 
@@ -164,7 +164,7 @@ def _totals(status: Status) -> "RenderableType":
         "to do": f"{frontier.todo:,} on {frontier.hosts:,} hosts, "
         f"{frontier.in_flight:,} in flight, {frontier.parked:,} parked",
     }
-    if left := outlook.in_words(status.outlook):
+    if left := eta.describe_eta(status.eta):
         rows["left"] = left
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True, min_width=7)

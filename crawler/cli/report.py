@@ -7,7 +7,7 @@ from pathlib import Path
 from crawler.cli import options
 from crawler.cli.export import ExportProgress
 from crawler.errors import UsageError
-from crawler.export.crew import PROCESSES_MAX, processes
+from crawler.export.worker_pool import PROCESSES_MAX, processes
 from crawler.storage.files import named_output
 
 _EXAMPLES = """\

@@ -35,7 +35,7 @@ def _reshard(argv: list[str]) -> int:
     )
     args = parser.parse_args(argv)
     from crawler.clock import SystemClock
-    from crawler.upkeep.switch import Resharding, finish
+    from crawler.upkeep.reshard import Resharding, finish
 
     directory = CrawlDirectory(args.dir)
     directory.require()

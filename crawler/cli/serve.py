@@ -43,16 +43,18 @@ def main(command: str, argv: list[str]) -> int:
 
 async def _serve(stages: dict[str, Any], config: Config, args: Any) -> None:
     from crawler.clock import SystemClock
-    from crawler.serve.behind import StoredCrawl
-    from crawler.serve.listening import more_descriptors
-    from crawler.serve.pages import PageDesk
+    from crawler.serve.http_server import more_descriptors
+    from crawler.serve.page_handler import PageHandler
     from crawler.serve.rewriting import rewriter
     from crawler.serve.server import PageServer
+    from crawler.serve.stored_crawl import StoredCrawl
 
     more_descriptors()
     clock = SystemClock()
     crawl = StoredCrawl(stages, clock.now)
-    server = PageServer(PageDesk(crawl, config.serve, rewriter()), config.serve, clock.now, ready=crawl.ready)
+    server = PageServer(
+        PageHandler(crawl, config.serve, rewriter()), config.serve, clock.now, ready=crawl.ready
+    )
     host, port = await server.start(args.address)
     if not args.quiet:
         print(f"serving {args.dir} on http://{host}:{port}/page?url=URL", flush=True)

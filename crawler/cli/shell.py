@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from crawler.cli import flags, options
-from crawler.cli.seed_arguments import checked
+from crawler.cli.url_arguments import checked
 
 BANNER = """\
 page       {page}

@@ -56,7 +56,7 @@ def _looks(args: argparse.Namespace) -> Iterator[Look]:
         state.waiting.sort(key=ORDERS[args.order])
         rates = rates or Rates(state)
         started = min((each["started"] for each in state.processes), default=state.now)
-        yield state, rates.take(state), state.now - started
+        yield state, rates.sample(state), state.now - started
         number += 1
 
 

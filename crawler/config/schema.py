@@ -85,7 +85,9 @@ class FrontierConfig(_Section, frozen=True):
 
     front_factor: Positive = 12  # hosts kept as objects: this times concurrency
     read_ahead: Positive = 16  # queue entries read at once for a host in the front
-    turn_max: Positive = 48  # errands of a host in the front before one that waits outside takes its place
+    turn_max: Positive = (
+        48  # fetch tasks of a host in the front before one that waits outside takes its place
+    )
     tries: Positive = 3  # of a URL in all
     retry_delays: tuple[Number, ...] = (30.0, 120.0)  # seconds between the tries
     retry_jitter: Number = 0.2

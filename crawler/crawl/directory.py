@@ -1,6 +1,6 @@
 """The crawl directory: what lies where, and what makes it one crawl.
 
-    DIR/crawl.toml      the configuration in force, without credentials; where the seeds lie (`loosened.py`)
+    DIR/crawl.toml      the configuration in force, without credentials; where the seeds lie (`relaxed_settings.py`)
     DIR/credentials     headers that let in somewhere, a proxy's password; for the user only (mode 0600)
     DIR/seed            16 secret random bytes in hex, mode 0600: the key of all fingerprints
     DIR/format          the number of the form in which all this is stored (`upgrade/README.md`)
@@ -247,7 +247,7 @@ class CrawlDirectory:
         return "cut short" if lines[:1] == [_HEAD.encode()] and lines[-1] != _END.encode() else ""
 
     def seed_places(self) -> list[str]:
-        """Where the seeds of the crawl lie, as `loosened.place_of` names it."""
+        """Where the seeds of the crawl lie, as `relaxed.slot_of` names it."""
         if self._config_problem() or not self.config_file.exists():
             return []
         for line in self.config_file.read_text(encoding="utf-8", errors="replace").splitlines():

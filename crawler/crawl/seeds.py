@@ -1,6 +1,6 @@
 """The seeds of a run, checked, canonical, in pieces.
 
-command line, configuration, file --> Seeds --(one process, a node)----------------> process/results/seeding.py
+command line, configuration, file --> Seeds --(one process, a node)----------------> process/results/seed_intake.py
                                         |                                                ^
                                         +--> SeedFile, DIR/seeds.run --(each of several)-+
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from crawler.config import Config
 from crawler.crawl.identity import Contact
-from crawler.crawl.loosened import SeedPlaces
+from crawler.crawl.relaxed_settings import SeedPlaces
 from crawler.storage.files import new_file
 from crawler.urls.canonical import canonical, hostname
 
@@ -54,7 +54,7 @@ class Seeds:
         url = canonical(raw_url) or ""
         if url:
             self._contact.check(hostname(url))
-            self.places.take(url)
+            self.places.add(url)
         else:
             self._refuse(raw_url)
         return url

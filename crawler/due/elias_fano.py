@@ -12,7 +12,7 @@ that a query falls into.
 import cython
 import numpy as np
 
-from crawler.due.fences import FENCE_STEP
+from crawler.due.block_fences import FENCE_STEP
 
 if cython.compiled:
     from cython.cimports.crawler.due.inline import behind_one, gallop, lowest_one, ones_of, prefetch

@@ -36,10 +36,10 @@ from crawler.config import DueConfig
 from crawler.due.known_set import KnownSet
 from crawler.due.links_log import LinksLog
 from crawler.due.memory_runs import MemoryRuns
+from crawler.due.pending_links import PendingLinks, hold
 from crawler.due.pending_set import PendingSet
 from crawler.due.plans import CompactionPlan, Flushed, FlushPlan
 from crawler.due.runs import DiskRuns, Fingerprints, Reached, RunEntry
-from crawler.due.waiting import Waiting, hold
 from crawler.errors import ConfigError, DamageError, DirectoryError
 from crawler.records import Link
 from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
@@ -112,7 +112,7 @@ class Eliminator:
             fault=fault,
         )
         self._admitted = PendingSet(2 * config.buffer_entries_max)
-        self._waiting = Waiting(config.buffer_entries_max)
+        self._waiting = PendingLinks(config.buffer_entries_max)
         self._waiting_since: float | None = None
         self._retry_at = 0.0
         self._flush: FlushPlan | None = None

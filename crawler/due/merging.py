@@ -17,13 +17,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from crawler.due import sorting
-from crawler.due.fences import FENCE_STEP
+from crawler.due.block_fences import FENCE_STEP
 from crawler.due.runs import Fingerprints, Run
 from crawler.errors import DamageError
 
-_SHARE_MIN = (
-    4096  # least keys per input and window, so that a tiny run beside a huge one does not make tiny windows
-)
+# Least keys per input and window, so that a tiny run beside a huge one does not make tiny windows
+_SHARE_MIN = 4096
 
 
 def lower_bound(run: Run, key: int) -> int:

@@ -12,8 +12,8 @@ import numpy as np
 
 from crawler.due.known_set import KnownSet, unknown
 from crawler.due.links_log import BLOCK_LINKS_MAX, LinksLog
+from crawler.due.pending_links import Piece
 from crawler.due.runs import Reached, Run
-from crawler.due.waiting import Piece
 from crawler.errors import DamageError
 from crawler.records import Link
 

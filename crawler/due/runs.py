@@ -32,7 +32,7 @@ import numpy as np
 from isal import isal_zlib
 
 from crawler.due import elias_fano, sorting
-from crawler.due.fences import FENCE_STEP
+from crawler.due.block_fences import FENCE_STEP
 from crawler.errors import DamageError
 from crawler.storage.files import new_file, write_all
 

@@ -17,7 +17,7 @@ from crawler.pages.archive import Archive
 from crawler.storage.engines import open_store
 from crawler.storage.keys import EQUIVALENCES
 from crawler.storage.kv import KeyValue
-from crawler.storage.moving import load_json
+from crawler.storage.reshard import load_json
 from crawler.storage.snapshot import snapshot
 from crawler.upgrade.ready import ready
 from crawler.urls.equivalence import Equivalences

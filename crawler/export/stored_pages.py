@@ -14,7 +14,7 @@ from crawler.pages.captures import StoredPage
 from crawler.records import Extracted, LinkFlag
 from crawler.urls.canonical import resolve
 
-_SITEMAP, _REQUISITE = int(LinkFlag.SITEMAP), int(LinkFlag.REQUISITE)
+_SITEMAP, _REQUISITE = LinkFlag.SITEMAP, LinkFlag.REQUISITE
 
 
 class StoredPages:

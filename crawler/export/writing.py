@@ -12,8 +12,8 @@ import msgspec
 
 from crawler.errors import UsageError
 from crawler.export.archives import Crawled, opened
-from crawler.export.crew import Crew, batches
-from crawler.export.page_work import Done, LinkWork, MirrorWork, RowWork, may_have_text
+from crawler.export.page_tasks import Done, LinkWork, MirrorWork, RowWork, may_have_text
+from crawler.export.worker_pool import WorkerPool, batches
 from crawler.pages.formats import dataset, mirror, wacz
 from crawler.pages.formats.crawl_log import crawl_log_lines
 from crawler.pages.formats.duplicates import Originals
@@ -216,8 +216,8 @@ class Export:
 
     def _done(self, work: Callable[[list[Known], bool], Done], known: Iterable[Known]) -> Iterator[Any]:
         """The values that the work makes of the pages, problems reported."""
-        with Crew(work, self._request.processes) as crew:
-            for done in crew.results(batches(known, PIECE_PAGES)):
+        with WorkerPool(work, self._request.processes) as worker_pool:
+            for done in worker_pool.results(batches(known, PIECE_PAGES)):
                 for problem in done.problems:
                     self._report(problem)
                 self._count += len(done.values)

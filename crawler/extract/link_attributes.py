@@ -1,6 +1,6 @@
 """The attributes of HTML that hold URLs: one table for all that reads or rewrites them.
 
-    links.py, scan.py, repeats.py    the rows that are followed
+    links.py, scan.py, repeated_links.py    the rows that are followed
     requisites.py                    those of requisites and frames; with `all_attributes` all others too
     rewrite.py                       every row
 

@@ -62,7 +62,7 @@ class LoopShare:
         places = max(1, int(self.seconds / self._cost)) if self._cost else 1
         while self._waiting and places:
             waiter = self._waiting.popleft()
-            if not waiter.done():  # else its errand was cancelled
+            if not waiter.done():  # else its fetch task was cancelled
                 waiter.set_result(None)
                 places -= 1
         if self._waiting:

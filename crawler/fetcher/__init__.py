@@ -3,13 +3,13 @@
 fetchers.py      S  the seam: what a process asks of a fetcher, and the table of fetchers
 fetch_request.py    what is asked, and its bytes
 redaction.py        what may be shown and kept of it
-direct.py           requests outside the frontier's order, for a hub or a login
+direct_requests.py           requests outside the frontier's order, for a hub or a login
 client.py        S  the fetcher "http": connections, time-outs, the resend rule
 connection.py    S  one connection: bytes out, bytes in, deadlines, how long the exchange took
 connector.py     S  opens connections past the guard, straight or through a proxy
 proxy_health.py     a proxy that fails is named in the log at once
 tls_transport.py S  TLS on one connection, small while idle
-idle.py             kept connections, one a host
+idle_pool.py             kept connections, one a host
 answer.py           one answer out of arriving bytes: limits, framing, decoding (no I/O)
 framing.py          header block, where a body ends, chunks (RFC 9112)
 coding.py           content codings within limits

@@ -29,11 +29,11 @@ from crawler.fetcher import outcome
 from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.answer import Answer
 from crawler.fetcher.connection import RATE, READ_BYTES, Connection
+from crawler.fetcher.connection_error import ConnectionNotOpened
 from crawler.fetcher.connector import Connector, check_proxy
 from crawler.fetcher.cookies import CookieJar, load_cookies
-from crawler.fetcher.fetch_request import Asking, FetchLimits, FetchTask, Target, split
-from crawler.fetcher.idle import IdlePool
-from crawler.fetcher.not_opened import NotOpened
+from crawler.fetcher.fetch_request import FetchLimits, FetchRequest, RequestWriter, Target, split
+from crawler.fetcher.idle_pool import IdlePool
 from crawler.fetcher.proxy_health import ProxyHealth
 from crawler.fetcher.read_turns import SHARE, ReadTurns
 from crawler.fetcher.redaction import redacted_fields, redacted_head
@@ -72,7 +72,7 @@ class Client:
         self._throttle = Throttle(fetch.bytes_per_second / processes)
         self._clock = clock
         self._limits = FetchLimits.of(fetch)
-        self._asking = Asking(identity, user_agent(identity))
+        self._asking = RequestWriter(identity, user_agent(identity))
         self._guard = AddressGuard(network.allow_networks, network.allow_ports)
         self._view = memoryview(bytearray(READ_BYTES))
         self._active: set[Connection] = set()
@@ -116,7 +116,7 @@ class Client:
             await asyncio.sleep(0)
         await self._connector.close()
 
-    async def fetch(self, request: FetchTask) -> Fetch:
+    async def fetch(self, request: FetchRequest) -> Fetch:
         """Ask for a URL and return what came of it; raises only if cancelled.
 
         An exception that nothing here expects closes the connection and ends in `internal_error`.
@@ -136,7 +136,7 @@ class Client:
             self._proxy_health.note(fetch, time.monotonic())
         return fetch
 
-    async def _fetch(self, request: FetchTask, began: float, started: float) -> Fetch:
+    async def _fetch(self, request: FetchRequest, began: float, started: float) -> Fetch:
         target = split(request.url)
         limits = request.limits(self._limits)
         jar = request.jar if request.jar is not None else self._jar
@@ -152,7 +152,7 @@ class Client:
             connection, answer, carried = await self._exchange(
                 request, target, limits, sent + request.body, started
             )
-        except NotOpened as error:
+        except ConnectionNotOpened as error:
             fetch = Fetch(request.url, error.outcome, outcome.blame_of(error.outcome), error=str(error))
             fetch.took = time.monotonic() - started
         else:
@@ -179,7 +179,7 @@ class Client:
             await asyncio.sleep(0)
 
     async def _exchange(
-        self, request: FetchTask, target: Target, limits: FetchLimits, sent: bytes, started: float
+        self, request: FetchRequest, target: Target, limits: FetchLimits, sent: bytes, started: float
     ) -> tuple[Connection, Answer, str]:
         """The connection, what came on it, and how the request was carried (`Fetch.connection`)."""
         mode = request.tls or self._config.tls
@@ -195,7 +195,7 @@ class Client:
         answer = await self._ask(connection, sent, limits, deadline, request)
         return connection, answer, connection.opened
 
-    def _kept(self, key: tuple[str, str, int, str], request: FetchTask, now: float) -> Connection | None:
+    def _kept(self, key: tuple[str, str, int, str], request: FetchRequest, now: float) -> Connection | None:
         """The host's idle connection, if nothing has come on it since its last answer."""
         addresses = () if self._connector.proxied else request.addresses
         connection = self._idle.take(key, addresses, now)
@@ -210,14 +210,14 @@ class Client:
         sent: bytes,
         limits: FetchLimits,
         deadline: float,
-        request: FetchTask,
+        request: FetchRequest,
     ) -> Answer:
         self._active.add(connection)
         try:
             if self._timer is None:
                 self._watch()
             answer = Answer(limits, request.listener)
-            await connection.exchange(sent, answer, limits, deadline, request.place)
+            await connection.exchange(sent, answer, limits, deadline, request.slot)
             if request.owner is not None:  # before anybody else is given room
                 self.account.release(connection)
                 self.account.charge(request.owner, answer.held_bytes)
@@ -289,13 +289,13 @@ class Client:
             self._connector.keep_session(connection.key[1], transport, verify=connection.tls_ok)
 
     async def _open(
-        self, target: Target, request: FetchTask, limits: FetchLimits, mode: str, deadline: float
+        self, target: Target, request: FetchRequest, limits: FetchLimits, mode: str, deadline: float
     ) -> Connection:
         """Connect. In mode "record", a host that does not verify is connected to again without verifying."""
         verified = not (mode == "record" and target.host in self._broken)
         try:
             return await self._connect(target, request, limits, mode, deadline, verified)
-        except NotOpened as error:
+        except ConnectionNotOpened as error:
             if not (verified and mode == "record" and error.outcome is Outcome.TLS_ERROR):
                 raise
         connection = await self._connect(target, request, limits, mode, deadline, False)
@@ -307,7 +307,7 @@ class Client:
     async def _connect(
         self,
         target: Target,
-        request: FetchTask,
+        request: FetchRequest,
         limits: FetchLimits,
         mode: str,
         deadline: float,
@@ -318,7 +318,7 @@ class Client:
         await self._connector.open(connection, target, request.addresses, limits, deadline, verify=verify)
         return connection
 
-    def _release(self, connection: Connection, answer: Answer, request: FetchTask) -> None:
+    def _release(self, connection: Connection, answer: Answer, request: FetchRequest) -> None:
         """Keep the connection for the gap that follows and its host's next request, or close it."""
         if request.keep_alive <= 0.0 or not answer.reusable or connection.lost or self._closing:
             connection.close()
@@ -327,7 +327,7 @@ class Client:
         keep = max(request.keep_alive, behind + self._config.keep_alive_extra if behind else 0.0)
         self._idle.add(connection, time.monotonic(), min(keep, self._config.keep_alive_max))
 
-    def _concluded(self, request: FetchTask, connection: Connection, answer: Answer) -> Fetch:
+    def _concluded(self, request: FetchRequest, connection: Connection, answer: Answer) -> Fetch:
         received = answer.head
         if received is None:
             ended = outcome.conclude(answer, conditional=request.conditional, location="")

@@ -32,8 +32,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from crawler.fetcher.answer import Answer, AnswerState
-from crawler.fetcher.fetch_request import FetchLimits, PlaceHeld
-from crawler.fetcher.idle import Authority
+from crawler.fetcher.fetch_request import FetchLimits, HeldSlot
+from crawler.fetcher.idle_pool import Authority
 
 READ_BYTES = 64 << 10
 REST_BYTES = 128 << 10  # nine in ten pages are smaller
@@ -110,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._limits: FetchLimits | None = None
-        self._place: PlaceHeld | None = None
+        self._place: HeldSlot | None = None
         self._unrested_bytes = 0
         self._asked_at = self._heard_at = self._deadline = 0.0
         self.key = key
@@ -148,7 +148,7 @@ class Connection(asyncio.BufferedProtocol):
         answer: Answer,
         limits: FetchLimits,
         deadline: float,
-        place: PlaceHeld | None = None,
+        place: HeldSlot | None = None,
     ) -> None:
         """Send `request` and fill `answer`; all must be over at `deadline` (monotonic time), or when `place` is needed.
 

@@ -9,7 +9,7 @@ TLS handshake have a time limit each.
     SOCKS proxy (python-socks; RFC 1928) -------^
     HTTP proxy (aiohttp; CONNECT for https) ---------------> the connection's protocol
 
-A failure is a `NotOpened` with its outcome.
+A failure is a `ConnectionNotOpened` with its outcome.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ from crawler.errors import ConfigError
 from crawler.fetcher import tls
 from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.connection import READ_BYTES, Connection
+from crawler.fetcher.connection_error import ConnectionNotOpened, one_line
 from crawler.fetcher.fetch_request import FetchLimits, Target
-from crawler.fetcher.not_opened import NotOpened, one_line
 from crawler.fetcher.throttle import WINDOW_BYTES
 from crawler.fetcher.tls_transport import Handshakes, TlsTransport
 from crawler.records import Outcome
@@ -109,7 +109,7 @@ class Connector:
         No time limit outlasts `deadline` (monotonic time).
 
         Raises:
-            NotOpened: denied, refused, out of time, or no handshake.
+            ConnectionNotOpened: denied, refused, out of time, or no handshake.
         """
         if self._tunnels is not None:
             return await self._tunnels.open(connection, target, limits, deadline, verify)
@@ -121,9 +121,9 @@ class Connector:
                 await asyncio.get_running_loop().create_connection(lambda: stream or connection, sock=sock)
         except TimeoutError as error:
             failed = Outcome.PROXY_ERROR if self._socks else Outcome.CONNECT_ERROR
-            raise NotOpened(failed, "no connection in time") from error
+            raise ConnectionNotOpened(failed, "no connection in time") from error
         except (OSError, RuntimeError) as error:
-            raise NotOpened(_denied_or(Outcome.CONNECT_ERROR, error), one_line(error)) from error
+            raise ConnectionNotOpened(_denied_or(Outcome.CONNECT_ERROR, error), one_line(error)) from error
         if stream is not None:
             await self._handshake(stream, limits, deadline)
             connection.opened = "resumed" if stream.ssl_object.session_reused else "full"
@@ -140,9 +140,9 @@ class Connector:
         except socks.ProxyError as error:  # its answer; some say that the target, not the proxy, is at fault
             of_target = getattr(error, "error_code", None) in _SOCKS_TARGET
             failed = Outcome.CONNECT_ERROR if of_target else Outcome.PROXY_ERROR
-            raise NotOpened(failed, one_line(error)) from error
+            raise ConnectionNotOpened(failed, one_line(error)) from error
         except (OSError, socks.ProxyConnectionError) as error:
-            raise NotOpened(Outcome.PROXY_ERROR, one_line(error)) from error
+            raise ConnectionNotOpened(Outcome.PROXY_ERROR, one_line(error)) from error
         assert isinstance(made, socket.socket)
         return made
 
@@ -166,30 +166,30 @@ class Connector:
             context = self._context(verify)
             return TlsTransport(connection, context, target.hostname, self._view, self.handshakes)
         except (ValueError, ssl.SSLError) as error:  # a name that no certificate can carry
-            raise NotOpened(Outcome.TLS_ERROR, one_line(error)) from error
+            raise ConnectionNotOpened(Outcome.TLS_ERROR, one_line(error)) from error
 
     async def _handshake(self, stream: TlsTransport, limits: FetchLimits, deadline: float) -> None:
         try:
             async with asyncio.timeout(min(limits.tls_timeout, deadline - time.monotonic())):
                 await stream.handshake()
         except TimeoutError as error:
-            raise NotOpened(Outcome.TLS_ERROR, "no TLS handshake in time") from error
+            raise ConnectionNotOpened(Outcome.TLS_ERROR, "no TLS handshake in time") from error
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            raise NotOpened(Outcome.TLS_ERROR, one_line(error)) from error
+            raise ConnectionNotOpened(Outcome.TLS_ERROR, one_line(error)) from error
 
     def _allowed(self, target: Target, addresses: tuple[str, ...]) -> tuple[str, ...]:
         if not self._guard.allows_port(target.port):
-            raise NotOpened(
+            raise ConnectionNotOpened(
                 Outcome.ADDRESS_DENIED,
                 f"port of another protocol: {target.port} (network.allow_ports opens it)",
             )
         if ":" in target.hostname or target.hostname.replace(".", "").isdigit():
             addresses = (target.hostname,)
         if not addresses:
-            raise NotOpened(Outcome.DNS_NOT_FOUND, f"no address of {target.hostname}")
+            raise ConnectionNotOpened(Outcome.DNS_NOT_FOUND, f"no address of {target.hostname}")
         allowed = tuple(address for address in addresses if self._guard.allows(address))
         if not allowed:
-            raise NotOpened(Outcome.ADDRESS_DENIED, f"address not allowed: {', '.join(addresses)}")
+            raise ConnectionNotOpened(Outcome.ADDRESS_DENIED, f"address not allowed: {', '.join(addresses)}")
         return allowed
 
     def _socket(self, info: Any) -> socket.socket:

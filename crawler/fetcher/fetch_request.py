@@ -2,7 +2,7 @@
 
 The request target is sent as it stands in the canonical URL: never decoded,
 re-encoded or re-ordered. No Referer is ever sent. Configured headers with
-credentials go only with requests that say so (`FetchTask.credentials`) and
+credentials go only with requests that say so (`FetchRequest.credentials`) and
 stand in no record (`redaction.py`).
 """
 
@@ -24,7 +24,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # an answer to H
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})  # their length is said even if it is 0 (RFC 9110, 8.6)
 
 
-class PlaceHeld(Protocol):
+class HeldSlot(Protocol):
     """The place that a request holds among those that may be under way."""
 
     def is_needed(self) -> bool:
@@ -65,7 +65,7 @@ class Cookies(Protocol):
     def store(self, target: "Target", lines: list[bytes], now: float) -> None: ...
 
 
-class FetchTask(msgspec.Struct):
+class FetchRequest(msgspec.Struct):
     """One request, a GET unless `method` says otherwise, for the fetcher of that name (`fetchers.py`).
 
     `addresses` are the host's, tried in order; a host that is an IP literal needs none.
@@ -74,7 +74,7 @@ class FetchTask(msgspec.Struct):
     times what the exchange took; a `keep_alive` of 0 closes it. None for a limit means the
     client's. `jar` holds the cookies of one redirect chain; `headers` are
     "Name: value". `credentials`: the URL is one for which those of the
-    configuration were given. `tls` is "verify", "record" or "" for the client's setting. `place` is
+    configuration were given. `tls` is "verify", "record" or "" for the client's setting. `slot` is
     what it holds and may have to give up. `owner` is charged for what is received until the client is told to let go of
     it; without one nobody is, once the answer has come.
     `body` is sent behind the head, and stands in no record. `listener` gets the content, piece by piece as it comes.
@@ -94,7 +94,7 @@ class FetchTask(msgspec.Struct):
     total_timeout: float | None = None
     jar: Cookies | None = None
     credentials: bool = False
-    place: PlaceHeld | None = None
+    slot: HeldSlot | None = None
     owner: Hashable = None
     method: str = "GET"
     body: bytes = b""
@@ -144,7 +144,7 @@ def split(url: str) -> Target:
     )
 
 
-class Asking:
+class RequestWriter:
     """Writes request heads; the fields that never change are joined once."""
 
     def __init__(self, identity: IdentityConfig, agent: str) -> None:
@@ -158,13 +158,13 @@ class Asking:
         self._secrets = tuple(line for line in identity.headers if is_credential(line))
         self._common = _joined(self._fields)
 
-    def is_secret(self, request: FetchTask) -> bool:
+    def is_secret(self, request: FetchRequest) -> bool:
         """Whether the head of `request` holds credentials that were configured."""
         return bool(request.credentials and self._secrets) or has_credentials(request.headers)
 
     def head(
         self,
-        request: FetchTask,
+        request: FetchRequest,
         target: Target,
         *,
         cookie: str = "",

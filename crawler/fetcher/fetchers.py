@@ -1,6 +1,6 @@
 """The seam of fetching: what a process asks of whoever gets a page, and the table of those who can.
 
-    errands, logins, hubs --FetchTask--> the fetcher that the task names --Fetch--> them
+    fetch tasks, logins, hubs --FetchRequest--> the fetcher that the task names --Fetch--> them
 
 `FETCHERS` has a line for each. A process makes "http" and those that `[[override]]`
 names, and knows none of them: another is a class with the five methods of `Fetcher` and
@@ -20,12 +20,11 @@ from crawler.clock import Clock
 from crawler.config import Config
 from crawler.errors import Unexpected, bad_setting
 from crawler.fetcher.dns_cache import Resolution
-from crawler.fetcher.fetch_request import HTTP, FetchTask
+from crawler.fetcher.fetch_request import HTTP, FetchRequest
 from crawler.records import Fetch
 
-WAITING_A_PLACE = (
-    16  # tasks without a place in the crawl, for each of a fetcher's own: bounds what waits in memory
-)
+# Tasks without a place in the crawl, for each of a fetcher's own: bounds what waits in memory
+WAITING_A_PLACE = 16
 
 
 class Fetcher(Protocol):
@@ -41,7 +40,7 @@ class Fetcher(Protocol):
     async def close(self) -> None:
         """End what is under way and leave nothing open."""
 
-    async def fetch(self, task: FetchTask) -> Fetch:
+    async def fetch(self, task: FetchRequest) -> Fetch:
         """Do one task."""
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
@@ -135,15 +134,15 @@ class Fetchers:
         for fetcher in self._by_name.values():
             await fetcher.close()
 
-    async def fetch(self, task: FetchTask) -> Fetch:
+    async def fetch(self, task: FetchRequest) -> Fetch:
         """Let the fetcher that the task names do it, once that one has a place."""
         name = task.fetcher
         places = self._places.get(name)
         if places is None:
             return await self._by_name[name].fetch(task)
         few_wait = self._waiting[name] < WAITING_A_PLACE * self._by_name[name].places
-        if places.locked() and few_wait and task.place is not None:
-            task.place.give()
+        if places.locked() and few_wait and task.slot is not None:
+            task.slot.give()
         self._waiting[name] += 1
         try:
             await places.acquire()

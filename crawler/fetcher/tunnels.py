@@ -17,8 +17,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from crawler.fetcher.connection import Connection
+from crawler.fetcher.connection_error import ConnectionNotOpened, one_line
 from crawler.fetcher.fetch_request import FetchLimits, Target
-from crawler.fetcher.not_opened import NotOpened, one_line
 from crawler.fetcher.tls import ResumingContext
 from crawler.records import Outcome
 
@@ -92,7 +92,7 @@ class Tunnels:
         """Open `connection`; the arguments are those of `Connector.open`.
 
         Raises:
-            NotOpened: the proxy refused, or failed; no handshake.
+            ConnectionNotOpened: the proxy refused, or failed; no handshake.
         """
         tunnel = _Tunnel(limits.tls_timeout, deadline)
         token = _tunnel.set(tunnel)
@@ -102,8 +102,8 @@ class Tunnels:
                 opened = await self._connector.connect(self._request(target, verify), [], _NO_TIMEOUT)
         except TimeoutError as error:
             if tunnel.handshaking:
-                raise NotOpened(Outcome.TLS_ERROR, "no TLS handshake in time") from error
-            raise NotOpened(Outcome.PROXY_ERROR, "no connection in time") from error
+                raise ConnectionNotOpened(Outcome.TLS_ERROR, "no TLS handshake in time") from error
+            raise ConnectionNotOpened(Outcome.PROXY_ERROR, "no connection in time") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _no_tunnel(tunnel, error) from error
         finally:
@@ -139,11 +139,15 @@ class Tunnels:
         await self._connector.close()
 
 
-def _no_tunnel(tunnel: _Tunnel, error: Exception) -> NotOpened:
+def _no_tunnel(tunnel: _Tunnel, error: Exception) -> ConnectionNotOpened:
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return NotOpened(Outcome.PROXY_ERROR, f"the proxy answers {error.status} {error.message}"[:300])
+        return ConnectionNotOpened(
+            Outcome.PROXY_ERROR, f"the proxy answers {error.status} {error.message}"[:300]
+        )
     message = one_line(error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error)
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return NotOpened(Outcome.PROXY_ERROR, message)
+        return ConnectionNotOpened(Outcome.PROXY_ERROR, message)
     failed = isinstance(error, ssl.SSLError | ssl.CertificateError | aiohttp.ClientSSLError)
-    return NotOpened(Outcome.TLS_ERROR if failed or tunnel.handshaking else Outcome.PROXY_ERROR, message)
+    return ConnectionNotOpened(
+        Outcome.TLS_ERROR if failed or tunnel.handshaking else Outcome.PROXY_ERROR, message
+    )

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from crawler import kernel_forms
+from crawler import kernel_selection
 
 GROWTH = 4
 _ROWS_MIN = 1024
@@ -71,7 +71,7 @@ def rows_of(array: Any) -> Any:
     Compiled kernels read doubles and integers. Items of an array are numpy's, which compute in single
     precision, wrap, warn, and are no numbers to JSON.
     """
-    if not kernel_forms.are_source():
+    if not kernel_selection.are_interpreted():
         return array
     if array.dtype.names:
         return _Records(array)

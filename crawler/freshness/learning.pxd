@@ -25,7 +25,7 @@ cdef class Learning:
     cdef double _said(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
     cdef double _put_right(self, double expected) noexcept
     cdef void _judge(self, double expected, bint changed) noexcept
-    cdef bint _is_untold(self, double[::1] counts) noexcept
+    cdef bint _is_unannounced(self, double[::1] counts) noexcept
     cpdef double directory_lead(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
     cpdef double site_lead(self, Py_ssize_t site, double now) noexcept
     cpdef double clock(self, Py_ssize_t site, Py_ssize_t directory, double elapsed, double now) noexcept

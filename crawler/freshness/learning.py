@@ -215,11 +215,11 @@ class Learning:
         """
         clock: cython.double = self.clock(site, directory, elapsed, now)
         self.observed_clock = clock
-        untold: cython.bint = self._is_untold(counts)
+        unannounced: cython.bint = self._is_unannounced(counts)
         recall: cython.double = self.quality.recall(site)
         raw: cython.double = self.rates.expected(site, k, t, clock)
         expected: cython.double = self._put_right(raw)
-        if self.neighbourhood and untold:
+        if self.neighbourhood and unannounced:
             silent: cython.double = 1.0 - recall
             full: cython.double = clock_of(elapsed, self._said(site, directory, now), self.scale)
             alone: cython.double = self._put_right(self.rates.expected(site, k, t, silent * elapsed))
@@ -232,7 +232,7 @@ class Learning:
         if self.neighbourhood:
             self.directories.observe(directory, now, self.scale, 1.0 if changed else 0.0, expected)
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
-        if changed and untold:
+        if changed and unannounced:
             self.rates.match(site, k, t + recall * clock, (1.0 - recall) * clock)
             gain = self.rates.gain
             self.observed_clock = recall * clock + self.rates.watched
@@ -265,7 +265,7 @@ class Learning:
     @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)
-    def _is_untold(self, counts: cython.double[::1]) -> cython.bint:
+    def _is_unannounced(self, counts: cython.double[::1]) -> cython.bint:
         """Whether no signal came since the page's last crawl."""
         source: cython.Py_ssize_t
         told: cython.double = 0.0

@@ -4,6 +4,6 @@ cpdef double gain(Py_ssize_t i, double x, double alpha, double gamma, double pre
 cpdef double late_residual(double i, double y) noexcept
 cpdef double late_gain(double i, double x, double alpha, double gamma) noexcept
 cpdef double settled(double n, double staleness, double ratio, double b) noexcept
-cpdef double settled_terms(double signals, double c) noexcept
+cpdef double converged_terms(double signals, double c) noexcept
 cpdef double below_half(double b) noexcept
 cpdef double waves(double s, double c) noexcept

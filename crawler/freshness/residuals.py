@@ -255,7 +255,7 @@ def settled(
 
 @cython.ccall
 @cython.exceptval(check=False)
-def settled_terms(signals: cython.double, c: cython.double) -> cython.double:
+def converged_terms(signals: cython.double, c: cython.double) -> cython.double:
     """How many first terms have both residuals 1: those with y = c (s - i) above i by sqrt(80 y)."""
     if c * signals < 100.0:
         return 0.0

@@ -8,16 +8,16 @@ cdef class SignalQuality:
     cdef double[::1] means
     cdef double[::1] weights
     cdef double[::1] recalls
-    cdef double[:, ::1] told
+    cdef double[:, ::1] announced
     cdef double[:, ::1] claimed
-    cdef double[:, ::1] untold
-    cdef double[::1] told_by
+    cdef double[:, ::1] unannounced
+    cdef double[::1] announced_by
     cdef double[::1] claimed_by
-    cdef double[::1] untold_by
+    cdef double[::1] unannounced_by
     cdef list _columns
     cpdef Py_ssize_t add_site(self)
     cdef void _grow(self) except *
-    cpdef void hear(self, Py_ssize_t site, Py_ssize_t source) noexcept
+    cpdef void note_signal(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cpdef bint heard(self, Py_ssize_t site) noexcept
     cpdef double precision(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cpdef bint used(self, Py_ssize_t site, Py_ssize_t source) noexcept

@@ -84,9 +84,9 @@ class SignalQuality:
         self.size = 0
         self._columns = [Column("f8", SOURCES) for _ in range(6)] + [Column("f8") for _ in range(5)]
         self._grow()
-        self.told_by = rows_of(np.zeros(SOURCES))
+        self.announced_by = rows_of(np.zeros(SOURCES))
         self.claimed_by = rows_of(np.zeros(SOURCES))
-        self.untold_by = rows_of(np.zeros(SOURCES))
+        self.unannounced_by = rows_of(np.zeros(SOURCES))
 
     @cython.ccall
     def add_site(self) -> cython.Py_ssize_t:
@@ -100,17 +100,17 @@ class SignalQuality:
     @cython.cfunc
     def _grow(self) -> cython.void:
         self.true_signals = self.all_signals = self.precisions = np.zeros((0, SOURCES))  # lets go of the maps
-        self.told = self.claimed = self.untold = np.zeros((0, SOURCES))
+        self.announced = self.claimed = self.unannounced = np.zeros((0, SOURCES))
         self.silent_changes = self.watched = self.means = self.weights = self.recalls = np.zeros(0)
         columns = [column.grow(self.size + 1) for column in self._columns]
         self.true_signals, self.all_signals, self.precisions = columns[0], columns[1], columns[2]
-        self.told, self.claimed, self.untold = columns[3], columns[4], columns[5]
+        self.announced, self.claimed, self.unannounced = columns[3], columns[4], columns[5]
         self.silent_changes, self.watched = columns[6], columns[7]
         self.means, self.weights, self.recalls = columns[8], columns[9], columns[10]
 
     @cython.ccall
     @cython.exceptval(check=False)
-    def hear(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.void:
+    def note_signal(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.void:
         """A signal came: its source counts from now on, with the precision believed before any crawl."""
         if self.all_signals[site, source] <= 0.0:
             self.all_signals[site, source] = _HEARD
@@ -157,22 +157,22 @@ class SignalQuality:
     def _recalled(self, site: cython.Py_ssize_t) -> cython.double:
         """r from the sums."""
         source: cython.Py_ssize_t
-        told: cython.double = 0.0
+        announced: cython.double = 0.0
         prior: cython.double = -1.0
         for source in range(_SOURCES):
             if self.used(site, source):
-                told += self.true_signals[site, source]
+                announced += self.true_signals[site, source]
                 prior = max(prior, self._recall_prior(source))
         if prior < 0.0:
             return 0.0
-        return (told + _RECALL_WEIGHT * prior) / (told + self.silent_changes[site] + _RECALL_WEIGHT)
+        return (announced + _RECALL_WEIGHT * prior) / (announced + self.silent_changes[site] + _RECALL_WEIGHT)
 
     @cython.ccall
     @cython.exceptval(check=False)
     def honesty(self, source: cython.Py_ssize_t) -> cython.double:
         """The share of the signals of this source that could be true which were, over all sites; .7 at first."""
         return min(
-            (self.told_by[source] + _HONEST) / (self.claimed_by[source] + _CLAIMED), _PRECISION_PRIOR_MAX
+            (self.announced_by[source] + _HONEST) / (self.claimed_by[source] + _CLAIMED), _PRECISION_PRIOR_MAX
         )
 
     @cython.cfunc
@@ -180,8 +180,8 @@ class SignalQuality:
     @cython.exceptval(check=False)
     def _recall_prior(self, source: cython.Py_ssize_t) -> cython.double:
         """r0 of sites with this source."""
-        told: cython.double = self.told_by[source]
-        return (told + 0.5) / (told + self.untold_by[source] + 1.0)
+        announced: cython.double = self.announced_by[source]
+        return (announced + 0.5) / (announced + self.unannounced_by[source] + 1.0)
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -239,21 +239,21 @@ class SignalQuality:
         for source in range(_SOURCES):
             if counts[source] > 0.0:
                 heard = True
-                self.hear(site, source)
+                self.note_signal(site, source)
         silent: cython.double = (1.0 - self.recall(site)) * rate * clock
-        told: cython.double = 0.0
+        announced: cython.double = 0.0
         trusted: cython.bint = True
         x: cython.double = silent
         for source in range(_SOURCES):
             n = min(counts[source], _COUNTED_MAX)
             if n > 0.0 and self.used(site, source):
                 own: cython.double = self._own_precision(site, source, rate)
-                told += n * own
+                announced += n * own
                 trusted = trusted and self._trusted(site, source)
                 x -= n * log1p(-own)
         gain: cython.double = 0.0
         if changed:
-            gain = gain_of(x) * (silent + told) / x if x > 0.0 else 1.0
+            gain = gain_of(x) * (silent + announced) / x if x > 0.0 else 1.0
             gain = _believable(max(1.0, gain), rate * clock, trusted)
         if not heard and not self.heard(site):
             return gain
@@ -285,15 +285,15 @@ class SignalQuality:
         for source in range(_SOURCES):
             plausible: cython.double = self._plausible(site, source)
             counts: cython.bint = plausible > _PLAUSIBLE and self.all_signals[site, source] > 0.0
-            told: cython.double = self.true_signals[site, source] if counts else 0.0
+            announced: cython.double = self.true_signals[site, source] if counts else 0.0
             claimed: cython.double = self.all_signals[site, source] * plausible if counts else 0.0
-            untold: cython.double = self.silent_changes[site] if counts else 0.0
-            self.told_by[source] += told - self.told[site, source]
+            unannounced: cython.double = self.silent_changes[site] if counts else 0.0
+            self.announced_by[source] += announced - self.announced[site, source]
             self.claimed_by[source] += claimed - self.claimed[site, source]
-            self.untold_by[source] += untold - self.untold[site, source]
-            self.told[site, source] = told
+            self.unannounced_by[source] += unannounced - self.unannounced[site, source]
+            self.announced[site, source] = announced
             self.claimed[site, source] = claimed
-            self.untold[site, source] = untold
+            self.unannounced[site, source] = unannounced
         self._estimate(site)
 
     @cython.cfunc

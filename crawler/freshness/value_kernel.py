@@ -56,23 +56,23 @@ from cython.cimports.libc.math import atan2, cos, exp, expm1, floor, log, log1p,
 if cython.compiled:
     from cython.cimports.crawler.freshness.residuals import (
         below_half,
+        converged_terms,
         gain,
         late_gain,
         late_residual,
         residual,
         settled,
-        settled_terms,
         waves,
     )
 else:
     from crawler.freshness.residuals import (
         below_half,
+        converged_terms,
         gain,
         late_gain,
         late_residual,
         residual,
         settled,
-        settled_terms,
         waves,
     )
 
@@ -341,7 +341,7 @@ class Parameters:
         last: cython.double = min(mean + 8.0 * sqrt(mean) + 25.0, limit - 1.0)  # no Poisson number is above
         total: cython.double = 0.0
         intervals: cython.double = 0.0
-        i = min(settled_terms(staleness / b, gamma * beta), limit)
+        i = min(converged_terms(staleness / b, gamma * beta), limit)
         ratio: cython.double = log1p(alpha / gamma)
         if i > 0.0:
             total = settled(i, staleness, ratio, b)

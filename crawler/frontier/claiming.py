@@ -11,7 +11,7 @@ from crawler.config import OrderConfig
 from crawler.frontier.discovery import entries
 from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.host_turns import HostTurns
-from crawler.frontier.hosts.gates import Gates
+from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.hosts.table import NO_ORDER, NOWHERE
 from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.pauses import Pauses
@@ -20,20 +20,20 @@ from crawler.frontier.share import Side
 from crawler.frontier.views import Waited
 from crawler.orders.classes import score_of
 from crawler.orders.order import BREADTH_FIRST
-from crawler.records import Errand, LinkFlag, Task
+from crawler.records import FetchTask, LinkFlag, TaskKind
 
-_REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are
+_REFRESH = LinkFlag.REFRESH
 
 
 class Claims:
-    """Gives out errands; `patience`: seconds that a crawl which ends waits for its last hosts.
+    """Gives out fetch tasks; `patience`: seconds that a crawl which ends waits for its last hosts.
 
-    `waited` counts the time without an errand to give out; `taken_at` is the instant of the last try.
+    `waited` counts the time without a fetch task to give out; `taken_at` is the instant of the last try.
     """
 
     def __init__(
         self,
-        gates: Gates,
+        gates: DispatchGates,
         outstanding: Outstanding,
         turns: HostTurns,
         refetches: Refetches,
@@ -55,20 +55,20 @@ class Claims:
         self.waited = Waited()
         self.taken_at = 0.0
 
-    def claim_next(self, now: float) -> Errand | None:
+    def claim_next(self, now: float) -> FetchTask | None:
         """The next thing that may start now; its host, address and place are taken. None: nothing may."""
         self.taken_at = now
-        errand = None if self._pauses else self._turns.look_up(now)
-        if errand is not None:
-            return errand
+        fetch_task = None if self._pauses else self._turns.look_up(now)
+        if fetch_task is not None:
+            return fetch_task
         self._gates.call_others(now)
         blocked = self._blocked_by(now)
-        errand = None if blocked else self._next_errand(now)
-        if errand is None:
-            self.waited.note(blocked or self._waits_for(), now)
+        fetch_task = None if blocked else self._next_fetch_task(now)
+        if fetch_task is None:
+            self.waited.add(blocked or self._waits_for(), now)
         else:
-            self.waited.note("", now)
-        return errand
+            self.waited.add("", now)
+        return fetch_task
 
     def _blocked_by(self, now: float) -> str:
         """What keeps every request from starting, "" if nothing does."""
@@ -82,7 +82,7 @@ class Claims:
         has_work = self._registry.todo or self._refetches.share is not None
         return self._bench.waits_for() if has_work else "empty"
 
-    def _next_errand(self, now: float) -> Errand | None:
+    def _next_fetch_task(self, now: float) -> FetchTask | None:
         """From discovery or refresh, whose turn it is; from the other where that side has nothing to start."""
         share, turns = self._refetches.share, self._turns
         if share is None:
@@ -90,17 +90,17 @@ class Claims:
         instant = self._bench.next_event(now)
         discovery = instant is not None and instant <= now
         refresh = self._refetches.next_wakeup(now) <= now
-        errand, new, known = None, 0.0, 0.0
+        fetch_task, new, known = None, 0.0, 0.0
         if share.auto and discovery and refresh:
             new, known = self._refetches.worths(self.best_waiting(now), now)
         if share.first(discovery=discovery, refresh=refresh, new=new, known=known) is Side.REFRESH:
-            errand = turns.of_known_page(now) or turns.of_front(now)
+            fetch_task = turns.of_known_page(now) or turns.of_front(now)
         elif discovery:
-            errand = turns.of_front(now) or (turns.of_known_page(now) if refresh else None)
-        if errand is not None and errand.task is Task.PAGE:
-            side = Side.REFRESH if errand.flags & _REFRESH else Side.DISCOVERY
+            fetch_task = turns.of_front(now) or (turns.of_known_page(now) if refresh else None)
+        if fetch_task is not None and fetch_task.kind is TaskKind.PAGE:
+            side = Side.REFRESH if fetch_task.flags & _REFRESH else Side.DISCOVERY
             share.spend(side, contended=discovery and refresh)
-        return errand
+        return fetch_task
 
     def next_wakeup(self, now: float) -> float | None:
         """The earliest instant at which `claim_next` may give something; None: only news can change that."""

@@ -1,33 +1,33 @@
 """The discovery frontier: every new URL is handed out once, politely, in an order fair to all hosts.
 
     add --> queues on disk --> front of hosts --> take --> fetch --> settle --> stage --> release
-            (discovery/)       (hosts/)                            (settlement.py)    |
+            (discovery/)       (hosts/)                            (outcome_policy.py)    |
                                                                                     commit
 
-An errand holds its host (and for a request its address and one of the
-`concurrency` places) from `take` on. `settle` decides, at the end of the
+A fetch task holds its host (and for a request its address and one of the
+`concurrency` places) from `claim_next` on. `record_outcome` decides, at the end of the
 request, what becomes of URL and host; the decision carries the store keys to
 write, and `stage` puts them into the group's batch. A host whose URL is done is
-free from `settle` on, any other from `release`, after the commit. Its place is
+free from `record_outcome` on, any other from `release`, after the commit. Its place is
 taken until `release`, so a crash repeats at most `concurrency` requests. Gaps
-count from `settle`.
+count from `record_outcome`.
 
 Below the face: `claiming.py` (what next), `host_turns.py` (a host's turn), `outstanding.py` (what is given out),
-`hosts/gates.py` (what a request must pass), `refetches.py` (known pages), `outcomes.py` (the end of an errand).
+`hosts/dispatch_gates.py` (what a request passes), `refetches.py` (known pages), `outcomes.py` (the end of a fetch task).
 Parts that are handed on: `intake`, `hops`, `under_way`, `pauses`, `blocks`, `views`, `claims`.
 
 All methods run in one thread; only `stage` and the writing of batches may run
 in another. Rules for the caller:
 
-* Batches are written in the order of the calls that filled them (`add`,
-  `settle` of what is staged, `retire`, `flush`): one commit queue, first in
+* Batches are written in the order of the calls that filled them (`enqueue`,
+  `record_outcome` of what is staged, `retire`, `flush`): one commit queue, first in
   first out. The counts in the host records rest on it.
 * The caller tells of a written batch with `committed(batch, now)`. Entries are
   read back after that only. A host whose whole queue is in memory is handed out
   before: its result is committed after the batch anyway.
 
 Host-wide waits delay the host: gap, address, robots.txt, back-off, the commit
-of a failure. A retry delays only its URL. `next_wakeup` names the next instant at which `take` may succeed.
+of a failure. A retry delays only its URL. `next_wakeup` names the next instant at which `claim_next` may succeed.
 """
 
 import random
@@ -41,20 +41,20 @@ from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.discovery.lookahead import Lookahead
 from crawler.frontier.hops import Hops
 from crawler.frontier.host_turns import HostTurns
+from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.hosts.front_host import FrontHost
-from crawler.frontier.hosts.gates import Gates
 from crawler.frontier.hosts.registry import HostHash, Registry
 from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostFlag, HostState
+from crawler.frontier.outcome_policy import Decision, OutcomePolicy, stage
 from crawler.frontier.outcomes import Outcomes
 from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.pauses import HostBlocks, Pauses
 from crawler.frontier.permission import Permission, Robots
 from crawler.frontier.refetches import Refetches
 from crawler.frontier.refresh.refreshing import Refresh
-from crawler.frontier.settlement import Decision, Settlement, stage
 from crawler.frontier.under_way import UnderWay
 from crawler.frontier.views import FrontierViews
-from crawler.records import Errand, Fetch, Link
+from crawler.records import Fetch, FetchTask, Link
 from crawler.storage.kv import Batch, KeyValue
 
 
@@ -91,27 +91,27 @@ class Frontier:
         self._rng = rng
         self._registry = registry = Registry(store, config, fingerprinter, registrable_domain)
         self._hosts = registry.hosts
-        self._gates = gates = Gates(
+        self._gates = gates = DispatchGates(
             config, registry, self._load, self._unload, concurrency=concurrency, processes=processes
         )
         self._bench = bench = gates.bench
         self._outstanding = outstanding = Outstanding(registry.hosts, concurrency)
         self._permission = permission = Permission(robots, config)
         self.intake = intake = Intake(store, config.frontier, config.order, registry, bench, priority)
-        settlement = Settlement(config, registry, gates.politeness, rng, indexes=intake.index.keeps)
+        outcome_policy = OutcomePolicy(config, registry, gates.politeness, rng, indexes=intake.index.keeps)
         self._refetches = refetches = Refetches(refresh, gates, intake, config.crawl.patience)
         lookahead = Lookahead(store, config.frontier, registry, bench, intake)
-        turns = HostTurns(gates, outstanding, permission, lookahead, settlement.authorities, refetches)
+        turns = HostTurns(gates, outstanding, permission, lookahead, outcome_policy.authorities, refetches)
         self.pauses = Pauses()
         self.claims = Claims(
             gates, outstanding, turns, refetches, intake, self.pauses, config.order, config.crawl.patience
         )
-        self._outcomes = Outcomes(gates, outstanding, permission, settlement, refetches, intake)
+        self._outcomes = Outcomes(gates, outstanding, permission, outcome_policy, refetches, intake)
         self.hops = Hops(gates, outstanding, permission)
         self.under_way = UnderWay(gates, outstanding, permission)
         self.blocks = HostBlocks(registry, intake, refetches)
         self.views = FrontierViews(
-            store, gates, outstanding, permission, settlement.authorities, self.claims.importance_at,
+            store, gates, outstanding, permission, outcome_policy.authorities, self.claims.importance_at,
             self.claims.waited,
         )  # fmt: skip
 
@@ -146,7 +146,7 @@ class Frontier:
     def flush(self, batch: Batch, now: float) -> None:
         """Put all that is not stored yet, for a clean stop.
 
-        An errand that still holds its host was cut off: its URL stays in the
+        A fetch task that still holds its host was cut off: its URL stays in the
         queue, and the host waits its gap as behind any other request.
         """
         for host in self._outstanding.held.values():
@@ -160,12 +160,12 @@ class Frontier:
 
     # ---- URLs in and out ----
 
-    def add(self, links: Sequence[Link], batch: Batch, now: float) -> None:
+    def enqueue(self, links: Sequence[Link], batch: Batch, now: float) -> None:
         """Put new URLs, each given once, into their queues; several calls may fill one batch."""
         self.intake.add(links, batch, now)
 
     def committed(self, batch: Batch, now: float) -> None:
-        """The batch given to `add`, `improve` or `retire` was written."""
+        """The batch given to `enqueue`, `improve` or `retire` was written."""
         self.intake.committed(batch, now)
 
     # ---- what to do next ----
@@ -175,27 +175,27 @@ class Frontier:
         """Requests in flight: places taken."""
         return self._outstanding.requests
 
-    def allow(self, requests_max: int) -> None:
+    def limit_requests(self, requests_max: int) -> None:
         """Set how many requests may be in flight, at most `concurrency`; it holds until the next call."""
         self._outstanding.requests_max = min(requests_max, self._outstanding.concurrency)
 
-    def take(self, now: float) -> Errand | None:
+    def claim_next(self, now: float) -> FetchTask | None:
         """The next thing that may start now; its host, address and place are taken. None: nothing may."""
         return self.claims.claim_next(now)
 
-    # ---- the end of an errand ----
+    # ---- the end of a fetch task ----
 
-    def resolved(self, errand: Errand, addresses: Sequence[str], expires: float, now: float) -> None:
-        """The host's addresses are known until `expires`; the errand is over."""
-        self._outcomes.record_addresses(errand, addresses, expires, now)
+    def resolved(self, fetch_task: FetchTask, addresses: Sequence[str], expires: float, now: float) -> None:
+        """The host's addresses are known until `expires`; the fetch task is over."""
+        self._outcomes.record_addresses(fetch_task, addresses, expires, now)
 
-    def settle(self, errand: Errand, fetch: Fetch, now: float) -> Decision:
+    def record_outcome(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Decision:
         """Decide, at the end of a request or a failed look-up, what becomes of URL and host.
 
         A host whose URL is done may be asked again from its ready instant on.
         Every decision must be staged: it may carry records of other hosts.
         """
-        return self._outcomes.record_outcome(errand, fetch, now)
+        return self._outcomes.record_outcome(fetch_task, fetch, now)
 
     @staticmethod
     def stage(decision: Decision, batch: Batch) -> None:
@@ -215,10 +215,10 @@ class Frontier:
     # ---- what the shell asks and sets ----
 
     def next_wakeup(self, now: float) -> float | None:
-        """The earliest instant at which `take` may give something; None: only news can change that."""
+        """The earliest instant at which `claim_next` may give something; None: only news can change that."""
         return self.claims.next_wakeup(now)
 
-    def dry(self, now: float) -> bool:
+    def wants_urls(self, now: float) -> bool:
         """Whether a place is free and no host is ready for it: new URLs are welcome."""
         return self.claims.dry(now)
 

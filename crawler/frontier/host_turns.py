@@ -1,26 +1,30 @@
-"""What a host does when its instant has come: the errand it gives out, or where it waits.
+"""What a host does when its instant has come: the fetch task it gives out, or where it waits.
 
 known page, or first entry of the queue
   ─► robots.txt      allowed, denied, to be fetched first, or waited for: then the next entry
-  ─► gates           names, place, address, rate (`hosts/gates.py`)
-  ─► errand          RESOLVE, ROBOTS, PAGE or DENIED
+  ─► gates           names, place, address, rate (`hosts/dispatch_gates.py`)
+  ─► fetch task          RESOLVE, ROBOTS, PAGE or DENIED
 """
 
 from crawler.frontier.discovery import entries
 from crawler.frontier.discovery.lookahead import LOOK_ON, Lookahead
 from crawler.frontier.hosts.authorities import Authorities
+from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.hosts.front_host import FrontHost
-from crawler.frontier.hosts.gates import Gates
 from crawler.frontier.hosts.table import SILENCED
 from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.permission import Permission
 from crawler.frontier.refetches import Refetches
-from crawler.records import Errand, Task
+from crawler.records import FetchTask, TaskKind
 from crawler.robots.cache import VerdictKind
 
 LOOKS_MAX = 256  # entries of a host that are looked at in one turn; each may cost a verdict
 
-_TASK_OF = {VerdictKind.ALLOWED: Task.PAGE, VerdictKind.DENIED: Task.DENIED, VerdictKind.FETCH: Task.ROBOTS}
+_TASK_OF = {
+    VerdictKind.ALLOWED: TaskKind.PAGE,
+    VerdictKind.DENIED: TaskKind.DENIED,
+    VerdictKind.FETCH: TaskKind.ROBOTS,
+}
 
 
 class HostTurns:
@@ -28,7 +32,7 @@ class HostTurns:
 
     def __init__(
         self,
-        gates: Gates,
+        gates: DispatchGates,
         outstanding: Outstanding,
         permission: Permission,
         lookahead: Lookahead,
@@ -44,32 +48,32 @@ class HostTurns:
         self._authorities = authorities
         self._refetches = refetches
 
-    def look_up(self, now: float) -> Errand | None:
+    def look_up(self, now: float) -> FetchTask | None:
         """A look-up that was waited for and may begin: it needs no place."""
         host = self._gates.look_ups.next(now)
-        return None if host is None else self._outstanding.hold(host, Task.RESOLVE)
+        return None if host is None else self._outstanding.acquire(host, TaskKind.RESOLVE)
 
-    def of_front(self, now: float) -> Errand | None:
-        """The errand of the next host of the front that has one."""
+    def of_front(self, now: float) -> FetchTask | None:
+        """The fetch task of the next host of the front that has one."""
         while (host := self._bench.pop(now)) is not None:
             caller = host.called_by
-            self._gates.shares.came(host.slot)
-            errand = self.of_host(host, now)
+            self._gates.shares.note_arrival(host.slot)
+            fetch_task = self.of_host(host, now)
             host.called_by = None
             if caller is not None:
                 self._bench.call_next(caller, now)
-            if errand is not None:
-                return errand
+            if fetch_task is not None:
+                return fetch_task
         return None
 
-    def of_known_page(self, now: float) -> Errand | None:
-        """The errand of the host of the best known page."""
+    def of_known_page(self, now: float) -> FetchTask | None:
+        """The fetch task of the host of the best known page."""
         for host in self._refetches.hosts(now):
-            if errand := self.of_host(host, now):
-                return errand
+            if fetch_task := self.of_host(host, now):
+                return fetch_task
         return None
 
-    def of_host(self, host: FrontHost, now: float) -> Errand | None:
+    def of_host(self, host: FrontHost, now: float) -> FetchTask | None:
         """What to do for a host whose instant has come; None: nothing now, and the host is where it waits."""
         if self._hosts.flags[host.slot] & SILENCED:
             self._refetches.drop(host, now, now)
@@ -83,27 +87,29 @@ class HostTurns:
         task, authority = self._task(host, now)
         if task is None:
             return None
-        if task is Task.DENIED:
-            return self._outstanding.hold(host, task)
+        if task is TaskKind.DENIED:
+            return self._outstanding.acquire(host, task)
         return self._request(host, task, authority, now)
 
-    def _request(self, host: FrontHost, task: Task, authority: str, now: float) -> Errand | None:
+    def _request(self, host: FrontHost, task: TaskKind, authority: str, now: float) -> FetchTask | None:
         """The request, or the look-up before it, if the host passes the gates."""
         gates = self._gates
         if gates.resolving and not (host.addresses and now < host.expires):
-            return self._outstanding.hold(host, Task.RESOLVE) if gates.look_ups.ask(host) else None
-        if not gates.shares.take(host, now):
+            return self._outstanding.acquire(host, TaskKind.RESOLVE) if gates.look_ups.ask(host) else None
+        if not gates.shares.acquire(host, now):
             self._bench.admitting_others = False
             return None
         if not gates.acquire_address(host, now):
-            gates.shares.untake(host.slot)
+            gates.shares.undo_acquire(host.slot)
             return None
         gates.rate.spend(now)
-        if task is Task.ROBOTS:
-            self._authorities.met(host.slot, authority, now, gates.politeness.usual_gap(host.slot))
-        return self._outstanding.hold(host, task, f"{authority}/robots.txt" if task is Task.ROBOTS else "")
+        if task is TaskKind.ROBOTS:
+            self._authorities.note_authority(host.slot, authority, now, gates.politeness.usual_gap(host.slot))
+        return self._outstanding.acquire(
+            host, task, f"{authority}/robots.txt" if task is TaskKind.ROBOTS else ""
+        )
 
-    def _task(self, host: FrontHost, now: float) -> tuple[Task | None, str]:
+    def _task(self, host: FrontHost, now: float) -> tuple[TaskKind | None, str]:
         """(what the host's known page or first URL needs, its authority); None if there is nothing to try now."""
         if host.refetch is not None:
             task, authority = self._known_page(host, host.refetch.url, now)
@@ -111,7 +117,7 @@ class HostTurns:
                 return task, authority
         return self._first_entry(host, now)
 
-    def _first_entry(self, host: FrontHost, now: float) -> tuple[Task | None, str]:
+    def _first_entry(self, host: FrontHost, now: float) -> tuple[TaskKind | None, str]:
         """The same for the first entry of the queue that robots.txt does not hold up."""
         for _ in range(LOOKS_MAX):
             if not self._lookahead.has_entry(host, now):
@@ -136,7 +142,7 @@ class HostTurns:
         self._bench.wake(host, now + LOOK_ON)
         return None, ""
 
-    def _known_page(self, host: FrontHost, url: str, now: float) -> tuple[Task | None, str]:
+    def _known_page(self, host: FrontHost, url: str, now: float) -> tuple[TaskKind | None, str]:
         """The same for a known page; one whose robots.txt is waited for goes back to the schedule."""
         authority, target = entries.split_authority(url)
         verdict = self._permission.verdict(host.name, authority, target, now)

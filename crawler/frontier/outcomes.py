@@ -1,33 +1,33 @@
-"""The end of an errand: its outcome is recorded, and its host goes where it belongs.
+"""The end of a fetch task: its outcome is recorded, and its host goes where it belongs.
 
-record_outcome ──► decision (`settlement.py`) ──► staged with the group ──► commit ──► release
+record_outcome ──► decision (`outcome_policy.py`) ──► staged with the group ──► commit ──► release
                      host is free, if its URL is done                        host is free; place is free
 """
 
 from collections.abc import Sequence
 
 from crawler.frontier.discovery.intake import Intake
+from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
-from crawler.frontier.hosts.gates import Gates
 from crawler.frontier.hosts.table import SILENCED
+from crawler.frontier.outcome_policy import Decision, End, OutcomePolicy
 from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.permission import Permission
 from crawler.frontier.refetches import Refetches
-from crawler.frontier.settlement import Decision, End, Settlement
-from crawler.records import Errand, Fetch, LinkFlag, Task
+from crawler.records import Fetch, FetchTask, LinkFlag, TaskKind
 
-_REFRESH = int(LinkFlag.REFRESH)
+_REFRESH = LinkFlag.REFRESH
 
 
 class Outcomes:
-    """Ends errands."""
+    """Ends fetch tasks."""
 
     def __init__(
         self,
-        gates: Gates,
+        gates: DispatchGates,
         outstanding: Outstanding,
         permission: Permission,
-        settlement: Settlement,
+        outcome_policy: OutcomePolicy,
         refetches: Refetches,
         intake: Intake,
     ) -> None:
@@ -37,32 +37,34 @@ class Outcomes:
         self._bench = gates.bench
         self._outstanding = outstanding
         self._permission = permission
-        self._settlement = settlement
+        self._outcome_policy = outcome_policy
         self._refetches = refetches
         self._intake = intake
 
-    def record_addresses(self, errand: Errand, addresses: Sequence[str], expires: float, now: float) -> None:
-        """The host's addresses are known until `expires`; the errand is over."""
-        assert errand.task is Task.RESOLVE and addresses, errand
-        host = self._outstanding.held[errand.host]
+    def record_addresses(
+        self, fetch_task: FetchTask, addresses: Sequence[str], expires: float, now: float
+    ) -> None:
+        """The host's addresses are known until `expires`; the fetch task is over."""
+        assert fetch_task.kind is TaskKind.RESOLVE and addresses, fetch_task
+        host = self._outstanding.held[fetch_task.host]
         host.addresses, host.expires = tuple(addresses), max(expires, now + 1.0)
-        self.release(Decision(errand, End.READY, now, now), now)
+        self.release(Decision(fetch_task, End.READY, now, now), now)
 
-    def record_outcome(self, errand: Errand, fetch: Fetch, now: float) -> Decision:
+    def record_outcome(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Decision:
         """Decide, at the end of a request or a failed look-up, what becomes of URL and host.
 
         A host whose URL is done may be asked again from its ready instant on.
         Every decision must be staged: it may carry records of other hosts.
         """
-        host = self._outstanding.held[errand.host]
+        host = self._outstanding.held[fetch_task.host]
         crawl_delay = 0.0
-        if errand.task in (Task.PAGE, Task.ROBOTS):
-            crawl_delay = self._permission.crawl_delay_of(errand)
-            self._gates.shares.settle(host.slot, fetch, now, errand.task)
+        if fetch_task.kind in (TaskKind.PAGE, TaskKind.ROBOTS):
+            crawl_delay = self._permission.crawl_delay_of(fetch_task)
+            self._gates.shares.record_outcome(host.slot, fetch, now, fetch_task.kind)
             if fetch.status:
                 self._registry.reach(host.slot)
-        decision = self._settlement.settle(host, errand, fetch, now, crawl_delay)
-        if errand.flags & _REFRESH:
+        decision = self._outcome_policy.decide(host, fetch_task, fetch, now, crawl_delay)
+        if fetch_task.flags & _REFRESH:
             host.refetch = None  # the harvest tells the schedule what came of it
         elif decision.end is End.HOST:
             self._refetches.drop(host, now, decision.until)
@@ -73,20 +75,20 @@ class Outcomes:
 
     def release(self, decision: Decision, now: float) -> None:
         """After the commit: the place of the request is free, and the host if it is not yet."""
-        errand = decision.errand
+        fetch_task = decision.fetch_task
         if decision.end is End.DONE:
-            host = self._bench.front[self._hosts.find(errand.host)]
+            host = self._bench.front[self._hosts.find(fetch_task.host)]
         else:
-            host = self._outstanding.held[errand.host]
+            host = self._outstanding.held[fetch_task.host]
             self._let_go(host, decision, now)
-        self._outstanding.release(errand, host)
-        if errand.task is Task.RESOLVE:
+        self._outstanding.release(fetch_task, host)
+        if fetch_task.kind is TaskKind.RESOLVE:
             self._gates.look_ups.end()
         if host.may_leave() and host.tick == NO_PLAN:
             self._plan(host, now)
 
     def _let_go(self, host: FrontHost, decision: Decision, now: float) -> None:
-        """The errand does not hold the host any more, nor its address."""
+        """The fetch task does not hold the host any more, nor its address."""
         self._outstanding.let_go(host)
         self._refetches.reopen(host.slot, self._hosts.ready[host.slot])
         self._gates.release_address(host, decision.ended, now)

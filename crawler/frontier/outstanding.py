@@ -1,11 +1,11 @@
-"""The errands that are given out, with the hosts and places they hold.
+"""The fetch tasks that are given out, with the hosts and places they hold.
 
     look-up        holds its host
     page, robots   hold their host and one of the `concurrency` places
     denied URL     holds its host
 
-An errand that waits for a redirect hop is *aside*: it leaves its place and address.
-It keeps its host, which stays open for the hops of others; otherwise two errands
+A fetch task that waits for a redirect hop is *aside*: it leaves its place and address.
+It keeps its host, which stays open for the hops of others; otherwise two fetch tasks
 that redirect to one another's hosts would wait for ever. A request that has had its
 place for long while others need one is *slow*: it leaves the place and keeps host and
 address. Slow requests end when they are more than `SLOW_SHARE` of the places.
@@ -14,10 +14,10 @@ address. Slow requests end when they are more than `SLOW_SHARE` of the places.
 from crawler.frontier.discovery import entries
 from crawler.frontier.hosts.front_host import FrontHost, Refetch
 from crawler.frontier.hosts.table import HostTable
-from crawler.records import Errand, Task
+from crawler.records import FetchTask, TaskKind
 
 SLOW_SHARE = 0.5  # of the places; each is a connection more
-_WITH_PLACE = (Task.PAGE, Task.ROBOTS)
+_WITH_PLACE = (TaskKind.PAGE, TaskKind.ROBOTS)
 
 
 class Outstanding:
@@ -33,15 +33,15 @@ class Outstanding:
         self.requests_max = concurrency
         self.held: dict[int, FrontHost] = {}
         self.requests = 0
-        self._errands = 0
+        self._fetch_tasks = 0
         self._refetches = 0  # given out so far
         self._aside: set[int] = set()  # keys of hosts
-        self._slow: set[int] = set()  # of others, until their errands are released
+        self._slow: set[int] = set()  # of others, until their fetch tasks are released
         self._slow_max = int(concurrency * SLOW_SHARE)
 
     def __len__(self) -> int:
-        """Errands that are not released."""
-        return self._errands
+        """Fetch tasks that are not released."""
+        return self._fetch_tasks
 
     @property
     def is_full(self) -> bool:
@@ -53,24 +53,24 @@ class Outstanding:
         """Whether nine in ten places are taken: those that are free go to whoever is ready next."""
         return 10 * self.requests >= 9 * self.concurrency
 
-    def hold(self, host: FrontHost, task: Task, url: str = "") -> Errand:
-        """Give out an errand; a page or a denied URL takes the host's known page, or its first entry, with it."""
+    def acquire(self, host: FrontHost, task: TaskKind, url: str = "") -> FetchTask:
+        """Give out a fetch task; a page or a denied URL takes the host's known page, or its first entry, with it."""
         assert not host.held and host.key not in self.held, host
         host.held = True
         host.served += 1
         self.held[host.key] = host
-        self._errands += 1
+        self._fetch_tasks += 1
         if task in _WITH_PLACE:
             self.requests += 1
-        if task is Task.RESOLVE:
-            return Errand(task, host.key, host.name, "", attempt=self._hosts.failures[host.slot])
+        if task is TaskKind.RESOLVE:
+            return FetchTask(task, host.key, host.name, "", attempt=self._hosts.failures[host.slot])
         address = host.address_name()
-        if task is Task.ROBOTS:
-            return Errand(task, host.key, host.name, url, address=address)
+        if task is TaskKind.ROBOTS:
+            return FetchTask(task, host.key, host.name, url, address=address)
         if host.refetch is not None:
             return self._refetch(host, host.refetch, task, address)
         order, entry = host.take_first()
-        return Errand(
+        return FetchTask(
             task,
             host.key,
             host.name,
@@ -85,11 +85,11 @@ class Outstanding:
             address,
         )
 
-    def _refetch(self, host: FrontHost, known: Refetch, task: Task, address: str) -> Errand:
-        """The errand for the host's known page; its order, below zero, stands in no queue."""
+    def _refetch(self, host: FrontHost, known: Refetch, task: TaskKind, address: str) -> FetchTask:
+        """The fetch task for the host's known page; its order, below zero, stands in no queue."""
         self._refetches += 1
         host.given_out.add(-self._refetches)
-        return Errand(
+        return FetchTask(
             task,
             host.key,
             host.name,
@@ -105,25 +105,25 @@ class Outstanding:
         )
 
     def let_go(self, host: FrontHost) -> None:
-        """The errand does not hold the host any more."""
+        """The fetch task does not hold the host any more."""
         del self.held[host.key]
         host.held = False
 
-    def release(self, errand: Errand, host: FrontHost) -> None:
-        """The errand is over; its place is free."""
-        host.given_out.discard(errand.order)
-        self._errands -= 1
-        if errand.host in self._aside or errand.host in self._slow:
-            self._aside.discard(errand.host)
-            self._slow.discard(errand.host)
-        elif errand.task in _WITH_PLACE:
+    def release(self, fetch_task: FetchTask, host: FrontHost) -> None:
+        """The fetch task is over; its place is free."""
+        host.given_out.discard(fetch_task.order)
+        self._fetch_tasks -= 1
+        if fetch_task.host in self._aside or fetch_task.host in self._slow:
+            self._aside.discard(fetch_task.host)
+            self._slow.discard(fetch_task.host)
+        elif fetch_task.kind in _WITH_PLACE:
             self.requests -= 1
 
     def is_aside(self, host_key: int) -> bool:
         return host_key in self._aside
 
     def step_aside(self, host_key: int) -> bool:
-        """Free the place of the host's errand; False if it is free already, or too many are aside."""
+        """Free the place of the host's fetch task; False if it is free already, or too many are aside."""
         if host_key in self._aside or len(self._aside) >= self.concurrency:
             return False
         self._aside.add(host_key)
@@ -145,7 +145,7 @@ class Outstanding:
         self.requests += 1
 
     def _check(self) -> None:
-        assert len(self.held) <= self._errands and self.requests <= self.concurrency
+        assert len(self.held) <= self._fetch_tasks and self.requests <= self.concurrency
         assert self._aside <= set(self.held) and not self._aside & self._slow
         assert len(self._slow) <= self._slow_max
         assert all(host.held for host in self.held.values())

@@ -10,7 +10,7 @@ from typing import Protocol
 from crawler.config import Config, Override, Overrides
 from crawler.frontier.discovery import entries
 from crawler.frontier.hosts.politeness import NO_OVERRIDE
-from crawler.records import Errand
+from crawler.records import FetchTask
 from crawler.robots.cache import ALLOWED, Verdict
 
 
@@ -46,9 +46,9 @@ class Permission:
             return 0.0
         return self._robots.crawl_delay(authority) or 0.0
 
-    def crawl_delay_of(self, errand: Errand) -> float:
-        """The Crawl-delay for an errand's URL."""
-        return self.crawl_delay(errand.hostname, *entries.split_authority(errand.url))
+    def crawl_delay_of(self, fetch_task: FetchTask) -> float:
+        """The Crawl-delay for a fetch task's URL."""
+        return self.crawl_delay(fetch_task.hostname, *entries.split_authority(fetch_task.url))
 
     def override(self, url: str, name: str) -> Override:
         """What the user set for the URL alone."""

@@ -1,6 +1,6 @@
 """Known pages that are asked again: their hosts come to the front as those of new URLs do.
 
-    schedule ─► peek ─► its host is free ─► acquire ─► turn ─► errand ─► outcome
+    schedule ─► peek ─► its host is free ─► acquire ─► turn ─► fetch task ─► outcome
                   │                                      └─► drop: robots.txt is waited for, the host left
                   └─► it is not: blocked in the schedule until its instant, or shut until it is `reopen`ed
 
@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from crawler.frontier.discovery import entries
 from crawler.frontier.discovery.intake import Intake
+from crawler.frontier.hosts.borrowed_hosts import ASK_AGAIN
+from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.hosts.front_host import FrontHost, Refetch
-from crawler.frontier.hosts.gates import Gates
 from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostState
-from crawler.frontier.hosts.visits import ASK_AGAIN
 from crawler.frontier.refresh.refetch_claims import RefetchClaims
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.share import Share
@@ -27,7 +27,9 @@ _NO_ROOM = 1.0  # s until a host is tried again for which the front had no room
 class Refetches:
     """Joins the schedule to the front; `patience`: seconds that a crawl which ends waits for its last hosts."""
 
-    def __init__(self, refresh: Refresh | None, gates: Gates, intake: Intake, patience: float) -> None:
+    def __init__(
+        self, refresh: Refresh | None, gates: DispatchGates, intake: Intake, patience: float
+    ) -> None:
         self._claims = None if refresh is None else refresh.claims
         self._portion = None if refresh is None else refresh.portion
         self._gates = gates
@@ -70,7 +72,7 @@ class Refetches:
         if self._claims is None:
             return
         while (host := self._bench.pop_chosen(now)) is not None:
-            self._gates.shares.came(host.slot)
+            self._gates.shares.note_arrival(host.slot)
             yield host
         for _ in range(_TRIED):
             refetch = self._claims.peek(now)
@@ -91,7 +93,7 @@ class Refetches:
         ready = self._gates.free_at(slot, now)
         outside = host is None and self._hosts.place[slot] != HostState.IDLE
         if self._hosts.flags[slot] & SILENCED or outside or (host is not None and host.held):
-            claims.shut(refetch)  # until it is unblocked, comes in, or its errand ends
+            claims.shut(refetch)  # until it is unblocked, comes in, or its fetch task ends
         elif ready > now:
             claims.block(refetch, ready)
         elif host is not None and (host.waiting or host.refetch):

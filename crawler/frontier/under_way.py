@@ -1,42 +1,42 @@
-"""What is asked of an errand while its request is under way."""
+"""What is asked of a fetch task while its request is under way."""
 
-from crawler.frontier.hosts.gates import Gates
+from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.permission import Permission
-from crawler.records import Errand, Task
+from crawler.records import FetchTask, TaskKind
 
 
 class UnderWay:
-    """Answers for errands that hold their hosts."""
+    """Answers for fetch tasks that hold their hosts."""
 
-    def __init__(self, gates: Gates, outstanding: Outstanding, permission: Permission) -> None:
+    def __init__(self, gates: DispatchGates, outstanding: Outstanding, permission: Permission) -> None:
         self._gates = gates
         self._hosts = gates.hosts
         self._outstanding = outstanding
         self._permission = permission
 
-    def has_more(self, errand: Errand) -> bool:
-        """Whether the errand's host has URLs to do beside the errand's own."""
-        slot = self._outstanding.held[errand.host].slot
-        return self._hosts.todo[slot] > (errand.task is Task.PAGE)
+    def has_more(self, fetch_task: FetchTask) -> bool:
+        """Whether the fetch task's host has URLs to do beside the fetch task's own."""
+        slot = self._outstanding.held[fetch_task.host].slot
+        return self._hosts.todo[slot] > (fetch_task.kind is TaskKind.PAGE)
 
-    def gap_terms(self, errand: Errand) -> tuple[float, float]:
-        """(seconds that the errand's host waits behind it at least, and per second that the answer takes)."""
-        slot = self._outstanding.held[errand.host].slot
-        override = self._permission.override(errand.url, errand.hostname)
-        return self._gates.politeness.gap_terms(slot, self._permission.crawl_delay_of(errand), override)
+    def gap_terms(self, fetch_task: FetchTask) -> tuple[float, float]:
+        """(seconds that the fetch task's host waits behind it at least, and per second that the answer takes)."""
+        slot = self._outstanding.held[fetch_task.host].slot
+        override = self._permission.override(fetch_task.url, fetch_task.hostname)
+        return self._gates.politeness.gap_terms(slot, self._permission.crawl_delay_of(fetch_task), override)
 
-    def yields(self, errand: Errand, now: float) -> bool:
-        """Whether the errand's request is to end now, since another host needs its place; True once.
+    def yields(self, fetch_task: FetchTask, now: float) -> bool:
+        """Whether the fetch task's request is to end now, since another host needs its place; True once.
 
         If not too many do so, it goes on without its place instead.
         """
-        slot, full = self._outstanding.held[errand.host].slot, self._outstanding.is_nearly_full
+        slot, full = self._outstanding.held[fetch_task.host].slot, self._outstanding.is_nearly_full
         shares = self._gates.shares
-        if shares.is_wanted(slot, now, full=full) and self._outstanding.go_slow(errand.host):
-            shares.give(slot, now)
+        if shares.is_wanted(slot, now, full=full) and self._outstanding.go_slow(fetch_task.host):
+            shares.release(slot, now)
             return False
-        return shares.yields(slot, now, full=full)
+        return shares.must_yield(slot, now, full=full)
 
     @property
     def look_ups_waiting(self) -> int:

@@ -13,7 +13,7 @@ import msgspec
 from crawler.frontier.discovery import entries
 from crawler.frontier.hosts.authorities import Authorities
 from crawler.frontier.hosts.budget import RULES
-from crawler.frontier.hosts.gates import Gates
+from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.hosts.politeness import CAUSES
 from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED, HostFlag, HostState
 from crawler.frontier.outstanding import Outstanding
@@ -34,7 +34,7 @@ _SILENT_STATES = (
 
 
 class Waited:
-    """Seconds in which no errand was given out, by what was waited for.
+    """Seconds in which no fetch task was given out, by what was waited for.
 
     `host` and `address` are gaps and back-offs, `rate` the limit of the crawl,
     `full` means that all places were taken, `empty` that nothing was to do.
@@ -45,7 +45,7 @@ class Waited:
         self._reason = ""
         self._since = 0.0
 
-    def note(self, reason: str, now: float) -> None:
+    def add(self, reason: str, now: float) -> None:
         """From now on the crawl waits for this ("" = it does not wait)."""
         self._ended = self.seconds(now)
         self._reason, self._since = reason, now
@@ -79,7 +79,7 @@ class FrontierViews:
     def __init__(
         self,
         store: KeyValue,
-        gates: Gates,
+        gates: DispatchGates,
         outstanding: Outstanding,
         permission: Permission,
         authorities: Authorities,

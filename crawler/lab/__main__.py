@@ -8,7 +8,7 @@ import argparse
 import importlib
 import sys
 
-from crawler.cli.parsing import Parser, meant
+from crawler.cli.parsing import Parser, suggestion
 from crawler.errors import CrawlerError, UsageError
 
 # Command -> (module, one line).
@@ -46,7 +46,7 @@ def main(_command: str, argv: list[str]) -> int:
         return 0
     if argv[0] not in COMMANDS:
         raise UsageError(
-            f"no lab command {argv[0]!r}{meant(argv[0], COMMANDS)}; `crawler lab --help` lists them"
+            f"no lab command {argv[0]!r}{suggestion(argv[0], COMMANDS)}; `crawler lab --help` lists them"
         )
     module = importlib.import_module(COMMANDS[argv[0]][0])
     parser = Parser(

@@ -1,7 +1,7 @@
 """An order: what a URL found is worth, judged by the link and the page that it stands on.
 
 An order is any object with a method `score(link, context) -> float` from 0 to 1, given by
-name: shipped (`own_orders.py`), or an entry point of an installed package in the group
+name: shipped (`builtin_orders.py`), or an entry point of an installed package in the group
 `crawler.orders`, called with the section `order` of the configuration.
 
     class Short:                                     [project.entry-points."crawler.orders"]
@@ -99,7 +99,9 @@ def ranking(config: OrderConfig, failed: Callable[[Exception, str], object] | No
     """
     if config.name == BREADTH_FIRST:
         return None
-    from crawler.orders.own_orders import SHIPPED  # else importing any frontier would compile its patterns
+    from crawler.orders.builtin_orders import (
+        SHIPPED,  # else importing any frontier would compile its patterns
+    )
 
     make = SHIPPED.get(config.name) or _installed(config.name, SHIPPED)
     try:

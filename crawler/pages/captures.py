@@ -17,7 +17,7 @@ import msgspec
 
 from crawler.errors import DamageError
 from crawler.pages import reading
-from crawler.records import BUSY_STATUSES, Capture, Errand, Fetch, Outcome, PageRecord
+from crawler.records import BUSY_STATUSES, Capture, Fetch, FetchTask, Outcome, PageRecord
 from crawler.storage import keys
 from crawler.storage.kv import seal, unseal
 from crawler.urls.media_type import media_type
@@ -104,7 +104,7 @@ class Capturing(msgspec.Struct, gc=False):
     """
 
     fetch: Fetch
-    errand: Errand
+    fetch_task: FetchTask
     fingerprint: int
     key: bytes
     instant: float

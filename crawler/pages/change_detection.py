@@ -29,8 +29,8 @@ from typing import NamedTuple
 import mmh3
 
 from crawler.errors import ConfigError
-from crawler.pages.similarity import distance, simhash
-from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord, PageState
+from crawler.pages.content_distance import distance, simhash
+from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, PageRecord, PageState
 
 SUCCESSES = frozenset({Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED})
 _FINAL_STATES = {
@@ -61,7 +61,7 @@ _NO_VERDICT = frozenset(
     }
 )
 
-_KNOWN = int(LinkFlag.REFRESH | LinkFlag.AGAIN)  # says how this fetch came about, nothing of the URL
+_KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN  # says how this fetch came about, nothing of the URL
 # What a server may put into a record. A longer ETag is not sent back, so it is not kept.
 _VALIDATOR_BYTES_MAX = 1024
 _TYPE_CHARS_MAX = 128
@@ -163,7 +163,7 @@ def content_type(fetch: Fetch) -> str:
 def next_record(
     previous: PageRecord | None,
     fetch: Fetch,
-    errand: Errand,
+    fetch_task: FetchTask,
     extracted: Extracted | None,
     *,
     payload_digest: bytes,
@@ -182,10 +182,10 @@ def next_record(
         state=state_after(previous, fetch.outcome),
         outcome=fetch.outcome,
         status=fetch.status,
-        depth=errand.depth,
-        via=errand.via,
-        redirects=errand.redirects,
-        flags=errand.flags & ~_KNOWN,
+        depth=fetch_task.depth,
+        via=fetch_task.via,
+        redirects=fetch_task.redirects,
+        flags=fetch_task.flags & ~_KNOWN,
         fetched_at=now if fetch.status else 0.0,
         changed_at=now,
         took=fetch.took,

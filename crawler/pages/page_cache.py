@@ -31,7 +31,6 @@ from crawler.config.forms import file_name_part
 from crawler.errors import CrawlerError, DamageError, Unexpected
 from crawler.pages import change_detection, damage, segments, warc
 from crawler.pages.archive import Archive
-from crawler.pages.building import Builder
 from crawler.pages.captures import (
     Capturing,
     Original,
@@ -43,10 +42,11 @@ from crawler.pages.captures import (
     record_key,
     segment_key,
 )
-from crawler.records import Capture, Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord, Task
+from crawler.pages.record_builder import RecordBuilder
+from crawler.records import Capture, Extracted, Fetch, FetchTask, LinkFlag, Outcome, PageRecord, TaskKind
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
-_KNOWN = int(LinkFlag.REFRESH | LinkFlag.AGAIN)
+_KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN
 _HOPS_CACHED_MAX = 4096  # URLs remembered by fingerprint, for `via`
 
 
@@ -56,7 +56,7 @@ class PageCache(Archive):
     Args:
         comparison: what counts as a change of a URL; any byte by default.
         unexpected: where errors of ours are noted.
-        fingerprint: fingerprint of a URL, for answers whose errand has none (robots.txt).
+        fingerprint: fingerprint of a URL, for answers whose fetch task has none (robots.txt).
         keeps: whether an answer of that URL and media type is stored.
         operator, robots_policy: for the warcinfo record.
         random: random bytes for record ids.
@@ -94,7 +94,7 @@ class PageCache(Archive):
         self._fingerprint = fingerprint
         self._nothing = config.store == "none"
         self._keeps = keeps
-        self._builder = Builder(decoded=self._decoded, random=random, url_of=self._url_of)
+        self._builder = RecordBuilder(decoded=self._decoded, random=random, url_of=self._url_of)
         self._compress = warc.compressor(config.gzip_level)
         self._about = (
             ("software", software),
@@ -139,21 +139,27 @@ class PageCache(Archive):
         fetch.payload_digest = _sha1(self._payload(fetch))
 
     def capture(
-        self, fetch: Fetch, errand: Errand, extracted: Extracted | None, now: float, *, final: bool = True
+        self,
+        fetch: Fetch,
+        fetch_task: FetchTask,
+        extracted: Extracted | None,
+        now: float,
+        *,
+        final: bool = True,
     ) -> Capturing:
         """Decide how an answer, or its absence, is kept. Hand the result to `write`, in this order.
 
         With `final` False another try follows: the URL's record is renewed, but
         nothing is stored. Costs one SHA-1 of the payload and two look-ups.
         """
-        fingerprint = errand.fingerprint
+        fingerprint = fetch_task.fingerprint
         if not fingerprint and self._fingerprint is not None:
             fingerprint = self._fingerprint(fetch.url)
         instant = fetch.began or now
         payload = self._payload(fetch)
         capturing = Capturing(
             fetch=fetch,
-            errand=errand,
+            fetch_task=fetch_task,
             fingerprint=fingerprint,
             key=capture_key(fingerprint, instant),
             instant=instant,
@@ -163,7 +169,7 @@ class PageCache(Archive):
             digest=b"",
         )
         previous = None
-        if errand.task is not Task.ROBOTS:
+        if fetch_task.kind is not TaskKind.ROBOTS:
             previous = self.record(fingerprint)
             self._renew_record(capturing, previous, extracted)
             capturing.stored = capturing.stored and self._keeps(fetch.url, _media_type(fetch, previous))
@@ -180,24 +186,24 @@ class PageCache(Archive):
         self._pending_captures.add(key)
         return True
 
-    def shows_known(self, fetch: Fetch, errand: Errand) -> bool:
+    def shows_known(self, fetch: Fetch, fetch_task: FetchTask) -> bool:
         """Whether an answer shows the content that is known of its URL; asked before it is read."""
-        previous = self.record(errand.fingerprint)
+        previous = self.record(fetch_task.fingerprint)
         return change_detection.is_unchanged(
-            previous, fetch.outcome, self._content_digest(fetch, errand, previous)
+            previous, fetch.outcome, self._content_digest(fetch, fetch_task, previous)
         )
 
-    def _content_digest(self, fetch: Fetch, errand: Errand, previous: PageRecord | None) -> bytes:
+    def _content_digest(self, fetch: Fetch, fetch_task: FetchTask, previous: PageRecord | None) -> bytes:
         """The digest of what counts as a change; b"" of an answer without content of its own."""
         if fetch.outcome not in change_detection.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
             return b""
         comparison = self._comparison(fetch.url)
         digest = change_detection.content_digest(fetch.content or fetch.body, comparison.ignored)
-        if previous is None or digest == previous.content_digest or not errand.flags & _KNOWN:
+        if previous is None or digest == previous.content_digest or not fetch_task.flags & _KNOWN:
             return digest
-        if self._compared[:2] != (errand.fingerprint, digest):
-            same = self._reads_the_same(errand.fingerprint, fetch, previous, comparison)
-            self._compared = errand.fingerprint, digest, same
+        if self._compared[:2] != (fetch_task.fingerprint, digest):
+            same = self._reads_the_same(fetch_task.fingerprint, fetch, previous, comparison)
+            self._compared = fetch_task.fingerprint, digest, same
         return previous.content_digest if self._compared[2] else digest
 
     def _reads_the_same(
@@ -225,12 +231,12 @@ class PageCache(Archive):
         self, capturing: Capturing, previous: PageRecord | None, extracted: Extracted | None
     ) -> None:
         fetch = capturing.fetch
-        capturing.digest = self._content_digest(fetch, capturing.errand, previous)
+        capturing.digest = self._content_digest(fetch, capturing.fetch_task, previous)
         capturing.unchanged = change_detection.is_unchanged(previous, fetch.outcome, capturing.digest)
         capturing.record = change_detection.next_record(
             previous,
             fetch,
-            capturing.errand,
+            capturing.fetch_task,
             extracted,
             payload_digest=capturing.payload_digest,
             digest=capturing.digest,

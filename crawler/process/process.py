@@ -1,12 +1,12 @@
 """One crawling process: joins the loops that drive the stages.
 
-    schedule      frontier.take -> an errand, as many as there are places     places.py
+    schedule      frontier.take -> a fetch task, as many as there are places     places.py
     commit        decisions on results, what they write, flushes of the DUE   commit_loop.py
     exchange      links from and to other processes, limits of the crawl      exchange.py
-    seeds         piece by piece, never far ahead of the commits              seeding.py
+    seeds         piece by piece, never far ahead of the commits              seed_intake.py
     watch         time, disk space                                            limits.py
 
-`fetch_tasks.py` does errands, `result_processor.py` says what their ends mean, `stages.py` opens
+`fetch_tasks.py` does fetch tasks, `result_processor.py` says what their ends mean, `stages.py` opens
 the stages. The stages make all decisions, synchronously, in the loop thread.
 
     run: schedule until there is a reason to stop
@@ -22,11 +22,11 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from crawler.children import Forked
 from crawler.config import Config
 from crawler.errors import CrawlerError, StoreError
-from crawler.fetcher.direct import DirectRequests
-from crawler.fetcher.fetch_request import FetchTask
+from crawler.fetcher.direct_requests import DirectRequests
+from crawler.fetcher.fetch_request import FetchRequest
+from crawler.forked_children import ForkedChild
 from crawler.frontier.refresh.portion import share_of
 from crawler.process.answering.commands import Commands
 from crawler.process.committing.commit_loop import CommitLoop
@@ -35,12 +35,12 @@ from crawler.process.exchange.peer_exchange import make_exchange
 from crawler.process.fetching.fetch_slots import FetchSlots
 from crawler.process.fetching.fetch_tasks import FetchTasks, Network, Sink
 from crawler.process.fetching.reader import Extractor, Reader
-from crawler.process.lifecycle.limits import STOP_GRACE, Disk, Standing, disk_state, limit_reached
+from crawler.process.lifecycle.background_tasks import Tasks, wait_for
+from crawler.process.lifecycle.limits import STOP_GRACE, Disk, RunProgress, disk_state, limit_reached
 from crawler.process.lifecycle.shutdown import within
-from crawler.process.lifecycle.tasks import Tasks, wait_for
 from crawler.process.opening.assembly import queued_fingerprints
 from crawler.process.opening.stages import Stages
-from crawler.process.results.seeding import Pieces, known_changes, own_seeds, seed_changes
+from crawler.process.results.seed_intake import Pieces, known_changes, own_seeds, seed_changes
 from crawler.records import Fetch
 from crawler.storage.commit import Change, Maker
 from crawler.storage.faults import reach
@@ -48,9 +48,8 @@ from crawler.storage.files import free_bytes, total_bytes
 
 log = logging.getLogger("crawler")
 
-SEEDS_GRACE = (
-    5.0  # seconds after a stop in which seeds that were given are still taken, so that few are forgotten
-)
+# Seconds after a stop in which seeds that were given are still taken, so that few are forgotten
+SEEDS_GRACE = 5.0
 COUNTED = ("max_pages", "max_bytes")  # stops by what results count for
 KEPT_WAIT = 30.0  # seconds for which who says something waits until it is durable
 SEEDS_AHEAD = 2  # changes of seeds that may wait for their commit
@@ -71,7 +70,7 @@ class Process:
         sink: Sink | None = None,
         extractor: Extractor | None = None,
         member: Member | None = None,
-        parser: Forked | None = None,
+        parser: ForkedChild | None = None,
     ) -> None:
         member = member or Member(stages.name)
         self.stages = stages
@@ -96,24 +95,24 @@ class Process:
         self.commits = CommitLoop(stages.commits, config, pages_file, self, self._environment.in_thread)
         self._loops_run = False
         self._over = False
-        self.errands = self._errands(stages, network, sink)
+        self.fetch_tasks = self._fetch_tasks(stages, network, sink)
         self._direct = DirectRequests(network.fetcher, network.resolver, proxied=bool(config.fetch.proxy))
         self._fetching = asyncio.Event()  # the fetcher has started
         self.exchange = make_exchange(stages.context, ExchangeParts.of(stages), member, self._loops())
-        self.places = FetchSlots(
+        self.fetch_slots = FetchSlots(
             config.crawl.concurrency,
             frontier=stages.frontier,
             due=stages.due,
-            errands=self.errands,
+            fetch_tasks=self.fetch_tasks,
             room=self.exchange.room,
-            ended=self._errand_ended,
+            ended=self._fetch_task_ended,
             fail=self.fail,
             time=self._clock.now,
         )
         self.commands = Commands(stages, self.queue, self.exchange.status)
         self.last_changes: list[Callable[[], None]] = []  # what queues something to be committed at the end
 
-    def _errands(self, stages: Stages, network: Network, sink: Sink | None) -> FetchTasks:
+    def _fetch_tasks(self, stages: Stages, network: Network, sink: Sink | None) -> FetchTasks:
         results = stages.results
         return FetchTasks(
             stages.config,
@@ -137,8 +136,8 @@ class Process:
             wake=self.wake,
             fail=self.fail,
             idle=lambda: not self.busy() and bool(self._frontier.finished(self._clock.now())),
-            in_flight=lambda: len(self.places),
-            pages_ended=lambda: self.errands.pages_ended,
+            in_flight=lambda: len(self.fetch_slots),
+            pages_ended=lambda: self.fetch_tasks.pages_ended,
             in_background=self._background.start,
             worker=self.commits.merger,
         )
@@ -159,7 +158,7 @@ class Process:
         loops.start(self._watch())
         loops.start(self._environment.keep_heap_small())
         self._background.start(self._feed_seeds())
-        await self.errands.start()
+        await self.fetch_tasks.start()
         self._fetching.set()
         try:
             with self._environment.frozen():
@@ -195,7 +194,7 @@ class Process:
         if self.failure is None and not self.commits.writing:
             self._commit_queued()
 
-    async def ask(self, task: FetchTask) -> Fetch:
+    async def ask(self, task: FetchRequest) -> Fetch:
         """Make a request outside the frontier's order, as soon as the fetcher has started."""
         await self._fetching.wait()
         return await self._direct.ask(task)
@@ -205,7 +204,7 @@ class Process:
         self.context.config = config
         self._frontier.configure(config.politeness)
         self.exchange.set_rate(config.crawl.rate)
-        self.places.concurrency = config.crawl.concurrency
+        self.fetch_slots.concurrency = config.crawl.concurrency
         if self._refresh is not None:
             self._refresh.portion.share.set(share_of(config.refresh))
         self.wake()
@@ -234,7 +233,7 @@ class Process:
         while not self.stopped_by:
             self._news.clear()
             now = clock.now()
-            self._start_errands(now)
+            self._start_fetch_tasks(now)
             if reason := limit_reached(self.standing(now), self.context.config.crawl):
                 return self.stop(reason)
             if self._news.is_set():
@@ -243,16 +242,16 @@ class Process:
             wakeup = frontier.next_wakeup(now)
             await wait_for(self._news, None if wakeup is None else max(0.0, wakeup - now))
 
-    def _start_errands(self, now: float) -> None:
-        if self.places.start(now):
+    def _start_fetch_tasks(self, now: float) -> None:
+        if self.fetch_slots.start(now):
             self.wake()
-        if self._due.pending and self._frontier.dry(now):
+        if self._due.pending and self._frontier.wants_urls(now):
             self.commits.wake()
 
-    def _errand_ended(self) -> None:
+    def _fetch_task_ended(self) -> None:
         self.commits.look_at_flight()
         # With a sink it ends behind its commit, whose news has gone already.
-        if self.errands.sink is not None or self.places.limited:
+        if self.fetch_tasks.sink is not None or self.fetch_slots.limited:
             self.wake()
 
     async def _feed_seeds(self) -> None:
@@ -296,17 +295,20 @@ class Process:
         low = state is not Disk.ROOM
         if low != ("disk" in frontier.pauses.reasons):
             log.warning("disk: %d MiB free; fetching %s", free >> 20, "stops" if low else "goes on")
-            frontier.pauses.pause("disk") if low else frontier.pauses.resume("disk")
+            if low:
+                frontier.pauses.pause("disk")
+            else:
+                frontier.pauses.resume("disk")
             self.wake()
 
     # -- where the run stands ---------------------------------------------------
 
-    def standing(self, now: float) -> Standing:
+    def standing(self, now: float) -> RunProgress:
         """What the limits of the run are held against."""
         busy = self.busy()
         if not busy:
             self.exchange.advance()
-        return Standing(
+        return RunProgress(
             elapsed=now - self.started,
             limit=self.exchange.limit_reached,
             ended=self.exchange.ended,
@@ -316,7 +318,7 @@ class Process:
 
     def busy(self) -> bool:
         """True while something is in flight, queued, or pending in the DUE."""
-        return bool(len(self.places)) or self._unfinished()
+        return bool(len(self.fetch_slots)) or self._unfinished()
 
     def _unfinished(self) -> bool:
         """True while seeds are to come, or something is queued or pending in the DUE."""
@@ -329,7 +331,7 @@ class Process:
     # -- what the commit loop asks and tells ------------------------------------
 
     def fetching(self) -> int:
-        return self.places.fetching
+        return self.fetch_slots.fetching
 
     def seeding(self) -> bool:
         return self._seeding
@@ -339,7 +341,7 @@ class Process:
 
     def decided(self) -> None:
         if not self.stopped_by:
-            self._start_errands(self._clock.now())
+            self._start_fetch_tasks(self._clock.now())
 
     def committed(self) -> None:
         self.exchange.committed()
@@ -355,9 +357,9 @@ class Process:
         """Let what is in flight end, for a while; then commit what there is."""
         reach("stopping")
         if not self.exchange.ended:
-            self.exchange.close_doors()
-        await self.places.tasks.wait(self._grace)
-        self.places.tasks.cancel()
+            self.exchange.stop_listening()
+        await self.fetch_slots.tasks.wait(self._grace)
+        self.fetch_slots.tasks.cancel()
         for put in self.last_changes:
             put()
         limit = self.context.config.crawl.drain_max
@@ -382,12 +384,12 @@ class Process:
     async def _shut_down(self, loops: Tasks) -> None:
         """End all that runs, step by step, each within its limit."""
         limit = self.context.config.crawl.shutdown_step_max
-        steps = {"loops": loops, "errands": self.places.tasks, "background": self._background}
+        steps = {"loops": loops, "errands": self.fetch_slots.tasks, "background": self._background}
         for tasks in steps.values():
             tasks.cancel()
         for name, tasks in steps.items():
             await within(limit, name, tasks.wait())
-        await self.errands.close()
+        await self.fetch_tasks.close()
         await self.commits.close(limit)
         if self.commits.writing:
             self.failure = self.failure or StoreError("disk: a write does not end")

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from crawler.records import UNDECODABLE
-from crawler.serve.refusal import Refusal
+from crawler.serve.http_error import HttpError
 from crawler.urls.canonical import canonical, hostname
 
 KEY_AGE_MAX = 86_400.0  # seconds for which a key file's answer holds
@@ -54,10 +54,10 @@ def parse_get(fields: dict[str, str]) -> Notice:
         Refusal: 400 or 422.
     """
     if not fields.get("url") or "key" not in fields:
-        raise Refusal(400, "bad_request", "url and key are needed")
+        raise HttpError(400, "bad_request", "url and key are needed")
     url = canonical(fields["url"])
     if url is None:
-        raise Refusal(400, "bad_request", "url is no http(s) URL")
+        raise HttpError(400, "bad_request", "url is no http(s) URL")
     return _notice(hostname(url), fields["key"], fields.get("keyLocation", ""), [fields["url"]])
 
 
@@ -70,21 +70,21 @@ def parse_post(body: bytes, urls_max: int) -> Notice:
     try:
         posted = msgspec.json.decode(body, type=_Posted)
     except UNDECODABLE as error:
-        raise Refusal(400, "bad_request", f"host, key and urlList are needed: {error}") from None
+        raise HttpError(400, "bad_request", f"host, key and urlList are needed: {error}") from None
     url = canonical(f"http://{posted.host}/")
     if url is None or not posted.urlList:
-        raise Refusal(400, "bad_request", "host is no host name, or urlList is empty")
+        raise HttpError(400, "bad_request", "host is no host name, or urlList is empty")
     if len(posted.urlList) > urls_max:
-        raise Refusal(400, "bad_request", f"urlList has at most {urls_max} URLs")
+        raise HttpError(400, "bad_request", f"urlList has at most {urls_max} URLs")
     return _notice(hostname(url), posted.key, posted.keyLocation, posted.urlList)
 
 
 def _notice(host: str, key: str, location: str, raw_urls: list[str]) -> Notice:
     if not _KEY.fullmatch(key):
-        raise Refusal(422, "refused", "a key has 8 to 128 letters, digits and dashes")
+        raise HttpError(422, "refused", "a key has 8 to 128 letters, digits and dashes")
     urls = [canonical(url) for url in raw_urls]
     if not all(url is not None and hostname(url) == host for url in urls):
-        raise Refusal(422, "refused", f"all URLs are to be of the host {host}")
+        raise HttpError(422, "refused", f"all URLs are to be of the host {host}")
     whole = tuple(url for url in urls if url is not None)
     place = (
         canonical(location)
@@ -92,10 +92,10 @@ def _notice(host: str, key: str, location: str, raw_urls: list[str]) -> Notice:
         else f"{whole[0].partition('://')[0]}://{_authority(whole[0])}/{key}.txt"
     )
     if place is None or hostname(place) != host:
-        raise Refusal(422, "refused", f"keyLocation is to be a URL of the host {host}")
+        raise HttpError(422, "refused", f"keyLocation is to be a URL of the host {host}")
     folder = urlsplit(place).path.rpartition("/")[0] + "/"
     if not all(urlsplit(url).path.startswith(folder) for url in whole):
-        raise Refusal(422, "refused", f"the key file speaks for URLs below {folder} only")
+        raise HttpError(422, "refused", f"the key file speaks for URLs below {folder} only")
     return Notice(host, key, place, whole)
 
 
@@ -125,9 +125,9 @@ class Keys:
         if now - then < KEY_AGE_MAX:
             if good:
                 return 200, False
-            raise Refusal(403, "refused", "the key file does not hold this key")
+            raise HttpError(403, "refused", "the key file does not hold this key")
         if self._waiting + len(notice.urls) > PENDING_MAX:
-            raise Refusal(429, "too_many", "too many notifications wait for their keys; try again later")
+            raise HttpError(429, "too_many", "too many notifications wait for their keys; try again later")
         return 202, self.wait(notice)
 
     def wait(self, notice: Notice) -> bool:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 from crawler.records import Capture
-from crawler.serve.fields import http_date
+from crawler.serve.header_fields import http_date
 
 
 def stamp(instant: float) -> str:

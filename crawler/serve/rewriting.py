@@ -5,8 +5,8 @@ too, so that a style sheet's own references are led back as well. What the
 cache lacks answers 404 with its reason.
 """
 
-from crawler.serve.answers import Rewriter
 from crawler.serve.memento import page_path
+from crawler.serve.representation import Rewriter
 from crawler.urls.media_type import media_type
 
 _HTML = ("text/html", "application/xhtml+xml")

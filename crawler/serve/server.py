@@ -1,4 +1,4 @@
-"""The page server: pages at GET, receivers at POST; `pages.py` decides the answers."""
+"""The page server: pages at GET, receivers at POST; `page_handler.py` decides the answers."""
 
 import asyncio
 import logging
@@ -8,29 +8,29 @@ from pathlib import Path
 
 from crawler.config import ServeConfig
 from crawler.errors import CrawlerError
-from crawler.serve import listener
-from crawler.serve.asked import Asked, Door, parse
-from crawler.serve.incoming import ServedRequest
-from crawler.serve.listening import (
+from crawler.serve import host_check
+from crawler.serve.client_headers import ClientHeaders, ClientHeadersCache
+from crawler.serve.client_headers import read as read_fields
+from crawler.serve.http_error import HttpError
+from crawler.serve.http_server import (
     HttpListener,
     Sending,
     ServedConnection,
+    error_reply,
     json_reply,
     read_body,
-    refusal_reply,
     short_path,
     whole,
-    whole_refusal,
+    whole_error,
 )
-from crawler.serve.pages import Elsewhere, PageDesk
-from crawler.serve.refusal import Refusal
+from crawler.serve.page_handler import OwnedByOther, PageHandler
 from crawler.serve.reply import Reply
-from crawler.serve.requester import Requester, Requesters
-from crawler.serve.requester import read as read_fields
+from crawler.serve.request_parsing import ParsedRequest, Route, parse
+from crawler.serve.request_reader import ServedRequest
 
 log = logging.getLogger("crawler")
 
-Post = Callable[[Asked, ServedRequest, bytes], Awaitable[Reply]]
+Post = Callable[[ParsedRequest, ServedRequest, bytes], Awaitable[Reply]]
 Forward = Callable[[str, bytes], Sending | None]
 
 
@@ -43,7 +43,7 @@ class PageServer:
 
     def __init__(
         self,
-        desk: PageDesk,
+        handler: PageHandler,
         config: ServeConfig,
         now: Callable[[], float],
         *,
@@ -51,15 +51,15 @@ class PageServer:
         receive: Post | None = None,
         forward: Forward | None = None,
     ) -> None:
-        self._desk = desk
-        self.shelf = desk.shelf
+        self._handler = handler
+        self.response_cache = handler.response_cache
         self._config = config
         self._now = now
         self._ready = ready
         self._receive = receive
         self._forward = forward
         self._names = frozenset(name.lower() for name in config.names)
-        self._requesters = Requesters()
+        self._client_headers = ClientHeadersCache()
         self.answers: dict[int, int] = {}
         self.listener = HttpListener(
             self._answer,
@@ -74,7 +74,7 @@ class PageServer:
     async def start(self, text: str, *, shared: bool = False) -> tuple[str, int]:
         """Listen at "ADDRESS:PORT"; the address it is."""
         await self.listener.start(
-            listener.parse_address(text, "serve.address"), "serve.address", shared=shared
+            host_check.parse_address(text, "serve.address"), "serve.address", shared=shared
         )
         return self.listener.address
 
@@ -85,32 +85,32 @@ class PageServer:
         close = False
         try:
             reply = await self._reply(request, connection)
-        except Elsewhere as elsewhere:
+        except OwnedByOther as elsewhere:
             if self._forward is not None and _HOP not in request.headers:
                 passed_on = self._forward(elsewhere.owner, elsewhere.body)
                 if passed_on is not None:
                     return passed_on
             why = f"process {elsewhere.owner} of the crawl has this page or site"
-            reply = refusal_reply(Refusal(421, "elsewhere", why, owner=elsewhere.owner))
-        except Refusal as refusal:
-            reply = refusal_reply(refusal)
+            reply = error_reply(HttpError(421, "elsewhere", why, owner=elsewhere.owner))
+        except HttpError as refusal:
+            reply = error_reply(refusal)
             close = refusal.status in (408, 413, 415)
         except CrawlerError as error:
             log.error("serve: %s", error)
-            reply = refusal_reply(Refusal(502, "damaged", "the stored copy cannot be read"))
+            reply = error_reply(HttpError(502, "damaged", "the stored copy cannot be read"))
         self.answers[reply.status] = self.answers.get(reply.status, 0) + 1
         return Sending(reply, close=close)
 
     def _again(self, request: bytes) -> bytes | None:
         """The response to a request that differs from one met before in its target only, if it is kept ready."""
         line, _, block = request.partition(b"\r\n")
-        requester = self._requesters.get(block)
-        if requester is None or (match := _PLAIN_LINE.fullmatch(line)) is None:
+        client_headers = self._client_headers.get(block)
+        if client_headers is None or (match := _PLAIN_LINE.fullmatch(line)) is None:
             return None
         now = self._now()
         try:
-            reply = self._desk.again(parse(match[1].decode()), requester, now)
-        except (Refusal, CrawlerError):
+            reply = self._handler.again(parse(match[1].decode()), client_headers, now)
+        except (HttpError, CrawlerError):
             return None  # it is said in the long way
         if reply is None:
             return None
@@ -124,48 +124,48 @@ class PageServer:
         target = request.raw_path
         host = ""
         if target[:1] == "/":
-            host = listener.check_host(request.headers.getall("Host", []), self._names)
+            host = host_check.check_host(request.headers.getall("Host", []), self._names)
         asked = parse(target)
         if asked.refresh or asked.max_stale is not None or asked.door not in _READS:
-            listener.check_same_site(
+            host_check.check_same_site(
                 request.headers, host, "a page of another origin may not ask for fetches"
             )
         if asked.door in _PAGES:
             if method == "POST":
                 raise _not_allowed("GET, HEAD")
             base = f"http://{host or '{}:{}'.format(*self.listener.address)}"
-            requester = read_fields(request.headers, base)
+            client_headers = read_fields(request.headers, base)
             if host and method == "GET" and request.version == (1, 1):
-                self._remember(request, requester)
-            return self._desk.reply(asked, requester, self._now())
-        if asked.door in (Door.HEALTHZ, Door.READYZ):
+                self._remember(request, client_headers)
+            return self._handler.reply(asked, client_headers, self._now())
+        if asked.door in (Route.HEALTHZ, Route.READYZ):
             return self._health(asked.door)
         if self._receive is None:
-            raise Refusal(503, "at_rest", "nothing is received while the crawl does not run")
+            raise HttpError(503, "at_rest", "nothing is received while the crawl does not run")
         body = b""
         if method == "POST":
             limit, timeout = self._config.request_body_bytes_max, self._config.idle_timeout
             body = await read_body(request, connection, limit, timeout)
         return await self._receive(asked, request, body)
 
-    def _remember(self, request: ServedRequest, requester: Requester) -> None:
+    def _remember(self, request: ServedRequest, client_headers: ClientHeaders) -> None:
         """Remember the requester by its header fields, as they came behind a line that `_again` knows."""
         line, _, block = request.raw.partition(b"\r\n")
         if _PLAIN_LINE.fullmatch(line):
-            self._requesters.put(block, requester)
+            self._client_headers.put(block, client_headers)
 
-    def _health(self, door: Door) -> Reply:
-        why = self._ready() if door is Door.READYZ else ""
+    def _health(self, door: Route) -> Reply:
+        why = self._ready() if door is Route.READYZ else ""
         return json_reply(503 if why else 200, b'{"ok": %s}\n' % (b"false" if why else b"true"))
 
 
 _PLAIN_LINE = re.compile(rb"GET (/page\?[!\"$-~]{1,500}) HTTP/1\.1")
-_PAGES = (Door.PAGE, Door.PROXY, Door.TIMEGATE, Door.TIMEMAP)
-_READS = (*_PAGES, Door.HEALTHZ, Door.READYZ)
+_PAGES = (Route.PAGE, Route.PROXY, Route.TIMEGATE, Route.TIMEMAP)
+_READS = (*_PAGES, Route.HEALTHZ, Route.READYZ)
 
 
-def _not_allowed(methods: str) -> Refusal:
-    refusal = Refusal(405, "bad_request", f"only {methods}; nothing is ever fetched for a client")
+def _not_allowed(methods: str) -> HttpError:
+    refusal = HttpError(405, "bad_request", f"only {methods}; nothing is ever fetched for a client")
     refusal.fields = (("Allow", methods),)
     return refusal
 
@@ -240,7 +240,7 @@ class Forwarded(Sending):
                 raise ConnectionResetError(str(error)) from error  # the client sees a body cut short
             cause = getattr(error, "strerror", None) or "no answer in time"
             why = f"process {self._owner}, which has the page, does not answer: {cause}"
-            self._connection.write(whole_refusal(Refusal(503, "elsewhere", why)))
+            self._connection.write(whole_error(HttpError(503, "elsewhere", why)))
         finally:
             if writer is not None:
                 writer.close()

@@ -1,6 +1,6 @@
 """Asks WebSub hubs for subscriptions, and again before their leases end; `websub.py` says when.
 
-The forms leave by the crawl's fetcher (`fetcher/direct.py`). A form holds the secret with
+The forms leave by the crawl's fetcher (`fetcher/direct_requests.py`). A form holds the secret with
 which the hub will sign, so a redirect is followed only within the hub's own origin, and
 only one that repeats the POST (307 and 308; WebSub 5.1).
 """
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlencode, urlsplit
 
 from crawler.errors import ConfigError
-from crawler.fetcher.fetch_request import FetchTask, split
+from crawler.fetcher.fetch_request import FetchRequest, split
 from crawler.records import Fetch
 from crawler.serve.websub import Subscriptions
 from crawler.urls.canonical import canonical, resolve
@@ -24,7 +24,7 @@ ANSWER_BYTES_MAX = 64 << 10  # of an answer, whose status alone counts
 HOPS_MAX = 5
 _FORM = ("Content-Type: application/x-www-form-urlencoded",)
 
-Ask = Callable[[FetchTask], Awaitable[Fetch]]
+Ask = Callable[[FetchRequest], Awaitable[Fetch]]
 
 
 def read_topics(lines: Sequence[str], public: str) -> list[tuple[str, str]]:
@@ -99,8 +99,8 @@ class Subscriber:
         log.warning("websub: %s redirects more than %d times", hub, HOPS_MAX)
 
 
-def _task(url: str, form: dict[str, str]) -> FetchTask:
-    return FetchTask(
+def _task(url: str, form: dict[str, str]) -> FetchRequest:
+    return FetchRequest(
         url,
         headers=_FORM,
         method="POST",

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from crawler.serve.refusal import Refusal
+from crawler.serve.http_error import HttpError
 
 LEASE_DEFAULT = 864_000.0  # seconds (10 days), where the hub names none
 LEASE_MAX = 10 * 864_000.0
@@ -57,7 +57,7 @@ class Subscription(msgspec.Struct):
         self.ask_at = self.until - RENEWED_AT * lease
 
 
-def place_of(token: str, processes: int) -> int:
+def slot_of(token: str, processes: int) -> int:
     """The place among `processes` of the one that has made a token; 0 for what is none."""
     digits = token[:_PLACE_DIGITS]
     place = int(digits, 16) if re.fullmatch("[0-9a-f]+", digits) else 0
@@ -82,7 +82,7 @@ class Subscriptions:
             Refusal: 429, there are as many as may be.
         """
         if len(self._by_token) >= SUBSCRIPTIONS_MAX:
-            raise Refusal(429, "too_many", f"{SUBSCRIPTIONS_MAX} subscriptions are the most")
+            raise HttpError(429, "too_many", f"{SUBSCRIPTIONS_MAX} subscriptions are the most")
         token, secret = self._place + self._random(16).hex(), self._random(32).hex()
         self._by_token[token] = Subscription(hub, topic, secret)
         return self._form(token, callback, lease)
@@ -122,12 +122,12 @@ class Subscriptions:
         subscription = self._by_token.get(token)
         mode = fields.get("hub.mode", "")
         if subscription is None or fields.get("hub.topic") != subscription.topic:
-            raise Refusal(404, "unknown", "no such subscription")
+            raise HttpError(404, "unknown", "no such subscription")
         if mode == "denied":
             del self._by_token[token]
             return ""
         if not fields.get("hub.challenge") or mode != ("subscribe" if subscription.wanted else "unsubscribe"):
-            raise Refusal(404, "unknown", "this was not asked for")
+            raise HttpError(404, "unknown", "this was not asked for")
         if mode == "unsubscribe":
             del self._by_token[token]
         else:
@@ -142,7 +142,7 @@ class Subscriptions:
         """
         subscription = self._by_token.get(token)
         if subscription is None or subscription.until < now:
-            raise Refusal(410, "unknown", "no such subscription")
+            raise HttpError(410, "unknown", "no such subscription")
         method, _, value = signature.strip().partition("=")
         if method.lower() not in _DIGESTS:
             return None

@@ -28,7 +28,7 @@ from typing import Protocol
 import msgspec
 
 from crawler.config import SplitterConfig
-from crawler.splitter.crawlwide import CrawlWide
+from crawler.splitter.coordination import Coordination
 from crawler.splitter.inbox import Arrival, Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
@@ -134,7 +134,7 @@ class Common(msgspec.Struct):
     partition: Partition
     outbox: Outbox
     inbox: Inbox
-    crawlwide: CrawlWide
+    coordination: Coordination
     config: SplitterConfig
     rng: Random
     secret: bytes = b""
@@ -230,7 +230,7 @@ class _Session:
 
     def _tell(self, now: float) -> None:
         self._told_at = now
-        self._send(Heartbeat(self.common.crawlwide.counters_for(self.peer)))
+        self._send(Heartbeat(self.common.coordination.counters_for(self.peer)))
 
     def _refuse(self, reason: Reason, text: str) -> None:
         """End the session with a reason that the peer is told."""
@@ -275,7 +275,7 @@ class _Session:
     def _on_heartbeat(self, message: Heartbeat, now: float) -> None:
         if not self._tells:
             self._authenticated()
-        self.common.crawlwide.heard(self.peer, message.counters, now)
+        self.common.coordination.record_counters(self.peer, message.counters, now)
 
     def _nonce(self) -> bytes:
         return self.common.rng.getrandbits(256).to_bytes(32, "big")
@@ -337,7 +337,7 @@ class Dialler(_Session):
 
     def _on_ack(self, message: Ack, now: float) -> None:
         self._spool.acknowledge(message.durable)
-        self.common.crawlwide.heard(self.peer, message.counters, now)
+        self.common.coordination.record_counters(self.peer, message.counters, now)
 
     def _on_resync(self, message: Resync, now: float) -> None:
         self._spool.resync(message.accepted)
@@ -409,7 +409,7 @@ class Listener(_Session):
             return Refuse(Reason.CRAWL, f"crawl {hello.crawl}, here {me.crawl}")
         if hello.to != me.name:
             return Refuse(Reason.NAME, f"this is {me.name}, not {hello.to}")
-        if hello.name not in self.common.crawlwide:
+        if hello.name not in self.common.coordination:
             return Refuse(Reason.NAME, f"{hello.name} is not among the peers of {me.name}")
         if (hello.table_epoch, hello.table_digest) != (table.epoch, table.digest):
             return Refuse(
@@ -461,7 +461,7 @@ class Listener(_Session):
         if self.common.inbox.durable(self.peer) > self._durable_told:
             self.step = "acks sent"
         self._durable_told = self.common.inbox.durable(self.peer)
-        self._send(Ack(self._durable_told, self.common.crawlwide.counters_for(self.peer)))
+        self._send(Ack(self._durable_told, self.common.coordination.counters_for(self.peer)))
 
     def turn_away(self) -> None:
         """Too many connections: end this one, which has not shown the secret."""

@@ -30,7 +30,7 @@ is a range of keys.
     m/      (see META)                             one value a key
 
 To add a prefix, add its line here; `check` then reads its values and `reshard`
-moves them. For a prefix that follows no bucket the `moving.py` of its owner says
+moves them. For a prefix that follows no bucket the `reshard.py` of its owner says
 what another process gets.
 """
 

@@ -180,7 +180,10 @@ class RocksStore(DiskStore):
             yield item
             last = item[0]
         end = self._db.iter(bounds)
-        end.seek_for_prev(last) if last else end.seek_to_last()
+        if last:
+            end.seek_for_prev(last)
+        else:
+            end.seek_to_last()
         if last and end.valid():
             end.prev()
         self._require_end(end)

@@ -2,10 +2,10 @@
 
 import sys
 
-from crawler import early
+from crawler import early_signals
 
 if __name__ == "__main__":
-    early.note()
+    early_signals.install()
     from crawler.supervision.child import main
 
     sys.exit(main(sys.argv[1:]))

@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crawler import early
-from crawler.children import Forked
+from crawler import early_signals
 from crawler.config import convert
 from crawler.crawl.seeds import SeedFile
 from crawler.errors import CrawlerError
+from crawler.forked_children import ForkedChild
 from crawler.printable import printable_output
 from crawler.process.exchange.exchange import Member
 from crawler.process.fetching.reader import fork_parser
 from crawler.process.lifecycle import shutdown
 from crawler.process.lifecycle.garbage_collection import collect_rarely
 from crawler.supervision.parent import watch_parent
-from crawler.supervision.time_slices import take_long_turns
+from crawler.supervision.time_slices import use_long_slices
 
 if TYPE_CHECKING:
     from crawler.api import Crawl
@@ -91,7 +91,7 @@ def work(link: socket.socket) -> int:
 
     import uvloop
 
-    take_long_turns()
+    use_long_slices()
     parser = fork_parser()
     gc.freeze()
     try:
@@ -101,7 +101,7 @@ def work(link: socket.socket) -> int:
         return error.exit_code
 
 
-async def _work(link: socket.socket, parser: Forked | None) -> int:
+async def _work(link: socket.socket, parser: ForkedChild | None) -> int:
     reader, writer = await asyncio.open_connection(sock=link, limit=MESSAGE_BYTES_MAX)
     line = b""
     with contextlib.suppress(ConnectionError):
@@ -126,7 +126,7 @@ class _Child:
         send_log(start.level, directory / "crawler.log", json=start.json_log, process=start.name)
         self._config = convert(start.config)
 
-    async def run(self, parser: Forked | None) -> None:
+    async def run(self, parser: ForkedChild | None) -> None:
         from crawler.api import Crawl
 
         start = self._start
@@ -146,7 +146,7 @@ class _Child:
             loop.add_signal_handler(signal.SIGTERM, crawl.stop, "signal")
             loop.add_signal_handler(signal.SIGINT, crawl.stop, "signal")
             loop.add_signal_handler(signal.SIGHUP, crawl.stop, "signal")
-            if early.came():
+            if early_signals.has_signal():
                 crawl.stop("signal")
             watch_parent(start.supervisor, lambda: loop.call_soon_threadsafe(self._orphaned, crawl))
             self._exchange = crawl.process.exchange

@@ -6,7 +6,7 @@
         progress   the children's status, added up; at the end their reports, as one
         stop       a first signal asks all children to stop, a second kills them
 
-Children begin as forks (`children.py`), so modules are imported once. A child
+Children begin as forks (`forked_children.py`), so modules are imported once. A child
 that dies is started again as a program of its own (`restarts.py` says when); meanwhile
 the links of its hosts wait in the outboxes of the others. A child that stops for a
 limit or the disk stops all; one that knows of the end of the crawl lets the others
@@ -32,15 +32,15 @@ import msgspec
 from crawler.admin import report
 from crawler.admin.report import Report
 from crawler.admin.status import Status, merge, resting, whole
-from crawler.children import Forked, can_fork, fork_children
 from crawler.clock import SystemClock
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.safe_settings import live_part
 from crawler.crawl.seeds import SeedFile, Seeds
-from crawler.crawl.starting import check_start
+from crawler.crawl.start_checks import check_start
 from crawler.crawl.topology import check_processes, process_names, topology
 from crawler.errors import CrawlerError, NoSeedError, StoreError
+from crawler.forked_children import ForkedChild, can_fork, fork_children
 from crawler.process.lifecycle.limits import STOP_GRACE
 from crawler.process.lifecycle.shutdown import within
 from crawler.records import DueCounts, FrontierCounts, SplitterCounts
@@ -116,7 +116,7 @@ class Supervisor:
         self.directory.create()
         with Lock(self.directory.path / "supervisor.lock", "supervisor"):
             self.directory.save_config(self._config)
-            self._seeds.places.known(self.directory.seed_places())
+            self._seeds.places.restrict(self.directory.seed_places())
             self._seeds.note = self.directory.note_places
             self._seed_file.write(self._seeds)
             try:
@@ -246,12 +246,12 @@ class _Child:
         self.name = name
         self.status = Status(name=name)
         self.report: Report | None = None
-        self._process: asyncio.subprocess.Process | Forked | None = None
-        self._waiting: Forked | None = None  # started, not yet told what to do
+        self._process: asyncio.subprocess.Process | ForkedChild | None = None
+        self._waiting: ForkedChild | None = None  # started, not yet told what to do
         self._writer: asyncio.StreamWriter | None = None
         self._restarts = Restarts()
 
-    def adopt(self, forked: Forked) -> None:
+    def adopt(self, forked: ForkedChild) -> None:
         """Take a process that has been started already."""
         self._process = self._waiting = forked
 
@@ -299,7 +299,7 @@ class _Child:
         self._writer = None
         return code
 
-    async def _start(self) -> tuple[asyncio.subprocess.Process | Forked, socket.socket]:
+    async def _start(self) -> tuple[asyncio.subprocess.Process | ForkedChild, socket.socket]:
         """A process that waits for what it is to do, and our end of its socket pair."""
         if self._waiting is not None:
             forked, self._waiting = self._waiting, None

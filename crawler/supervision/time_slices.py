@@ -19,7 +19,7 @@ _ATTR = struct.Struct("=IIQiIQQQ")  # size, policy, flags, nice, priority, runti
 _NUMBERS = {"x86_64": 314, "aarch64": 274, "riscv64": 274}  # of sched_setattr, which few C libraries wrap
 
 
-def take_long_turns() -> bool:
+def use_long_slices() -> bool:
     """Ask for long turns for this process and those it will start; whether the system knows of any."""
     try:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

@@ -15,15 +15,15 @@ from contextlib import closing
 
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.loosened import ANYWHERE, PLACES_MAX, place_of
-from crawler.crawl.settled import encode_settled, settled
+from crawler.crawl.immutable_settings import encode_immutable, immutable_settings
+from crawler.crawl.relaxed_settings import ANYWHERE, PLACES_MAX, slot_of
 from crawler.pages.captures import unpack_record
 from crawler.records import LinkFlag
 from crawler.storage.commit import load_counters
 from crawler.storage.engines import open_store
 from crawler.storage.keys import COUNTERS, ENDED, KEPT, PAGE, SETTLED, STATE
 from crawler.storage.kv import KeyValue, scan_prefix
-from crawler.storage.moving import load, pack
+from crawler.storage.reshard import load, pack
 
 ENDS = b"m/ends"
 
@@ -56,7 +56,7 @@ def _renew_store(store: KeyValue, config: Config) -> None:
         counted = {name: sum(1 for _ in scan_prefix(store, KEPT[name])) for name in missing}
         batch.put(COUNTERS, pack(dict(counters) | counted))
     if store.get(SETTLED) is None:
-        batch.put(SETTLED, encode_settled(settled(config)))
+        batch.put(SETTLED, encode_immutable(immutable_settings(config)))
     store.write(batch)
 
 
@@ -65,4 +65,4 @@ def _places(store: KeyValue, config: Config) -> Iterator[str]:
     for key, value in scan_prefix(store, PAGE):
         record = unpack_record(key, value)
         if record.flags & LinkFlag.SEED:
-            yield place_of(record.url, config.crawl.scope)
+            yield slot_of(record.url, config.crawl.scope)

@@ -22,7 +22,7 @@ from crawler.errors import DamageError
 from crawler.storage.engines import open_store
 from crawler.storage.files import sync_directory
 from crawler.storage.keys import DUE_RUNS
-from crawler.storage.moving import load, pack
+from crawler.storage.reshard import load, pack
 
 log = logging.getLogger("crawler")
 

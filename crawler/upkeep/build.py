@@ -1,6 +1,6 @@
 """The second step of `crawler reshard`: builds the folder of each new process from all old ones.
 
-Each stage moves its own keys (through a `storage/moving.py` Move); this module drives.
+Each stage moves its own keys (through a `storage/reshard.py` Move); this module drives.
 Keys of a host begin with its bucket, so a range of buckets is copied key by key, and
 only keys that must be looked up are decoded.
 
@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 
-import crawler.due.moving
-import crawler.frontier.moving
-import crawler.pages.moving
-import crawler.robots.moving
-import crawler.urlfilter.moving
-import crawler.urls.moving
+import crawler.due.reshard
+import crawler.frontier.reshard
+import crawler.pages.reshard
+import crawler.robots.reshard
+import crawler.urlfilter.reshard
+import crawler.urls.reshard
 from crawler.clock import Clock
 from crawler.config import Config
-from crawler.crawl.settled import encode_settled, load_settled
+from crawler.crawl.immutable_settings import encode_immutable, load_immutable
 from crawler.crawl.topology import Topology
-from crawler.due.moving import Books
+from crawler.due.reshard import ReshardCounters
 from crawler.errors import DamageError, DirectoryError
 from crawler.process.opening.stages import Stages
 from crawler.splitter.partition import Partition
@@ -35,7 +35,7 @@ from crawler.storage.commit import load_counters
 from crawler.storage.engines import AUTO, Choice, open_store
 from crawler.storage.files import sync_directory
 from crawler.storage.keys import BUCKET_TABLE, BUCKETS, CLEAN, COUNTERS, KEPT, PARKED, SETTLED, TODO, family
-from crawler.storage.moving import NewProcess, OldProcess, pack
+from crawler.storage.reshard import NewProcess, OldProcess, pack
 from crawler.upkeep.check import check
 from crawler.upkeep.repair import BoundedWriter
 from crawler.urls.fingerprint import Fingerprinter
@@ -95,16 +95,16 @@ class Build:
                 put=writer.put,
                 heir=name == table.names[0],
             )
-            crawler.pages.moving.move(to)
-            crawler.frontier.moving.move(to)
-            crawler.robots.moving.move(to, self._fingerprinter.bucket)
-            crawler.urlfilter.moving.move(to)
-            crawler.urls.moving.move(to)
+            crawler.pages.reshard.move(to)
+            crawler.frontier.reshard.move(to)
+            crawler.robots.reshard.move(to, self._fingerprinter.bucket)
+            crawler.urlfilter.reshard.move(to)
+            crawler.urls.reshard.move(to)
             to.copy_rest()
             books = self._move_due(to)
             to.put(COUNTERS, pack(_counters(to, books)))
             to.put(BUCKET_TABLE, table.encode())
-            to.put(SETTLED, encode_settled(kept))
+            to.put(SETTLED, encode_immutable(kept))
             to.put(CLEAN, b"1")
             writer.flush()
         sync_directory(folder)
@@ -113,7 +113,7 @@ class Build:
         """What the old processes were begun with; settling them has refused a configuration that differs."""
         kept: dict[str, Any] = {}
         for source in self._sources.values():
-            kept |= load_settled(source.store)
+            kept |= load_immutable(source.store)
         return kept
 
     def _pieces(self, table: Partition, name: str) -> Iterator[tuple[OldProcess, int, int]]:
@@ -126,20 +126,20 @@ class Build:
             if mine[first]:
                 yield self._sources[self._old_table.names[before[first]]], first, end
 
-    def _move_due(self, to: NewProcess) -> Books:
+    def _move_due(self, to: NewProcess) -> ReshardCounters:
         """The old DUEs are opened for one new process at a time."""
         check_value, method = self._fingerprinter.check_value, self._config.urls.fingerprint
         with contextlib.ExitStack() as stack:
             dues = {}
             for source in to.sources:
-                due = crawler.due.moving.open_due(
+                due = crawler.due.reshard.open_due(
                     source, self._config.due, check_value=check_value, method=method
                 )
                 dues[source.name] = None if due is None else stack.enter_context(contextlib.closing(due))
-            return crawler.due.moving.move(to, dues)
+            return crawler.due.reshard.move(to, dues)
 
 
-def _counters(to: NewProcess, books: Books) -> dict[str, int]:
+def _counters(to: NewProcess, books: ReshardCounters) -> dict[str, int]:
     """Counters under which the laws of `process/committing/counters.py` hold for the new process."""
     counters: Counter[str] = Counter()
     if to.heir:

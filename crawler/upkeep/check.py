@@ -15,9 +15,9 @@ from crawler.storage.engines import repair as repair_store
 from crawler.storage.files import Lock
 from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, KEPT, PARKED, TODO, bucket_range, family
 from crawler.storage.kv import scan_prefix, unseal
-from crawler.storage.moving import load_json
+from crawler.storage.reshard import load_json
 from crawler.upkeep.rebuild import rebuild
-from crawler.upkeep.refind import refind
+from crawler.upkeep.rediscover import refind
 from crawler.upkeep.repair import RepairNote
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter

@@ -11,7 +11,7 @@ Everything is written in at least two places, so little is lost for good:
     a stored page's copy             the web: its URL is to do again
 
 Steps: `recapture.py` (WARC files and their keys), `requeue.py` (queues, DUE, counters), and on
-the opened process `refind.py` (links found again). A value that still cannot be read is
+the opened process `rediscover.py` (links found again). A value that still cannot be read is
 removed and named, and its page fetched again. Each step may be repeated, and what a step can
 no longer see the second time is kept (`repair.py`), so the next repair finishes one that was
 cut off.

@@ -21,7 +21,7 @@ from crawler.pages.captures import (
     unpack_record,
 )
 from crawler.pages.change_detection import next_record
-from crawler.records import Capture, Errand, Fetch, Outcome, PageRecord, PageState, Task
+from crawler.records import Capture, Fetch, FetchTask, Outcome, PageRecord, PageState, TaskKind
 from crawler.storage.files import cut, rename
 from crawler.storage.keys import CAPTURE, PAGE, PAYLOAD, SEGMENT
 from crawler.storage.kv import scan_prefix, seal, unseal
@@ -259,8 +259,8 @@ def _record(
 ) -> PageRecord:
     """The record of a page as its captures up to this one tell of it."""
     number = {name: int(value) for name, value in found.facts.items() if value.isdigit()}
-    errand = Errand(
-        task=Task.PAGE,
+    fetch_task = FetchTask(
+        kind=TaskKind.PAGE,
         host=0,
         hostname="",
         url=fetch.url,
@@ -268,7 +268,9 @@ def _record(
         depth=number.get("depth", 0),
         redirects=number.get("redirects", 0),
     )
-    record = next_record(previous, fetch, errand, None, payload_digest=digest, digest=b"", now=fetch.began)
+    record = next_record(
+        previous, fetch, fetch_task, None, payload_digest=digest, digest=b"", now=fetch.began
+    )
     if previous is not None and previous.digest == digest:
         record.changes, record.changed_at = previous.changes, previous.changed_at
     return record

@@ -47,14 +47,14 @@ class Recovery:
                 self._take_page(fingerprint, record, capture)
         for fingerprint, record in stages.pages.all_records():
             if record.location:
-                self._take(record.url, [record.location], fingerprint, record.depth, int(LinkFlag.REDIRECT))
+                self._take(record.url, [record.location], fingerprint, record.depth, LinkFlag.REDIRECT)
         self._commit()
         return len(self._queued)
 
     def _take_seeds(self) -> None:
         seeds = self._stages.config.seeds
         if seeds:
-            self._take(seeds[0], list(seeds), 0, 0, int(LinkFlag.SEED))
+            self._take(seeds[0], list(seeds), 0, 0, LinkFlag.SEED)
 
     def _take_page(self, fingerprint: int, record: PageRecord, capture: Capture) -> None:
         try:
@@ -66,7 +66,7 @@ class Recovery:
 
     def _take(self, base: str, urls: list[str], via: int, depth: int, flags: int) -> None:
         """Note the accepted ones among some URLs that the lost process owned."""
-        accepted = self._stages.intake.take(base, urls, flags=flags)
+        accepted = self._stages.intake.filter_links(base, urls, flags=flags)
         partition = self._stages.topology.partition
         for place in partition.split(accepted.fingerprints).get(self._lost, []):
             fingerprint = int(accepted.fingerprints[place])
@@ -82,7 +82,7 @@ class Recovery:
         change = Change(sync=True)
         if not self._told:
             self._told = True
-            self._stages.knowledge.tell(change, [self._lost])
+            self._stages.knowledge.announce(change, [self._lost])
         if links:
             change.foreign.append((self._lost, links))
             change.count("urls.to_outbox", len(links))

@@ -32,7 +32,7 @@ from crawler.storage.keys import (
     TODO,
 )
 from crawler.storage.kv import DiskStore, scan_prefix, seal, unseal
-from crawler.storage.moving import load, pack
+from crawler.storage.reshard import load, pack
 from crawler.upkeep.repair import WAITING_LINKS, Repair
 
 

@@ -123,7 +123,9 @@ class LinkFilter:
         self.links = 0  # distinct hrefs taken, and how many of them were not remembered
         self.misses = 0
 
-    def take(self, base_url: str, hrefs: Iterable[str], encoding: str = "utf-8", flags: int = 0) -> Accepted:
+    def filter_links(
+        self, base_url: str, hrefs: Iterable[str], encoding: str = "utf-8", flags: int = 0
+    ) -> Accepted:
         """The accepted links among the raw `hrefs` of a page whose links are relative to `base_url`.
 
         `encoding` is the page's, `flags` are the links'. Never raises for what
@@ -131,7 +133,7 @@ class LinkFilter:
         """
         return _sort_out(self._results(base_url, _without_fragments(hrefs), encoding, flags))
 
-    def take_spelled(
+    def filter_spelled(
         self, base_url: str, hrefs: Iterable[str], encoding: str = "utf-8", flags: int = 0
     ) -> tuple[Accepted, list[str]]:
         """The same, and the first spelling of each link, without its fragment."""

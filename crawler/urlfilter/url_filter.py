@@ -33,8 +33,8 @@ from crawler.records import LinkFlag
 from crawler.urlfilter import traps
 from crawler.urls import canonical
 from crawler.urls.canonical import directory, hostname
+from crawler.urls.file_kinds import Kinds
 from crawler.urls.fingerprint import registrable_domain
-from crawler.urls.kinds import Kinds
 from crawler.urls.ports import BAD_PORTS, port_of
 from crawler.urls.surt_prefix import surt_of, surt_prefix
 
@@ -64,10 +64,9 @@ RULES = {
     HOOK: "it is rejected by the URL filter that was supplied",
 }
 
-# Plain integers: `&` of an IntFlag costs a microsecond.
-_REQUISITE = int(LinkFlag.REQUISITE)
-_ANY_HOST = int(LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE)
-_ANY_EXTENSION = int(LinkFlag.SEED | LinkFlag.SITEMAP)
+_REQUISITE = LinkFlag.REQUISITE
+_ANY_HOST = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE
+_ANY_EXTENSION = LinkFlag.SEED | LinkFlag.SITEMAP
 # Directories whose verdict is remembered, and the longest of them in characters: at most some 4 MB.
 _DIRECTORIES_MAX = 1 << 13
 _DIRECTORY_LENGTH_MAX = 400

@@ -169,9 +169,8 @@ _CODEC_EXCEPTIONS = {
     "cp1252": {code: f"%{code:02X}" for code in (0x81, 0x8D, 0x8F, 0x90, 0x9D)},
     "ascii": {0xF780 + byte: f"%{0x80 + byte:02X}" for byte in range(128)},
 }
-_X_USER_DEFINED = (
-    "x-user-defined"  # ASCII, and 128 private characters for the other bytes; Python has no codec of it
-)
+# ASCII, and 128 private characters for the other bytes; Python has no codec of it
+_X_USER_DEFINED = "x-user-defined"
 # "Get an output encoding" of the standard; a page in one of these writes its queries in UTF-8.
 _UTF8_OUTPUT = {"utf-8", "utf-16le", "utf-16be", "replacement"}
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from scale import opened
 
 from crawler.bench.loading import Loader, hostname, numbers, url
-from crawler.crawl.loosened import loosened
+from crawler.crawl.relaxed_settings import relaxed
 from crawler.process.answering.commands import Commands
 from crawler.process.lifecycle import garbage_collection
 from crawler.process.opening.stages import Stages
@@ -103,12 +103,12 @@ def main() -> None:
             "seed, 1,000 URLs": {
                 "command": "seed",
                 "urls": [f"https://{busiest}/s{n}" for n in range(1000)],
-                "settings": loosened(stages.config),
+                "settings": relaxed(stages.config),
             },
             "seed, 10,000 URLs, 5,000 hosts": {
                 "command": "seed",
                 "urls": [f"https://new{n % 5000}.test/s{n}" for n in range(10_000)],
-                "settings": loosened(stages.config),
+                "settings": relaxed(stages.config),
             },
             "block": {"command": "block", "host": busiest},
             "unblock": {"command": "unblock", "host": busiest},

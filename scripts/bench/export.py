@@ -16,7 +16,7 @@ from pathlib import Path
 from crawler.audit import collect
 from crawler.bench.meters import cpu_so_far
 from crawler.export.archives import opened
-from crawler.export.crew import processes
+from crawler.export.worker_pool import processes
 from crawler.export.writing import Export, ExportRequest
 from crawler.extract.decode import to_utf8
 from crawler.extract.types import is_html

@@ -27,7 +27,7 @@ from crawler.cli.loopback import free_port
 from crawler.clock import SystemClock
 from crawler.config import FetchConfig, IdentityConfig, NetworkConfig
 from crawler.fetcher.client import Client
-from crawler.fetcher.fetch_request import FetchTask
+from crawler.fetcher.fetch_request import FetchRequest
 
 HOSTS = 16
 PAGE_BYTES = 45_000
@@ -94,7 +94,7 @@ async def main(rounds: int, fetches: int, profile: bool) -> None:
             return len(await response.read())
 
     async def ours(url: str) -> int:
-        fetch = await client.fetch(FetchTask(url, keep_alive=10.0))
+        fetch = await client.fetch(FetchRequest(url, keep_alive=10.0))
         return len(fetch.content)
 
     figures: dict[str, list[float]] = {"bare": [], "ours": []}

@@ -13,7 +13,7 @@ import time
 
 from crawler.config import convert
 from crawler.frontier.frontier import Frontier
-from crawler.records import Errand, Fetch, Link, Outcome, Task
+from crawler.records import Fetch, FetchTask, Link, Outcome, TaskKind
 from crawler.storage.commit import Change
 from crawler.storage.kv import MemoryStore
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
@@ -60,20 +60,22 @@ def run(pages: int) -> dict[str, float]:
     while done < pages:
         if added - done < FLUSH:
             change = Change()
-            timed("add", frontier.add, links(added, FLUSH), change, now)
+            timed("add", frontier.enqueue, links(added, FLUSH), change, now)
             frontier.committed(change, now)
             added += FLUSH
-        errands: list[Errand] = []
+        fetch_tasks: list[FetchTask] = []
         start = clock()
-        while (errand := frontier.take(now)) is not None:
-            errands.append(errand)
+        while (fetch_task := frontier.claim_next(now)) is not None:
+            fetch_tasks.append(fetch_task)
         spent["take"] += clock() - start
-        fetches = [Fetch(errand.url, Outcome.FETCHED, status=200, took=0.01) for errand in errands]
+        fetches = [
+            Fetch(fetch_task.url, Outcome.FETCHED, status=200, took=0.01) for fetch_task in fetch_tasks
+        ]
         start = clock()
         decisions = [
-            frontier.settle(errand, fetch, now)
-            for errand, fetch in zip(errands, fetches, strict=True)
-            if errand.task is Task.PAGE
+            frontier.record_outcome(fetch_task, fetch, now)
+            for fetch_task, fetch in zip(fetch_tasks, fetches, strict=True)
+            if fetch_task.kind is TaskKind.PAGE
         ]
         spent["settle"] += clock() - start
         change = Change()
@@ -86,9 +88,9 @@ def run(pages: int) -> dict[str, float]:
         for decision in decisions:
             frontier.release(decision, now)
         spent["release"] += clock() - start
-        for errand in errands:
-            if errand.task is Task.RESOLVE:
-                frontier.resolved(errand, [errand.hostname], now + 1e6, now)
+        for fetch_task in fetch_tasks:
+            if fetch_task.kind is TaskKind.RESOLVE:
+                frontier.resolved(fetch_task, [fetch_task.hostname], now + 1e6, now)
         done += len(decisions)
     return {step: seconds / (added if step == "add" else done) * 1e6 for step, seconds in spent.items()}
 

@@ -48,7 +48,7 @@ def intake(memo_bytes_max: int) -> LinkFilter:
 
 def take_all(links: LinkFilter, pages: list[Page]) -> None:
     for base, hrefs in pages:
-        links.take(base, hrefs)
+        links.filter_links(base, hrefs)
 
 
 def bare_join(pages: list[Page]) -> None:

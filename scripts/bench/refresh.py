@@ -29,7 +29,7 @@ from crawler.frontier.frontier import Frontier
 from crawler.frontier.permission import Robots
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings, state
 from crawler.frontier.refresh.refreshing import Refresh
-from crawler.records import Errand, Fetch, Outcome, PageRecord, PageState, Task
+from crawler.records import Fetch, FetchTask, Outcome, PageRecord, PageState, TaskKind
 from crawler.storage.commit import Change
 from crawler.storage.engines import open_store
 from crawler.storage.kv import MemoryStore
@@ -71,7 +71,12 @@ def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.
     told = keys[rng.integers(0, len(keys), 2 * count)].tolist()
     results = (rng.random(count) < 0.3).astype(int).tolist()
     heap = [(float(k), k) for k in range(min(len(keys), 1_000_000))]
-    find, signal, take, settle = schedule.find, schedule.signals.note_change, schedule.take, schedule.settle
+    find, signal, take, settle = (
+        schedule.find,
+        schedule.signals.note_change,
+        schedule.claim_next,
+        schedule.record_outcome,
+    )
     tick, checks = 1.0 / schedule.rate, schedule.overview.checks
     started = time.process_time()
     for k in range(count):
@@ -107,8 +112,8 @@ def longest_calls(schedule: Schedule, keys: np.ndarray, now: float, bulk: bool) 
         timed("signal_many", schedule.signals.enqueue_changes, keys, now, 2)
     for _ in range(20_000):
         now += 1.0 / schedule.rate
-        page = timed("take", schedule.take, now)
-        timed("settle", schedule.settle, page, now, RefreshOutcome.UNCHANGED, now + 1.0)
+        page = timed("take", schedule.claim_next, now)
+        timed("settle", schedule.record_outcome, page, now, RefreshOutcome.UNCHANGED, now + 1.0)
         timed("signal", schedule.signals.note_change, page, now, 3)
         if bulk:
             timed("work", schedule.work, now)
@@ -163,10 +168,10 @@ def politeness(hosts: int, size: int, rng: np.random.Generator) -> None:
     counts, started = np.zeros(seconds, int), time.process_time()
     for k in range(int(rate * seconds)):
         now = (k + 0.5) / rate
-        page = schedule.take(now)
+        page = schedule.claim_next(now)
         if page >= 0:
             counts[int(now)] += 1
-            schedule.settle(page, now, int(k % 4 == 0), now + gap)
+            schedule.record_outcome(page, now, int(k % 4 == 0), now + gap)
     took = (time.process_time() - started) / counts.sum()
     print(
         f"{hosts:,} hosts, gap {gap:g} s: {counts.mean():.1f} picks a second, worst {counts.min()}, best {counts.max()}; "
@@ -207,26 +212,28 @@ def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
     frontier.open(start, True)
     refresh.open(MemoryStore(), lambda: ((key, partial(records.__getitem__, key)) for key in records), start)
     counts = np.zeros(seconds, int)
-    flying: list[tuple[float, int, Errand]] = []
+    flying: list[tuple[float, int, FetchTask]] = []
     now, began, number = start, time.process_time(), 0
     while now < start + seconds:
         while flying and flying[0][0] <= now:
             _, _, ended = heapq.heappop(flying)
             fetch = Fetch(ended.url, Outcome.FETCHED, status=200, took=0.2)
-            decision, change = frontier.settle(ended, fetch, now), Change()
+            decision, change = frontier.record_outcome(ended, fetch, now), Change()
             known = records[ended.fingerprint]
             result = RefreshOutcome(int(ended.fingerprint % 4 == 0))
             refresh.outcomes.record_refresh(ended, result, known, known, decision.until, now, change)
             frontier.stage(decision, change)
             frontier.release(decision, now)
-        while (errand := frontier.take(now)) is not None:
-            if errand.task is Task.RESOLVE:
-                name = int(errand.hostname[1:-4])
-                frontier.resolved(errand, [f"10.{name >> 16}.{name >> 8 & 255}.{name & 255}"], now + 1e9, now)
+        while (fetch_task := frontier.claim_next(now)) is not None:
+            if fetch_task.kind is TaskKind.RESOLVE:
+                name = int(fetch_task.hostname[1:-4])
+                frontier.resolved(
+                    fetch_task, [f"10.{name >> 16}.{name >> 8 & 255}.{name & 255}"], now + 1e9, now
+                )
                 continue
             counts[int(now - start)] += 1
             number += 1
-            heapq.heappush(flying, (now + 0.1 + 0.4 * rng.random(), number, errand))
+            heapq.heappush(flying, (now + 0.1 + 0.4 * rng.random(), number, fetch_task))
         wakeup = frontier.next_wakeup(now)
         then = min(flying[0][0] if flying else now + 1.0, now + 1.0 if wakeup is None else wakeup)
         now = max(then, now + 1e-4)

@@ -35,7 +35,7 @@ from crawler.clock import VirtualClock
 from crawler.config import Config, convert, set_key
 from crawler.process.lifecycle import garbage_collection
 from crawler.process.opening.stages import Stages
-from crawler.records import Fetch, Outcome, Task
+from crawler.records import Fetch, Outcome, TaskKind
 from crawler.storage.keys import HOST, TODO
 from crawler.storage.kv import after_prefix
 
@@ -125,12 +125,14 @@ def pages(stages: Stages, count: int) -> None:
     store, frontier = stages.store, stages.frontier
     begun, mine = time.process_time(), time.thread_time()
     done, now, hosts = 0, 2e9, 0
-    while done < count and (errand := frontier.take(now)) is not None:
-        if errand.task is Task.RESOLVE:
+    while done < count and (fetch_task := frontier.claim_next(now)) is not None:
+        if fetch_task.kind is TaskKind.RESOLVE:
             hosts += 1
-            frontier.resolved(errand, ["10.0.0.1"], now + 3600, now)
+            frontier.resolved(fetch_task, ["10.0.0.1"], now + 3600, now)
             continue
-        decision = frontier.settle(errand, Fetch(errand.url, Outcome.FETCHED, status=200), now)
+        decision = frontier.record_outcome(
+            fetch_task, Fetch(fetch_task.url, Outcome.FETCHED, status=200), now
+        )
         batch = store.batch(sync=False)
         frontier.stage(decision, batch)
         store.write(batch)

@@ -46,7 +46,7 @@ class Maps(Shipped):
         self._sizes = np.bincount(world.site, minlength=len(world.sites)).tolist()
         self._takes = self.reads = 0
 
-    def signal(self, page: int, source: str, at: float, now: float) -> None:
+    def note_change(self, page: int, source: str, at: float, now: float) -> None:
         self._told[self._site[page]][page] = at
         if self._rule == "free":
             self._say(self._site[page], now)
@@ -55,7 +55,7 @@ class Maps(Shipped):
         super().remove(page, now)
         self._number[page] = -1
 
-    def take(self, now: float) -> int:
+    def claim_next(self, now: float) -> int:
         self._takes += 1
         if self._takes == SETTLED and self._rule in ("page", "pays"):
             self._meet(now)
@@ -65,7 +65,7 @@ class Maps(Shipped):
                 self.reads += 1
                 self._say(site, now)
                 return -1
-        number = self.schedule.take(now)
+        number = self.schedule.claim_next(now)
         if number not in self._maps:
             return self._page[number] if number >= 0 else -1
         self._read(number, now)
@@ -83,7 +83,9 @@ class Maps(Shipped):
         site = self._maps[number]
         self.reads += 1
         changed = bool(self._told[site]) and self._rule == "page"
-        self.schedule.settle(number, now, RefreshOutcome.CHANGED if changed else RefreshOutcome.UNCHANGED)
+        self.schedule.record_outcome(
+            number, now, RefreshOutcome.CHANGED if changed else RefreshOutcome.UNCHANGED
+        )
         if self._rule == "pays":
             told = [self._number[page] for page in self._told[site] if self._number[page] >= 0]
             looked = [self.schedule.overview.page(each, now) for each in told[:: 1 + len(told) // TOLD_MAX]]
@@ -97,13 +99,13 @@ class Maps(Shipped):
 
     def _bound(self, number: int, interval: float, now: float) -> None:
         self.schedule.bound_ages(number, *ages(interval, 0.0, math.inf))
-        self.schedule.weigh(number, 1.0, now)
+        self.schedule.set_importance(number, 1.0, now)
 
     def _say(self, site: int, now: float) -> None:
         """Pass on what the map of a site says."""
         for page, at in self._told[site].items():
             if self._number[page] >= 0:
-                super().signal(page, self._world.sources[site], at, now)
+                super().note_change(page, self._world.sources[site], at, now)
         self._told[site].clear()
 
 

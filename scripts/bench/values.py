@@ -138,7 +138,7 @@ def learning() -> None:
     took = a_crawl()
     counts[0] = 2.0
     for site in sites:
-        learned.quality.hear(site, 0)
+        learned.quality.note_signal(site, 0)
     told = a_crawl()
     print(f"learning from a crawl: {took:.2f} us, with signals {told:.2f} us, called from Python")
 

@@ -23,7 +23,7 @@ from warcio.warcwriter import WARCWriter
 
 from crawler.config import PagesConfig
 from crawler.pages.page_cache import PageCache
-from crawler.records import Errand, Extracted, Fetch, Outcome, Task
+from crawler.records import Extracted, Fetch, FetchTask, Outcome, TaskKind
 from crawler.storage.kv import MemoryStore
 
 GROUP = 16
@@ -79,10 +79,10 @@ def ours(pages: list[bytes], folder: Path, level: int) -> dict[str, float]:
                 address="127.0.0.2",
                 took=0.01,
             )
-            errand = Errand(
-                task=Task.PAGE, host=1, hostname="site.example", url=url, fingerprint=number + 1, via=1
+            fetch_task = FetchTask(
+                kind=TaskKind.PAGE, host=1, hostname="site.example", url=url, fingerprint=number + 1, via=1
             )
-            group.append(cache.capture(fetch, errand, extracted, 1.7e9 + number))
+            group.append(cache.capture(fetch, fetch_task, extracted, 1.7e9 + number))
         decided = time.process_time()
         cache.write(group)
         written = time.process_time()

@@ -6,7 +6,7 @@ import pytest
 
 from crawler.admin import actions
 from crawler.errors import DirectoryError
-from crawler.serve.refusal import Refusal
+from crawler.serve.http_error import HttpError
 
 TOKEN = "0123456789abcdef" * 2
 HOST = "127.0.0.1:8081"
@@ -53,7 +53,7 @@ def test_a_change_that_is_let_through(more: dict[str, str]) -> None:
     ],
 )
 def test_a_change_that_is_refused(fields: dict[str, str], status: int) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(HttpError) as caught:
         actions.check(fields, TOKEN, HOST)
     assert caught.value.status == status
 
@@ -81,6 +81,6 @@ def test_commands(body: bytes, command: dict) -> None:
      b'{"command": "seed", "urls": []}', b'{"command": {}}', b"\xff", b"[" * 10_000],
 )  # fmt: skip
 def test_what_is_no_command(body: bytes) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(HttpError) as caught:
         actions.parse(body)
     assert caught.value.status == 400

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.admin.history import SERIES, History, Pulse
+from crawler.admin.history import SERIES, History, RateSampler
 
 
 def status(fetched: int) -> dict:
@@ -11,12 +11,12 @@ def status(fetched: int) -> dict:
 
 
 def test_rates_are_growth_over_time() -> None:
-    pulse = Pulse()
-    assert pulse.take(status(100), 10.0)["pages"] == 0.0
-    point = pulse.take(status(150), 20.0)
+    pulse = RateSampler()
+    assert pulse.sample(status(100), 10.0)["pages"] == 0.0
+    point = pulse.sample(status(150), 20.0)
     assert point["pages"] == 5.0 and point["todo"] == 3.0 and point["bytes"] == 0.0
-    assert pulse.take(status(0), 30.0)["pages"] == 0.0, "a process that began anew has no negative rate"
-    assert pulse.take(status(9), 30.0)["pages"] == 0.0, "no time has passed"
+    assert pulse.sample(status(0), 30.0)["pages"] == 0.0, "a process that began anew has no negative rate"
+    assert pulse.sample(status(9), 30.0)["pages"] == 0.0, "no time has passed"
 
 
 @given(st.integers(2, 50), st.integers(1, 300), st.integers(1, 60))

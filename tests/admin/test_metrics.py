@@ -4,10 +4,10 @@ import re
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from crawler.admin import metrics, vitals
+from crawler.admin import metrics, process_metrics
 from crawler.records import Outcome
 
-COMMITS = vitals.Histogram()
+COMMITS = process_metrics.Histogram()
 for seconds in (0.0005, 0.001, 0.02, 99.0):
     COMMITS.observe(seconds)
 
@@ -36,8 +36,8 @@ def status(name: str = "p0", hosts: int = 0) -> dict:
         "due": {"pending": 0, "known": 1, "new": 2, "runs": 1, "expected_collisions": 1e-9},
         "waiting": [HOST | {"host": f"h{n}.example"} for n in range(hosts)],
         "waited": {"host": 1.5},
-        "timings": {"commit": COMMITS.plain(), "flush": vitals.Histogram().plain()},
-        "processes": [vitals.of_process() | {"name": name, "started": 0.5, "loop_lag": 0.001}],
+        "timings": {"commit": COMMITS.plain(), "flush": process_metrics.Histogram().plain()},
+        "processes": [process_metrics.of_process() | {"name": name, "started": 0.5, "loop_lag": 0.001}],
         "serve": {"requests": 9, "answers": {"200": 9}},
         "log": {"error": 1, "warning": 2},
     }
@@ -91,5 +91,5 @@ def test_processes_are_told_apart() -> None:
 
 
 def test_a_histogram_counts_each_once() -> None:
-    assert list(vitals.cumulative(COMMITS.plain()))[-1] == ("+Inf", 4.0)
-    assert [count for _, count in vitals.cumulative(COMMITS.plain())][:2] == [2.0, 2.0]
+    assert list(process_metrics.cumulative(COMMITS.plain()))[-1] == ("+Inf", 4.0)
+    assert [count for _, count in process_metrics.cumulative(COMMITS.plain())][:2] == [2.0, 2.0]

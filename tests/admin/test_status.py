@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from crawler.admin.process_metrics import LastMinute
 from crawler.admin.report import Report
 from crawler.admin.status import Status, group, merge, nested, rates
-from crawler.admin.vitals import LastMinute
 from crawler.records import DueCounts, FrontierCounts, PeerStatus, SplitterCounts
 
 
@@ -106,7 +106,7 @@ def test_the_last_minute_forgets_what_lies_before_it() -> None:
     minute = LastMinute()
     assert minute.plain() == {}
     for look in range(0, 301, 5):
-        minute.take({"done": look * look}, float(look))
+        minute.sample({"done": look * look}, float(look))
     assert minute.plain() == {"span": 60.0, "done": 300 * 300 - 240 * 240}
 
 

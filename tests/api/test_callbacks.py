@@ -79,9 +79,9 @@ class Spider:
         self.shelves: list[int] = []
 
     async def parse(self, page: crawler.Page) -> AsyncIterator[Any]:
-        shelf = int(page.url.partition("page=")[2] or 0)
+        response_cache = int(page.url.partition("page=")[2] or 0)
         for link in page.css(".products a").attrs("href"):
-            yield crawler.Request(link, callback=self.product, meta={"shelf": shelf})
+            yield crawler.Request(link, callback=self.product, meta={"shelf": response_cache})
         for link in page.css("a.more").attrs("href"):
             await asyncio.sleep(0)
             yield crawler.Request(link)

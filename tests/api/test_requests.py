@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 import crawler
-from crawler.process.fetching.fetch_tasks import PLAIN, way_on
-from crawler.records import Way
-from tests.end_to_end.web import SETTINGS, Answer, Asked, Web, page
+from crawler.process.fetching.fetch_tasks import PLAIN, redirected_options
+from crawler.records import RequestOptions
+from tests.end_to_end.web import SETTINGS, Answer, ReceivedRequest, Web, page
 from tests.end_to_end.web import run as command
 
 ONE_AT_A_TIME = SETTINGS | {"crawl": SETTINGS["crawl"] | {"concurrency": 1}}
@@ -24,7 +24,7 @@ def crawl(url: Any, directory: Path, parse: Any, **arguments: Any) -> dict[str, 
     return report
 
 
-def search(asked: Asked) -> Answer:
+def search(asked: ReceivedRequest) -> Answer:
     word = parse_qs(asked.body.decode())["q"][0] if asked.method == "POST" else "form"
     return f"<title>{asked.method} {word} {asked.headers.get('X-Shop')}</title>"
 
@@ -88,13 +88,13 @@ def test_a_page_is_asked_again_where_the_callback_says_so(tmp_path: Path) -> Non
     assert msgspec.json.decode((tmp_path / "items.jsonl").read_bytes()) == {"tries": 3}
 
 
-def login(asked: Asked) -> Answer:
+def login(asked: ReceivedRequest) -> Answer:
     if asked.method == "POST" and b"Sesame" in asked.body:
         return 303, {"Location": "/home", "Set-Cookie": "sid=1; Path=/"}, ""
     return page(text="who are you?")
 
 
-def home(asked: Asked) -> Answer:
+def home(asked: ReceivedRequest) -> Answer:
     return page("/private", text="welcome" if asked.headers.get("Cookie") == "sid=1" else "who?")
 
 
@@ -186,14 +186,17 @@ def test_the_first_request_for_a_page_says_whose_it_is(tmp_path: Path) -> None:
 )
 def test_how_redirects_are_followed(status: int, method: str, expected: str) -> None:
     """Fetch Standard, HTTP-redirect fetch: method, body; credentials stay at home."""
-    way = Way(method, b"x", ("Content-Type: text/plain", "X-Api-Key: 1", "X-Shop: 1"))
-    here, there = way_on(way, status, same_host=True), way_on(way, status, same_host=False)
+    way = RequestOptions(method, b"x", ("Content-Type: text/plain", "X-Api-Key: 1", "X-Shop: 1"))
+    here, there = (
+        redirected_options(way, status, same_host=True),
+        redirected_options(way, status, same_host=False),
+    )
     assert here.method == there.method == expected
     assert here.body == (b"" if expected == "GET" else b"x")
     assert "X-Api-Key: 1" in here.headers and "X-Shop: 1" in there.headers
     assert "X-Api-Key: 1" not in there.headers
     assert ("Content-Type: text/plain" in here.headers) == (expected != "GET")
-    assert way_on(PLAIN, status, same_host=False) is PLAIN
+    assert redirected_options(PLAIN, status, same_host=False) is PLAIN
 
 
 def test_mistakes_are_said_where_they_are_made() -> None:

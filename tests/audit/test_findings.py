@@ -101,7 +101,7 @@ def test_copies_titles_times_and_parts() -> None:
         auditor.page(
             PageFacts(number, f"/{number}", "" if number == 4 else "Home", b"", ["http://x/"] * (number == 0))
         )
-    auditor.record(_row("/i.png", content_type="image/png"), 9, None, int(LinkFlag.REQUISITE))
+    auditor.record(_row("/i.png", content_type="image/png"), 9, None, LinkFlag.REQUISITE)
     audit = auditor.audit()
     assert audit.pages == 5 and audit.urls == 6
     assert audit.sections["duplicate_contents"].listed == [Finding("/0", "3", ("/1", "/2"), 3)]

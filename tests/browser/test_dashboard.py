@@ -10,7 +10,7 @@ import pytest
 
 import crawler
 from crawler.admin.server import AdminServer
-from crawler.admin.source import OwnProcess
+from crawler.admin.status_source import OwnProcess
 from tests.browser.chromium import PROGRAM, Page, browser
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium")

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.end_to_end.web import FAST, Answer, Asked, Web, crawl, page, run
+from tests.end_to_end.web import FAST, Answer, ReceivedRequest, Web, crawl, page, run
 
 PNG = (200, {"Content-Type": "image/png"}, b"\x89PNG")
 PDF = (200, {"Content-Type": "application/pdf"}, b"%PDF")
@@ -58,7 +58,7 @@ def test_timestamping_asks_known_pages_once_more(tmp_path: Path) -> None:
     """With conditions; what changed is stored, and its new links are followed; what waits is not asked twice."""
     version = {"/a": 1}
 
-    def dated(asked: Asked) -> Answer:
+    def dated(asked: ReceivedRequest) -> Answer:
         tag = f'"{version.get(asked.path, 0)}"'
         if asked.headers.get("If-None-Match") == tag:
             return 304, {"ETag": tag}, ""
@@ -99,7 +99,7 @@ def test_cookies_of_a_file_are_sent_and_kept_by_name_only(tmp_path: Path) -> Non
     cookies = tmp_path / "cookies.txt"
     cookies.write_text("localhost\tFALSE\t/\tFALSE\t0\tsid\tSesame\n")
 
-    def private(asked: Asked) -> Answer:
+    def private(asked: ReceivedRequest) -> Answer:
         known = asked.headers.get("Cookie") == "sid=Sesame"
         return page("/more" if asked.path == "/" else "/") if known else (403, {}, "")
 

@@ -7,11 +7,11 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from crawler.cli.seed_arguments import without_login
-from tests.end_to_end.web import FAST, Answer, Asked, Web, crawl, page, run
+from crawler.cli.url_arguments import without_login
+from tests.end_to_end.web import FAST, Answer, ReceivedRequest, Web, crawl, page, run
 
 
-def secret(asked: Asked) -> Answer:
+def secret(asked: ReceivedRequest) -> Answer:
     wanted = "Basic " + base64.b64encode(b"me:p@ss").decode()
     if asked.headers.get("Authorization") != wanted:
         return 401, {"WWW-Authenticate": "Basic"}, ""
@@ -62,7 +62,7 @@ class Members:
     def __init__(self) -> None:
         self.routes = {"/login": self.login, "/": self.private, "/more": self.private}
 
-    def login(self, asked: Asked) -> Answer:
+    def login(self, asked: ReceivedRequest) -> Answer:
         fields = parse_qs(asked.body.decode())
         if asked.method == "POST" and (fields["user"], fields["pass"]) == (["me"], ["Sesame&1"]):
             known = fields["token"] == ["t1"] and asked.headers.get("Cookie") == "visit=1"
@@ -71,7 +71,7 @@ class Members:
         form += "<input name=user><input type=password name=pass><button name=go value=1>in</button></form>"
         return 200, {"Set-Cookie": "visit=1"}, form
 
-    def private(self, asked: Asked) -> Answer:
+    def private(self, asked: ReceivedRequest) -> Answer:
         if "sid=Key1" not in asked.headers.get("Cookie", ""):
             return 302, {"Location": "/login"}, ""
         return page("/more" if asked.path == "/" else "/", text="members only")

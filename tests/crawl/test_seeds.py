@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crawler.config import convert
-from crawler.crawl.loosened import SeedPlaces
+from crawler.crawl.relaxed_settings import SeedPlaces
 from crawler.crawl.seeds import REFUSED_SHOWN, SEEDS_AT_ONCE, SeedFile, Seeds
 from crawler.errors import UsageError
 
@@ -64,7 +64,7 @@ def test_the_file_gives_back_what_was_written_as_often_as_asked(tmp_path: Path) 
 def test_places_of_seeds_are_noted_when_all_are_read_and_some_are_new() -> None:
     noted: list[list[str]] = []
     places = SeedPlaces("host")
-    places.known(["a.org"])
+    places.restrict(["a.org"])
     for urls, expected in (
         (["http://a.org/", "http://b.org/"], [["a.org", "b.org"]]),
         (["http://b.org/x"], [["a.org", "b.org"]]),

@@ -97,7 +97,10 @@ def test_a_part_that_is_missing_is_named(tmp_path: Path, damage: str) -> None:
         "last missing": paths[-1],
         "short": paths[2],
     }[damage]
-    os.truncate(path, 5) if damage == "short" else path.unlink()
+    if damage == "short":
+        os.truncate(path, 5)
+    else:
+        path.unlink()
     with pytest.raises(DamageError, match=r"\.log: .* missing"):
         opened(tmp_path, 0, ends[-1])
 

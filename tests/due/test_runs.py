@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from crawler.due.fences import FENCE_STEP
+from crawler.due.block_fences import FENCE_STEP
 from crawler.due.merging import merge
 from crawler.due.runs import DiskRuns
 from crawler.errors import DamageError, StoreError
@@ -85,7 +85,10 @@ def test_a_run_that_is_not_what_was_written_is_named(tmp_path: Path, damage: str
         "fence": data[:-16] + b"\1" + data[-15:],
         "checksum": data[:-8] + bytes([data[-8] ^ 1]) + data[-7:],
     }
-    run.path.unlink() if damage == "missing" else run.path.write_bytes(changed[damage])
+    if damage == "missing":
+        run.path.unlink()
+    else:
+        run.path.write_bytes(changed[damage])
     with pytest.raises(DamageError, match="00000001.run"):
         DiskRuns(tmp_path, [run.entry])
 

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow.parquet
 import pytest
 
-from tests.end_to_end.web import FAST, Asked, Ran, Web, crawl, lines, outcomes, page, redirect, run
+from tests.end_to_end.web import FAST, Ran, ReceivedRequest, Web, crawl, lines, outcomes, page, redirect, run
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SITE = {
@@ -136,7 +136,7 @@ def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
     """status, why, get, export, seed, block, unblock and retire while the crawl runs; then a stop by a signal."""
     held = threading.Event()
 
-    def slow(_: Asked) -> str:
+    def slow(_: ReceivedRequest) -> str:
         held.wait(30)
         return page(text="slow")
 
@@ -190,7 +190,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     held = threading.Event()
     slow = {"now": True}
 
-    def hang(_: Asked) -> str:
+    def hang(_: ReceivedRequest) -> str:
         if slow["now"]:
             held.wait(30)
         return page()

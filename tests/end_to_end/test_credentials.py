@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.web import Answer, Asked, Route, Web, crawl, page, redirect, run
+from tests.end_to_end.web import Answer, ReceivedRequest, Route, Web, crawl, page, redirect, run
 
 SECRET = "Bearer s3cr3t-t0k3n"
 ROBOTS = "User-agent: *\nDisallow: /never\n"
@@ -65,7 +65,7 @@ def test_a_session_is_in_no_record_whoever_sends_the_cookie(
 ) -> None:
     """A cookie set by hand, one of the jar, one of a file: archive, logs, exports and `why` show none of its value."""
 
-    def visited(asked: Asked) -> Answer:
+    def visited(asked: ReceivedRequest) -> Answer:
         return 200, {"Set-Cookie": "sid=s3cr3t; Path=/", "Content-Type": "text/html"}, page("/in")
 
     file = tmp_path / "cookies.txt"

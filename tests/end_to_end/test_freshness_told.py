@@ -16,7 +16,7 @@ from crawler.lab.changing.server import ChangingServer
 from crawler.process.answering.commands import Commands
 from crawler.process.opening.stages import Stages, at_rest
 from crawler.records import PageState
-from crawler.serve.behind import StoredCrawl
+from crawler.serve.stored_crawl import StoredCrawl
 from tests.end_to_end.test_refreshing import REFRESH, SETTINGS, changing_web
 
 RATE = 60.0

@@ -18,7 +18,7 @@ from crawler.cli.loopback import free_port
 from crawler.fetcher.client import Client
 from crawler.fetcher.resolver import Resolver
 from crawler.frontier.frontier import Frontier
-from crawler.frontier.hosts import place_shares
+from crawler.frontier.hosts import slot_shares
 from crawler.pages.page_cache import PageCache
 from crawler.process.committing import commit_loop, portions
 from crawler.process.fetching.fetch_tasks import FetchTasks
@@ -42,7 +42,7 @@ def test_a_session_that_cannot_be_copied(tmp_path: Path) -> None:
 
 BAD = "bad.localhost"
 
-# Where a bug may lie in an errand or in what is decided at its end.
+# Where a bug may lie in a fetch task or in what is decided at its end.
 PLACES: list[tuple[Any, str]] = [
     (Resolver, "resolve"),
     (Client, "fetch"),
@@ -169,9 +169,9 @@ def test_bodies_are_accounted_for_until_they_are_committed(
         accounts.append(self.account)
         await begin(self)
 
-    async def noted(self: Reader, errand: Any, fetch: Any, *rest: Any) -> Any:
+    async def noted(self: Reader, fetch_task: Any, fetch: Any, *rest: Any) -> Any:
         reading.append(accounts[0].held >= len(fetch.body) > 0)
-        return await read(self, errand, fetch, *rest)
+        return await read(self, fetch_task, fetch, *rest)
 
     monkeypatch.setattr(Client, "start", started)
     monkeypatch.setattr(Reader, "read", noted)
@@ -201,7 +201,7 @@ def test_hosts_that_hang_hold_no_place_that_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """20 of them come first, for 10 places, and no limit of time ends their requests: 20 others come whole."""
-    monkeypatch.setattr(place_shares, "PROMPT_MAX", 0.1)
+    monkeypatch.setattr(slot_shares, "PROMPT_MAX", 0.1)
     port = free_port(address(80, 0))
     with hostile("hang", 20, port), hostile("healthy", 20, port):
         urls = [f"http://{address(network, n)}:{port}/" for network in (90, 80) for n in range(20)]

@@ -17,7 +17,7 @@ import pytest
 
 from crawler.admin import control
 from crawler.cli.loopback import free_port
-from crawler.serve.fields import PASSED
+from crawler.serve.header_fields import PASSED
 from tests.end_to_end.test_hostile_text import EVIL
 from tests.end_to_end.test_live import CRAWLER, Running, ask
 from tests.end_to_end.web import run, served

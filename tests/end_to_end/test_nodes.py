@@ -12,7 +12,7 @@ import pytest
 
 from crawler.cli.loopback import free_port, free_ports
 from tests.end_to_end.test_many_processes import QUICK, command, report_of, stored_by
-from tests.end_to_end.web import Answer, Asked, Web, redirect
+from tests.end_to_end.web import Answer, ReceivedRequest, Web, redirect
 from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, settings
 
 PAGES = 300
@@ -182,7 +182,7 @@ def test_a_crawl_that_one_process_began_goes_on_as_nodes(tmp_path: Path) -> None
 def moved_sites() -> Web:
     """Sites 1 to 8 have moved to sites 11 to 18, whose roots link to pages of their own and of all others."""
 
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: ReceivedRequest) -> Answer:
         number = int(asked.host.rpartition(".")[2])
         if number <= 8:
             return redirect(f"http://127.3.0.{number + 10}:{web.port}/", 301)

@@ -32,7 +32,7 @@ def test_word_of_changes_is_followed_and_a_lost_one_is_seen(
     """With word of every change nearly all copies are current; planted: the schedule never hears."""
     told, deaf = played(tmp_path, LEARNED, DEAF)
     assert told.freshness > deaf.freshness + 0.04
-    monkeypatch.setattr(Refresh, "signal", lambda self, fingerprints, source, now: len(fingerprints))
+    monkeypatch.setattr(Refresh, "note_change", lambda self, fingerprints, source, now: len(fingerprints))
     (lost,) = played(tmp_path / "lost", LEARNED)
     assert lost.freshness < told.freshness - 0.04
 

@@ -15,7 +15,7 @@ from crawler.storage.faults import POINTS
 from crawler.storage.kv import scan_prefix
 from crawler.upgrade.ready import ready
 from tests.end_to_end.test_many_processes import QUICK, command, report_of
-from tests.end_to_end.web import Asked, Web
+from tests.end_to_end.web import ReceivedRequest, Web
 from tests.faults.harness import TreeWeb, crawl, end, settings, start
 
 PAGES = 400
@@ -163,7 +163,7 @@ def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
 def copies() -> Web:
     """A site on each address: the root links to the next one's root and to a page that is the same everywhere."""
 
-    def root(asked: Asked) -> str:
+    def root(asked: ReceivedRequest) -> str:
         number = int(asked.host.rpartition(".")[2])
         return (
             f'<a href="/same.html">{number}</a><a href="http://127.2.0.{number % 8 + 1}:{web.port}/">on</a>'

@@ -29,12 +29,12 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import NoSeedError
 from crawler.process.committing.portions import PORTION_LINKS
 from crawler.process.opening.stages import at_rest
-from crawler.records import Errand, Extracted, Fetch, Outcome, Task
-from crawler.serve.receiving import Receivers
+from crawler.records import Extracted, Fetch, FetchTask, Outcome, TaskKind
+from crawler.serve.notification_handlers import NotificationHandlers
 from crawler.storage.keys import NOTICE
 from crawler.storage.kv import scan_prefix
 from tests.end_to_end.test_live import Running, free_port
-from tests.end_to_end.web import Answer, Asked, Web, page
+from tests.end_to_end.web import Answer, ReceivedRequest, Web, page
 from tests.faults.harness import TreeWeb
 
 HOME, AWAY = "http://localhost/", "http://elsewhere.example/"
@@ -79,7 +79,7 @@ def ask_unix(path: Path, body: bytes) -> dict[str, Any]:
     return said
 
 
-def receivers_of(crawl: Crawl) -> Receivers:
+def receivers_of(crawl: Crawl) -> NotificationHandlers:
     assert crawl.live.server is not None
     return crawl.live.server._receive.__self__  # type: ignore[union-attr]
 
@@ -146,19 +146,19 @@ def page_of(crawl: Crawl) -> Any:
         headers=((b"Content-Type", b"text/html"),), began=crawl.stages.clock.now(), address="127.0.0.1",
     )  # fmt: skip
     crawl.stages.commits.commit_now(partial(crawl.stages.admission.seeds, [HOME]))
-    errand: Errand | None = None
-    while errand is None or errand.task is not Task.PAGE:
+    fetch_task: FetchTask | None = None
+    while fetch_task is None or fetch_task.kind is not TaskKind.PAGE:
         now = crawl.stages.clock.now()
-        errand = crawl.stages.frontier.take(now)
-        if errand is not None and errand.task is Task.RESOLVE:
-            crawl.stages.frontier.resolved(errand, ["127.0.0.1"], now + 1e6, now)
-        elif errand is not None and errand.task is Task.ROBOTS:
-            missing = Fetch(errand.url, Outcome.GONE, status=404, began=now)
-            crawl.stages.commits.commit(partial(crawl.stages.results.robots, errand, missing, now))
+        fetch_task = crawl.stages.frontier.claim_next(now)
+        if fetch_task is not None and fetch_task.kind is TaskKind.RESOLVE:
+            crawl.stages.frontier.resolved(fetch_task, ["127.0.0.1"], now + 1e6, now)
+        elif fetch_task is not None and fetch_task.kind is TaskKind.ROBOTS:
+            missing = Fetch(fetch_task.url, Outcome.GONE, status=404, began=now)
+            crawl.stages.commits.commit(partial(crawl.stages.results.robots, fetch_task, missing, now))
     links = [f"{HOME}{n}" for n in range(PORTION_LINKS)] + [LINK]
-    assert errand.fingerprint == fingerprint(HOME)
+    assert fetch_task.fingerprint == fingerprint(HOME)
     return partial(
-        crawl.stages.results.page, errand, fetch, Extracted(HOME, hrefs=links), crawl.stages.clock.now()
+        crawl.stages.results.page, fetch_task, fetch, Extracted(HOME, hrefs=links), crawl.stages.clock.now()
     )
 
 
@@ -199,7 +199,7 @@ def test_a_url_survives_a_kill_whichever_way_it_is_signalled(
     with at_rest(Crawl(SETTINGS).config, directory, "p0", clock=SystemClock()) as reopened:
         fingerprint = reopened.fingerprinter.fingerprint
         assert reopened.pages.record(fingerprint(HOME)) is not None
-        reopened.commits.commit_now(partial(reopened.signal_intake.take, [], "signal", Signalled()))
+        reopened.commits.commit_now(partial(reopened.signal_intake.decide, [], "signal", Signalled()))
         assert reopened.due.contains(fingerprint(LINK)), "the URL is lost"
         assert reopened.views.problems() == []
 
@@ -296,7 +296,7 @@ class HubbedWeb(Web):
         self.forms: list[dict[str, str]] = []
         super().__init__({"/": page(), "/feed": page(), f"/{KEY}.txt": KEY, "/hub": self._subscribed})
 
-    def _subscribed(self, asked: Asked) -> Answer:
+    def _subscribed(self, asked: ReceivedRequest) -> Answer:
         self.forms.append(dict(parse_qsl(asked.body.decode())))
         return 202, {}, ""
 
@@ -349,7 +349,7 @@ def test_a_notice_that_waits_for_its_key_survives_a_kill(tmp_path: Path, process
     """URLs of a notice answered 202 were forgotten by a crash before the key file was read."""
     judged = threading.Event()
 
-    def key_file(_: Asked) -> Answer:
+    def key_file(_: ReceivedRequest) -> Answer:
         return KEY if judged.wait(20) else (500, {}, "")
 
     with HubbedWeb() as web:
@@ -405,7 +405,7 @@ def test_a_signal_outside_of_the_run_is_kept_too(tmp_path: Path, when: str, entr
     asyncio.run(play())
     with at_rest(Crawl(tree).config, CrawlDirectory(tmp_path / "crawl"), "p0", clock=SystemClock()) as stages:
         assert stages.point.counters["signals.queued"] == 1
-        stages.commits.commit_now(partial(stages.signal_intake.take, [], "signal", Signalled()))
+        stages.commits.commit_now(partial(stages.signal_intake.decide, [], "signal", Signalled()))
         assert stages.due.contains(stages.fingerprinter.fingerprint(LINK)) and stages.views.problems() == []
 
 

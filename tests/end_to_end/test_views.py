@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from crawler.admin.server import AdminServer
-from crawler.admin.source import Siblings
+from crawler.admin.status_source import SiblingProcesses
 from crawler.config import Config
 from tests.end_to_end.test_live import Running, ask
 from tests.end_to_end.web import Web, page
@@ -131,7 +131,7 @@ def _check_host(running: Running, web: Web) -> None:
     assert [(each["of"], each["status"]) for each in good] == [(f"http://h0.localhost:{web.port}", 404)]
 
 
-def _check_outlook(running: Running) -> None:
+def _check_eta(running: Running) -> None:
     """Every entrance says that the crawl grows; none knows an end."""
     status = running.status()
     assert status["outlook"]["brings"] > 0.95 and status["outlook"]["seconds"] is None
@@ -161,7 +161,7 @@ def _event(running: Running) -> dict[str, Any]:
 def test_all_entrances_say_the_same(tmp_path: Path, web: Web, processes: int) -> None:
     running = _started(tmp_path, web, processes)
     try:
-        _check_outlook(running)
+        _check_eta(running)
         status, told = running.status(), _by_command(running)
         assert _numbers(status) == _numbers(told)
         running.until(lambda: _numbers(_event(running)) == _numbers(status))
@@ -186,7 +186,7 @@ def test_a_killed_process_is_missed_by_all(tmp_path: Path, web: Web) -> None:
         async def look_beside() -> tuple[dict[str, Any], bytes, int]:
             """The dashboard's answers, of a server of our own: the crawl's is part of the supervisor."""
             folders = {f"p{n}": running.folder / f"p{n}" for n in range(3)}
-            server = AdminServer(Siblings(folders), Config(), running.folder, lambda: before["now"])
+            server = AdminServer(SiblingProcesses(folders), Config(), running.folder, lambda: before["now"])
             _, port = await server.start("127.0.0.1:0")
             await asyncio.to_thread(ask, port, "/status")
             os.kill(supervisor, signal.SIGSTOP)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.web import Asked, Web, crawl, lines, outcomes, page, redirect, run, tunnels
+from tests.end_to_end.web import ReceivedRequest, Web, crawl, lines, outcomes, page, redirect, run, tunnels
 
 
 def test_scopes(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_redirects_of_a_seed_widen_the_scope(tmp_path: Path) -> None:
 def test_a_redirect_to_its_own_key_is_followed_in_its_turn(tmp_path: Path) -> None:
     """A cookie set and a redirect to the same page, and another spelling of a path."""
 
-    def wall(asked: Asked) -> tuple[int, dict[str, str], str]:
+    def wall(asked: ReceivedRequest) -> tuple[int, dict[str, str], str]:
         if "seen=1" in asked.headers.get("Cookie", ""):
             return 200, {}, page(text="behind the wall")
         return 302, {"Location": "/wall", "Set-Cookie": "seen=1"}, ""
@@ -157,7 +157,7 @@ def test_requisites(tmp_path: Path) -> None:
 def test_requisites_of_requisites(tmp_path: Path) -> None:
     """Style sheets and frames are read for what they need, links in a frame are not; endless chains end."""
 
-    def sheet(asked: Asked) -> tuple[int, dict[str, str], str]:
+    def sheet(asked: ReceivedRequest) -> tuple[int, dict[str, str], str]:
         number = int(asked.path.removeprefix("/endless"))
         return 200, {"Content-Type": "text/css"}, f'@import "/endless{number + 1}";'
 

@@ -25,7 +25,7 @@ from crawler.cli import main
 from crawler.records import Outcome
 
 
-class Asked(NamedTuple):
+class ReceivedRequest(NamedTuple):
     """A request as the server saw it; `host` is without the port."""
 
     host: str
@@ -36,7 +36,7 @@ class Asked(NamedTuple):
 
 
 Answer = str | bytes | tuple[int, Mapping[str, str], str | bytes]
-Route = Answer | Callable[[Asked], Answer]
+Route = Answer | Callable[[ReceivedRequest], Answer]
 
 
 class Web:
@@ -55,7 +55,7 @@ class Web:
     ) -> None:
         self.routes = dict(routes)
         self._other = other
-        self.asked: list[Asked] = []
+        self.asked: list[ReceivedRequest] = []
         web = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -99,7 +99,9 @@ class Web:
         if "://" in path:  # the form that a proxy gets
             path = "/" + path.split("/", 3)[3]
         sent = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
-        asked = Asked(handler.headers["Host"].rsplit(":", 1)[0], path, handler.headers, handler.command, sent)
+        asked = ReceivedRequest(
+            handler.headers["Host"].rsplit(":", 1)[0], path, handler.headers, handler.command, sent
+        )
         self.asked.append(asked)
         route = self.routes.get(asked.host + path, self.routes.get(path, self._other))
         answer = route(asked) if callable(route) else route

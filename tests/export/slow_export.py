@@ -9,7 +9,7 @@ from typing import Any
 
 from crawler import cli
 from crawler.export import writing
-from crawler.export.page_work import Done, RowWork
+from crawler.export.page_tasks import Done, RowWork
 
 SECONDS = float(sys.argv[1])
 _fill = RowWork.__call__

@@ -22,7 +22,7 @@ _CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.truncate", "os.mkdir", "os
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
-    ["crawler.cli.check", "crawler.cli.reshard", "crawler.upkeep.check", "crawler.upkeep.switch", __name__]
+    ["crawler.cli.check", "crawler.cli.reshard", "crawler.upkeep.check", "crawler.upkeep.reshard", __name__]
 )
 
 

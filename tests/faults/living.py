@@ -29,7 +29,7 @@ from crawler.upkeep.check import check
 DAY = 86_400.0
 MEAN_LIFE = 90.0 * DAY / math.log(2.0)  # of credit
 OFF = 0.5  # credits by which a hub's sum may differ: where a crawl of the hub was lost by a kill
-_NEWS = int(LinkFlag.NEWS)
+_NEWS = LinkFlag.NEWS
 
 
 class Left(NamedTuple):

@@ -75,7 +75,10 @@ def test_a_sound_directory(directory: Path) -> None:
 def test_pages_of_a_lost_segment_are_fetched_again(site: Site, directory: Path, left: int) -> None:
     """Missing or short: `check` says so, opening sends its pages back, the crawl fetches just these again."""
     path = segments(directory)[1]
-    path.unlink() if not left else os.truncate(path, left)
+    if not left:
+        path.unlink()
+    else:
+        os.truncate(path, left)
     checked = command("check", "--dir", directory)
     assert checked.returncode == 3 and path.name in checked.stdout, checked
     before = site.web.fetched()
@@ -265,7 +268,10 @@ def test_nothing_is_lost_in_silence(site: Site, directory: Path, pattern: str, h
     elif how == "cut":
         os.truncate(path, path.stat().st_size // 2)
     else:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
     checked = command("check", "--dir", directory)
     assert checked.returncode == 3 and "Traceback" not in checked.stderr, checked
     repaired = command("check", "--dir", directory, "--repair")

@@ -298,4 +298,7 @@ def test_nothing_of_ours_is_imported_before_signals_are_noted() -> None:
     """Goal: the time without a handler is that of the interpreter's own start."""
     code = "import sys, crawler.__main__; print([name for name in sys.modules if name.startswith('crawler')])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "['crawler.kernel_forms', 'crawler', 'crawler.early', 'crawler.__main__']"
+    assert (
+        done.stdout.strip()
+        == "['crawler.kernel_selection', 'crawler', 'crawler.early_signals', 'crawler.__main__']"
+    )

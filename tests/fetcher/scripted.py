@@ -14,7 +14,7 @@ import uvloop
 from crawler.clock import VirtualClock
 from crawler.config import FetchConfig, IdentityConfig, NetworkConfig, Seconds
 from crawler.fetcher.client import Client
-from crawler.fetcher.fetch_request import FetchTask
+from crawler.fetcher.fetch_request import FetchRequest
 from crawler.records import Fetch
 
 
@@ -158,7 +158,7 @@ async def _one(script: Script, config: FetchConfig, fields: dict[str, Any]) -> t
     await client.start()
     try:
         async with Server(script) as server:
-            request = FetchTask(server.url(fields.pop("path", "/")), ("127.0.0.1",), **fields)
+            request = FetchRequest(server.url(fields.pop("path", "/")), ("127.0.0.1",), **fields)
             return await client.fetch(request), server
     finally:
         await client.close()

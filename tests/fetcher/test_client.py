@@ -9,7 +9,7 @@ import pytest
 
 from crawler.config import ByteCount, IdentityConfig, NetworkConfig, Seconds
 from crawler.fetcher.connection import READ_BYTES, REST_BYTES, SHORT_BYTES, Connection
-from crawler.fetcher.fetch_request import FetchTask
+from crawler.fetcher.fetch_request import FetchRequest
 from crawler.records import Blame, Fetch, Outcome
 from tests.fetcher.scripted import HASTY, OK, PATIENT, Do, Server, fetch, make_client, run, small
 
@@ -111,7 +111,7 @@ def test_101_unasked_is_an_error_and_closes() -> None:
         await client.start()
         async with Server([b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\n\r\n"], [OK]) as server:
             for outcome in (Outcome.UNEXPECTED_STATUS, Outcome.FETCHED):
-                got = await client.fetch(FetchTask(server.url(), ("127.0.0.1",), keep_alive=5.0))
+                got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
                 assert got.outcome is outcome
             assert server.connections == 2
         await client.close()
@@ -351,7 +351,7 @@ def test_nothing_listens() -> None:
         await client.start()
         async with Server([OK]) as server:
             pass
-        got = await client.fetch(FetchTask(server.url(), ("127.0.0.1",)))
+        got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
         assert (got.outcome, got.blame) == (Outcome.CONNECT_ERROR, Blame.HOST)
         assert got.error.startswith("ConnectionRefusedError: Connection refused")
         await client.close()
@@ -374,15 +374,15 @@ def test_denied_addresses(addresses: tuple[str, ...]) -> None:
         client = make_client(network=NetworkConfig(allow_networks=("127.0.0.1/32",)))
         await client.start()
         async with Server([OK]) as server:
-            got = await client.fetch(FetchTask(server.url(), addresses))
+            got = await client.fetch(FetchRequest(server.url(), addresses))
             assert (got.outcome, got.blame, server.connections) == (Outcome.ADDRESS_DENIED, Blame.NONE, 0)
-            got = await client.fetch(FetchTask(server.url(host="127.0.0.2"), ("127.0.0.1",)))
+            got = await client.fetch(FetchRequest(server.url(host="127.0.0.2"), ("127.0.0.1",)))
             assert (got.outcome, server.connections) == (Outcome.ADDRESS_DENIED, 0), (
                 "a literal host is its address"
             )
-            got = await client.fetch(FetchTask(server.url(host="[::1]")))
+            got = await client.fetch(FetchRequest(server.url(host="[::1]")))
             assert (got.outcome, server.connections) == (Outcome.ADDRESS_DENIED, 0)
-            got = await client.fetch(FetchTask(server.url(), (*addresses, "127.0.0.1")))
+            got = await client.fetch(FetchRequest(server.url(), (*addresses, "127.0.0.1")))
             assert (got.outcome, got.address) == (Outcome.FETCHED, "127.0.0.1")
         await client.close()
 
@@ -393,7 +393,7 @@ def test_no_address_given() -> None:
     async def play() -> None:
         client = make_client()
         await client.start()
-        assert (await client.fetch(FetchTask("http://host.test/"))).outcome is Outcome.DNS_NOT_FOUND
+        assert (await client.fetch(FetchRequest("http://host.test/"))).outcome is Outcome.DNS_NOT_FOUND
         await client.close()
 
     run(play())
@@ -405,7 +405,7 @@ def test_connections_are_kept_for_the_host_and_no_longer_than_asked() -> None:
         await client.start()
         async with Server([OK]) as server, Server([OK]) as other:
             for keep_alive in (5.0, 5.0, 0.0, 0.05):
-                await client.fetch(FetchTask(server.url(), ("127.0.0.1",), keep_alive=keep_alive))
+                await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=keep_alive))
             assert server.connections == 2, "kept twice, closed once"
             assert server.requests[2].count(b"Connection: close") == 1
             assert b"Connection" not in server.requests[1]
@@ -415,8 +415,8 @@ def test_connections_are_kept_for_the_host_and_no_longer_than_asked() -> None:
                 if not len(client._idle):
                     break
             assert not len(client._idle), "expired by the timer"
-            await client.fetch(FetchTask(server.url(), ("127.0.0.1",), keep_alive=5.0))
-            await client.fetch(FetchTask(other.url(), ("127.0.0.1",), keep_alive=5.0))
+            await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
+            await client.fetch(FetchRequest(other.url(), ("127.0.0.1",), keep_alive=5.0))
             assert len(client._idle) == 1, "one a host, over its ports"
             client._idle._check()
         await client.close()
@@ -444,7 +444,7 @@ def test_connections_that_are_not_used_again(answer: bytes) -> None:
         client = make_client(small(body_bytes_max=ByteCount(20)))
         await client.start()
         async with Server([answer], [head("Content-Length: 4") + b"next"]) as server:
-            request = FetchTask(server.url(), ("127.0.0.1",), keep_alive=5.0)
+            request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
             await client.fetch(request)
             got = await client.fetch(request)
             assert (got.content, server.connections) == (b"next", 2)
@@ -458,7 +458,7 @@ def test_bytes_that_come_while_idle_close_the_connection() -> None:
         client = make_client()
         await client.start()
         async with Server([OK, 0.02, OK], [head("Content-Length: 4") + b"next"]) as server:
-            request = FetchTask(server.url(), ("127.0.0.1",), keep_alive=5.0)
+            request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
             await client.fetch(request)
             for _ in range(50):
                 await asyncio.sleep(0.01)
@@ -479,7 +479,7 @@ def test_bytes_that_the_loop_has_not_read_yet_close_the_connection() -> None:
         await client.start()
         for late in (OK, b""):
             async with Server([OK], [head("Content-Length: 4") + b"next"]) as server:
-                request = FetchTask(server.url(), ("127.0.0.1",), keep_alive=5.0)
+                request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
                 await client.fetch(request)
                 await _behind_the_loops_back(server, late)
                 got = await client.fetch(request)
@@ -494,7 +494,10 @@ async def _behind_the_loops_back(server: Server, late: bytes) -> None:
     (writer,) = server.writers
     sock = writer.get_extra_info("socket").dup()
     sock.setblocking(True)
-    sock.sendall(late) if late else sock.shutdown(socket.SHUT_WR)
+    if late:
+        sock.sendall(late)
+    else:
+        sock.shutdown(socket.SHUT_WR)
     sock.close()
 
 
@@ -506,7 +509,7 @@ def test_what_an_exchange_took_is_neither_connecting_nor_our_own_lag() -> None:
         await client.start()
         async with Server([0.05, OK]) as server:
             fetching = asyncio.create_task(
-                client.fetch(FetchTask(server.url(), ("127.0.0.1",), keep_alive=5.0))
+                client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
             )
             while not server.requests:
                 await asyncio.sleep(0.001)
@@ -527,7 +530,7 @@ def test_the_connection_is_kept_for_the_gap_that_follows() -> None:
         client = make_client()
         await client.start()
         async with Server([0.2, OK]) as server:
-            request = FetchTask(server.url(), ("127.0.0.1",), keep_alive=1.0, keep_alive_factor=10.0)
+            request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=1.0, keep_alive_factor=10.0)
             before = time.monotonic()
             got = await client.fetch(request)
             (connection,) = client._idle._by_hostname.values()
@@ -544,7 +547,7 @@ def test_a_request_that_dies_on_a_kept_connection_is_sent_again_once() -> None:
         await client.start()
         for end in (Do.CLOSE, Do.RESET):
             async with Server([OK], [end], [OK], [end], [end], [OK]) as server:
-                request = FetchTask(server.url(host=f"{end.value}.test"), ("127.0.0.1",), keep_alive=5.0)
+                request = FetchRequest(server.url(host=f"{end.value}.test"), ("127.0.0.1",), keep_alive=5.0)
                 outcomes = [(await client.fetch(request)).outcome for _ in range(3)]
                 assert outcomes == [Outcome.FETCHED, Outcome.FETCHED, Outcome.RESET]
                 assert (len(server.requests), server.connections) == (5, 3)
@@ -558,7 +561,7 @@ def test_a_new_connection_that_dies_is_not_sent_again() -> None:
         client = make_client()
         await client.start()
         async with Server([Do.CLOSE]) as server:
-            got = await client.fetch(FetchTask(server.url(), ("127.0.0.1",), keep_alive=5.0))
+            got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
             assert (got.outcome, len(server.requests)) == (Outcome.RESET, 1)
         await client.close()
 
@@ -570,7 +573,7 @@ def test_a_kept_connection_that_answered_some_bytes_is_not_sent_again() -> None:
         client = make_client()
         await client.start()
         async with Server([OK], [b"HTTP/1.1 200", Do.CLOSE], [OK]) as server:
-            request = FetchTask(server.url(), ("127.0.0.1",), keep_alive=5.0)
+            request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
             await client.fetch(request)
             assert (await client.fetch(request)).outcome is Outcome.RESET
             assert len(server.requests) == 2
@@ -584,7 +587,9 @@ def test_cancelling_closes_the_connection() -> None:
         client = make_client()
         await client.start()
         async with Server([Do.HANG]) as server:
-            task = asyncio.create_task(client.fetch(FetchTask(server.url(), ("127.0.0.1",), keep_alive=5.0)))
+            task = asyncio.create_task(
+                client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
+            )
             while not server.requests:
                 await asyncio.sleep(0.005)
             task.cancel()
@@ -603,7 +608,7 @@ def test_what_is_sent() -> None:
         client = make_client(identity=identity)
         await client.start()
         async with Server([OK]) as server:
-            request = FetchTask(
+            request = FetchRequest(
                 server.url("/a%27b%2Fc//d;x?q=+&%26"),
                 ("127.0.0.1",),
                 etag='W/"x"',
@@ -632,7 +637,7 @@ def test_ports_of_other_protocols_are_not_connected_to() -> None:
         client = make_client(network=NetworkConfig(allow_networks=("127.0.0.0/8",), allow_ports=ports))
         await client.start()
         try:
-            return await client.fetch(FetchTask("http://127.0.0.1:6000/"))
+            return await client.fetch(FetchRequest("http://127.0.0.1:6000/"))
         finally:
             await client.close()
 
@@ -652,7 +657,7 @@ def test_a_body_that_has_come_is_charged_to_its_owner_before_others_get_room() -
         async with Server(whole, whole) as server:
 
             def begin(owner: str) -> asyncio.Task[Fetch]:
-                request = FetchTask(server.url(host=f"{owner}.test"), ("127.0.0.1",), owner=owner)
+                request = FetchRequest(server.url(host=f"{owner}.test"), ("127.0.0.1",), owner=owner)
                 return asyncio.create_task(client.fetch(request))
 
             first, second = begin("a"), begin("b")
@@ -683,7 +688,7 @@ def test_bodies_beyond_the_account_wait() -> None:
         async with Server(first, late) as server:
 
             def begin(number: int) -> asyncio.Task[Fetch]:
-                request = FetchTask(server.url(host=f"{number}.test"), ("127.0.0.1",))
+                request = FetchRequest(server.url(host=f"{number}.test"), ("127.0.0.1",))
                 return asyncio.create_task(client.fetch(request))
 
             tasks = [begin(0)]
@@ -752,7 +757,7 @@ def test_a_large_answer_rests_and_comes_whole() -> None:
         client.rests = lambda connection: (rests.append(1), rest(connection))[1]  # type: ignore[method-assign]
         body = bytes(range(256)) * 4096
         async with Server([head(f"Content-Length: {len(body)}") + body]) as server:
-            requests = [FetchTask(server.url(host=f"{n}.test"), ("127.0.0.1",)) for n in range(12)]
+            requests = [FetchRequest(server.url(host=f"{n}.test"), ("127.0.0.1",)) for n in range(12)]
             fetches = await asyncio.gather(*map(client.fetch, requests))
         assert [got.body == body for got in fetches] == [True] * 12
         assert len(rests) >= 12 * (len(body) // (REST_BYTES + READ_BYTES)) and not client._resting

@@ -15,7 +15,7 @@ from crawler.fetcher.cookies import (
     load_cookies,
     parse_cookie_date,
 )
-from crawler.fetcher.fetch_request import FetchTask, split
+from crawler.fetcher.fetch_request import FetchRequest, split
 from crawler.records import Outcome
 from tests.fetcher.scripted import OK, Server, make_client, run, small
 
@@ -163,11 +163,11 @@ def test_cookies_are_sent_only_if_asked_for(cookies: bool, own_jar: bool) -> Non
         async with Server([SETTING]) as server:
             jar = CookieJar() if own_jar else None
             for _ in range(2):
-                got = await client.fetch(FetchTask(server.url(), ("127.0.0.1",), jar=jar))
+                got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), jar=jar))
                 assert got.outcome is Outcome.FETCHED
             assert b"Cookie:" not in server.requests[0]
             assert (b"\r\nCookie: s=1; t=2\r\n" in server.requests[1]) is (cookies or own_jar)
-            await client.fetch(FetchTask(server.url(), ("127.0.0.1",)))
+            await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
             assert (b"Cookie:" in server.requests[2]) is cookies
         await client.close()
 
@@ -233,7 +233,7 @@ def test_cookies_of_a_file_stand_in_no_record(tmp_path: Path) -> None:
             client = make_client(small(cookies_file=str(path)))
             await client.start()
             for _ in range(2):
-                got = await client.fetch(FetchTask(server.url(), ("127.0.0.1",)))
+                got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
                 assert b"secret" not in got.request_head + repr(got.headers).encode()
                 assert got.header(b"set-cookie") == b"sid=[redacted]"
             assert b"Cookie: sid=secret\r\n" in server.requests[0]
@@ -248,11 +248,11 @@ def test_what_a_jar_sends_stands_in_no_record(tmp_path: Path) -> None:
     path = tmp_path / "cookies.txt"
     path.write_text("host.test\tFALSE\t/\tFALSE\t0\tsid\tsecret\n")
     answer = OK.replace(b"Content-Type", b"Set-Cookie: sid=secret; Path=/\r\nContent-Type")
-    chain = FetchTask("", ("127.0.0.1",), jar=CookieJar())
-    by_hand = FetchTask("", ("127.0.0.1",), headers=("Cookie: sid=secret",))
+    chain = FetchRequest("", ("127.0.0.1",), jar=CookieJar())
+    by_hand = FetchRequest("", ("127.0.0.1",), headers=("Cookie: sid=secret",))
     ways = [
-        (small(cookies=True), FetchTask("", ("127.0.0.1",)), True),
-        (small(cookies_file=str(path)), FetchTask("", ("127.0.0.1",)), True),
+        (small(cookies=True), FetchRequest("", ("127.0.0.1",)), True),
+        (small(cookies_file=str(path)), FetchRequest("", ("127.0.0.1",)), True),
         (small(), chain, False),
         (small(), by_hand, False),
     ]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from crawler.config import FetchConfig, IdentityConfig
 from crawler.errors import ConfigError
-from crawler.fetcher.fetch_request import Asking, FetchLimits, FetchTask, Target, split
+from crawler.fetcher.fetch_request import FetchLimits, FetchRequest, RequestWriter, Target, split
 from crawler.fetcher.redaction import redacted_fields, redacted_head
 
 URLS = [
@@ -25,14 +25,14 @@ def test_split(url: str, target: Target) -> None:
     assert split(url) == target
 
 
-def asking(**changes: object) -> Asking:
-    return Asking(IdentityConfig(**changes), "bot/1")  # type: ignore[arg-type]
+def asking(**changes: object) -> RequestWriter:
+    return RequestWriter(IdentityConfig(**changes), "bot/1")  # type: ignore[arg-type]
 
 
 @given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
 def test_no_value_breaks_the_head(path: str, etag: str, modified: str) -> None:
     """One request line and one line a field, whatever was stored or found on a page."""
-    request = FetchTask("http://host.test/" + path.replace("#", ""), etag=etag, last_modified=modified)
+    request = FetchRequest("http://host.test/" + path.replace("#", ""), etag=etag, last_modified=modified)
     lines = asking().head(request, split(request.url)).split(b"\r\n")
     assert lines[0].startswith(b"GET /") and lines[0].endswith(b" HTTP/1.1") and lines[0].count(b" ") == 2
     assert len(lines) == 1 + 5 + bool(etag) + bool(modified) + 1 + 2
@@ -40,7 +40,7 @@ def test_no_value_breaks_the_head(path: str, etag: str, modified: str) -> None:
 
 
 def test_own_headers_take_the_place_of_others() -> None:
-    request = FetchTask(
+    request = FetchRequest(
         "http://h.test/", headers=("accept-language: de", "X-A: 1"), accept="text/plain", keep_alive=1.0
     )
     head = asking(headers=("X-A: 0", "X-B: 2")).head(request, split(request.url)).decode()
@@ -61,16 +61,16 @@ def test_bad_configured_headers_are_refused(line: str) -> None:
 
 def test_limits_of_a_request() -> None:
     default = FetchLimits.of(FetchConfig())
-    assert FetchTask("http://h.test/").limits(default) is default
-    own = FetchTask("http://h.test/", body_bytes_max=7, total_timeout=3.0).limits(default)
+    assert FetchRequest("http://h.test/").limits(default) is default
+    own = FetchRequest("http://h.test/", body_bytes_max=7, total_timeout=3.0).limits(default)
     assert (own.body_bytes_max, own.total_timeout, own.wire_bytes_max) == (7, 3.0, default.wire_bytes_max)
 
 
 def test_credentials_are_sent_only_where_they_may_go_and_shown_nowhere() -> None:
     headers = ("Authorization: Basic x", "X-Api-Key: k", "cookie: a=b", "X-Study: 7")
-    asking = Asking(IdentityConfig(headers=headers), "agent")
+    asking = RequestWriter(IdentityConfig(headers=headers), "agent")
     target = split("http://h.test/")
-    plain, trusted = FetchTask("http://h.test/"), FetchTask("http://h.test/", credentials=True)
+    plain, trusted = FetchRequest("http://h.test/"), FetchRequest("http://h.test/", credentials=True)
     assert not asking.is_secret(plain) and asking.is_secret(trusted)
     assert b"X-Study: 7" in asking.head(plain, target)
     shown = redacted_head(asking.head(trusted, target))
@@ -79,7 +79,7 @@ def test_credentials_are_sent_only_where_they_may_go_and_shown_nowhere() -> None
         assert secret in asking.head(trusted, target)
         assert secret not in shown
     assert b"Authorization: [redacted]" in shown and b"X-Study: 7" in shown
-    own = FetchTask("http://h.test/", headers=("X-Auth-Token: t", "Accept-Language: de"))
+    own = FetchRequest("http://h.test/", headers=("X-Auth-Token: t", "Accept-Language: de"))
     assert asking.is_secret(own)
     assert b"X-Auth-Token: t\r\n" in asking.head(own, target)
     shown = redacted_head(asking.head(own, target))

@@ -1,4 +1,4 @@
-"""The seam of fetching: the table, places, and a fetcher that no errand knows of in a crawl from end to end."""
+"""The seam of fetching: the table, places, and a fetcher that no fetch task knows of in a crawl from end to end."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ from crawler.config import Config, Override
 from crawler.errors import ConfigError, Unexpected
 from crawler.fetcher import fetchers
 from crawler.fetcher.client import Client
-from crawler.fetcher.fetch_request import FetchTask
+from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.fetchers import (
     FETCHERS,
     HTTP,
@@ -43,7 +43,7 @@ class Counting:
     async def close(self) -> None:
         self.told.append("close")
 
-    async def fetch(self, task: FetchTask) -> Fetch:
+    async def fetch(self, task: FetchRequest) -> Fetch:
         self.urls.append(task.url)
         self.under_way += 1
         self.most = max(self.most, self.under_way)
@@ -110,8 +110,8 @@ def test_each_task_goes_where_it_says() -> None:
         plain.go.set(), browser.go.set()
         both = Fetchers({HTTP: plain, "browser": browser})
         await both.start()
-        await both.fetch(FetchTask("http://a.org/"))
-        await both.fetch(FetchTask("http://b.org/", fetcher="browser"))
+        await both.fetch(FetchRequest("http://a.org/"))
+        await both.fetch(FetchRequest("http://b.org/", fetcher="browser"))
         both.hold_more("me", 7)
         both.let_go("me")
         await both.close()
@@ -133,7 +133,7 @@ def test_no_fetcher_has_more_than_it_takes(seed: int) -> None:
         tasks: list[asyncio.Task[Fetch]] = []
         for number in range(200):
             tasks.append(
-                asyncio.create_task(both.fetch(FetchTask(f"http://b.org/{number}", fetcher="browser")))
+                asyncio.create_task(both.fetch(FetchRequest(f"http://b.org/{number}", fetcher="browser")))
             )
             await asyncio.sleep(0)
             if rng.random() < 0.4:
@@ -142,7 +142,7 @@ def test_no_fetcher_has_more_than_it_takes(seed: int) -> None:
                 browser.go.set()
                 await asyncio.sleep(0)
                 browser.go.clear()
-            assert (await both.fetch(FetchTask("http://a.org/"))).outcome is Outcome.FETCHED
+            assert (await both.fetch(FetchRequest("http://a.org/"))).outcome is Outcome.FETCHED
         browser.go.set()
         await asyncio.gather(*tasks, return_exceptions=True)
         assert browser.most == 2 and both._waiting == {"browser": 0}
@@ -157,7 +157,7 @@ def test_who_waits_for_a_fetcher_gives_its_place_within_a_bound() -> None:
         both = Fetchers({HTTP: Counting(), "browser": browser})
         places = [Place() for _ in range(2 * WAITING_A_PLACE + 5)]
         tasks = [
-            asyncio.create_task(both.fetch(FetchTask("http://b.org/", fetcher="browser", place=place)))
+            asyncio.create_task(both.fetch(FetchRequest("http://b.org/", fetcher="browser", slot=place)))
             for place in places
         ]
         await asyncio.sleep(0)

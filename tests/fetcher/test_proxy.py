@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crawler.config import NetworkConfig, Seconds
-from crawler.fetcher.fetch_request import FetchTask
+from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.proxy_health import ProxyHealth
 from crawler.records import Blame, Fetch, Outcome
 from tests.fetcher.scripted import OK, Relay, Server, joined, make_client, run, small
@@ -40,7 +40,7 @@ def test_http_goes_to_the_proxy_in_absolute_form() -> None:
             client = make_client(small(proxy=f"http://me:secret@{proxy.authority}"), network=NetworkConfig())
             await client.start()
             for _ in range(2):
-                got = await client.fetch(FetchTask("http://host.test/a?b", keep_alive=5.0))
+                got = await client.fetch(FetchRequest("http://host.test/a?b", keep_alive=5.0))
                 assert (got.outcome, got.content, got.address) == (Outcome.FETCHED, b"hello", "")
                 assert got.request_head.startswith(b"GET /a?b HTTP/1.1\r\n")
                 assert b"Proxy" not in got.request_head
@@ -60,7 +60,7 @@ def test_https_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
             client = make_client(small(proxy=f"http://me:secret@{proxy.authority}"))
             await client.start()
             for _ in range(2):
-                got = await client.fetch(FetchTask(server.url(scheme="https"), keep_alive=5.0))
+                got = await client.fetch(FetchRequest(server.url(scheme="https"), keep_alive=5.0))
                 assert (got.outcome, got.content, got.tls_ok) == (Outcome.FETCHED, b"hello", True)
             assert proxy.heads[0].startswith(f"CONNECT host.test:{server.port} HTTP/1.1\r\n".encode())
             assert b"Proxy-Authorization: Basic " in proxy.heads[0]
@@ -81,7 +81,7 @@ def test_a_proxy_that_refuses() -> None:
             async with Proxy(status=status) as proxy:
                 client = make_client(small(proxy=f"http://{proxy.authority}"))
                 await client.start()
-                got = await client.fetch(FetchTask(url))
+                got = await client.fetch(FetchRequest(url))
                 assert (got.outcome, got.blame) == (Outcome.PROXY_ERROR, Blame.HOST), got
                 assert url.startswith("http:") or got.error == f"the proxy answers {status.decode()}"
                 await client.close()
@@ -96,7 +96,7 @@ def test_no_proxy_there() -> None:
         client = make_client(small(proxy=f"http://127.0.0.1:{server.port}"))
         await client.start()
         for url in ("http://host.test/", "https://host.test/"):
-            got = await client.fetch(FetchTask(url))
+            got = await client.fetch(FetchRequest(url))
             assert (got.outcome, got.blame) == (Outcome.PROXY_ERROR, Blame.HOST)
         await client.close()
 
@@ -113,7 +113,7 @@ def test_a_proxy_that_hangs() -> None:
         port = silent.sockets[0].getsockname()[1]
         client = make_client(small(proxy=f"http://127.0.0.1:{port}", connect_timeout=Seconds(0.2)))
         await client.start()
-        got = await client.fetch(FetchTask("https://host.test/"))
+        got = await client.fetch(FetchRequest("https://host.test/"))
         assert (got.outcome, got.error) == (Outcome.PROXY_ERROR, "no connection in time")
         await client.close()
         silent.close()
@@ -131,7 +131,7 @@ def test_a_proxy_that_fails_is_named_at_once_and_once(caplog: pytest.LogCaptureF
         client = make_client(small(proxy=f"http://me:secret@{address}"))
         await client.start()
         for name in ("one", "two"):
-            await client.fetch(FetchTask(f"http://{name}.test/"))
+            await client.fetch(FetchRequest(f"http://{name}.test/"))
         await client.close()
         (said,) = caplog.records
         assert said.levelname == "ERROR" and f"the proxy http://{address} failed: " in said.message

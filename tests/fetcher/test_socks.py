@@ -8,7 +8,7 @@ import pytest
 from crawler.config import NetworkConfig
 from crawler.errors import ConfigError
 from crawler.fetcher.connector import check_proxy
-from crawler.fetcher.fetch_request import FetchTask
+from crawler.fetcher.fetch_request import FetchRequest
 from crawler.records import Outcome
 from tests.fetcher.scripted import OK, Relay, Server, joined, make_client, run, small
 from tests.fetcher.test_tls import DATA, server_context
@@ -64,7 +64,7 @@ def test_the_proxy_gets_the_name_and_the_host_the_request(scheme: str) -> None:
             client = make_client(small(proxy=proxy), network=NetworkConfig())
             await client.start()
             for _ in range(2):
-                got = await client.fetch(FetchTask("http://host.test/a?b", keep_alive=5.0))
+                got = await client.fetch(FetchRequest("http://host.test/a?b", keep_alive=5.0))
                 assert (got.outcome, got.content, got.address) == (Outcome.FETCHED, b"hello", "")
                 assert b"secret" not in got.request_head
             assert socks.asked == [(b"host.test", 80)] and server.connections == 1
@@ -81,7 +81,7 @@ def test_tls_runs_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
         async with Server([OK], context=server_context()) as server, Socks(server.port) as socks:
             client = make_client(small(proxy=f"socks5://{socks.authority}"), network=NetworkConfig())
             await client.start()
-            got = await client.fetch(FetchTask("https://host.test/"))
+            got = await client.fetch(FetchRequest("https://host.test/"))
             assert (got.outcome, got.tls_ok) == (Outcome.FETCHED, True), got.error
             await client.close()
 
@@ -99,7 +99,7 @@ def test_its_refusals_are_told_apart(reply: int, outcome: str) -> None:
         async with Socks(0, reply=reply) as socks:
             client = make_client(small(proxy=f"socks5://{socks.authority}"), network=NetworkConfig())
             await client.start()
-            got = await client.fetch(FetchTask("http://host.test/"))
+            got = await client.fetch(FetchRequest("http://host.test/"))
             assert got.outcome == outcome and got.error
             await client.close()
 
@@ -112,7 +112,7 @@ def test_a_wrong_password_and_a_dead_proxy_are_the_proxys_errors() -> None:
             for proxy in (f"socks5://me:wrong@{socks.authority}", "socks5://127.0.0.1:1"):
                 client = make_client(small(proxy=proxy), network=NetworkConfig())
                 await client.start()
-                got = await client.fetch(FetchTask("http://host.test/"))
+                got = await client.fetch(FetchRequest("http://host.test/"))
                 assert got.outcome is Outcome.PROXY_ERROR and "wrong" not in got.error
                 await client.close()
 

@@ -7,7 +7,7 @@ import pytest
 
 from crawler.config import ByteCount
 from crawler.fetcher.connection import MEMORY, RATE, Connection
-from crawler.fetcher.fetch_request import FetchTask
+from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.throttle import BURST, Throttle
 from crawler.records import Outcome
 from tests.fetcher.scripted import Server, make_client, run, small
@@ -43,7 +43,7 @@ def test_a_limited_client_counts_what_it_receives_and_says_nothing_of_time_limit
         async with Server([answer, *(body[i : i + 10_000] for i in range(0, 60_000, 10_000))]) as server:
             client = make_client(small(bytes_per_second=ByteCount(1_000_000)))
             await client.start()
-            got = await client.fetch(FetchTask(server.url(), ("127.0.0.1",)))
+            got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
             assert (got.outcome, len(got.body)) == (Outcome.FETCHED, 60_000)
             assert client._throttle._free_at > 0
             await client.close()

@@ -11,7 +11,7 @@ import pytest
 
 from crawler.config import ByteCount, Seconds
 from crawler.fetcher.connection import Connection
-from crawler.fetcher.fetch_request import FetchTask
+from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.tls import ResumingContext
 from crawler.fetcher.tls_transport import Handshakes, TlsTransport
 from crawler.records import Blame, Fetch, Outcome
@@ -38,7 +38,7 @@ async def _get(
     client = make_client(small(**options))
     await client.start()
     try:
-        request = FetchTask(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
+        request = FetchRequest(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
         return [await client.fetch(request) for _ in range(times)]
     finally:
         await client.close()
@@ -77,7 +77,7 @@ def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
         client = make_client(small(tls_timeout=Seconds(0.2)))
         await client.start()
         async with Server([OK], context=server_context()) as server:
-            request = FetchTask(server.url(scheme="https"), ("127.0.0.1",), keep_alive=5.0)
+            request = FetchRequest(server.url(scheme="https"), ("127.0.0.1",), keep_alive=5.0)
             for keep_alive in (5.0, 0.0):
                 request.keep_alive = keep_alive
                 assert (await client.fetch(request)).outcome is Outcome.FETCHED
@@ -132,7 +132,7 @@ def test_a_session_is_copied_once_a_full_handshake() -> None:
             client._connector._context(True).__class__ = Counting
             carried = []
             for keep_alive in (5.0, 5.0, 0.0, 5.0, 0.0, 0.0):
-                request = FetchTask(server.url(scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
+                request = FetchRequest(server.url(scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
                 carried.append((await client.fetch(request)).connection)
             assert carried == ["full", "reused", "reused", "resumed", "reused", "resumed"]
             assert copies == 1
@@ -151,7 +151,7 @@ def test_sessions_of_the_hosts_that_were_asked_last_are_kept() -> None:
         carried = []
         async with Server([OK], context=server_context()) as server:
             for host in ("a.test", "b.test", "a.test", "c.test", "a.test", "b.test"):
-                request = FetchTask(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=0.0)
+                request = FetchRequest(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=0.0)
                 carried.append((await client.fetch(request)).connection)
         assert carried == ["full", "full", "resumed", "full", "resumed", "full"]
         await client.close()
@@ -170,7 +170,7 @@ def test_a_large_body_over_tls_pauses_and_comes_whole() -> None:
         await client.start()
         async with Server([answer], context=server_context()) as server:
             requests = [
-                FetchTask(server.url(host=f"h{number}.test", scheme="https"), ("127.0.0.1",))
+                FetchRequest(server.url(host=f"h{number}.test", scheme="https"), ("127.0.0.1",))
                 for number in range(4)
             ]
             fetches = await asyncio.gather(*map(client.fetch, requests))
@@ -322,7 +322,7 @@ def test_a_handshake_that_waits_for_its_turn_ends_as_any_other() -> None:
         client._connector.handshakes = Handshakes(share)
         async with Server([OK], context=server_context()) as server:
             good, bad = server.url(scheme="https"), server.url(host="other.test", scheme="https")
-            asked = [client.fetch(FetchTask(url, ("127.0.0.1",))) for url in [good, bad, plain] * 5]
+            asked = [client.fetch(FetchRequest(url, ("127.0.0.1",))) for url in [good, bad, plain] * 5]
             fetches = await asyncio.gather(*asked)
         await client.close()
         raw.close()

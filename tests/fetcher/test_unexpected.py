@@ -16,8 +16,8 @@ from crawler.fetcher.client import Client
 from crawler.fetcher.connection import Connection
 from crawler.fetcher.connector import Connector
 from crawler.fetcher.cookies import CookieJar
-from crawler.fetcher.fetch_request import Asking, FetchTask
-from crawler.fetcher.idle import IdlePool
+from crawler.fetcher.fetch_request import FetchRequest, RequestWriter
+from crawler.fetcher.idle_pool import IdlePool
 from crawler.records import Blame, Fetch, Outcome
 from tests.fetcher.scripted import HASTY, OK, Do, Server, make_client, run, small
 
@@ -25,7 +25,7 @@ from tests.fetcher.scripted import HASTY, OK, Do, Server, make_client, run, smal
 STEPS: list[tuple[Any, str]] = [
     (client_module, "split"),
     (CookieJar, "header"),
-    (Asking, "head"),
+    (RequestWriter, "head"),
     (IdlePool, "take"),
     (Connector, "open"),
     (Connection, "__init__"),
@@ -55,7 +55,7 @@ async def _fetch_twice(config: Any, monkeypatch: pytest.MonkeyPatch, where: Any,
     await client.start()
     try:
         async with Server([OK]) as server:
-            request = FetchTask(server.url(), ("127.0.0.1",), keep_alive=5.0)
+            request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
             with monkeypatch.context() as patch:
                 patch.setattr(where, name, broken)
                 first = await client.fetch(request)
@@ -84,7 +84,7 @@ def test_a_bug_in_what_the_loop_calls_is_an_outcome(name: str, monkeypatch: pyte
         monkeypatch.setattr(Answer, name, broken)
         try:
             async with Server(script) as server:
-                return await client.fetch(FetchTask(server.url(), ("127.0.0.1",)))
+                return await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
         finally:
             await asyncio.wait_for(client.close(), 5.0)
 
@@ -138,7 +138,7 @@ def test_a_session_that_cannot_be_copied_is_dropped(tmp_path: Path) -> None:
         await client.start()
         try:
             async with Server([OK], context=context) as server:
-                request = FetchTask(server.url(scheme="https"), ("127.0.0.1",))
+                request = FetchRequest(server.url(scheme="https"), ("127.0.0.1",))
                 return [await client.fetch(request) for _ in range(2)]
         finally:
             await asyncio.wait_for(client.close(), 5.0)

@@ -12,7 +12,7 @@ from crawler.freshness.signal_quality import COUNTED_MAX, SOURCES, WEIGHT_MAX, S
 from crawler.freshness.value_kernel import GREEDY, NOISY, Parameters
 
 
-def _learned(
+def _site_knowledge(
     rng: np.random.Generator,
     crawls: int,
     rate: float,
@@ -36,21 +36,21 @@ def _learned(
 
 
 def test_a_true_source_is_believed() -> None:
-    quality = _learned(np.random.default_rng(1), 3_000, 0.05, 0.9, {0: 0.001})
+    quality = _site_knowledge(np.random.default_rng(1), 3_000, 0.05, 0.9, {0: 0.001})
     assert quality.precision(0, 0) > 0.85
     assert quality.recall(0) == pytest.approx(0.9, abs=0.1)
 
 
 def test_a_lying_source_is_not() -> None:
     """Signals that have nothing to do with changes, ten for each: precision near 0."""
-    quality = _learned(np.random.default_rng(2), 3_000, 0.02, 0.0, {0: 0.2})
+    quality = _site_knowledge(np.random.default_rng(2), 3_000, 0.02, 0.0, {0: 0.2})
     assert quality.precision(0, 0) < 0.1
     assert quality.weight(0, 0) < 0.11
 
 
 def test_sources_are_judged_apart() -> None:
     """A right sitemap and a feed that is noise."""
-    quality = _learned(np.random.default_rng(3), 5_000, 0.05, 0.9, {0: 0.0})
+    quality = _site_knowledge(np.random.default_rng(3), 5_000, 0.05, 0.9, {0: 0.0})
     assert quality.precision(0, 0) > 0.9
     rng = np.random.default_rng(4)
     for _ in range(3_000):
@@ -65,12 +65,14 @@ def test_sources_are_judged_apart() -> None:
 def test_only_a_trusted_source_watches_pages_between_crawls() -> None:
     counts = np.zeros(SOURCES)
     counts[0] = 3.0
-    right = _learned(np.random.default_rng(1), 300, 0.05, 0.9, {0: 0.001})
+    right = _site_knowledge(np.random.default_rng(1), 300, 0.05, 0.9, {0: 0.001})
     assert right.share_watched(0) == right.recall(0) > 0.5
     assert right.told_changes(0, counts) == pytest.approx(3.0 * right.precision(0, 0))
     assert right.told_changes(0, np.roll(counts, 1)) == 0.0  # of a source that nobody heard
     for crawls, false in ((2, 0.001), (300, 0.2)):  # hardly tried, and lying
-        other = _learned(np.random.default_rng(2), crawls, 0.02, 0.0 if false > 0.1 else 0.9, {0: false})
+        other = _site_knowledge(
+            np.random.default_rng(2), crawls, 0.02, 0.0 if false > 0.1 else 0.9, {0: false}
+        )
         assert other.share_watched(0) == other.told_changes(0, counts) == 0.0
 
 
@@ -80,13 +82,13 @@ def test_a_site_that_says_nothing_has_no_signals() -> None:
     assert quality.observe(0, np.zeros(SOURCES), 0.1, 2.0, True) == pytest.approx(0.2 / -math.expm1(-0.2))
     assert quality.observe(0, np.zeros(SOURCES), 0.1, 2.0, False) == 0.0
     assert quality.recall(0) == quality.pooled_weight(0) == 0.0
-    quality.hear(0, 3)
+    quality.note_signal(0, 3)
     assert quality.heard(0) and 0.0 < quality.precision(0, 3) <= 0.7
 
 
 def test_the_pooled_signal_keeps_drift_and_told_changes() -> None:
     """gamma b = sum gamma_s b_s and gamma (1 - e^-b) = sum gamma_s p_s, with gamma_s as was heard."""
-    quality = _learned(np.random.default_rng(5), 400, 0.05, 0.6, {0: 0.01, 2: 0.05})
+    quality = _site_knowledge(np.random.default_rng(5), 400, 0.05, 0.6, {0: 0.01, 2: 0.05})
     assert quality.used(0, 0) and quality.used(0, 2)
     heard = quality.sums_of(0)[SOURCES : 2 * SOURCES]
     precision = np.array([quality.precision(0, source) for source in range(SOURCES)])
@@ -129,7 +131,7 @@ def test_a_hostile_source_is_bounded(rows: list[tuple[list[int], float, float, b
 
 
 def test_stored_sums_come_back() -> None:
-    quality = _learned(np.random.default_rng(6), 300, 0.05, 0.6, {0: 0.01, 2: 0.3})
+    quality = _site_knowledge(np.random.default_rng(6), 300, 0.05, 0.6, {0: 0.01, 2: 0.3})
     again = SignalQuality()
     for _ in range(40):
         again.add_site()
@@ -156,7 +158,7 @@ def _crawl_of(learning: Learning, rng: np.random.Generator, crawls: int, false_r
         changes = rng.poisson(0.01 * 50.0)
         counts[0] = changes + rng.poisson(false_rate * 50.0)
         if counts[0]:
-            learning.quality.hear(site, 0)
+            learning.quality.note_signal(site, 0)
         clock = learning.clock(site, directory, 50.0, now)
         calibration.append(
             (learning.expected(site, float(k[page]), float(t[page]), clock, counts), changes > 0)
@@ -222,7 +224,7 @@ def test_the_honesty_of_a_source_is_learned_over_sites() -> None:
             quality.renew(site, 0.04)
         new = quality.add_site()
         quality.renew(new, 0.04)
-        quality.hear(new, 4)
+        quality.note_signal(new, 4)
     assert right.precision(20, 4) > 0.9 > 0.75 > wrong.precision(20, 4)
     assert right.recall(20) > wrong.recall(20)
     assert right.honesty(3) == 0.7

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from crawler.clock import VirtualClock
 from crawler.config import Config, convert
 from crawler.frontier.frontier import Frontier
-from crawler.frontier.settlement import Decision
-from crawler.records import Blame, Errand, Fetch, Link, Outcome, Task
+from crawler.frontier.outcome_policy import Decision
+from crawler.records import Blame, Fetch, FetchTask, Link, Outcome, TaskKind
 from crawler.robots.cache import ALLOWED, Verdict
 from crawler.storage.kv import MemoryStore
 
@@ -50,7 +50,7 @@ class OpenRobots:
     def crawl_delay(self, authority: str) -> float | None:
         return None
 
-    def fetched(self, errand: Errand, now: float) -> None:
+    def fetched(self, fetch_task: FetchTask, now: float) -> None:
         raise AssertionError("nobody asked")
 
 
@@ -60,7 +60,7 @@ class Request(NamedTuple):
     host: str
     address: str
     url: str
-    task: Task
+    task: TaskKind
     began: float
     ended: float
     outcome: Outcome
@@ -101,8 +101,8 @@ def link(url: str, depth: int = 0, **fields: Any) -> Link:
 class Crawl:
     """See the module docstring.
 
-    `answer(errand, now)` gives the Fetch of a request; `addresses(hostname)`
-    the addresses or a failing Fetch; `links(errand)` the new URLs of a page
+    `answer(fetch_task, now)` gives the Fetch of a request; `addresses(hostname)`
+    the addresses or a failing Fetch; `links(fetch_task)` the new URLs of a page
     (tests see to it that each is given once).
     """
 
@@ -111,9 +111,9 @@ class Crawl:
         settings: Config | None = None,
         *,
         store: Any = None,
-        answer: Callable[[Errand, float], Fetch] | None = None,
+        answer: Callable[[FetchTask, float], Fetch] | None = None,
         addresses: Callable[[str], tuple[str, ...] | Fetch] | None = None,
-        links: Callable[[Errand], list[Link]] | None = None,
+        links: Callable[[FetchTask], list[Link]] | None = None,
         robots: Any = None,
         concurrency: int = 3,
         commit_delay: float = 0.001,
@@ -135,16 +135,16 @@ class Crawl:
             rng=random.Random(seed),
             **options,
         )
-        self._answer = answer or (lambda errand, now: fetched(errand.url))
+        self._answer = answer or (lambda fetch_task, now: fetched(fetch_task.url))
         self._addresses = addresses or (lambda hostname: (f"10.0.0.{zlib.crc32(hostname.encode()) % 250}",))
-        self._links = links or (lambda errand: [])
+        self._links = links or (lambda fetch_task: [])
         self._commit_delay = commit_delay
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._tick = 0
         self.requests: list[Request] = []
-        self._fetching: dict[int, tuple[Errand, float]] = {}
+        self._fetching: dict[int, tuple[FetchTask, float]] = {}
         self.done: list[str] = []  # URLs whose decision is committed and final
-        self.handed: list[Errand] = []
+        self.handed: list[FetchTask] = []
         self.checking = True
         self.frontier.open(now, clean)
 
@@ -155,7 +155,7 @@ class Crawl:
     def add(self, links: Iterable[Link], *, commit_after: float | None = None) -> None:
         """New URLs from the eliminator, committed after a while."""
         batch = self.store.batch()
-        self.frontier.add(list(links), batch, self.now)
+        self.frontier.enqueue(list(links), batch, self.now)
         self._after(
             self._commit_delay if commit_after is None else commit_after, lambda: self._commit_add(batch)
         )
@@ -181,8 +181,8 @@ class Crawl:
 
     def step(self, end: float) -> bool:
         """Give out what may start, then move to the next event; False if there is none before `end`."""
-        while (errand := self.frontier.take(self.now)) is not None:
-            self._begin(errand)
+        while (fetch_task := self.frontier.claim_next(self.now)) is not None:
+            self._begin(fetch_task)
         if self.checking:
             self.frontier._check()
         instants = [event[0] for event in self._events[:1]]
@@ -200,40 +200,46 @@ class Crawl:
             heapq.heappop(self._events)[2]()
         return True
 
-    def _begin(self, errand: Errand) -> None:
-        self.handed.append(errand)
-        if errand.task is Task.RESOLVE:
-            self._after(0.01, lambda: self._resolved(errand))
+    def _begin(self, fetch_task: FetchTask) -> None:
+        self.handed.append(fetch_task)
+        if fetch_task.kind is TaskKind.RESOLVE:
+            self._after(0.01, lambda: self._resolved(fetch_task))
             return
-        if errand.task is Task.DENIED:
-            fetch = Fetch(errand.url, Outcome.ROBOTS_DENIED)
+        if fetch_task.kind is TaskKind.DENIED:
+            fetch = Fetch(fetch_task.url, Outcome.ROBOTS_DENIED)
         else:
-            fetch = self._answer(errand, self.now)
+            fetch = self._answer(fetch_task, self.now)
         began = self.now
-        if errand.task is not Task.DENIED:
-            self._fetching[errand.host] = (errand, began)
-        self._after(fetch.took, lambda: self._ended(errand, fetch, began))
+        if fetch_task.kind is not TaskKind.DENIED:
+            self._fetching[fetch_task.host] = (fetch_task, began)
+        self._after(fetch.took, lambda: self._ended(fetch_task, fetch, began))
 
-    def _resolved(self, errand: Errand) -> None:
-        answer = self._addresses(errand.hostname)
+    def _resolved(self, fetch_task: FetchTask) -> None:
+        answer = self._addresses(fetch_task.hostname)
         if isinstance(answer, Fetch):
-            decision = self.frontier.settle(errand, answer, self.now)
+            decision = self.frontier.record_outcome(fetch_task, answer, self.now)
             self._commit(decision)
         else:
-            self.frontier.resolved(errand, answer, self.now + 3600, self.now)
+            self.frontier.resolved(fetch_task, answer, self.now + 3600, self.now)
 
-    def _ended(self, errand: Errand, fetch: Fetch, began: float) -> None:
-        if self._fetching.pop(errand.host, None):
+    def _ended(self, fetch_task: FetchTask, fetch: Fetch, began: float) -> None:
+        if self._fetching.pop(fetch_task.host, None):
             self.requests.append(
                 Request(
-                    errand.hostname, errand.address, errand.url, errand.task, began, self.now, fetch.outcome
+                    fetch_task.hostname,
+                    fetch_task.address,
+                    fetch_task.url,
+                    fetch_task.kind,
+                    began,
+                    self.now,
+                    fetch.outcome,
                 )
             )
-        if errand.task is Task.ROBOTS:
-            self.robots.fetched(errand, self.now)
-        decision = self.frontier.settle(errand, fetch, self.now)
+        if fetch_task.kind is TaskKind.ROBOTS:
+            self.robots.fetched(fetch_task, self.now)
+        decision = self.frontier.record_outcome(fetch_task, fetch, self.now)
         if decision.end == "done":
-            new = self._links(errand)
+            new = self._links(fetch_task)
             if new:
                 self.add(new)
         self._commit(decision)
@@ -245,15 +251,23 @@ class Crawl:
         batch = self.store.batch()
         self.frontier.stage(decision, batch)
         self.store.write(batch)
-        if decision.end == "done" and decision.errand.task is not Task.ROBOTS:
-            self.done.append(decision.errand.url)
+        if decision.end == "done" and decision.fetch_task.kind is not TaskKind.ROBOTS:
+            self.done.append(decision.fetch_task.url)
         self.frontier.release(decision, self.now)
 
     def cut_off(self) -> list[Request]:
         """The requests in flight, as the server's log shows them when the process is killed now."""
         return [
-            Request(errand.hostname, errand.address, errand.url, errand.task, began, self.now, Outcome.RESET)
-            for errand, began in self._fetching.values()
+            Request(
+                fetch_task.hostname,
+                fetch_task.address,
+                fetch_task.url,
+                fetch_task.kind,
+                began,
+                self.now,
+                Outcome.RESET,
+            )
+            for fetch_task, began in self._fetching.values()
         ]
 
     def stop(self) -> None:

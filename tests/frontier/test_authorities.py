@@ -3,21 +3,25 @@
 import itertools
 
 from crawler.frontier.hosts.authorities import ENTRIES_MAX, Authorities, names_port
-from crawler.records import Blame, Errand, Fetch, Outcome, Task
+from crawler.records import Blame, Fetch, FetchTask, Outcome, TaskKind
 from tests.frontier.model import Crawl, config, failed, fetched, link
 from tests.frontier.test_frontier import Robots
 
 GOOD = [f"http://a.org/{n}" for n in range(5)]
 
 
-def dead_ports(errand: Errand, _now: float) -> Fetch:
-    if names_port(errand.url[: errand.url.index("/", 8)]):
-        return failed(errand.url, Outcome.CONNECT_ERROR, Blame.HOST, took=0.01)
-    return fetched(errand.url)
+def dead_ports(fetch_task: FetchTask, _now: float) -> Fetch:
+    if names_port(fetch_task.url[: fetch_task.url.index("/", 8)]):
+        return failed(fetch_task.url, Outcome.CONNECT_ERROR, Blame.HOST, took=0.01)
+    return fetched(fetch_task.url)
 
 
 def came(crawl: Crawl) -> list[str]:
-    return [errand.url for errand in crawl.handed if errand.task is Task.PAGE and errand.url in GOOD]
+    return [
+        fetch_task.url
+        for fetch_task in crawl.handed
+        if fetch_task.kind is TaskKind.PAGE and fetch_task.url in GOOD
+    ]
 
 
 def test_links_to_dead_ports_do_not_silence_a_host() -> None:
@@ -41,8 +45,8 @@ def test_nor_do_hundreds_of_links_to_one_dead_port() -> None:
 def test_urls_of_a_port_that_comes_back_are_all_asked() -> None:
     back_at = 1e6 + 200.0
 
-    def answer(errand: Errand, now: float) -> Fetch:
-        return dead_ports(errand, now) if now < back_at else fetched(errand.url)
+    def answer(fetch_task: FetchTask, now: float) -> Fetch:
+        return dead_ports(fetch_task, now) if now < back_at else fetched(fetch_task.url)
 
     crawl = Crawl(config(crawl={"patience": "1 h"}), answer=answer)
     urls = [f"http://a.org:1/{n}" for n in range(50)] + GOOD
@@ -62,7 +66,7 @@ def test_a_dead_port_is_tried_as_rarely_as_a_dead_host() -> None:
 def test_a_host_with_nothing_else_has_failed_itself() -> None:
     crawl = Crawl(
         config(crawl={"patience": "5 d"}),
-        answer=lambda errand, now: failed(errand.url, Outcome.CONNECT_ERROR, Blame.HOST, took=0.01),
+        answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.CONNECT_ERROR, Blame.HOST, took=0.01),
     )
     crawl.add([link(url) for url in GOOD])
     crawl.run(1000.0)
@@ -73,7 +77,7 @@ def test_a_host_with_nothing_else_has_failed_itself() -> None:
 def test_a_host_all_of_whose_schemes_are_silent_is_given_up() -> None:
     crawl = Crawl(
         config(crawl={"patience": "9 d"}),
-        answer=lambda errand, now: failed(errand.url, Outcome.TLS_ERROR, Blame.HOST, took=0.01),
+        answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.TLS_ERROR, Blame.HOST, took=0.01),
     )
     crawl.add([link("https://a.org/"), link("http://a.org/")])
     assert crawl.run() == "done"

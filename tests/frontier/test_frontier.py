@@ -9,7 +9,7 @@ import pytest
 
 from crawler.errors import DamageError
 from crawler.frontier.views import shares
-from crawler.records import Blame, Errand, Fetch, Link, Outcome, Task
+from crawler.records import Blame, Fetch, FetchTask, Link, Outcome, TaskKind
 from crawler.robots.cache import ALLOWED, DENIED, FETCH, Verdict, VerdictKind
 from crawler.storage.keys import FRONTIER
 from crawler.storage.kv import MemoryStore
@@ -52,19 +52,23 @@ def test_hands_out_every_url_once() -> None:
     crawl.add([link(url) for url in urls])
     assert crawl.run() == "done"
     assert sorted(crawl.done) == sorted(urls)
-    pages = [errand.url for errand in crawl.handed if errand.task is Task.PAGE]
+    pages = [fetch_task.url for fetch_task in crawl.handed if fetch_task.kind is TaskKind.PAGE]
     assert sorted(pages) == sorted(urls)
     assert crawl.frontier.views.counters()["todo"] == 0
 
 
-def test_an_errand_has_all_of_its_link() -> None:
+def test_an_fetch_task_has_all_of_its_link() -> None:
     crawl = Crawl()
     crawl.add([Link(2**64 - 1, "http://a.org:81/x?y", 3, 2**64 - 2, 4, 5)])
     crawl.run()
-    errand = crawl.handed[-1]
-    assert (errand.task, errand.url, errand.hostname) == (Task.PAGE, "http://a.org:81/x?y", "a.org")
-    assert (errand.fingerprint, errand.depth, errand.via) == (2**64 - 1, 3, 2**64 - 2)
-    assert (errand.redirects, errand.flags, errand.attempt) == (4, 5, 0)
+    fetch_task = crawl.handed[-1]
+    assert (fetch_task.kind, fetch_task.url, fetch_task.hostname) == (
+        TaskKind.PAGE,
+        "http://a.org:81/x?y",
+        "a.org",
+    )
+    assert (fetch_task.fingerprint, fetch_task.depth, fetch_task.via) == (2**64 - 1, 3, 2**64 - 2)
+    assert (fetch_task.redirects, fetch_task.flags, fetch_task.attempt) == (4, 5, 0)
 
 
 def test_within_a_host_breadth_first_then_by_age() -> None:
@@ -107,7 +111,7 @@ def test_urls_on_disk_wait_for_their_batch() -> None:
     crawl = Crawl(concurrency=1)  # a front of two
     crawl.add([link(url) for url in urls_of(6, 2)], commit_after=50.0)
     crawl.run(45.0)
-    early = {errand.hostname for errand in crawl.handed}
+    early = {fetch_task.hostname for fetch_task in crawl.handed}
     assert len(early) == 2
     crawl.run()
     assert len(crawl.done) == 12
@@ -117,7 +121,7 @@ def test_urls_on_disk_wait_for_their_batch() -> None:
 
 
 def slow_server(rng: random.Random, failing: float) -> Any:
-    def answer(errand: Errand, now: float) -> Fetch:
+    def answer(fetch_task: FetchTask, now: float) -> Fetch:
         took = rng.choice([0.01, 0.05, 0.2, 1.0, 5.0])
         if rng.random() < failing:
             outcome, blame, status = rng.choice(
@@ -127,8 +131,8 @@ def slow_server(rng: random.Random, failing: float) -> Any:
                     (Outcome.CONNECT_ERROR, Blame.HOST, 0),
                 ]
             )
-            return failed(errand.url, outcome, blame, status=status, took=took)
-        return fetched(errand.url, took)
+            return failed(fetch_task.url, outcome, blame, status=status, took=took)
+        return fetched(fetch_task.url, took)
 
     return answer
 
@@ -174,7 +178,7 @@ def test_all_places_are_used_when_hosts_suffice() -> None:
     crawl = Crawl(
         config(frontier={"front_factor": 12}),
         concurrency=10,
-        answer=lambda errand, now: fetched(errand.url, 2.0),
+        answer=lambda fetch_task, now: fetched(fetch_task.url, 2.0),
         addresses=lambda n: (n,),
     )
     crawl.checking = False
@@ -220,14 +224,14 @@ def test_addresses_are_looked_up_again_when_they_expire() -> None:
     crawl = Crawl(config(politeness={"delay": "30 min"}, crawl={"patience": "1 h"}))
     crawl.add([link(f"https://a.org/{n}") for n in range(6)])
     crawl.run()
-    assert [errand.task for errand in crawl.handed].count(Task.RESOLVE) == 3  # good for an hour
+    assert [fetch_task.kind for fetch_task in crawl.handed].count(TaskKind.RESOLVE) == 3  # good for an hour
 
 
 def test_a_proxy_needs_no_look_up() -> None:
     crawl = Crawl(config(fetch={"proxy": "http://proxy:3128"}))
     crawl.add([link("https://a.org/")])
     assert crawl.run() == "done"
-    assert [(errand.task, errand.address) for errand in crawl.handed] == [(Task.PAGE, "")]
+    assert [(fetch_task.kind, fetch_task.address) for fetch_task in crawl.handed] == [(TaskKind.PAGE, "")]
 
 
 def test_rate_spaces_the_starts_and_never_bursts() -> None:
@@ -288,8 +292,8 @@ class Robots(OpenRobots):
     def crawl_delay(self, authority: str) -> float | None:
         return 5.0
 
-    def fetched(self, errand: Errand, now: float) -> None:
-        self.known.add(errand.url.removesuffix("/robots.txt"))
+    def fetched(self, fetch_task: FetchTask, now: float) -> None:
+        self.known.add(fetch_task.url.removesuffix("/robots.txt"))
 
 
 def test_robots_txt_comes_first_for_each_authority() -> None:
@@ -297,11 +301,15 @@ def test_robots_txt_comes_first_for_each_authority() -> None:
     urls = ["http://a.org/1", "https://a.org/1", "https://a.org:444/1", "https://a.org/no", "https://a.org/2"]
     crawl.add([link(url) for url in urls])
     assert crawl.run() == "done"
-    asked = [(errand.task, errand.url) for errand in crawl.handed if errand.task is not Task.RESOLVE]
+    asked = [
+        (fetch_task.kind, fetch_task.url)
+        for fetch_task in crawl.handed
+        if fetch_task.kind is not TaskKind.RESOLVE
+    ]
     for url in urls:
         authority = url[: url.index("/", 8)]
-        assert asked.index((Task.ROBOTS, f"{authority}/robots.txt")) < [u for _, u in asked].index(url)
-    assert [url for task, url in asked if task is Task.DENIED] == ["https://a.org/no"]
+        assert asked.index((TaskKind.ROBOTS, f"{authority}/robots.txt")) < [u for _, u in asked].index(url)
+    assert [url for task, url in asked if task is TaskKind.DENIED] == ["https://a.org/no"]
     assert len(asked) == 3 + 5
     judge(crawl.requests, delay=5.0)
 
@@ -318,7 +326,7 @@ def test_urls_wait_while_robots_txt_is_unreachable() -> None:
     crawl = Crawl(robots=Robots(unreachable_until=1e6 + 100.0), settings=config(crawl={"patience": 200}))
     crawl.add([link(f"https://a.org/{n}") for n in range(20)])
     assert crawl.run() == "done"
-    assert min(r.began for r in crawl.requests if r.task is Task.PAGE) >= 1e6 + 100.0
+    assert min(r.began for r in crawl.requests if r.task is TaskKind.PAGE) >= 1e6 + 100.0
 
 
 def test_ignoring_robots_txt() -> None:
@@ -332,19 +340,23 @@ def test_ignoring_robots_txt() -> None:
 
 
 def test_a_url_is_tried_three_times_half_a_minute_and_two_minutes_apart() -> None:
-    crawl = Crawl(answer=lambda errand, now: failed(errand.url, Outcome.TEMPORARY, Blame.URL, status=500))
+    crawl = Crawl(
+        answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.TEMPORARY, Blame.URL, status=500)
+    )
     crawl.add([link(f"https://h{n}.org/") for n in range(20)])
     crawl.run()
     for group in by(crawl.requests, "url").values():
         first, second = (two.began - one.ended for one, two in zip(group, group[1:], strict=False))
         assert 24 <= first <= 37.5 and 96 <= second <= 145.5  # +-20 %, whole seconds, one address
     assert len(crawl.requests) == 60 and len(crawl.done) == 20
-    assert sorted({errand.attempt for errand in crawl.handed}) == [0, 1, 2]
+    assert sorted({fetch_task.attempt for fetch_task in crawl.handed}) == [0, 1, 2]
 
 
 def test_tries_are_counted_over_a_crash() -> None:
     store = MemoryStore()
-    server = {"answer": lambda errand, now: failed(errand.url, Outcome.TEMPORARY, Blame.URL, status=500)}
+    server = {
+        "answer": lambda fetch_task, now: failed(fetch_task.url, Outcome.TEMPORARY, Blame.URL, status=500)
+    }
     crawl = Crawl(store=store, **server)
     crawl.add([link("https://a.org/")])
     crawl.run(requests=2)
@@ -355,10 +367,10 @@ def test_tries_are_counted_over_a_crash() -> None:
 
 
 def test_other_urls_go_on_while_one_waits_for_its_retry() -> None:
-    def answer(errand: Errand, now: float) -> Fetch:
-        if errand.url.endswith("/bad"):
-            return failed(errand.url, Outcome.TEMPORARY, Blame.URL, status=500)
-        return fetched(errand.url)
+    def answer(fetch_task: FetchTask, now: float) -> Fetch:
+        if fetch_task.url.endswith("/bad"):
+            return failed(fetch_task.url, Outcome.TEMPORARY, Blame.URL, status=500)
+        return fetched(fetch_task.url)
 
     crawl = Crawl(answer=answer)
     crawl.add([link("https://a.org/bad"), *(link(f"https://a.org/{n}") for n in range(100))])
@@ -369,10 +381,10 @@ def test_other_urls_go_on_while_one_waits_for_its_retry() -> None:
 def test_a_host_that_is_down_loses_no_page() -> None:
     """Down for an hour: one request a try, none charged to a URL."""
 
-    def answer(errand: Errand, now: float) -> Fetch:
+    def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if now < 1e6 + 3600:
-            return failed(errand.url, Outcome.CONNECT_ERROR, Blame.HOST)
-        return fetched(errand.url)
+            return failed(fetch_task.url, Outcome.CONNECT_ERROR, Blame.HOST)
+        return fetched(fetch_task.url)
 
     crawl = Crawl(config(crawl={"patience": "1 h"}), answer=answer)
     crawl.add([link(f"https://a.org/{n}") for n in range(50)])
@@ -385,11 +397,11 @@ def test_a_host_that_is_down_loses_no_page() -> None:
 def test_a_site_that_answers_429_above_thirty_a_minute_loses_no_page() -> None:
     recent: list[float] = []
 
-    def answer(errand: Errand, now: float) -> Fetch:
+    def answer(fetch_task: FetchTask, now: float) -> Fetch:
         recent[:] = [start for start in recent if start > now - 60] + [now]
         if len(recent) > 30:
-            return failed(errand.url, Outcome.HOST_BUSY, Blame.HOST, status=429)
-        return fetched(errand.url, 0.01)
+            return failed(fetch_task.url, Outcome.HOST_BUSY, Blame.HOST, status=429)
+        return fetched(fetch_task.url, 0.01)
 
     crawl = Crawl(answer=answer)
     crawl.add([link(f"https://a.org/{n}") for n in range(300)])
@@ -402,10 +414,10 @@ def test_a_site_that_answers_429_above_thirty_a_minute_loses_no_page() -> None:
 def test_a_url_that_kills_its_host_does_not_block_the_others() -> None:
     """One page always resets the connection: it goes behind the others and has failed after five strikes."""
 
-    def answer(errand: Errand, now: float) -> Fetch:
-        if errand.url.endswith("/poison"):
-            return failed(errand.url, Outcome.RESET, Blame.HOST)
-        return fetched(errand.url)
+    def answer(fetch_task: FetchTask, now: float) -> Fetch:
+        if fetch_task.url.endswith("/poison"):
+            return failed(fetch_task.url, Outcome.RESET, Blame.HOST)
+        return fetched(fetch_task.url)
 
     crawl = Crawl(answer=answer)
     crawl.add([link("https://a.org/poison"), *(link(f"https://a.org/{n}") for n in range(40))])
@@ -418,8 +430,8 @@ def test_a_url_that_kills_its_host_does_not_block_the_others() -> None:
 def test_retry_after_is_kept_over_a_crash() -> None:
     store = MemoryStore()
 
-    def answer(errand: Errand, now: float) -> Fetch:
-        return failed(errand.url, Outcome.HOST_BUSY, Blame.HOST, status=503, retry_after=500.0)
+    def answer(fetch_task: FetchTask, now: float) -> Fetch:
+        return failed(fetch_task.url, Outcome.HOST_BUSY, Blame.HOST, status=503, retry_after=500.0)
 
     crawl = Crawl(store=store, answer=answer)
     crawl.add([link("https://a.org/")])
@@ -455,15 +467,15 @@ def test_a_failing_look_up_backs_the_host_off() -> None:
     crawl = Crawl(addresses=lambda name: failed("", Outcome.DNS_ERROR, Blame.HOST))
     crawl.add([link("https://a.org/")])
     assert crawl.run() == "patience"
-    assert [errand.task for errand in crawl.handed] == [Task.RESOLVE] * 4
+    assert [fetch_task.kind for fetch_task in crawl.handed] == [TaskKind.RESOLVE] * 4
     assert crawl.now - 1e6 == pytest.approx(60 + 120 + 240, abs=1)
 
 
 def test_look_ups_have_a_limit_of_their_own() -> None:
     crawl = Crawl(config(network={"dns_concurrency": 2}), concurrency=5)
     crawl.add([link(url) for url in urls_of(9, 1)])
-    assert [errand.task for errand in iter(lambda: crawl.frontier.take(crawl.now), None)] == [
-        Task.RESOLVE
+    assert [fetch_task.kind for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)] == [
+        TaskKind.RESOLVE
     ] * 2
     crawl.frontier._check()
 
@@ -471,8 +483,10 @@ def test_look_ups_have_a_limit_of_their_own() -> None:
 def test_twenty_refusals_hold_a_host_until_it_is_unblocked() -> None:
     refusing = True
     crawl = Crawl(
-        answer=lambda errand, now: Fetch(
-            errand.url, Outcome.CLIENT_ERROR if refusing else Outcome.FETCHED, status=403 if refusing else 200
+        answer=lambda fetch_task, now: Fetch(
+            fetch_task.url,
+            Outcome.CLIENT_ERROR if refusing else Outcome.FETCHED,
+            status=403 if refusing else 200,
         )
     )
     crawl.add([link(f"https://a.org/{n}") for n in range(30)])
@@ -492,7 +506,7 @@ def test_patience_ends_a_crawl_that_only_waits() -> None:
         "fast.org": fetched,
     }
     store = MemoryStore()
-    crawl = Crawl(store=store, answer=lambda errand, now: answer[errand.hostname](errand.url))
+    crawl = Crawl(store=store, answer=lambda fetch_task, now: answer[fetch_task.hostname](fetch_task.url))
     crawl.add([link(f"https://{name}/{n}") for name in answer for n in range(5)])
     assert crawl.run() == "patience"
     assert len(crawl.done) == 5 and crawl.frontier.views.counters()["todo"] == 5
@@ -626,7 +640,7 @@ def test_a_host_goes_on_before_its_pages_are_committed() -> None:
 def test_a_host_that_failed_waits_for_its_commit() -> None:
     """What is to be tried again is in the store first."""
     crawl = Crawl(
-        answer=lambda errand, now: failed(errand.url, Outcome.TEMPORARY, Blame.URL),
+        answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.TEMPORARY, Blame.URL),
         concurrency=4,
         commit_delay=10.0,
     )
@@ -643,7 +657,7 @@ def test_nobody_looks_for_parked_entries_behind_a_queue_that_was_deleted(
     crawl = Crawl(config(crawl={"depth": 2}))
     batch = crawl.store.batch()
     links = [link(f"https://a.org/{n}", depth=3 if parked and not n else 1) for n in range(8)]
-    crawl.frontier.add(links, batch, crawl.now)
+    crawl.frontier.enqueue(links, batch, crawl.now)
     crawl._commit_add(batch)
     scanned: list[bytes] = []
     scan = crawl.store.scan
@@ -669,10 +683,10 @@ def test_a_page_that_is_done_but_still_stored_is_not_retired() -> None:
 def test_a_page_that_is_done_but_still_stored_is_not_given_out_again() -> None:
     """URLs that come before it push its host's queue out to the disk, from where it is read again."""
 
-    def answer(errand: Errand, now: float) -> Fetch:
-        if errand.url == "https://a.org/deep":
+    def answer(fetch_task: FetchTask, now: float) -> Fetch:
+        if fetch_task.url == "https://a.org/deep":
             crawl.add([link(f"https://a.org/{n}", depth=n // 20 * 5) for n in range(40)], commit_after=0.0)
-        return fetched(errand.url)
+        return fetched(fetch_task.url)
 
     crawl = Crawl(
         config(politeness={"delay": 0, "delay_factor": 0}), answer=answer, concurrency=50, commit_delay=60.0
@@ -690,7 +704,9 @@ def test_a_host_with_endless_links_starves_nobody() -> None:
     crawl = Crawl(
         config(politeness={"delay": 0, "delay_factor": 0}),
         concurrency=1,
-        links=lambda errand: [link(f"{errand.url}x{n}") for n in range(3)] if "endless" in errand.url else [],
+        links=lambda fetch_task: (
+            [link(f"{fetch_task.url}x{n}") for n in range(3)] if "endless" in fetch_task.url else []
+        ),
     )
     crawl.add([link("https://endless.org/")])
     crawl.run(requests=30)
@@ -748,49 +764,49 @@ def test_a_borrowed_host_is_nobody_elses_and_waits_its_gap() -> None:
     assert frontier.hops.borrow("b.org", now, address="10.0.0.9") > now
     crawl.add([link("https://a.org/")])
     crawl.run(30.0)
-    assert [errand.task for errand in crawl.handed] == []
+    assert [fetch_task.kind for fetch_task in crawl.handed] == []
     frontier.hops.give_back("a.org", crawl.now, 0.1, retry_after=20.0)
     returned = crawl.now
     assert crawl.run() == "done"
     assert crawl.requests[0].began >= returned + 20.0
 
 
-def test_a_hop_on_the_errands_own_host_waits_for_its_gap_only() -> None:
+def test_a_hop_on_the_fetch_tasks_own_host_waits_for_its_gap_only() -> None:
     crawl = Crawl()
     crawl.add([link("https://a.org/"), link("https://b.org/")])
-    errands = [errand for errand in iter(lambda: crawl.frontier.take(crawl.now), None)]
-    for errand in errands:
-        crawl.frontier.resolved(errand, [errand.hostname], crawl.now + 60, crawl.now)
-    errands = [errand for errand in iter(lambda: crawl.frontier.take(crawl.now), None)]
+    fetch_tasks = [fetch_task for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)]
+    for fetch_task in fetch_tasks:
+        crawl.frontier.resolved(fetch_task, [fetch_task.hostname], crawl.now + 60, crawl.now)
+    fetch_tasks = [fetch_task for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)]
     now = crawl.now + 0.2
     crawl.frontier.hops.give_back("a.org", now, 0.2)
-    errand = next(errand for errand in errands if errand.hostname == "a.org")
-    assert crawl.frontier.hops.borrow("a.org", now, errand) == now + 2.0
-    assert crawl.frontier.hops.borrow("a.org", now + 2.0, errand) == 0.0
-    assert crawl.frontier.hops.borrow("b.org", now, errand) > now, "b.org is held by another errand"
+    fetch_task = next(fetch_task for fetch_task in fetch_tasks if fetch_task.hostname == "a.org")
+    assert crawl.frontier.hops.borrow("a.org", now, fetch_task) == now + 2.0
+    assert crawl.frontier.hops.borrow("a.org", now + 2.0, fetch_task) == 0.0
+    assert crawl.frontier.hops.borrow("b.org", now, fetch_task) > now, "b.org is held by another errand"
 
 
-def _with_errands(crawl: Crawl, *hosts: str) -> dict[str, Errand]:
+def _with_fetch_tasks(crawl: Crawl, *hosts: str) -> dict[str, FetchTask]:
     """The first request of each host, under way."""
     crawl.add([link(f"https://{host}/") for host in hosts])
-    for errand in [errand for errand in iter(lambda: crawl.frontier.take(crawl.now), None)]:
-        crawl.frontier.resolved(errand, [errand.hostname], crawl.now + 60, crawl.now)
-    errands = [errand for errand in iter(lambda: crawl.frontier.take(crawl.now), None)]
-    return {errand.hostname: errand for errand in errands}
+    for fetch_task in [fetch_task for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)]:
+        crawl.frontier.resolved(fetch_task, [fetch_task.hostname], crawl.now + 60, crawl.now)
+    fetch_tasks = [fetch_task for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)]
+    return {fetch_task.hostname: fetch_task for fetch_task in fetch_tasks}
 
 
 def test_who_waits_for_a_hop_gives_place_and_address_back() -> None:
-    """With two places, both errands waiting, a third may begin; a hop goes on when there is a place for it."""
+    """With two places, both fetch tasks waiting, a third may begin; a hop goes on when there is a place for it."""
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=2)
-    errands = _with_errands(crawl, "a.org", "b.org", "c.org")
+    fetch_tasks = _with_fetch_tasks(crawl, "a.org", "b.org", "c.org")
     frontier, now = crawl.frontier, crawl.now + 5.0
-    (first, second) = errands.values()
-    assert frontier.take(now) is None, "two places"
-    for errand in errands.values():
-        frontier.hops.step_aside(errand, now)
+    (first, second) = fetch_tasks.values()
+    assert frontier.claim_next(now) is None, "two places"
+    for fetch_task in fetch_tasks.values():
+        frontier.hops.step_aside(fetch_task, now)
     frontier._check()
-    third = frontier.take(now)
-    assert third is not None and third.hostname not in errands
+    third = frontier.claim_next(now)
+    assert third is not None and third.hostname not in fetch_tasks
     assert frontier.hops.borrow("elsewhere.org", now, first, "9.9.9.9") == 0.0
     assert frontier.hops.borrow("other.org", now, second, "8.8.8.8") > now, "both places are taken"
     frontier._check()
@@ -798,17 +814,17 @@ def test_who_waits_for_a_hop_gives_place_and_address_back() -> None:
 
 def test_two_that_redirect_to_each_other_do_not_wait_for_each_other() -> None:
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=4)
-    errands = _with_errands(crawl, "a.org", "b.org")
+    fetch_tasks = _with_fetch_tasks(crawl, "a.org", "b.org")
     now = crawl.now + 5.0
-    for errand in errands.values():
-        crawl.frontier.hops.give_back(errand.hostname, now, 0.0)
-        crawl.frontier.hops.step_aside(errand, now)
+    for fetch_task in fetch_tasks.values():
+        crawl.frontier.hops.give_back(fetch_task.hostname, now, 0.0)
+        crawl.frontier.hops.step_aside(fetch_task, now)
     now += 10.0
-    assert crawl.frontier.hops.borrow("b.org", now, errands["a.org"], "b.org") == 0.0
-    assert crawl.frontier.hops.borrow("a.org", now, errands["b.org"], "a.org") > now, "in a moment"
+    assert crawl.frontier.hops.borrow("b.org", now, fetch_tasks["a.org"], "b.org") == 0.0
+    assert crawl.frontier.hops.borrow("a.org", now, fetch_tasks["b.org"], "a.org") > now, "in a moment"
     crawl.frontier.hops.give_back("b.org", now + 1.0, 0.1)
-    crawl.frontier.hops.step_aside(errands["a.org"], now + 1.0)
-    assert crawl.frontier.hops.borrow("a.org", now + 1.0, errands["b.org"], "a.org") == 0.0
+    crawl.frontier.hops.step_aside(fetch_tasks["a.org"], now + 1.0)
+    assert crawl.frontier.hops.borrow("a.org", now + 1.0, fetch_tasks["b.org"], "a.org") == 0.0
     crawl.frontier._check()
 
 
@@ -817,18 +833,18 @@ def test_look_ups_go_on_while_all_places_are_taken_and_do_not_fill_the_front() -
     crawl = Crawl(config(frontier={"front_factor": 50}, network={"dns_concurrency": 1}), concurrency=1)
     crawl.add([link(f"https://h{n}.org/") for n in range(3)])
     frontier, now = crawl.frontier, crawl.now
-    errand = frontier.take(now)
-    assert errand is not None and errand.task is Task.RESOLVE and frontier.take(now) is None
+    fetch_task = frontier.claim_next(now)
+    assert fetch_task is not None and fetch_task.kind is TaskKind.RESOLVE and frontier.claim_next(now) is None
     crawl.add([link(f"https://h{n}.org/") for n in range(3, 20)])
-    assert frontier.take(now) is None and frontier.next_wakeup(now) is None
+    assert frontier.claim_next(now) is None and frontier.next_wakeup(now) is None
     assert frontier.under_way.look_ups_waiting == 2 and len(frontier._bench.front) == 3
-    frontier.resolved(errand, ["1.1.1.1"], now + 60, now)
-    following = [frontier.take(now) for _ in range(3)]
-    assert [e.task for e in following if e is not None] == [Task.RESOLVE, Task.PAGE]
+    frontier.resolved(fetch_task, ["1.1.1.1"], now + 60, now)
+    following = [frontier.claim_next(now) for _ in range(3)]
+    assert [e.kind for e in following if e is not None] == [TaskKind.RESOLVE, TaskKind.PAGE]
     assert following[0] is not None and following[0].attempt == 0
     frontier.resolved(following[0], ["2.2.2.2"], now + 60, now)
-    again = frontier.take(now)
-    assert again is not None and again.task is Task.RESOLVE, "though the only place is taken"
+    again = frontier.claim_next(now)
+    assert again is not None and again.kind is TaskKind.RESOLVE, "though the only place is taken"
     frontier._check()
 
 
@@ -838,7 +854,7 @@ def many_seeds(hosts: int, concurrency: int, **settings: Any) -> Crawl:
         config(**settings),
         concurrency=concurrency,
         robots=Robots(),
-        answer=lambda errand, now: fetched(errand.url, 0.3),
+        answer=lambda fetch_task, now: fetched(fetch_task.url, 0.3),
         addresses=lambda name: (name,),
     )
     crawl.checking = False
@@ -850,16 +866,16 @@ def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
     """Sixty seeds in a front of 24 hosts: each goes on with its first page once its robots.txt is known."""
     crawl = many_seeds(60, 2, frontier={"front_factor": 12})
     assert crawl.run() == "done"
-    requests = [errand.task for errand in crawl.handed if errand.task is not Task.RESOLVE]
-    assert requests[:60].count(Task.PAGE) > 15
+    requests = [fetch_task.kind for fetch_task in crawl.handed if fetch_task.kind is not TaskKind.RESOLVE]
+    assert requests[:60].count(TaskKind.PAGE) > 15
 
 
 def test_with_a_rate_no_more_hosts_are_begun_than_it_can_ask() -> None:
     """Four hundred seeds at 20 requests a second: first pages do not wait for the robots.txt of all."""
     crawl = many_seeds(400, 512, crawl={"rate": 20.0})
     crawl.run(requests=300)
-    assert [request.task for request in crawl.requests].count(Task.PAGE) >= 100
-    assert len({errand.host for errand in crawl.handed}) <= 200
+    assert [request.task for request in crawl.requests].count(TaskKind.PAGE) >= 100
+    assert len({fetch_task.host for fetch_task in crawl.handed}) <= 200
     assert crawl.run() == "done"
 
 
@@ -898,7 +914,7 @@ def test_counters_and_explanations() -> None:
     assert found["state"] == "waits" and 0 < found["wait"] <= 1.0 and found["todo"] == 1
     crawl.run()
     assert [host.state for host in crawl.frontier.views.hosts(crawl.now, 10)] == ["idle"]
-    assert crawl.frontier.next_wakeup(crawl.now) is None and crawl.frontier.dry(crawl.now)
+    assert crawl.frontier.next_wakeup(crawl.now) is None and crawl.frontier.wants_urls(crawl.now)
 
 
 def test_why_slow_tells_host_gaps_from_address_gaps_and_rate() -> None:
@@ -926,16 +942,16 @@ def test_a_wait_counts_while_it_lasts() -> None:
     while crawl.frontier.views.why_slow(crawl.now)["rate"] == 0.0:
         crawl.run(0.1)
     before, begun = crawl.frontier.views.why_slow(crawl.now)["rate"], crawl.now
-    assert crawl.frontier.take(crawl.now) is None
+    assert crawl.frontier.claim_next(crawl.now) is None
     assert crawl.frontier.views.why_slow(begun + 0.5)["rate"] == pytest.approx(before + 0.5)
     assert crawl.frontier.views.why_slow(begun + 1.0)["rate"] == pytest.approx(before + 1.0)
 
 
 def test_dry_until_a_host_is_ready() -> None:
     crawl = Crawl()
-    assert crawl.frontier.dry(crawl.now)
+    assert crawl.frontier.wants_urls(crawl.now)
     crawl.add([link("https://a.org/")])
-    assert not crawl.frontier.dry(crawl.now)
+    assert not crawl.frontier.wants_urls(crawl.now)
 
 
 # ---- the store ----
@@ -970,7 +986,9 @@ def test_a_clock_that_jumps_stalls_nobody_and_makes_no_burst() -> None:
 def test_a_clock_that_is_set_back_does_not_put_retries_off() -> None:
     """The instant of a retry outlived the clock that had noted it: an hour set back was an hour's wait."""
     store = MemoryStore()
-    crawl = Crawl(store=store, answer=lambda errand, now: failed(errand.url, Outcome.TEMPORARY, Blame.URL))
+    crawl = Crawl(
+        store=store, answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.TEMPORARY, Blame.URL)
+    )
     crawl.add([link("https://a.org/1")])
     crawl.run(requests=1)
     crawl.stop()
@@ -990,7 +1008,7 @@ def test_domains_are_counted_by_registrable_domain() -> None:
 def test_instants_keep_their_precision_over_a_restart() -> None:
     """The gap is stored in 32 bits; instants computed in 32 bits would be off by a minute (it happened)."""
     store, now = MemoryStore(), 1_760_000_000.3
-    answer = {"answer": lambda errand, now: fetched(errand.url, 0.01, retry_after=7.25)}
+    answer = {"answer": lambda fetch_task, now: fetched(fetch_task.url, 0.01, retry_after=7.25)}
     crawl = Crawl(store=store, now=now, **answer)
     crawl.add([link(f"https://a.org/{n}") for n in range(2)])
     crawl.run(requests=1)
@@ -1003,7 +1021,7 @@ def test_instants_keep_their_precision_over_a_restart() -> None:
 def test_a_request_that_a_stop_cut_off_comes_again_behind_its_gap() -> None:
     """Ctrl-C with a slow server: the stop gives it some seconds, then it is cut off (an assertion once)."""
     store = MemoryStore()
-    crawl = Crawl(store=store, answer=lambda errand, now: fetched(errand.url, 60.0))
+    crawl = Crawl(store=store, answer=lambda fetch_task, now: fetched(fetch_task.url, 60.0))
     crawl.add([link(f"https://a.org/{n}") for n in range(2)])
     crawl.run(seconds=5.0)
     assert [request.outcome for request in crawl.cut_off()] == [Outcome.RESET]
@@ -1047,7 +1065,7 @@ def test_new_hosts_wait_outside_while_known_ones_are_ready() -> None:
     crawl = Crawl(
         config(frontier={"front_factor": 50, "turn_max": 100}),
         concurrency=1,
-        answer=lambda errand, now: fetched(errand.url, 1.0),
+        answer=lambda fetch_task, now: fetched(fetch_task.url, 1.0),
     )
     urls = urls_of(20, 6)
     crawl.add([link(url) for url in urls])
@@ -1071,10 +1089,10 @@ def test_new_hosts_enter_at_once_while_nothing_is_ready() -> None:
 
 
 def test_hosts_that_have_answered_are_counted_once_and_for_good() -> None:
-    def answer(errand: Errand, now: float) -> Fetch:
-        if errand.hostname == "dead.org":
-            return failed(errand.url, Outcome.CONNECT_ERROR, Blame.HOST)
-        return fetched(errand.url)
+    def answer(fetch_task: FetchTask, now: float) -> Fetch:
+        if fetch_task.hostname == "dead.org":
+            return failed(fetch_task.url, Outcome.CONNECT_ERROR, Blame.HOST)
+        return fetched(fetch_task.url)
 
     crawl = Crawl(answer=answer)
     crawl.add([link(f"https://{host}.org/{n}") for host in ("a", "b", "dead") for n in range(3)])

@@ -1,4 +1,4 @@
-"""Redirect hops outside the queues: whose turn a hop takes, and when an errand may come back to its host."""
+"""Redirect hops outside the queues: whose turn a hop takes, and when a fetch task may come back to its host."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -6,13 +6,13 @@ from typing import Any, cast
 import pytest
 
 from crawler.frontier.hops import Hops
-from crawler.frontier.hosts.visits import ASK_AGAIN
+from crawler.frontier.hosts.borrowed_hosts import ASK_AGAIN
 
 NOW = 100.0
 
 
 class Around:
-    """Gates and errands held, as hops see them; the host of the errand is number 1, `other.org` number 2."""
+    """Gates and fetch tasks held, as hops see them; the host of the fetch task is number 1, `other.org` number 2."""
 
     def __init__(
         self, *, aside: bool = False, requests: int = 0, own: float = 0.0, visit: float = 0.0
@@ -31,12 +31,12 @@ class Around:
                 borrow=lambda name, now, address: self.did.append(("visit", name)) or visit
             ),
             shares=SimpleNamespace(
-                retake=lambda slot, now: self.did.append(("retake", slot)),
-                give=lambda slot, now: self.did.append(("give", slot)),
+                reacquire=lambda slot, now: self.did.append(("retake", slot)),
+                release=lambda slot, now: self.did.append(("give", slot)),
             ),
             release_address=lambda host, ended, now: self.did.append(("release", host.slot)),
         )
-        self.errand = cast(Any, SimpleNamespace(host=1, hostname="a.org"))
+        self.fetch_task = cast(Any, SimpleNamespace(host=1, hostname="a.org"))
         self.hops = Hops(cast(Any, gates), cast(Any, self), cast(Any, self))
 
     def is_aside(self, key: int) -> bool:
@@ -49,8 +49,8 @@ class Around:
         self.did.append(("aside", key))
         return not self.is_away[key]
 
-    def borrow(self, name: str = "a.org", *, errand: bool = True) -> float:
-        return self.hops.borrow(name, NOW, self.errand if errand else None, "1.2.3.4")
+    def borrow(self, name: str = "a.org", *, fetch_task: bool = True) -> float:
+        return self.hops.borrow(name, NOW, self.fetch_task if fetch_task else None, "1.2.3.4")
 
 
 def test_a_hop_on_the_own_host_waits_for_its_gap_and_its_address() -> None:
@@ -68,9 +68,11 @@ def test_a_hop_elsewhere_is_a_visit() -> None:
 
 
 @pytest.mark.parametrize(("aside", "at"), [(False, NOW + ASK_AGAIN), (True, 0.0)])
-def test_a_host_that_an_errand_holds_is_busy_unless_that_one_stepped_aside(aside: bool, at: float) -> None:
+def test_a_host_that_an_fetch_task_holds_is_busy_unless_that_one_stepped_aside(
+    aside: bool, at: float
+) -> None:
     around = Around(aside=aside)
-    assert around.borrow("a.org", errand=False) == at
+    assert around.borrow("a.org", fetch_task=False) == at
     assert around.did == ([("visit", "a.org")] if aside else [])
 
 
@@ -86,8 +88,8 @@ def test_who_stepped_aside_comes_back_when_there_is_a_place(requests: int, comes
 
 def test_to_step_aside_gives_place_and_address_once() -> None:
     around = Around()
-    around.hops.step_aside(around.errand, NOW)
+    around.hops.step_aside(around.fetch_task, NOW)
     assert around.did == [("aside", 1), ("give", 11), ("release", 11)]
     around = Around(aside=True)
-    around.hops.step_aside(around.errand, NOW)
+    around.hops.step_aside(around.fetch_task, NOW)
     assert around.did == [("aside", 1)]

@@ -1,7 +1,7 @@
 """Random operations on a frontier with a front of two to four hosts, judged by a model.
 
 The model is a dict from URL to what must hold of it; politeness is judged by
-the instants of the errands alone. Batches are written in order, but late; a
+the instants of the fetch tasks alone. Batches are written in order, but late; a
 crash drops those that were not. `_check` runs after each step. At the end all
 answers are good and every URL must come to its end.
 """
@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from crawler.frontier.discovery.entries import class_in_order
 from crawler.frontier.frontier import Frontier
 from crawler.orders.classes import NEUTRAL, class_in, with_class
-from crawler.records import Blame, Errand, Fetch, Outcome, Task
+from crawler.records import Blame, Fetch, FetchTask, Outcome, TaskKind
 from crawler.robots.cache import ALLOWED, DENIED, FETCH, Verdict, VerdictKind
 from crawler.storage.kv import MemoryStore
 from tests.frontier.model import Hash, config, domain_of, link
@@ -72,7 +72,7 @@ class PickyRobots:
 
 
 class FrontierMachine(RuleBasedStateMachine):
-    """`out` are errands with the answer still to come, `commits` what waits for the writer."""
+    """`out` are fetch tasks with the answer still to come, `commits` what waits for the writer."""
 
     hosts = HOSTS
     concurrency = 2
@@ -94,7 +94,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self._open(clean=True)
 
     def _open(self, clean: bool) -> None:
-        self.out: list[tuple[Errand, float]] = []
+        self.out: list[tuple[FetchTask, float]] = []
         self.commits: deque[tuple[str, Any]] = deque()
         self.borrowed: list[str] = []
         self.frontier = Frontier(
@@ -128,7 +128,7 @@ class FrontierMachine(RuleBasedStateMachine):
     def _add(self, links: list[Any]) -> None:
         batch = self.store.batch()
         for chunk in (links[:2], links[2:]):
-            self.frontier.add(chunk, batch, self.now)
+            self.frontier.enqueue(chunk, batch, self.now)
         self.waiting.update((item.url, item) for item in links)
         self.uncommitted.update(item.url for item in links)
         self.commits.append(("add", (batch, links)))
@@ -138,33 +138,33 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule()
     def take(self) -> None:
-        errand = self.frontier.take(self.now)
-        if errand is None:
+        fetch_task = self.frontier.claim_next(self.now)
+        if fetch_task is None:
             wakeup = self.frontier.next_wakeup(self.now)
             assert wakeup is None or wakeup > self.now
             return
-        assert errand.hostname not in self.blocked
-        assert errand.hostname not in self.busy, "two errands on a host"
-        self.busy.add(errand.hostname)
-        if errand.task in (Task.PAGE, Task.DENIED):
-            assert errand.url in self.waiting and errand.url not in self.done
-            assert errand.fingerprint == self.waiting[errand.url].fingerprint
-            assert errand.depth == self.waiting[errand.url].depth
-            self._judge_place(errand)
-            assert (errand.task is Task.DENIED) == ("/private" in errand.url)
-        if errand.task in (Task.PAGE, Task.ROBOTS):
-            self._judge_start(errand)
-        self.out.append((errand, self.now))
+        assert fetch_task.hostname not in self.blocked
+        assert fetch_task.hostname not in self.busy, "two errands on a host"
+        self.busy.add(fetch_task.hostname)
+        if fetch_task.kind in (TaskKind.PAGE, TaskKind.DENIED):
+            assert fetch_task.url in self.waiting and fetch_task.url not in self.done
+            assert fetch_task.fingerprint == self.waiting[fetch_task.url].fingerprint
+            assert fetch_task.depth == self.waiting[fetch_task.url].depth
+            self._judge_place(fetch_task)
+            assert (fetch_task.kind is TaskKind.DENIED) == ("/private" in fetch_task.url)
+        if fetch_task.kind in (TaskKind.PAGE, TaskKind.ROBOTS):
+            self._judge_start(fetch_task)
+        self.out.append((fetch_task, self.now))
 
-    def _judge_place(self, errand: Errand) -> None:
-        assert class_in_order(errand.order) == NEUTRAL
+    def _judge_place(self, fetch_task: FetchTask) -> None:
+        assert class_in_order(fetch_task.order) == NEUTRAL
 
-    def _judge_start(self, errand: Errand) -> None:
-        assert errand.address in ADDRESSES[errand.hostname]
-        for name in (errand.hostname, errand.address):
+    def _judge_start(self, fetch_task: FetchTask) -> None:
+        assert fetch_task.address in ADDRESSES[fetch_task.hostname]
+        for name in (fetch_task.hostname, fetch_task.address):
             assert self.now >= self.free_at.get(name, 0.0), (name, self.free_at[name] - self.now)
-        assert errand.address not in self.busy, "two requests at an address"
-        self.busy.add(errand.address)
+        assert fetch_task.address not in self.busy, "two requests at an address"
+        self.busy.add(fetch_task.address)
 
     @precondition(lambda self: self.out)
     @rule(data=st.data(), answer=st.sampled_from(ANSWERS), retry_after=st.sampled_from([0.0, 0.0, 7.0]))
@@ -173,22 +173,22 @@ class FrontierMachine(RuleBasedStateMachine):
         self._end(index, answer, retry_after)
 
     def _end(self, index: int, answer: Any, retry_after: float = 0.0) -> None:
-        errand, began = self.out.pop(index)
-        if errand.task is Task.RESOLVE:
-            self._end_look_up(errand, answer)
+        fetch_task, began = self.out.pop(index)
+        if fetch_task.kind is TaskKind.RESOLVE:
+            self._end_look_up(fetch_task, answer)
             return
         outcome, blame, status = (
-            (Outcome.ROBOTS_DENIED, Blame.NONE, 0) if errand.task is Task.DENIED else answer
+            (Outcome.ROBOTS_DENIED, Blame.NONE, 0) if fetch_task.kind is TaskKind.DENIED else answer
         )
         took = self.now - began
-        fetch = Fetch(errand.url, outcome, blame, status, took=took, retry_after=retry_after)
-        if errand.task is not Task.DENIED:
-            self._end_request(errand, fetch)
-        if errand.task is Task.ROBOTS:
-            self.robots.known.add(errand.url.removesuffix("/robots.txt"))
-        decision = self.frontier.settle(errand, fetch, self.now)
+        fetch = Fetch(fetch_task.url, outcome, blame, status, took=took, retry_after=retry_after)
+        if fetch_task.kind is not TaskKind.DENIED:
+            self._end_request(fetch_task, fetch)
+        if fetch_task.kind is TaskKind.ROBOTS:
+            self.robots.known.add(fetch_task.url.removesuffix("/robots.txt"))
+        decision = self.frontier.record_outcome(fetch_task, fetch, self.now)
         if decision.end == "done":
-            self.busy -= {errand.hostname, errand.address}
+            self.busy -= {fetch_task.hostname, fetch_task.address}
         self.commits.append(("page", decision))
 
     @rule(rounds=st.integers(2, 10))
@@ -202,22 +202,22 @@ class FrontierMachine(RuleBasedStateMachine):
                 self.commit()
             self.now += 5.0
 
-    def _end_look_up(self, errand: Errand, answer: Any) -> None:
+    def _end_look_up(self, fetch_task: FetchTask, answer: Any) -> None:
         if answer[1] is Blame.HOST:
             fetch = Fetch("", Outcome.DNS_ERROR, Blame.HOST)
-            self.commits.append(("page", self.frontier.settle(errand, fetch, self.now)))
+            self.commits.append(("page", self.frontier.record_outcome(fetch_task, fetch, self.now)))
         else:
-            self.frontier.resolved(errand, ADDRESSES[errand.hostname], self.now + 20.0, self.now)
-            self.busy.discard(errand.hostname)
+            self.frontier.resolved(fetch_task, ADDRESSES[fetch_task.hostname], self.now + 20.0, self.now)
+            self.busy.discard(fetch_task.hostname)
 
-    def _end_request(self, errand: Errand, fetch: Fetch) -> None:
+    def _end_request(self, fetch_task: FetchTask, fetch: Fetch) -> None:
         gap = max(DELAY, min(2.0 * fetch.took, 30.0), fetch.retry_after)
-        if errand.hostname == "z.b.org" and errand.task is Task.PAGE:
+        if fetch_task.hostname == "z.b.org" and fetch_task.kind is TaskKind.PAGE:
             gap = max(gap, 3.0)
         if fetch.blame is Blame.HOST:
             gap = max(gap, 4.0)
-        self.free_at[errand.hostname] = self.now + gap
-        self.free_at[errand.address] = self.now + 0.5
+        self.free_at[fetch_task.hostname] = self.now + gap
+        self.free_at[fetch_task.address] = self.now + 0.5
 
     @precondition(lambda self: self.commits)
     @rule()
@@ -234,13 +234,13 @@ class FrontierMachine(RuleBasedStateMachine):
         self.frontier.stage(item, batch)
         self.store.write(batch)
         if item.end == "done":
-            assert item.errand.url not in self.done
-            self.done.add(item.errand.url)
-            del self.waiting[item.errand.url]
-        self.durable[item.errand.hostname] = self.free_at.get(item.errand.hostname, 0.0)
+            assert item.fetch_task.url not in self.done
+            self.done.add(item.fetch_task.url)
+            del self.waiting[item.fetch_task.url]
+        self.durable[item.fetch_task.hostname] = self.free_at.get(item.fetch_task.hostname, 0.0)
         self.frontier.release(item, self.now)
         if item.end != "done":
-            self.busy -= {item.errand.hostname, item.errand.address}
+            self.busy -= {item.fetch_task.hostname, item.fetch_task.address}
 
     @rule(seconds=st.sampled_from([0.01, 0.3, 1.0, 5.0, 30.0, 200.0]))
     def wait(self, seconds: float) -> None:
@@ -270,9 +270,9 @@ class FrontierMachine(RuleBasedStateMachine):
 
     def _forget_requests(self) -> None:
         """What was cut off, or not committed, leaves the least gap; what was committed its own."""
-        for errand, _ in self.out:
-            if errand.task in (Task.PAGE, Task.ROBOTS):
-                self._end_request(errand, Fetch("", Outcome.FETCHED, took=0.0))
+        for fetch_task, _ in self.out:
+            if fetch_task.kind in (TaskKind.PAGE, TaskKind.ROBOTS):
+                self._end_request(fetch_task, Fetch("", Outcome.FETCHED, took=0.0))
         for host in HOSTS:
             least = self.now + (3.0 if host == "z.b.org" else DELAY)
             self.free_at[host] = max(self.durable.get(host, 0.0), min(self.free_at.get(host, 0.0), least))
@@ -348,7 +348,7 @@ class FrontierMachine(RuleBasedStateMachine):
     @rule()
     def pause_and_resume(self) -> None:
         self.frontier.pauses.pause("disk")
-        assert self.frontier.take(self.now) is None
+        assert self.frontier.claim_next(self.now) is None
         self.frontier.pauses.resume("disk")
 
     # ---- what must hold ----
@@ -447,11 +447,15 @@ class Ordered(FrontierMachine):
         """Better links to URLs in flight, and to those whose end is not committed yet; they keep their places."""
         for _ in range(8):
             self.take()
-            places = [place for place, (errand, _) in enumerate(self.out) if errand.task is not Task.PAGE]
+            places = [
+                place
+                for place, (fetch_task, _) in enumerate(self.out)
+                if fetch_task.kind is not TaskKind.PAGE
+            ]
             for place in reversed(places):
                 self._end(place, GOOD)
             self.now += 2.0
-        pages = [errand.url for errand, _ in self.out]
+        pages = [fetch_task.url for fetch_task, _ in self.out]
         if pages and data.draw(st.booleans()):
             self._end(0, GOOD)
         self._improve(data, [url for url in pages if url in self.waiting])
@@ -469,10 +473,10 @@ class Ordered(FrontierMachine):
         self.written_with[id(batch)] = batch, moved
         self.commits.append(("add", (batch, [])))
 
-    def _judge_place(self, errand: Errand) -> None:
-        if errand.url not in self.taken:
-            assert class_in_order(errand.order) == self.places[errand.url]
-        self.taken.add(errand.url)
+    def _judge_place(self, fetch_task: FetchTask) -> None:
+        if fetch_task.url not in self.taken:
+            assert class_in_order(fetch_task.order) == self.places[fetch_task.url]
+        self.taken.add(fetch_task.url)
 
     @invariant()
     def index_is_whole(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from crawler.frontier.discovery.entries import class_in_order
 from crawler.orders.classes import NEUTRAL, class_of, score_of, with_class
-from crawler.records import Errand, Link, LinkFlag, Task
+from crawler.records import FetchTask, Link, LinkFlag, TaskKind
 from crawler.storage.keys import WAITING, WAITING_WHOLE
 from crawler.storage.kv import MemoryStore
 from tests.frontier.model import Crawl, config, link
@@ -20,8 +20,8 @@ def scored(url: str, place: int, depth: int = 0) -> Link:
     return link(url, depth=depth, flags=with_class(0, place))
 
 
-def pages(crawl: Crawl) -> list[Errand]:
-    return [errand for errand in crawl.handed if errand.task is Task.PAGE]
+def pages(crawl: Crawl) -> list[FetchTask]:
+    return [fetch_task for fetch_task in crawl.handed if fetch_task.kind is TaskKind.PAGE]
 
 
 def improve(crawl: Crawl, *links: Link) -> int:
@@ -41,8 +41,8 @@ def test_within_a_host_the_best_class_goes_first_then_who_came_first() -> None:
     places = {f"https://a.org/{n}": rng.choice([0, 9, NEUTRAL, 254]) for n in range(60)}
     crawl.add([scored(url, place) for url, place in places.items()])
     assert crawl.run() == "done"
-    assert [errand.url for errand in pages(crawl)] == sorted(places, key=lambda url: places[url])
-    assert all(errand.flags == 0 for errand in pages(crawl))
+    assert [fetch_task.url for fetch_task in pages(crawl)] == sorted(places, key=lambda url: places[url])
+    assert all(fetch_task.flags == 0 for fetch_task in pages(crawl))
     assert not index(crawl)
 
 
@@ -53,7 +53,7 @@ def test_between_hosts_the_best_class_goes_first_and_a_fifth_as_they_came() -> N
     urls = {f"https://h{n}.d{n}.org/{k}": 10 * n for n in range(20) for k in range(5)}
     crawl.add([scored(url, place) for url, place in urls.items()])
     assert crawl.run() == "done"
-    asked = [class_in_order(errand.order) for errand in pages(crawl)]
+    asked = [class_in_order(fetch_task.order) for fetch_task in pages(crawl)]
     first, last = asked[:50], asked[50:]
     assert sum(first) / 50 < 75 and sum(last) / 50 > 115
     assert any(place > 100 for place in first), "nobody came by waiting alone"
@@ -68,7 +68,7 @@ def test_without_an_order_classes_of_links_change_nothing() -> None:
         crawl = Crawl(config())
         crawl.add(some)
         crawl.run()
-        handed.append([(errand.url, errand.order, errand.flags) for errand in pages(crawl)])
+        handed.append([(fetch_task.url, fetch_task.order, fetch_task.flags) for fetch_task in pages(crawl)])
         assert not index(crawl) and WAITING_WHOLE not in crawl.store._data
     assert handed[0] == handed[1]
     assert {class_in_order(order) for _, order, _ in handed[0]} == {NEUTRAL}
@@ -85,9 +85,9 @@ def test_a_better_link_moves_a_url_that_waits(written: bool) -> None:
     assert improve(crawl, scored("https://a.org/29", 98, depth=2), scored("https://a.org/28", 99)) == 1
     crawl.frontier.pauses.resume()
     assert crawl.run() == "done"
-    assert [errand.url for errand in pages(crawl)][0] == "https://a.org/29"
+    assert [fetch_task.url for fetch_task in pages(crawl)][0] == "https://a.org/29"
     assert pages(crawl)[0].depth == 2 and class_in_order(pages(crawl)[0].order) == 98
-    assert [errand.url for errand in pages(crawl)][1:] == [f"https://a.org/{n}" for n in range(29)]
+    assert [fetch_task.url for fetch_task in pages(crawl)][1:] == [f"https://a.org/{n}" for n in range(29)]
 
 
 def test_a_better_link_to_what_is_not_queued_yet_is_kept_for_it() -> None:
@@ -95,7 +95,7 @@ def test_a_better_link_to_what_is_not_queued_yet_is_kept_for_it() -> None:
     assert improve(crawl, scored("https://a.org/2", 10), scored("https://b.org/none", 3)) == 0
     crawl.add([scored(f"https://a.org/{n}", 50) for n in range(3)])
     assert crawl.run() == "done"
-    assert [errand.url[-1] for errand in pages(crawl)] == ["2", "0", "1"]
+    assert [fetch_task.url[-1] for fetch_task in pages(crawl)] == ["2", "0", "1"]
 
 
 def test_what_is_done_in_flight_parked_or_was_tried_is_not_moved() -> None:
@@ -122,12 +122,12 @@ def test_a_priority_of_the_user_shifts_a_class_and_keeps_its_place() -> None:
     crawl = Crawl(config(order=ORDER), priority=priority)
     crawl.frontier.pauses.pause()
     improve(crawl, scored("https://a.org/1", 60))
-    crawl.add([link(url, flags=with_class(int(LinkFlag.RANKED), 100)) for url in ranks])
+    crawl.add([link(url, flags=with_class(LinkFlag.RANKED, 100)) for url in ranks])
     crawl.run(1.0)
     assert improve(crawl, *(scored(url, 0) for url in ranks)) == 0
     crawl.frontier.pauses.resume()
     assert crawl.run() == "done"
-    assert [class_in_order(errand.order) for errand in pages(crawl)] == [55, 255]
+    assert [class_in_order(fetch_task.order) for fetch_task in pages(crawl)] == [55, 255]
 
 
 def test_a_url_retired_by_a_batch_that_is_not_written_yet_stays_so() -> None:
@@ -142,7 +142,7 @@ def test_a_url_retired_by_a_batch_that_is_not_written_yet_stays_so() -> None:
     crawl._commit_add(batch)
     crawl.frontier.pauses.resume()
     assert crawl.run() == "done"
-    assert [errand.url[-1] for errand in pages(crawl)] == ["0", "2"]
+    assert [fetch_task.url[-1] for fetch_task in pages(crawl)] == ["0", "2"]
 
 
 def test_the_index_is_made_and_dropped_as_orders_come_and_go() -> None:
@@ -209,5 +209,5 @@ def test_who_is_asked_when_is_polite_under_any_order(order: dict[str, Any]) -> N
         crawl.add([scored(f"https://h{k}.d{k}.org/new{round_}", 0) for k in rng.sample(range(9), 2)])
     assert crawl.run() == "done"
     judge(crawl.requests)
-    asked = [errand.url for errand in pages(crawl)]
+    asked = [fetch_task.url for fetch_task in pages(crawl)]
     assert len(asked) == len(set(asked)) == 240

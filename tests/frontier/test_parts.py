@@ -5,13 +5,13 @@ import pytest
 from crawler.config import Config
 from crawler.frontier.discovery.entries import Todo
 from crawler.frontier.hosts.addresses import Addresses
+from crawler.frontier.hosts.dns_lookups import DnsLookups
 from crawler.frontier.hosts.front_host import FrontHost, Refetch
-from crawler.frontier.hosts.look_ups import LookUps
 from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.table import HostFlag, HostTable
 from crawler.frontier.hosts.workbench import Workbench
 from crawler.frontier.outstanding import Outstanding
-from crawler.records import Task
+from crawler.records import TaskKind
 
 
 def _host(hosts: HostTable, number: int) -> FrontHost:
@@ -26,39 +26,40 @@ def _known(host: FrontHost) -> FrontHost:
 
 
 @pytest.mark.parametrize(
-    ("task", "places"), [(Task.PAGE, 1), (Task.ROBOTS, 1), (Task.DENIED, 0), (Task.RESOLVE, 0)]
+    ("task", "places"),
+    [(TaskKind.PAGE, 1), (TaskKind.ROBOTS, 1), (TaskKind.DENIED, 0), (TaskKind.RESOLVE, 0)],
 )
-def test_only_requests_take_a_place(task: Task, places: int) -> None:
+def test_only_requests_take_a_place(task: TaskKind, places: int) -> None:
     hosts = HostTable()
     out, host = Outstanding(hosts, 4), _host(hosts, 1)
-    errand = out.hold(host, task)
+    fetch_task = out.acquire(host, task)
     out._check()
     assert (len(out), out.requests, host.held, host.served) == (1, places, True, 1)
     out.let_go(host)
-    out.release(errand, host)
+    out.release(fetch_task, host)
     out._check()
     assert (len(out), out.requests, host.held, host.given_out, out.held) == (0, 0, False, set(), {})
 
 
 def test_a_known_page_goes_before_the_queue_and_stands_in_none() -> None:
-    """Two errands of known pages have different orders, below zero: no entry has such a one."""
+    """Two fetch tasks of known pages have different orders, below zero: no entry has such a one."""
     hosts = HostTable()
     out = Outstanding(hosts, 4)
-    errands = [out.hold(_known(_host(hosts, number)), Task.PAGE) for number in (1, 2)]
-    assert [(errand.order, errand.url, errand.depth) for errand in errands] == [
+    fetch_tasks = [out.acquire(_known(_host(hosts, number)), TaskKind.PAGE) for number in (1, 2)]
+    assert [(fetch_task.order, fetch_task.url, fetch_task.depth) for fetch_task in fetch_tasks] == [
         (-1, "https://h1.org/k", 2),
         (-2, "https://h2.org/k", 2),
     ]
     assert all(len(host.queue) == 1 for host in out.held.values())
 
 
-def test_an_errand_aside_has_no_place_until_it_comes_back() -> None:
+def test_an_fetch_task_aside_has_no_place_until_it_comes_back() -> None:
     hosts = HostTable()
     out, one, two = Outstanding(hosts, 1), _host(hosts, 1), _host(hosts, 2)
-    errand = out.hold(one, Task.PAGE)
+    fetch_task = out.acquire(one, TaskKind.PAGE)
     assert out.is_full and out.step_aside(one.key) and not out.is_full
     assert not out.step_aside(one.key), "it is aside already"
-    other = out.hold(two, Task.PAGE)
+    other = out.acquire(two, TaskKind.PAGE)
     assert out.is_full and not out.step_aside(two.key), "no more than `concurrency` are aside"
     out.let_go(two)
     out.release(other, two)
@@ -66,7 +67,7 @@ def test_an_errand_aside_has_no_place_until_it_comes_back() -> None:
     assert out.is_full and not out.is_aside(one.key)
     out.step_aside(one.key)
     out.let_go(one)
-    out.release(errand, one)
+    out.release(fetch_task, one)
     assert out.requests == 0, "an errand that ends aside has no place to give back"
     out._check()
 
@@ -76,7 +77,7 @@ def test_hosts_wait_in_line_for_a_look_up_and_stop_the_inflow() -> None:
     config = Config()
     addresses = Addresses(config.politeness, 10, 1)
     bench = Workbench(hosts, addresses, lambda slot: None, lambda host: None, front_max=9, turn_max=9, stay=1)
-    look_ups = LookUps(bench, limit=1, rate=Rate(0.0))
+    look_ups = DnsLookups(bench, limit=1, rate=Rate(0.0))
     line = [_host(hosts, number) for number in (1, 2, 3, 4)]
     for host in line:
         bench.enter(host)
@@ -100,7 +101,7 @@ def test_hosts_are_looked_up_for_some_seconds_of_the_rate(rate: float, admits: i
     bench = Workbench(
         hosts, addresses, lambda slot: None, lambda host: None, front_max=99, turn_max=9, stay=1
     )
-    look_ups = LookUps(bench, limit=10, rate=Rate(rate))
+    look_ups = DnsLookups(bench, limit=10, rate=Rate(rate))
     assert bench.admits == bench.wanted(0.0) == admits
     for number in range(admits):
         host = _host(hosts, number + 1)

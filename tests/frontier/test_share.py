@@ -1,4 +1,6 @@
-"""Who starts next, where fetches are divided by worth. Fixed shares: `refresh/test_levels.py` and `test_machine.py`."""
+"""Who starts next, where fetches are divided by worth.
+
+Fixed shares: `refresh/test_rate_balancing.py` and `test_machine.py`."""
 
 import pytest
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from crawler.records import Blame, Errand, Fetch, HostStatus, Outcome
+from crawler.records import Blame, Fetch, FetchTask, HostStatus, Outcome
 from crawler.robots.cache import Verdict, VerdictKind
 from crawler.storage.kv import MemoryStore
 from tests.frontier.model import Crawl, OpenRobots, config, failed, link
 
-Answer = Callable[[Errand, float], Fetch]
+Answer = Callable[[FetchTask, float], Fetch]
 
 
 class Unreachable(OpenRobots):
@@ -37,7 +37,7 @@ def run_to_the_wait(**options: Any) -> Crawl:
 
 
 def ending(outcome: Outcome, blame: Blame, **fields: Any) -> Answer:
-    return lambda errand, now: failed(errand.url, outcome, blame, took=0.01, **fields)
+    return lambda fetch_task, now: failed(fetch_task.url, outcome, blame, took=0.01, **fields)
 
 
 @pytest.mark.parametrize(

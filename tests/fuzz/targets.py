@@ -47,11 +47,11 @@ from crawler.process.answering.commands import Commands
 from crawler.process.fetching.reader import INLINE_BYTES_MAX
 from crawler.records import Extracted, Outcome
 from crawler.robots.cache import RobotsCache
-from crawler.serve import asked, indexnow
-from crawler.serve import signals as posted
-from crawler.serve.fields import accepted, not_modified
+from crawler.serve import indexnow, request_parsing
+from crawler.serve import signal_handler as posted
+from crawler.serve.header_fields import accepted, not_modified
+from crawler.serve.http_error import HttpError
 from crawler.serve.ranges import Unsatisfiable, allowed_by_if_range, resolve
-from crawler.serve.refusal import Refusal
 from crawler.splitter.session import Doorkeeper, Listener
 from crawler.splitter.wire import FRAME_OVERHEAD, LENGTH_BYTES, ProtocolError, decode_entry
 from crawler.storage.kv import MemoryStore, seal
@@ -229,7 +229,7 @@ def _pages(runner: asyncio.Runner, data: bytes, clock: Clock, rng: random.Random
     assert len(found.hrefs) <= EXTRACT.links_max
     msgspec.msgpack.encode(found)
     intake = LinkFilter(UrlFilter(Scope("host", [URL]), FilterConfig(), requisites=True), _FINGERPRINTER)
-    links = clock.turn(intake.take, found.base or URL, found.hrefs[:5000], found.encoding)
+    links = clock.turn(intake.filter_links, found.base or URL, found.hrefs[:5000], found.encoding)
     for url in links.urls[:50]:
         assert canonical(url) == url, url
     return (
@@ -411,9 +411,9 @@ def requests(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
     head, _, body = data.partition(b"\r\n\r\n")
     words = head.decode("latin-1").split()
     calls: list[Callable[[], object]] = [
-        lambda: asked.parse(words[1] if len(words) > 1 else text),
-        lambda: asked.instant(text[:40]),
-        lambda: asked.accept_datetime(text[:60]),
+        lambda: request_parsing.parse(words[1] if len(words) > 1 else text),
+        lambda: request_parsing.instant(text[:40]),
+        lambda: request_parsing.accept_datetime(text[:60]),
         lambda: indexnow.parse_post(body, 1000),
         lambda: indexnow.parse_get(dict.fromkeys(("url", "key", "keyLocation"), text)),
         lambda: posted.parse(body, 1000),
@@ -426,7 +426,7 @@ def requests(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
         try:
             clock.turn(call)
             ways.append("taken")
-        except Refusal as refusal:
+        except HttpError as refusal:
             refusal.content()
             ways.append(refusal.status)
         except Unsatisfiable:

@@ -10,8 +10,8 @@ from crawler.config import Layers, convert, read_file
 from crawler.errors import ConfigError
 from crawler.fetcher.answer import Answer
 from crawler.records import Outcome
-from crawler.serve import indexnow, signals
-from crawler.serve.refusal import Refusal
+from crawler.serve import indexnow, signal_handler
+from crawler.serve.http_error import HttpError
 from crawler.urls.canonical import resolve
 from tests.fuzz.fuzzing import Clock, Target, fuzz
 from tests.fuzz.targets import LIMITS, targets
@@ -58,8 +58,8 @@ def test_a_page_in_an_encoding_without_a_codec_has_links_with_queries() -> None:
 
 @pytest.mark.parametrize("body", [b'{"urls": ["\xd8"]}', b'{"urls": ' + b"[" * 10_000])
 def test_a_notice_that_is_no_utf_8_or_endlessly_nested_is_refused(body: bytes) -> None:
-    for parse in (signals.parse, indexnow.parse_post):
-        with pytest.raises(Refusal) as caught:
+    for parse in (signal_handler.parse, indexnow.parse_post):
+        with pytest.raises(HttpError) as caught:
             parse(body, 10)
         assert caught.value.status == 400
 

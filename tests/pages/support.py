@@ -6,7 +6,7 @@ from typing import Any
 from crawler.config import PagesConfig
 from crawler.pages.captures import Capturing
 from crawler.pages.page_cache import PageCache
-from crawler.records import Errand, Extracted, Fetch, Outcome, Task
+from crawler.records import Extracted, Fetch, FetchTask, Outcome, TaskKind
 from crawler.storage.kv import KeyValue, MemoryStore
 
 START = 1_700_000_000.0  # 2023-11-14T22:13:20Z
@@ -40,9 +40,9 @@ def not_modified(url: str = "http://site.example/", **values: Any) -> Fetch:
     return fetch(url, b"", **values)
 
 
-def errand(url: str = "http://site.example/", fingerprint: int = 1, **values: Any) -> Errand:
-    return Errand(
-        task=values.pop("task", Task.PAGE),
+def fetch_task(url: str = "http://site.example/", fingerprint: int = 1, **values: Any) -> FetchTask:
+    return FetchTask(
+        kind=values.pop("task", TaskKind.PAGE),
         host=7,
         hostname="site.example",
         url=url,
@@ -68,7 +68,7 @@ class Site:
     ) -> Capturing:
         final = values.pop("final", True)
         return self.cache.capture(
-            answer, errand(answer.url, fingerprint, **values), extracted, self.now, final=final
+            answer, fetch_task(answer.url, fingerprint, **values), extracted, self.now, final=final
         )
 
     def commit(self, *capturings: Capturing) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from crawler.errors import ConfigError
 from crawler.pages import change_detection
 from crawler.records import Blame, Extracted, LinkFlag, Outcome, PageRecord, PageState
-from tests.pages.support import START, errand, fetch, not_modified
+from tests.pages.support import START, fetch, fetch_task, not_modified
 
 URL = "http://site.example/"
 
@@ -19,7 +19,7 @@ def _next(previous: PageRecord | None, answer: object = None, **values: object) 
     return change_detection.next_record(
         previous,
         answer,  # type: ignore[arg-type]
-        errand(**values),  # type: ignore[arg-type]
+        fetch_task(**values),  # type: ignore[arg-type]
         extracted,  # type: ignore[arg-type]
         payload_digest=b"p" * 20,
         digest=digest,
@@ -46,7 +46,7 @@ def test_patterns_leave_out_what_they_match() -> None:
 def test_the_first_fetch() -> None:
     extracted = Extracted(base=URL, hrefs=["a", "b"], noindex=True)
     answer = fetch(headers=((b"etag", b'W/"1"'), (b"Last-Modified", b"Mon")), took=2.0)
-    record = _next(None, answer, extracted=extracted, depth=3, via=9, redirects=1, flags=int(LinkFlag.SEED))
+    record = _next(None, answer, extracted=extracted, depth=3, via=9, redirects=1, flags=LinkFlag.SEED)
     assert (record.url, record.state, record.outcome, record.status) == (
         URL,
         PageState.STORED,
@@ -62,7 +62,7 @@ def test_the_first_fetch() -> None:
 
 def test_a_later_answer_keeps_where_the_page_came_from() -> None:
     first = _next(None, depth=1, via=5)
-    later = _next(first, fetch(body=b"new"), depth=0, via=0, flags=int(LinkFlag.REFRESH))
+    later = _next(first, fetch(body=b"new"), depth=0, via=0, flags=LinkFlag.REFRESH)
     assert (later.depth, later.via, later.changes) == (1, 5, 1)
     assert first.changes == 0, "the previous record is left as it is"
 

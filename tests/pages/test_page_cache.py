@@ -18,9 +18,9 @@ from crawler.pages.formats import rows
 from crawler.pages.formats.selection import selection
 from crawler.pages.formats.warc_stream import cdxj_lines
 from crawler.pages.page_cache import PageCache
-from crawler.records import Extracted, LinkFlag, Outcome, PageState, Task
+from crawler.records import Extracted, LinkFlag, Outcome, PageState, TaskKind
 from crawler.storage.kv import MemoryStore, seal
-from tests.pages.support import HTML, START, Site, errand, fetch, not_modified
+from tests.pages.support import HTML, START, Site, fetch, fetch_task, not_modified
 
 URL = "http://site.example/"
 NOARCHIVE = Extracted(base=URL, noarchive=True, noindex=True)
@@ -220,7 +220,7 @@ def test_noarchive_is_stored_but_not_served(tmp_path: Path) -> None:
 
 def test_robots_txt_has_a_capture_and_no_record(tmp_path: Path) -> None:
     site = Site(tmp_path, fingerprint=lambda url: 77)
-    site.visit(fetch(URL + "robots.txt", b"User-agent: *"), 0, task=Task.ROBOTS)
+    site.visit(fetch(URL + "robots.txt", b"User-agent: *"), 0, task=TaskKind.ROBOTS)
     assert site.cache.record(77) is None
     page = site.cache.get(77)
     assert page is not None and page.payload == b"User-agent: *"
@@ -413,8 +413,8 @@ def test_a_copy_that_cannot_be_read_is_no_reason_to_call_a_page_unchanged(tmp_pa
     for path in site.segments():
         path.write_bytes(bytes(path.stat().st_size))
     answer = fetch(body=b"<p class=x>page</p>")
-    assert site.cache.shows_known(answer, errand(flags=int(LinkFlag.REFRESH))) is False
-    assert site.visit(answer, 1, flags=int(LinkFlag.REFRESH)).unchanged is False
+    assert site.cache.shows_known(answer, fetch_task(flags=LinkFlag.REFRESH)) is False
+    assert site.visit(answer, 1, flags=LinkFlag.REFRESH).unchanged is False
 
 
 def test_a_304_is_captured_with_type_and_digest_of_the_page(tmp_path: Path) -> None:
@@ -459,12 +459,12 @@ def test_markup_is_no_change_where_the_text_counts(
     site = Site(tmp_path, comparison=lambda url: Comparison(kind))
     site.visit(fetch(body=b"<p>page</p>"), 1)
     answer = fetch(body=b"<p class=x>page</p>", **values)
-    asked = errand(flags=int(LinkFlag.REFRESH))
+    asked = fetch_task(flags=LinkFlag.REFRESH)
     reads: list[int] = []
     read = site.cache._reads_the_same
     site.cache._reads_the_same = lambda *given: reads.append(1) or read(*given)  # type: ignore[method-assign, func-returns-value]
     assert site.cache.shows_known(answer, asked) is same
-    capturing = site.visit(answer, 1, flags=int(LinkFlag.REFRESH))
+    capturing = site.visit(answer, 1, flags=LinkFlag.REFRESH)
     assert capturing.unchanged is same and len(reads) == 1
     assert site.cache.shows_known(fetch(body=b"<p>news</p>"), asked) is False and len(reads) == 2
     plain = Site(tmp_path / "first", comparison=lambda url: Comparison(kind))

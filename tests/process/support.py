@@ -7,7 +7,7 @@ from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.crawl.topology import Topology
 from crawler.process.opening.stages import Stages
-from crawler.records import Errand, Extracted, Fetch, Link, Outcome, Task
+from crawler.records import Extracted, Fetch, FetchTask, Link, Outcome, TaskKind
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, Making, steps
 
@@ -67,7 +67,7 @@ class Joint:
             self.stages.results,
             self.stages.admission,
         )
-        self.frontier.allow(1 << 40)
+        self.frontier.limit_requests(1 << 40)
         self._names: dict[str, str] = {}
 
     def fingerprint(self, url: str) -> int:
@@ -82,33 +82,33 @@ class Joint:
     def add(self, url: str, **values: Any) -> None:
         """Give the frontier a URL to do, as the DUE would."""
         change = Change()
-        self.frontier.add([Link(self.fingerprint(url), url, **values)], change, self.clock.now())
+        self.frontier.enqueue([Link(self.fingerprint(url), url, **values)], change, self.clock.now())
         change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
         self.stages.commits.commit(change)
 
-    def errand(self, task: Task = Task.PAGE) -> Errand:
-        """The next errand of a kind; look-ups and robots.txt before it end well."""
+    def fetch_task(self, task: TaskKind = TaskKind.PAGE) -> FetchTask:
+        """The next fetch task of a kind; look-ups and robots.txt before it end well."""
         for _ in range(50):
             now = self.clock.now()
-            errand = self.frontier.take(now)
-            if errand is None:
+            fetch_task = self.frontier.claim_next(now)
+            if fetch_task is None:
                 wakeup = self.frontier.next_wakeup(now)
                 assert wakeup is not None, self.frontier
                 self.clock.advance(max(0.0, wakeup - now))
-            elif errand.task is task:
-                return errand
-            elif errand.task is Task.RESOLVE:
-                self._names.setdefault(errand.hostname, f"127.0.0.{len(self._names) + 1}")
-                self.frontier.resolved(errand, [self._names[errand.hostname]], now + 1e6, now)
+            elif fetch_task.kind is task:
+                return fetch_task
+            elif fetch_task.kind is TaskKind.RESOLVE:
+                self._names.setdefault(fetch_task.hostname, f"127.0.0.{len(self._names) + 1}")
+                self.frontier.resolved(fetch_task, [self._names[fetch_task.hostname]], now + 1e6, now)
             else:
-                assert errand.task is Task.ROBOTS, errand
-                missing = fetch(errand.url, b"", outcome=Outcome.GONE, status=404)
-                self.commit(self.results.robots(errand, missing, now))
+                assert fetch_task.kind is TaskKind.ROBOTS, fetch_task
+                missing = fetch(fetch_task.url, b"", outcome=Outcome.GONE, status=404)
+                self.commit(self.results.robots(fetch_task, missing, now))
         raise AssertionError("no such errand")
 
-    def page(self, errand: Errand, answer: Fetch, extracted: Extracted | None = None) -> Change:
+    def page(self, fetch_task: FetchTask, answer: Fetch, extracted: Extracted | None = None) -> Change:
         """Process a page's result and commit it."""
-        return self.commit(self.results.page(errand, answer, extracted, self.clock.now()))
+        return self.commit(self.results.page(fetch_task, answer, extracted, self.clock.now()))
 
     def commit(self, making: Change | Making) -> Change:
         change = made(making)[0]
@@ -120,7 +120,7 @@ class Joint:
     def follow(self, url: str, answer: Fetch, extracted: Extracted | None = None, **values: Any) -> Change:
         """Fetch a URL of these `values` and return the change that it becomes."""
         self.add(url, **values)
-        return self.page(self.errand(), answer, extracted)
+        return self.page(self.fetch_task(), answer, extracted)
 
     def close(self) -> None:
         self.frontier._check()

@@ -227,8 +227,8 @@ def test_all_that_is_begun_is_ended(alone: Callable[..., Alone], monkeypatch: py
     for fails in (False, True):
         one = alone(crawl={"stall_max": 9})
         monkeypatch.setattr(one.process.stages.context.environment, "watchdog", Dog)
-        monkeypatch.setattr(one.process.errands, "start", noting("errands start"))
-        monkeypatch.setattr(one.process.errands, "close", noting("errands end"))
+        monkeypatch.setattr(one.process.fetch_tasks, "start", noting("errands start"))
+        monkeypatch.setattr(one.process.fetch_tasks, "close", noting("errands end"))
         if fails:
             one.process.fail(StoreError("disk"))
             with pytest.raises(StoreError):
@@ -237,7 +237,7 @@ def test_all_that_is_begun_is_ended(alone: Callable[..., Alone], monkeypatch: py
             one.stop_at_once()
         began = ["watchdog of 9 s", "watches", "errands start", "frozen"]
         assert done == [*began, "thawed", "errands end", "watched"]
-        assert len(one.process._background) == len(one.process.places) == 0
+        assert len(one.process._background) == len(one.process.fetch_slots) == 0
         done.clear()
 
 
@@ -325,16 +325,16 @@ def test_a_full_due_takes_no_more_seeds(alone: Callable[..., Alone], monkeypatch
 @pytest.mark.parametrize(
     ("sink", "limited", "woken"), [(False, False, False), (True, False, True), (False, True, True)]
 )
-def test_an_errand_that_ends_wakes_the_schedule_if_its_commit_will_not(
+def test_an_fetch_task_that_ends_wakes_the_schedule_if_its_commit_will_not(
     alone: Callable[..., Alone], sink: bool, limited: bool, woken: bool
 ) -> None:
     one = alone()
     looks: list[int] = []
     one.process.commits.look_at_flight = lambda: looks.append(1)  # type: ignore[method-assign]
-    one.process.errands.sink = object() if sink else None  # type: ignore[assignment]
-    one.process.places.limited = limited
+    one.process.fetch_tasks.sink = object() if sink else None  # type: ignore[assignment]
+    one.process.fetch_slots.limited = limited
     one.process._news.clear()
-    one.process._errand_ended()
+    one.process._fetch_task_ended()
     assert one.process._news.is_set() is woken and looks == [1]
 
 
@@ -359,19 +359,19 @@ def test_starts_go_on_and_a_dry_frontier_has_its_flush(
 ) -> None:
     one, calls = alone(), []
     process = one.process
-    monkeypatch.setattr(process.places, "start", lambda now: more)
+    monkeypatch.setattr(process.fetch_slots, "start", lambda now: more)
     monkeypatch.setattr(type(one.stages.due), "pending", property(lambda self: pending))
-    monkeypatch.setattr(one.stages.frontier, "dry", lambda now: dry)
+    monkeypatch.setattr(one.stages.frontier, "wants_urls", lambda now: dry)
     monkeypatch.setattr(process.commits, "wake", lambda: calls.append(1))
     process._news.clear()
-    process._start_errands(0.0)
+    process._start_fetch_tasks(0.0)
     assert process._news.is_set() is woken and len(calls) == commits
     monkeypatch.undo()
 
 
 def test_decisions_free_hosts_until_the_run_stops(alone: Callable[..., Alone]) -> None:
     one, starts = alone(), []
-    one.process.places.start = lambda now: starts.append(now) is not None  # type: ignore[method-assign]
+    one.process.fetch_slots.start = lambda now: starts.append(now) is not None  # type: ignore[method-assign]
     one.process.decided()
     assert starts == [one.clock.now()]
     one.process.stop("signal")
@@ -410,7 +410,7 @@ def test_a_process_is_busy_while_anything_waits(
         patch.setattr(type(one.stages.due), "pending", property(lambda self: 1))
         assert process.busy()
     with monkeypatch.context() as patch:
-        patch.setattr(type(process.places), "__len__", lambda self: 1)
+        patch.setattr(type(process.fetch_slots), "__len__", lambda self: 1)
         assert process.busy()
 
 
@@ -476,7 +476,7 @@ def test_settings_change_while_it_runs(alone: Callable[..., Alone]) -> None:
     tree = {"politeness": {"delay": 9}, "crawl": {"rate": 3, "concurrency": 4}, "refresh": {"share": 0.5}}
     one.process._news.clear()
     one.process.configure(convert(tree))
-    assert rates == [3] and one.process.places.concurrency == 4 and one.process._news.is_set()
+    assert rates == [3] and one.process.fetch_slots.concurrency == 4 and one.process._news.is_set()
     assert one.stages.config.politeness.delay == 9 and one.stages.refresh is not None
     assert one.stages.refresh.portion.share.refresh == 0.5
     bare = alone()

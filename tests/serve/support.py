@@ -10,9 +10,9 @@ import msgspec
 from crawler.change_signals import Signalled
 from crawler.config import ServeConfig
 from crawler.records import PageRecord
-from crawler.serve.pages import PageDesk
+from crawler.serve.interfaces import Ahead, AheadState, Located
+from crawler.serve.page_handler import PageHandler
 from crawler.serve.rewriting import rewriter
-from crawler.serve.seam import Ahead, AheadState, Located
 from crawler.serve.server import PageServer
 from crawler.urls.fingerprint import Fingerprinter
 from tests.pages.support import START, Site, fetch
@@ -42,14 +42,14 @@ class CrawlOfSite:
     def fresh_probability(self, fingerprint: int, record: PageRecord, now: float) -> float | None:
         return self.probability
 
-    def ahead(self, url: str, fingerprint: int) -> Ahead:
+    def request_fetch(self, url: str, fingerprint: int) -> Ahead:
         if self.verdict.queued and not url.startswith(self.scope):
             return Ahead(AheadState.OUT_OF_SCOPE, "scope")
         if self.verdict.queued:
             self.queued.append(url)
         return self.verdict
 
-    def asked_for(self, fingerprint: int) -> None:
+    def note_request(self, fingerprint: int) -> None:
         self.asked.append(fingerprint)
 
     async def signal(self, raw_urls: Sequence[str], source: str) -> Signalled:
@@ -68,9 +68,9 @@ class Served:
         self.crawl = CrawlOfSite(self.site)
         self.config = msgspec.structs.replace(ServeConfig(), **config)
         self.now = START + 100.0
-        desk = PageDesk(self.crawl, self.config, rewriter())
-        self.desk = desk
-        self.server = PageServer(desk, self.config, lambda: self.now, ready=lambda: "")
+        handler = PageHandler(self.crawl, self.config, rewriter())
+        self.handler = handler
+        self.server = PageServer(handler, self.config, lambda: self.now, ready=lambda: "")
         self.port = 0
 
     def store(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler.serve import requester
-from crawler.serve.listening import json_reply
+from crawler.serve import client_headers
+from crawler.serve.http_server import json_reply
 from crawler.serve.reply import Reply
 from tests.serve.support import Response, Served
 
@@ -142,7 +142,7 @@ def test_a_block_is_remembered_only_as_it_was_parsed(served: Served) -> None:
                 writer.write(f"GET {AT} HTTP/1.1\r\n".encode() + foreign)
                 assert (await answers(reader, 1))[0].status == 421, trick
             writer.close()
-        assert served.server._requesters.get(foreign) is None
+        assert served.server._client_headers.get(foreign) is None
 
     served.run(talk)
 
@@ -174,12 +174,12 @@ def test_an_answer_waits_for_those_before_it(served: Served) -> None:
 
 
 def test_clients_are_remembered_within_a_bound() -> None:
-    known = requester.Requesters()
-    for n in range(3 * requester.BLOCKS_MAX):
-        known.put(b"Host: h%d\r\n\r\n" % n, requester.read({"Host": f"h{n}"}, f"http://h{n}"))
-        assert len(known) <= requester.BLOCKS_MAX
-    long = b"Host: h\r\nX: " + b"a" * requester.BLOCK_BYTES_MAX + b"\r\n\r\n"
-    known.put(long, requester.read({"Host": "h", "X": "a"}, "http://h"))
+    known = client_headers.ClientHeadersCache()
+    for n in range(3 * client_headers.BLOCKS_MAX):
+        known.put(b"Host: h%d\r\n\r\n" % n, client_headers.read({"Host": f"h{n}"}, f"http://h{n}"))
+        assert len(known) <= client_headers.BLOCKS_MAX
+    long = b"Host: h\r\nX: " + b"a" * client_headers.BLOCK_BYTES_MAX + b"\r\n\r\n"
+    known.put(long, client_headers.read({"Host": "h", "X": "a"}, "http://h"))
     assert known.get(long) is None
     for odd in (
         b"Host: h\nX: a\r\n\r\n",
@@ -187,7 +187,7 @@ def test_clients_are_remembered_within_a_bound() -> None:
         b"Host: h\r\nX: a\r\r\n\r\n",
         b"Host: h\r\n\r\n",
     ):
-        known.put(odd, requester.read({"Host": "h", "X": "a"}, "http://h"))
+        known.put(odd, client_headers.read({"Host": "h", "X": "a"}, "http://h"))
         assert known.get(odd) is None, odd
 
 
@@ -206,4 +206,4 @@ def test_clients_are_remembered_within_a_bound() -> None:
     ],
 )
 def test_fields_that_ask_for_more_than_a_copy(name: str, value: str, plain: bool) -> None:
-    assert requester.read({"Host": "h", name: value}, "http://h").plain is plain
+    assert client_headers.read({"Host": "h", name: value}, "http://h").plain is plain

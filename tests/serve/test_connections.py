@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from crawler.serve import listening
-from crawler.serve.asked import Asked
-from crawler.serve.incoming import ServedRequest
-from crawler.serve.listening import json_reply
+from crawler.serve import http_server
+from crawler.serve.http_server import json_reply
 from crawler.serve.reply import Reply
+from crawler.serve.request_parsing import ParsedRequest
+from crawler.serve.request_reader import ServedRequest
 from tests.serve.support import Response, Served
 from tests.serve.test_again import AT, answers, asks
 
@@ -25,7 +25,7 @@ def served(tmp_path: Path) -> Served:
 def echoing(served: Served) -> None:
     """Let the receivers' doors answer with the body."""
 
-    async def receive(asked: Asked, request: ServedRequest, body: bytes) -> Reply:
+    async def receive(asked: ParsedRequest, request: ServedRequest, body: bytes) -> Reply:
         return json_reply(200, body)
 
     served.server._receive = receive
@@ -124,10 +124,10 @@ def test_a_body_that_nobody_reads_is_held_within_a_bound(
 ) -> None:
     gate, seen = asyncio.Event(), []
 
-    async def slowly(request: ServedRequest, connection: listening.ServedConnection) -> listening.Sending:
+    async def slowly(request: ServedRequest, connection: http_server.ServedConnection) -> http_server.Sending:
         await gate.wait()
         seen.append(request.held)
-        return listening.Sending(json_reply(200, b"late"))
+        return http_server.Sending(json_reply(200, b"late"))
 
     served.server.listener._handle = slowly
 
@@ -139,7 +139,7 @@ def test_a_body_that_nobody_reads_is_held_within_a_bound(
             await asyncio.sleep(0)
         gate.set()
         assert (await answers(reader, 1))[0].body == b"late"
-        assert seen[0] <= listening.BODY_HELD + (256 << 10)
+        assert seen[0] <= http_server.BODY_HELD + (256 << 10)
         writer.transport.abort()
 
     served.run(talk)
@@ -161,7 +161,7 @@ def test_a_client_that_goes_does_not_cut_what_it_asked_for(served: Served) -> No
     """What a door has begun to take in is taken in to its end."""
     begun, gate, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def receive(asked: Asked, request: ServedRequest, body: bytes) -> Reply:
+    async def receive(asked: ParsedRequest, request: ServedRequest, body: bytes) -> Reply:
         begun.set()
         await gate.wait()
         done.set()
@@ -234,7 +234,7 @@ def test_answers_under_way_are_given_a_moment_at_the_end(served: Served) -> None
     """And what does not end is cut; idle clients are closed."""
     gates = [asyncio.Event(), asyncio.Event()]
 
-    async def receive(asked: Asked, request: ServedRequest, body: bytes) -> Reply:
+    async def receive(asked: ParsedRequest, request: ServedRequest, body: bytes) -> Reply:
         await gates[asked.door == "indexnow"].wait()
         return json_reply(200, b"made it")
 

@@ -92,7 +92,7 @@ def test_a_header_that_never_ends(served: Served) -> None:
 def test_slow_clients_give_way(tmp_path: Path) -> None:
     """500 half-open and half-asking clients against 50 places: an honest client is answered all the while.
 
-    Time moves by hand in `ConnectionPlaces`; here the honest clients only wait until the
+    Time moves by hand in `ConnectionSlots`; here the honest clients only wait until the
     slow ones have been waited for as long as the configuration says.
     """
     served = Served(tmp_path, connections_max=50, idle_timeout=2.0)

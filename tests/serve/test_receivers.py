@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from crawler.change_signals import Signalled
 from crawler.serve import indexnow
-from crawler.serve.receiving import Receivers
-from crawler.serve.refusal import Refusal
-from crawler.serve.signals import SOURCES_MAX, Buckets
+from crawler.serve.http_error import HttpError
+from crawler.serve.notification_handlers import NotificationHandlers
+from crawler.serve.signal_handler import SOURCES_MAX, Buckets
 from crawler.serve.websub import Subscriptions
 from tests.serve.support import Response, Served
 
@@ -55,7 +55,7 @@ class Receiving(Served):
         self.tasks: list[asyncio.Task[None]] = []
         self.stopping = False
         self.notices = Kept(self.crawl.signals)
-        self.receivers = Receivers(
+        self.receivers = NotificationHandlers(
             self.crawl,
             self.config,
             lambda: self.now,
@@ -271,7 +271,7 @@ def test_indexnow_waits_for_so_many_only() -> None:
             assert keys.submit(notice, 0.0) == (202, True)
             assert keys.submit(indexnow.Notice("site.example", KEY, notice.location, ()), 0.0) == (202, False)
         else:
-            with pytest.raises(Refusal) as caught:
+            with pytest.raises(HttpError) as caught:
                 keys.submit(notice, 0.0)
             assert caught.value.status == 429
         keys._check()

@@ -8,7 +8,7 @@ import brotli
 import pytest
 
 from crawler.records import Extracted, Outcome
-from crawler.serve.seam import Ahead, AheadState
+from crawler.serve.interfaces import Ahead, AheadState
 from tests.pages.support import HTML, START, not_modified
 from tests.serve.support import NAMES, Served
 
@@ -176,7 +176,7 @@ def test_a_large_body_is_streamed(tmp_path: Path) -> None:
                 part.fields["content-range"]
                 == f"bytes {len(content) - 300000}-{len(content) - 1}/{len(content)}"
             )
-        assert len(served.desk.shelf) == 0
+        assert len(served.handler.response_cache) == 0
 
     served.run(talk)
 

@@ -19,8 +19,8 @@ from crawler.clock import VirtualClock
 from crawler.config import IdentityConfig, NetworkConfig
 from crawler.errors import ConfigError
 from crawler.fetcher.address_guard import AddressGuard
-from crawler.fetcher.direct import DirectRequests
-from crawler.fetcher.fetch_request import FetchTask
+from crawler.fetcher.direct_requests import DirectRequests
+from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.resolver import Resolver
 from crawler.records import Fetch, Outcome
 from crawler.serve import websub
@@ -286,7 +286,7 @@ def test_hubs_are_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatch) -> 
         subscriptions, enough = websub.Subscriptions(bytes), asyncio.Event()
         subscriptions.want([(TOPIC, "http://hub.example/")])
 
-        async def ask(task: FetchTask) -> Fetch:
+        async def ask(task: FetchRequest) -> Fetch:
             asked.append(task)
             if len(asked) == 3:
                 enough.set()
@@ -309,7 +309,7 @@ def test_the_forms_for_one_hub_go_in_turn(tmp_path: Path) -> None:
     """However many topics it has, it is asked as other servers are: one request at a time."""
     under_way, most, asked = 0, 0, []
 
-    async def ask(task: FetchTask) -> Fetch:
+    async def ask(task: FetchRequest) -> Fetch:
         nonlocal under_way, most
         asked.append(task.url)
         under_way += 1

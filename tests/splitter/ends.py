@@ -7,7 +7,7 @@ import msgspec
 
 from crawler.config import SplitterConfig
 from crawler.records import Link
-from crawler.splitter.crawlwide import CrawlWide, Progress
+from crawler.splitter.coordination import Coordination, Progress
 from crawler.splitter.inbox import Inbox, Received
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
@@ -33,8 +33,8 @@ def process(name: str, **changes: object) -> Common:
     identity = msgspec.structs.replace(Identity("crawl", name, boot, 1, b"check"), **changes)
     outbox = Outbox(store, peers, CONFIG, rng, clean=clean)
     inbox = Inbox(store, partition, name, peers, CONFIG)
-    crawlwide = CrawlWide(name, NAMES, identity.boot, Progress)
-    common = Common(identity, partition, outbox, inbox, crawlwide, CONFIG, rng, secret=secret)
+    coordination = Coordination(name, NAMES, identity.boot, Progress)
+    common = Common(identity, partition, outbox, inbox, coordination, CONFIG, rng, secret=secret)
     common_store[id(common)] = store
     return common
 

@@ -21,7 +21,7 @@ from crawler.config import SplitterConfig
 from crawler.config.checks import check_limits
 from crawler.config.forms import host_port, named_addresses
 from crawler.errors import ConfigError, DamageError, DirectoryError
-from crawler.splitter.crawlwide import CrawlWide, Progress
+from crawler.splitter.coordination import Coordination, Progress
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
@@ -59,14 +59,14 @@ class Process:
         boot = rng.randbytes(8)
         self.outbox = Outbox(self.store, self.others, config, rng)
         self.inbox = Inbox(self.store, self.partition, name, self.others, config)
-        self.crawlwide = CrawlWide(name, NAMES, boot, self.progress)
+        self.coordination = Coordination(name, NAMES, boot, self.progress)
         self.received: list = []
         self.common = Common(
             Identity(crawl, name, boot, 1, b"check", incarnation),
             self.partition,
             self.outbox,
             self.inbox,
-            self.crawlwide,
+            self.coordination,
             config,
             rng,
             secret=secret,
@@ -181,7 +181,7 @@ def test_links_cross_in_both_directions(mode: str, use_uvloop: bool, authority: 
         await reached(lambda: p0.outbox.links == p1.outbox.links == 0)
         assert p1.received == p0.links_for("p1", 2000)
         assert p0.received == p1.links_for("p0", 1500)
-        await reached(lambda: p0.crawlwide.ended and p1.crawlwide.ended)
+        await reached(lambda: p0.coordination.ended and p1.coordination.ended)
         status = p0.peers.status()["p1"]
         assert status.connected and status.outbox_links == 0
         await asyncio.gather(p0.peers.close(), p1.peers.close())

@@ -95,8 +95,8 @@ def test_heartbeats_carry_counters_both_ways() -> None:
         ends.dialler.tick(now)
         ends.listener.tick(now)
         exchange(ends, now)
-    assert one.crawlwide._peers["p1"].heard.number >= 3
-    assert other.crawlwide._peers["p0"].heard.echo >= 2
+    assert one.coordination._peers["p1"].heard.number >= 3
+    assert other.coordination._peers["p0"].heard.echo >= 2
 
 
 REFUSALS = {

@@ -21,7 +21,10 @@ def apply(store: KeyValue, batches: list[list[tuple[bytes, bytes | None]]]) -> N
     for operations in batches:
         batch = store.batch(sync=False)
         for key, value in operations:
-            batch.delete(key) if value is None else batch.put(key, value)
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
         store.write(batch)
 
 
@@ -33,7 +36,10 @@ def test_both_stores_agree_with_a_dict(tmp_path_factory, engine, batches, start,
     model: dict[bytes, bytes] = {}
     for operations in batches:
         for key, value in operations:
-            model.pop(key, None) if value is None else model.__setitem__(key, value)
+            if value is None:
+                model.pop(key, None)
+            else:
+                model[key] = value
     expected = [
         item for item in sorted(model.items()) if start <= item[0] and (stop is None or item[0] < stop)
     ]

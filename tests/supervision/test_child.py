@@ -234,7 +234,7 @@ class Watched:
         self.cancelled: list[str] = []
         Whole.made.clear()
         monkeypatch.setattr("crawler.api.Crawl", Whole)
-        monkeypatch.setattr(module.early, "came", lambda: early)
+        monkeypatch.setattr(module.early_signals, "has_signal", lambda: early)
         monkeypatch.setattr(module, "watch_parent", lambda *watched: self.parents.append(watched))
         monkeypatch.setattr(module.ending, "within", self._within)
         asyncio.run(self._play(folder, told))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.children import fork_children
+from crawler.forked_children import fork_children
 from crawler.supervision.parent import ORPHAN_LIMIT, wait_for_end, watch_parent
 from tests.faults.harness import TreeWeb, settings, start
 

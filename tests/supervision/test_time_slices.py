@@ -41,7 +41,7 @@ def test_the_call_that_is_made(monkeypatch: pytest.MonkeyPatch, machine: str, nu
     monkeypatch.setattr(slices.platform, "machine", lambda: machine)
     library = SimpleNamespace(syscall=lambda *arguments: calls.append(arguments))
     monkeypatch.setattr(slices.ctypes, "CDLL", lambda name: library)
-    assert slices.take_long_turns()
+    assert slices.use_long_slices()
     attributes = struct.pack("=IIQiIQQQ", 48, 3, 0, 7, 0, 20_000_000, 0, 0)
     assert calls == ([] if number is None else [(number, 0, attributes, 0)])
 
@@ -51,4 +51,4 @@ def test_where_nobody_knows_of_turns_nothing_happens(monkeypatch: pytest.MonkeyP
         raise PermissionError
 
     monkeypatch.setattr(slices.os, "sched_setscheduler", refuse)
-    assert not slices.take_long_turns()
+    assert not slices.use_long_slices()

@@ -13,8 +13,8 @@ from crawler import cli
 from crawler.cli import access
 from crawler.config import convert
 from crawler.crawl.directory import FORMAT, CrawlDirectory
+from crawler.crawl.immutable_settings import load_immutable
 from crawler.crawl.journal import Journal, keep_journal, load_journal
-from crawler.crawl.settled import load_settled
 from crawler.errors import BusyError, DamageError, DirectoryError
 from crawler.pages.captures import unpack_record
 from crawler.storage.commit import load_counters
@@ -140,7 +140,7 @@ def test_numbers_and_marks(tmp_path: Path) -> None:
             counters = load_counters(store)
             kept = {each: sum(1 for _ in scan_prefix(store, prefix)) for each, prefix in KEPT.items()}
             assert {each: counters[each] for each in kept} == kept and min(kept.values()) > 5
-            assert load_settled(store)["urls.partition"] == "domain"
+            assert load_immutable(store)["urls.partition"] == "domain"
 
 
 @pytest.mark.parametrize(

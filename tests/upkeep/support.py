@@ -59,11 +59,11 @@ def crawl(path: Path, *, pending: bool = False) -> CrawlDirectory:
     directory.save_config(joint.stages.config)
     joint.seeds(*SEEDS[:2])
     for _ in WEB:
-        errand = joint.errand()
-        answer = WEB[errand.url]
+        fetch_task = joint.fetch_task()
+        answer = WEB[fetch_task.url]
         found = answer.outcome is Outcome.FETCHED
-        extracted = Extracted(base=errand.url, hrefs=HREFS[answer.content]) if found else None
-        joint.page(errand, answer, extracted)
+        extracted = Extracted(base=fetch_task.url, hrefs=HREFS[answer.content]) if found else None
+        joint.page(fetch_task, answer, extracted)
         joint.stages.commits.commit_now(Change())
     joint.seeds("http://b.org/")
     if pending:
@@ -117,7 +117,10 @@ def lose(directory: CrawlDirectory, *prefixes: bytes) -> None:
 def write(store: DiskStore, changes: dict[bytes, bytes | None]) -> None:
     batch = store.batch(sync=True)
     for key, value in changes.items():
-        batch.delete(key) if value is None else batch.put(key, value)
+        if value is None:
+            batch.delete(key)
+        else:
+            batch.put(key, value)
     store.write(batch)
 
 

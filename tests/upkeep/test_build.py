@@ -9,7 +9,7 @@ import pytest
 from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.settled import load_settled, settled
+from crawler.crawl.immutable_settings import immutable_settings, load_immutable
 from crawler.crawl.topology import process_names, topology
 from crawler.errors import DirectoryError
 from crawler.process.opening.stages import at_rest
@@ -20,7 +20,7 @@ from crawler.storage.keys import BUCKET_TABLE, EQUIVALENCES, ROBOTS
 from crawler.storage.kv import scan_prefix, seal, unseal
 from crawler.upkeep import build
 from crawler.upkeep.build import open_source, problems_of
-from crawler.upkeep.switch import Resharding
+from crawler.upkeep.reshard import Resharding
 from tests.upkeep.test_reshard import config_of, crawl
 
 HOSTS = [f"h{number}.org" for number in range(12)]
@@ -74,7 +74,7 @@ def test_what_follows_no_bucket_reaches_who_needs_it(tmp_path: Path) -> None:
             records += stages.point.counters["stored.records"]
             fetched.append(stages.point.counters["pages.fetched"])
             assert stages.store.get(BUCKET_TABLE) == stages.topology.partition.encode()
-            assert load_settled(stages.store) == settled(config_of(3))
+            assert load_immutable(stages.store) == immutable_settings(config_of(3))
         traces = {path.name: path.read_text() for path in (directory.process(name) / "trace").glob("*")}
         assert traces == ({"p0-1": "p0", "p1-1": "p1"} if name == names[0] else {})
     assert sorted(robots) == sorted(HOSTS) and records == len(HOSTS)

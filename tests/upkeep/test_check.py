@@ -30,7 +30,7 @@ from crawler.storage.keys import (
     TODO,
 )
 from crawler.storage.kv import DiskStore, scan_prefix, seal, unseal
-from crawler.storage.moving import load
+from crawler.storage.reshard import load
 from crawler.upkeep.check import PROBLEMS_MAX, check, repair, repair_before_opening
 from tests.process.support import Joint, fetch
 from tests.upkeep import support
@@ -256,11 +256,11 @@ def test_a_store_of_an_earlier_state_is_refused_and_brought_up_to_what_the_archi
     store, older = directory.process("p0") / "store", directory.path / "older"
     shutil.copytree(store, older)
     joint = Joint(directory.path, **TREE)
-    errand = joint.errand()
-    joint.page(errand, fetch(errand.url, LINKS), Extracted(base=errand.url, hrefs=HREFS[LINKS]))
+    fetch_task = joint.fetch_task()
+    joint.page(fetch_task, fetch(fetch_task.url, LINKS), Extracted(base=fetch_task.url, hrefs=HREFS[LINKS]))
     joint.close()
     known = facts(directory)
-    assert errand.url in {fact[0] for fact in known}
+    assert fetch_task.url in {fact[0] for fact in known}
     shutil.rmtree(store)
     older.rename(store)
     with pytest.raises(DamageError, match="of an earlier state"), opened(directory):

@@ -14,7 +14,7 @@ from crawler.upkeep.recover import Recovery
 from crawler.urls.fingerprint import Fingerprinter
 from tests.process.support import SEED, Joint, fetch, redirect
 
-SEEDED, REDIRECTED = int(LinkFlag.SEED), int(LinkFlag.REDIRECT)
+SEEDED, REDIRECTED = LinkFlag.SEED, LinkFlag.REDIRECT
 NAMES = ("p0", "p1")
 
 
@@ -39,8 +39,8 @@ def one(open_joint: Callable[..., Joint]) -> Joint:
     }
     joint.seeds(*pages)
     for _ in pages:
-        errand = joint.errand()
-        joint.page(errand, pages[errand.url], Extracted(base=errand.url))
+        fetch_task = joint.fetch_task()
+        joint.page(fetch_task, pages[fetch_task.url], Extracted(base=fetch_task.url))
     return joint
 
 
@@ -97,7 +97,7 @@ def test_large_archives_are_queued_in_parts_and_the_scope_is_told_once(
 ) -> None:
     monkeypatch.setattr(module, "_LINKS_AT_ONCE", 1)
     told: list[list[str]] = []
-    monkeypatch.setattr(one.stages.knowledge, "tell", lambda change, peers: told.append(peers))
+    monkeypatch.setattr(one.stages.knowledge, "announce", lambda change, peers: told.append(peers))
     (count, _), changes = recovered(one, monkeypatch)
     assert count == 4 and [len(links([change])) for change in changes] == [1, 2, 1, 0]
     assert told == [["p1"]]

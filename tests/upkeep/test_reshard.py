@@ -24,9 +24,9 @@ from crawler.storage.commit import Change
 from crawler.storage.files import Lock
 from crawler.storage.keys import ASKED, HANDOVER, HOST, INBOX, OUTBOX, REFRESH, TODO, bucket
 from crawler.storage.kv import scan_prefix, seal
-from crawler.upkeep import switch
-from crawler.upkeep.settle import settle
-from crawler.upkeep.switch import BUILT, REPLACED, Resharding, Switch, finish
+from crawler.upkeep import reshard
+from crawler.upkeep.deliver_pending import deliver_pending
+from crawler.upkeep.reshard import BUILT, REPLACED, Resharding, Switch, finish
 
 SEED = bytes(range(16))
 URLS = [f"http://h{n}.org/{page}" for n in range(12) for page in "ab"]
@@ -163,8 +163,8 @@ def test_what_is_known_of_pages_moves_with_them(tmp_path: Path) -> None:
                 record = PageRecord(url, PageState.STORED, Outcome.FETCHED, 200)
                 refresh.outcomes.record_first(fingerprint, record, now - 1e6 * (number % 5), now, change)
                 page = refresh.schedule.find(fingerprint)
-                refresh.schedule.hold(page, now)
-                refresh.schedule.settle(page, now, RefreshOutcome(number % 2), now)
+                refresh.schedule.acquire(page, now)
+                refresh.schedule.record_outcome(page, now, RefreshOutcome(number % 2), now)
                 refresh.schedule.signals.note_change(page, now + 1.0, 2)
                 state.stage(refresh.schedule, page, change)
                 change.put(ASKED + fingerprint.to_bytes(8, "big"), seal(b"asked"))
@@ -194,7 +194,7 @@ def test_settled_processes_have_nothing_on_its_way(tmp_path: Path) -> None:
         ]
         assert sum(stages.views.waiting_for_peers() != {} for stages in processes) > 0
         for _ in range(2):
-            settle(processes)
+            deliver_pending(processes)
             assert [stages.outbox.links for stages in processes if stages.outbox] == [0, 0, 0]
             assert [stages.views.problems() for stages in processes] == [[], [], []]
             assert [stages.views.due_counts().pending for stages in processes] == [0, 0, 0]
@@ -217,7 +217,7 @@ def test_links_reach_a_process_that_has_lost_its_memory_of_a_peer(tmp_path: Path
                 find(first, [f"{url}/later" for url in URLS])
             assert first.outbox.links > 0
             epoch = first.outbox.spools["p1"].state.epoch
-            settle(processes)
+            deliver_pending(processes)
             assert first.outbox.links == 0 and [each.views.due_counts().pending for each in processes] == [
                 0,
                 0,
@@ -245,7 +245,7 @@ def test_links_that_another_life_has_used_the_numbers_of_are_not_lost(tmp_path: 
         source.durable = msgspec.structs.replace(
             source.durable, epoch=spool.state.epoch, sequence=spool.committed - spool.state.base, chain=7
         )
-        settle([first, second])
+        deliver_pending([first, second])
         assert sum(each.views.frontier_counts().todo for each in (first, second)) == len(URLS)
 
 
@@ -260,10 +260,10 @@ def test_the_end_of_settling_is_synced(tmp_path: Path, monkeypatch: pytest.Monke
         for each in processes:
             note = partial(lambda name, change: synced.append((name, change.sync)), each.name)
             monkeypatch.setattr(each.commits, "commit_now", note)
-        settle(processes)
+        deliver_pending(processes)
         assert synced == [("p0", True), ("p1", True)]
         monkeypatch.undo()
-        settle(processes)
+        deliver_pending(processes)
 
 
 def test_a_table_must_be_newer_and_all_processes_here(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_what_was_built_and_is_not_whole_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = crawl(tmp_path / "crawl", 2)
-    monkeypatch.setattr(switch, "problems_of", lambda *_: ["a law does not hold"])
+    monkeypatch.setattr(reshard, "problems_of", lambda *_: ["a law does not hold"])
     with pytest.raises(DirectoryError, match="a law does not hold.*nothing was changed"):
         move(directory, 3, 2)
     assert not (directory.path / JOURNAL).exists()
@@ -295,15 +295,15 @@ def test_each_step_is_durable_before_the_next_begins(tmp_path: Path, monkeypatch
     """Names of what was built before the journal, the new configuration before the journal goes; then its end."""
     directory, done = crawl(tmp_path / "crawl", 2), []
     for name in ("sync_directory", "atomic_write", "keep_journal", "end_journal"):
-        real = getattr(switch, name)
+        real = getattr(reshard, name)
 
         def noted(path: Path, *more: Any, name: str = name, real: Any = real) -> None:
             there = (directory.path / JOURNAL).exists()
             done.append((name, path.name, there))
             real(path, *more)
 
-        monkeypatch.setattr(switch, name, noted)
-    monkeypatch.setattr(switch, "reach", lambda point: done.append(("reach", point, True)))
+        monkeypatch.setattr(reshard, name, noted)
+    monkeypatch.setattr(reshard, "reach", lambda point: done.append(("reach", point, True)))
     move(directory, 3, 2)
     root = directory.path.name
     assert done == [
@@ -375,12 +375,12 @@ def test_a_switch_is_finished_from_wherever_it_was_cut_off(
                 if count[0] < 0:
                     raise Crash
 
-            monkeypatch.setattr(switch, "reach", reach)
+            monkeypatch.setattr(reshard, "reach", reach)
             try:
                 assert finish(directory) in (True, False)
             except Crash:
                 assert (directory.path / JOURNAL).exists()
-        monkeypatch.setattr(switch, "reach", lambda _: None)
+        monkeypatch.setattr(reshard, "reach", lambda _: None)
         finish(directory)
         assert not finish(directory)
         assert {path.stem for path in directory.path.glob("*.begun")} == set(new)

@@ -42,7 +42,7 @@ from crawler.records import Link, LinkFlag
 from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import Batch, KeyValue, after_prefix
 
-_RANKED = int(LinkFlag.RANKED)
+_RANKED = LinkFlag.RANKED
 RETIRED_AT_ONCE = 2_000  # entries that are looked at in one turn of the loop: some 10 ms
 _UNPARK_CHUNK = 10_000  # entries moved by one batch
 

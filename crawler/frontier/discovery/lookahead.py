@@ -1,4 +1,4 @@
-"""The part of a host's queue that is in memory: read ahead from the store as its errands go out."""
+"""The part of a host's queue that is in memory: read ahead from the store as its fetch tasks go out."""
 
 from math import inf
 

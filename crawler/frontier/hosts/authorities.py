@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from crawler.config import PolitenessConfig
 from crawler.frontier.hosts.politeness import backoff
-from crawler.records import Blame, Fetch, Outcome, Task
+from crawler.records import Blame, Fetch, Outcome, TaskKind
 
 ENTRIES_MAX = 20_000
 STRANGER_GAPS = 8
@@ -43,7 +43,7 @@ class Authorities:
         """The instant from which a host may ask an authority of which nothing is known."""
         return self._strangers.get(slot, 0.0) if names_port(authority) else 0.0
 
-    def met(self, slot: int, authority: str, now: float, gap: float) -> None:
+    def note_authority(self, slot: int, authority: str, now: float, gap: float) -> None:
         """A host asks an authority of which nothing is known; `gap` is that of its last answer."""
         if not names_port(authority):
             return
@@ -66,11 +66,11 @@ class Authorities:
         self._waits.pop(authority, None)
 
 
-def failed_alone(task: Task, fetch: Fetch, authority: str, others: Iterable[str]) -> bool:
+def failed_alone(task: TaskKind, fetch: Fetch, authority: str, others: Iterable[str]) -> bool:
     """Whether a failure is that of `authority`, not of its host; `others` are authorities the host has work for."""
     if fetch.blame is not Blame.HOST:
         return False
-    if fetch.outcome not in _UNCONNECTED and task is not Task.ROBOTS:
+    if fetch.outcome not in _UNCONNECTED and task is not TaskKind.ROBOTS:
         return False
     return names_port(authority) or any(other != authority for other in others)
 

@@ -28,8 +28,8 @@ DEPTH, PAGES_PER_HOST, PAGES_PER_DOMAIN, HOSTS_PER_DOMAIN, MAPS_PER_HOST = range
 
 _IN_SCOPE_ANY = {"depth": 20, "pages_per_host": 10_000, "pages_per_domain": 20_000, "hosts_per_domain": 200}
 UNLIMITED = 1 << 62
-SITEMAP = int(LinkFlag.SITEMAP)  # plain: an IntFlag costs 1 us a test
-_AGAIN = int(LinkFlag.AGAIN)
+SITEMAP = LinkFlag.SITEMAP
+_AGAIN = LinkFlag.AGAIN
 
 
 class HostLimits(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@
     memory:                    [ queue and later ] read_to | not read yet
 
 Entries to do below the order `read_to` are in memory: in `queue` (a heap by order),
-in `later` (a heap by the instant of the next try) or `busy` (held by an errand). While
+in `later` (a heap by the instant of the next try) or `busy` (held by a fetch task). While
 `later` is full, further entries that must wait are skipped, and `recall` reads again
 from the first of them. At `read_to` = NO_ORDER the whole queue is in memory, and a new
 URL goes there directly and is never read back. Entries of `later` and those given out
@@ -29,7 +29,7 @@ SKIPPED_MAX = 10_000  # entries of a host that are passed over until the first o
 
 
 class Refetch(msgspec.Struct, frozen=True, gc=False):
-    """A known page that is to be asked again: its number in the schedule, and what its errand says."""
+    """A known page that is to be asked again: its number in the schedule, and what its fetch task says."""
 
     page: int
     fingerprint: int
@@ -43,8 +43,8 @@ class Refetch(msgspec.Struct, frozen=True, gc=False):
 class FrontHost:
     """See the module docstring for the queue.
 
-    `held` says that an errand holds the host; `given_out` are the orders of
-    entries whose errands are not released yet: the store may still have them
+    `held` says that a fetch task holds the host; `given_out` are the orders of
+    entries whose fetch tasks are not released yet: the store may still have them
     though they are done. `tick` marks the host's valid entry in the
     workbench's heap and `wake` that entry's instant. `waiting`: in an
     address's queue or waiting for a look-up; `called_by` is the address whose
@@ -113,7 +113,7 @@ class FrontHost:
         return self.addresses[0] if self.addresses else ""
 
     def asked_url(self) -> str:
-        """The URL that its errand asks, or that it was brought to the front for; "" if there is none."""
+        """The URL that its fetch task asks, or that it was brought to the front for; "" if there is none."""
         if self.busy is not None:
             return entries.join_url(self.name, self.busy[1].tail)
         return "" if self.refetch is None else self.refetch.url
@@ -124,7 +124,7 @@ class FrontHost:
             heapq.heappush(self.queue, (order, entry))
 
     def take_first(self) -> Entry:
-        """The queue's first entry, which an errand holds now."""
+        """The queue's first entry, which a fetch task holds now."""
         self.busy = heapq.heappop(self.queue)
         self.given_out.add(self.busy[0])
         return self.busy

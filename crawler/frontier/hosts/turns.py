@@ -1,7 +1,7 @@
 """Turns of hosts by the class of their best URL, under an order (`orders/`).
 
     DueFront      hosts of the front whose instant has come (and addresses that call one)
-    ClassedBack   ready hosts outside the front, a queue a class
+    ClassedBackQueue   ready hosts outside the front, a queue a class
 
 The best class goes first, and within it who came first. The part `first_come` of the turns
 goes to who has waited longest whatever its class: so a host waits at most 1 / first_come
@@ -98,7 +98,7 @@ class DueFront:
 
 
 class _Kind:
-    """The hosts of one kind: a chain a class, through the table's `link` and `ClassedBack.before`."""
+    """The hosts of one kind: a chain a class, through the table's `link` and `ClassedBackQueue.before`."""
 
     __slots__ = ("count", "heads", "mask", "tails")
 
@@ -114,8 +114,8 @@ class _Kind:
         return (self.mask & -self.mask).bit_length() - 1 if self.mask else WORST + 1
 
 
-class ClassedBack:
-    """The back queue under an order; the interface is that of `Back`."""
+class ClassedBackQueue:
+    """The back queue under an order; the interface is that of `BackQueue`."""
 
     def __init__(self, hosts: HostTable, first_come: float) -> None:
         self._hosts = hosts

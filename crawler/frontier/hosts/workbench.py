@@ -43,15 +43,15 @@ import numpy as np
 
 from crawler.frontier.discovery.entries import class_in_order
 from crawler.frontier.hosts.addresses import Address, Addresses
-from crawler.frontier.hosts.back import Back
+from crawler.frontier.hosts.back_queue import BackQueue
 from crawler.frontier.hosts.calendar import Calendar
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
 from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, HostState, HostTable
-from crawler.frontier.hosts.turns import ClassedBack, DueFront, Plan
+from crawler.frontier.hosts.turns import ClassedBackQueue, DueFront, Plan
 from crawler.orders.classes import WORST
 
 LOOK_AGAIN = 1.0  # s; a look through the front costs up to 1 ms
-TURN_MIN = 3  # errands before a late host goes: a look-up, robots.txt and the first page
+TURN_MIN = 3  # fetch tasks before a late host goes: a look-up, robots.txt and the first page
 
 
 class Workbench:
@@ -79,7 +79,9 @@ class Workbench:
         self._addresses = addresses
         self.front: dict[int, FrontHost] = {}
         self._by_class = first_come < 1.0
-        self.back: Back | ClassedBack = ClassedBack(hosts, first_come) if self._by_class else Back(hosts)
+        self.back: BackQueue | ClassedBackQueue = (
+            ClassedBackQueue(hosts, first_come) if self._by_class else BackQueue(hosts)
+        )
         self._due = DueFront(first_come, self._is_valid)  # stays empty without an order
         self.calendar = Calendar(hosts)
         self._heap: list[Plan] = []

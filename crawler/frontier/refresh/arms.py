@@ -126,17 +126,17 @@ class Arms:
         schedule, number, _ = self.numbers.split(page)
         schedule.set_page(number, parameters, now)
 
-    def weigh(self, page: int, importance: float, now: float) -> None:
+    def set_importance(self, page: int, importance: float, now: float) -> None:
         schedule, number, _ = self.numbers.split(page)
-        schedule.weigh(number, importance, now)
+        schedule.set_importance(number, importance, now)
 
     def bound_ages(self, page: int, min_age: float, max_age: float) -> None:
         schedule, number, _ = self.numbers.split(page)
         schedule.bound_ages(number, min_age, max_age)
 
-    def show(self, page: int, found: float, now: float) -> None:
+    def credit_hub(self, page: int, found: float, now: float) -> None:
         schedule, number, _ = self.numbers.split(page)
-        schedule.show(number, found, now)
+        schedule.credit_hub(number, found, now)
 
     def block(self, host: int, until: float) -> None:
         for arm, schedule in enumerate(self.schedules):
@@ -152,10 +152,10 @@ class Arms:
 
     # -- the choice
 
-    def look(self, now: float) -> int:
+    def peek(self, now: float) -> int:
         """The best page of the arm that is most behind and has one to offer; -1 if none has."""
         for arm in sorted(range(len(self.schedules)), key=lambda arm: -self._behind[arm]):
-            number = self.schedules[arm].look(now)
+            number = self.schedules[arm].peek(now)
             if number >= 0:
                 return self.numbers.joined(number, arm)
         return -1
@@ -168,18 +168,18 @@ class Arms:
                 return self.numbers.joined(number, arm)
         return -1
 
-    def take(self, now: float) -> int:
-        page = self.look(now)
+    def claim_next(self, now: float) -> int:
+        page = self.peek(now)
         if page >= 0:
-            self.hold(page, now)
+            self.acquire(page, now)
         return page
 
-    def hold(self, page: int, now: float) -> None:
+    def acquire(self, page: int, now: float) -> None:
         schedule, number, arm = self.numbers.split(page)
         host = schedule.host_of(number)
         if host in self._busy:
             raise RuntimeError(f"host {host} is busy in {self!r}")
-        schedule.hold(number, now)
+        schedule.acquire(number, now)
         self._flying[page] = host
         self._busy[host] = self.numbers.last[host] = arm
         for other in self.schedules:
@@ -195,9 +195,9 @@ class Arms:
         schedule.give_back(number, now, ready)
         self._land(page, schedule, ready)
 
-    def settle(self, page: int, now: float, result: int, ready: float = 0.0) -> None:
+    def record_outcome(self, page: int, now: float, result: int, ready: float = 0.0) -> None:
         schedule, number, _ = self.numbers.split(page)
-        schedule.settle(number, now, result, ready)
+        schedule.record_outcome(number, now, result, ready)
         self._land(page, schedule, ready)
 
     def _land(self, page: int, schedule: Schedule, ready: float) -> None:
@@ -242,9 +242,9 @@ class Arms:
         for schedule in self.schedules:
             schedule.revisit = revisit
 
-    def price(self, now: float) -> float:
+    def marginal_value(self, now: float) -> float:
         """What one more fetch gains now, on average over the arms."""
-        return sum(schedule.price(now) for schedule in self.schedules) / len(self.schedules)
+        return sum(schedule.marginal_value(now) for schedule in self.schedules) / len(self.schedules)
 
     def _check(self) -> None:
         for arm, schedule in enumerate(self.schedules):

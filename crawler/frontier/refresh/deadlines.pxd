@@ -1,13 +1,13 @@
 from crawler.freshness.learning cimport Learning
 from crawler.freshness.value_kernel cimport Parameters
-from crawler.frontier.refresh.steering cimport Steering
+from crawler.frontier.refresh.level_controller cimport LevelController
 from crawler.frontier.refresh.tables cimport Tables
 
 cdef int BY_VALUE, BY_AZAR, BY_AGE, BY_INTERVAL
 
 cdef class Deadlines:
     cdef Tables tables
-    cdef Steering steering
+    cdef LevelController controller
     cdef Learning learning
     cdef Parameters page
     cdef double[::1] counts

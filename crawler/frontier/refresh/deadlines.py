@@ -33,7 +33,7 @@ if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
     from cython.cimports.crawler.freshness.neighbourhood import elapsed_of
     from cython.cimports.crawler.freshness.value_kernel import Parameters
-    from cython.cimports.crawler.frontier.refresh.steering import RATIO_MAX, Steering
+    from cython.cimports.crawler.frontier.refresh.level_controller import RATIO_MAX, LevelController
     from cython.cimports.crawler.frontier.refresh.tables import HELD, Tables
 else:
     from math import sqrt
@@ -42,7 +42,7 @@ else:
     from crawler.freshness.learning import Learning
     from crawler.freshness.neighbourhood import elapsed_of
     from crawler.freshness.value_kernel import Parameters
-    from crawler.frontier.refresh.steering import RATIO_MAX, Steering
+    from crawler.frontier.refresh.level_controller import RATIO_MAX, LevelController
     from crawler.frontier.refresh.tables import HELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
@@ -70,8 +70,10 @@ _KINDS = {"ncis": 3, "greedy": 0, "cis": 1}
 class Deadlines:
     """Values and deadlines of pages by their policy; `page` is the one assigned last, with its parameters."""
 
-    def __init__(self, tables: Tables, steering: Steering, learning: Learning, settings: Settings) -> None:
-        self.tables, self.steering, self.learning = tables, steering, learning
+    def __init__(
+        self, tables: Tables, controller: LevelController, learning: Learning, settings: Settings
+    ) -> None:
+        self.tables, self.controller, self.learning = tables, controller, learning
         self.policy = _POLICY.get(settings.policy, 0)
         self.plain = not settings.pooling
         self.clocked = settings.neighbourhood and self.policy == BY_VALUE
@@ -100,7 +102,7 @@ class Deadlines:
                 if seen > 0.0:  # until the next crawl tells more
                     self.unpack(self.tables.rows[page].signals)
                     changes += self.learning.quality.told_changes(host, self.counts)
-                    watched += seen * max(self.steering.previous - self.tables.crawled[page], 0.0)
+                    watched += seen * max(self.controller.previous - self.tables.crawled[page], 0.0)
             self.learning.assign(self.page, host, changes, watched, self.tables.importance(page))
 
     @cython.cfunc
@@ -168,7 +170,7 @@ class Deadlines:
         self, page: cython.int, host: cython.int, elapsed: cython.double, n: cython.double, now: cython.double
     ) -> cython.double:
         """The value of `page` over its host's level."""
-        level: cython.double = self.steering.level * self.tables.host_rows[host].boost
+        level: cython.double = self.controller.level * self.tables.host_rows[host].boost
         if self.policy == BY_AGE:
             return elapsed / level
         if self.policy == BY_INTERVAL:
@@ -224,7 +226,7 @@ class Deadlines:
             return 0.0
         elapsed: cython.double = max(now - self.tables.crawled[page], 0.0)
         shown: cython.double = hub_value(pace, elapsed)
-        level: cython.double = self.steering.level * self.tables.host_rows[host].boost
+        level: cython.double = self.controller.level * self.tables.host_rows[host].boost
         return min(shown / max(self.worth(page, host, now) * level, shown), 1.0) if shown > 0.0 else 0.0
 
     @cython.cfunc
@@ -253,7 +255,7 @@ class Deadlines:
     @cython.exceptval(check=False)
     def wait(self, page: cython.int, host: cython.int, n: cython.double, now: cython.double) -> cython.double:
         """The time, by the page's clock, from its last crawl until its value reaches the level."""
-        level: cython.double = self.steering.level * self.tables.host_rows[host].boost
+        level: cython.double = self.controller.level * self.tables.host_rows[host].boost
         if self.policy == BY_AGE:
             return level
         if self.policy == BY_INTERVAL:
@@ -262,7 +264,7 @@ class Deadlines:
             return self._azar_wait(level)
         pace: cython.double = self.pace(page, host, now)
         if pace > 0.0:
-            return hub_wait(self.page, level, n, pace, 0.0, self.steering.scale, _TOLERANCE)
+            return hub_wait(self.page, level, n, pace, 0.0, self.controller.scale, _TOLERANCE)
         return self.page.wait(level, n, 0.0, _TOLERANCE)
 
     @cython.cfunc
@@ -301,7 +303,7 @@ class Deadlines:
         Near the level a value grows as the square of the age: a page that is late by a share x of its interval is
         worth 1 + 2 x. One unit for all pages, the mean interval, orders them by value.
         """
-        return now - 0.5 * self.steering.revisit * max(min(worth, RATIO_MAX) - 1.0, 0.0)
+        return now - 0.5 * self.controller.revisit * max(min(worth, RATIO_MAX) - 1.0, 0.0)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -310,9 +312,9 @@ class Deadlines:
         above: cython.double = RATIO_MAX
         if self.page.ceiling > 0.0:
             above = min(
-                self.steering.level * self.tables.host_rows[host].boost / self.page.ceiling, RATIO_MAX
+                self.controller.level * self.tables.host_rows[host].boost / self.page.ceiling, RATIO_MAX
             )
-        return max(crawled + 2.0 * self.steering.revisit * above, now + 0.25 * self.steering.revisit)
+        return max(crawled + 2.0 * self.controller.revisit * above, now + 0.25 * self.controller.revisit)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -328,9 +330,9 @@ class Deadlines:
         wait: cython.double
         due: cython.double
         if pace > 0.0:
-            level: cython.double = self.steering.level * self.tables.host_rows[host].boost
+            level: cython.double = self.controller.level * self.tables.host_rows[host].boost
             return min(
-                crawled + hub_wait(self.page, level, n, pace, excess, self.steering.scale, _TOLERANCE),
+                crawled + hub_wait(self.page, level, n, pace, excess, self.controller.scale, _TOLERANCE),
                 crawled + self.tables.max_age(page),
             )
         wait = self.wait(page, host, n, now)
@@ -338,40 +340,40 @@ class Deadlines:
         if wait == _INFINITY:
             due = self._again(crawled, host, now)
         elif self.clocked:
-            due = crawled + elapsed_of(wait, excess, self.steering.scale)
+            due = crawled + elapsed_of(wait, excess, self.controller.scale)
             if excess < 0.0:  # a quiet neighbourhood may wake, which no offset would show
-                due = min(due, now + _QUIET_SHARE * self.steering.scale)
+                due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def find_level(self, page: cython.int) -> cython.void:
         """Without a level: half the page's ceiling, until the first look."""
-        if self.steering.level > 0.0:
+        if self.controller.level > 0.0:
             return
         self.assign(page, self.tables.owner(page))
         high: cython.double = self.page.ceiling
         if self.policy == BY_AGE:
-            self.steering.level = self.steering.revisit
+            self.controller.level = self.controller.revisit
         elif self.policy == BY_INTERVAL or not 0.0 < high < _INFINITY:
-            self.steering.level = 1.0
+            self.controller.level = 1.0
         else:
-            self.steering.level = 0.5 * high
+            self.controller.level = 0.5 * high
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def sample_level(self, now: cython.double) -> cython.void:
         """The level at which _SAMPLE pages, with no signals, would take their share of the rate."""
-        low: cython.double = 1e-18 * self.steering.level
-        high: cython.double = 1e18 * self.steering.level
+        low: cython.double = 1e-18 * self.controller.level
+        high: cython.double = 1e18 * self.controller.level
         _step: cython.Py_ssize_t
         k: cython.Py_ssize_t
         page: cython.int
         rows: cython.Py_ssize_t = self.tables.pages.rows
         size: cython.Py_ssize_t = min(_SAMPLE, rows)
-        wanted: cython.double = self.steering.fetch_rate() * size / max(self.tables.pages.size, 1)
+        wanted: cython.double = self.controller.fetch_rate() * size / max(self.tables.pages.size, 1)
         for _step in range(_SAMPLE_STEPS):
-            self.steering.level = sqrt(low * high)
+            self.controller.level = sqrt(low * high)
             total: cython.double = 0.0
             for k in range(size):
                 page = cython.cast(cython.int, k * (rows // size))
@@ -379,6 +381,6 @@ class Deadlines:
                     self.assign(page, self.tables.owner(page))
                     total += 1.0 / self.wait(page, self.tables.owner(page), 0.0, now)
             if total > wanted:
-                low = self.steering.level
+                low = self.controller.level
             else:
-                high = self.steering.level
+                high = self.controller.level

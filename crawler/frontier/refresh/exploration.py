@@ -10,13 +10,13 @@ import cython
 
 if cython.compiled:
     from cython.cimports.crawler.frontier.refresh.deadlines import Deadlines
+    from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
     from cython.cimports.crawler.frontier.refresh.queues import Queues
-    from cython.cimports.crawler.frontier.refresh.steering import Steering
     from cython.cimports.crawler.frontier.refresh.tables import EXPLORED, LOW_BITS, Tables
 else:
     from crawler.frontier.refresh.deadlines import Deadlines
+    from crawler.frontier.refresh.level_controller import LevelController
     from crawler.frontier.refresh.queues import Queues
-    from crawler.frontier.refresh.steering import Steering
     from crawler.frontier.refresh.tables import EXPLORED, LOW_BITS, Tables
 
 _HAND_ROWS = cython.declare(cython.Py_ssize_t, 256)  # pages of which it takes the oldest
@@ -27,9 +27,9 @@ class Exploration:
     """The hand; `share` of the fetches are its."""
 
     def __init__(
-        self, tables: Tables, steering: Steering, deadlines: Deadlines, queues: Queues, share: float
+        self, tables: Tables, controller: LevelController, deadlines: Deadlines, queues: Queues, share: float
     ) -> None:
-        self.tables, self.steering, self.deadlines, self.queues = tables, steering, deadlines, queues
+        self.tables, self.controller, self.deadlines, self.queues = tables, controller, deadlines, queues
         self._share = share
         self._hand, self._credit = 0, 0.0
         self.explored = 0
@@ -69,5 +69,5 @@ class Exploration:
         host = self.tables.owner(oldest)
         self.tables.host_rows[host].exploring = 1
         self.tables.states[oldest] |= EXPLORED
-        key: cython.double = now - self.steering.revisit + self.deadlines.offset(oldest, host, now)
+        key: cython.double = now - self.controller.revisit + self.deadlines.offset(oldest, host, now)
         self.queues.move(oldest, min(key, self.tables.page_heaps.nodes[oldest].key), now)

@@ -6,7 +6,7 @@
                           └─► cancel   not asked: due as before
 
 A host has at most one page in flight and is in no heap meanwhile. What a page taken says of
-the levels is judged at `begin` (`steering.py`). `_check` of the schedule covers the state kept here.
+the levels is judged at `begin` (`level_controller.py`). `_check` of the schedule covers the state kept here.
 """
 
 import cython
@@ -16,8 +16,8 @@ if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
     from cython.cimports.crawler.frontier.refresh.deadlines import BY_INTERVAL, Deadlines
     from cython.cimports.crawler.frontier.refresh.exploration import Exploration
+    from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
     from cython.cimports.crawler.frontier.refresh.queues import Queues
-    from cython.cimports.crawler.frontier.refresh.steering import Steering
     from cython.cimports.crawler.frontier.refresh.tables import (
         AWAY,
         DOUBLING,
@@ -34,8 +34,8 @@ else:
     from crawler.freshness.learning import Learning
     from crawler.frontier.refresh.deadlines import BY_INTERVAL, Deadlines
     from crawler.frontier.refresh.exploration import Exploration
+    from crawler.frontier.refresh.level_controller import LevelController
     from crawler.frontier.refresh.queues import Queues
-    from crawler.frontier.refresh.steering import Steering
     from crawler.frontier.refresh.tables import (
         AWAY,
         DOUBLING,
@@ -72,13 +72,13 @@ class Flights:
     def __init__(
         self,
         tables: Tables,
-        steering: Steering,
+        controller: LevelController,
         deadlines: Deadlines,
         queues: Queues,
         exploration: Exploration,
         learning: Learning,
     ) -> None:
-        self.tables, self.steering, self.deadlines, self.queues = tables, steering, deadlines, queues
+        self.tables, self.controller, self.deadlines, self.queues = tables, controller, deadlines, queues
         self.exploration, self.learning = exploration, learning
         self.held: dict = {}
         self.away = self.takes = 0
@@ -113,15 +113,15 @@ class Flights:
         """Move the levels by what the page taken at `now` says of them; exploration and retries say nothing."""
         state: cython.uint = self.tables.states[page]
         self.deadlines.note_take(page, host, now)
-        tick: cython.double = now - self.steering.previous
+        tick: cython.double = now - self.controller.previous
         gap: cython.double = now - self.tables.host_rows[host].previous
-        self.steering.note_take(host, now, self.takes)
+        self.controller.note_take(host, now, self.takes)
         if state & (EXPLORED | AWAY | FAILED):
             return
         offset: cython.double = self.deadlines.offset(page, host, now)
         deadline: cython.double = self.tables.page_heaps.nodes[page].key - offset
         worth: cython.double = self.deadlines.worth(page, host, now)
-        self.steering.judge(host, deadline, worth, state & JUMPED != 0, tick, gap, now)
+        self.controller.judge(host, deadline, worth, state & JUMPED != 0, tick, gap, now)
 
     @cython.cfunc
     def cancel(self, page: cython.int, now: cython.double, ready: cython.double) -> cython.void:
@@ -226,7 +226,7 @@ class Flights:
         else:
             self.tables.crawled[page] = now
             wait = self.queues.gone_age * (1 << min(times, _GONE_DOUBLINGS))
-            rate: cython.double = self.steering.fetch_rate()
+            rate: cython.double = self.controller.fetch_rate()
             if rate > 0.0:
                 wait = max(wait, self.away / (_GONE_SHARE * rate))
         self.tables.states[page] = wanted | DOUBLING * min(times + 1, _DOUBLINGS_MAX)
@@ -242,7 +242,7 @@ class Flights:
             self.held[page] = (self.held[page][0], True)
             self.tables.pages.remove(page)
             return
-        now: cython.double = self.steering.previous if isfinite(self.steering.previous) else 0.0
+        now: cython.double = self.controller.previous if isfinite(self.controller.previous) else 0.0
         self.queues.leave(page, now)
         self.tables.pages.remove(page)
         self.free(page)
@@ -252,7 +252,7 @@ class Flights:
         """Give up the row of a page that is in no heap and has no fingerprint any more."""
         self.away -= self.tables.states[page] & AWAY != 0
         self.tables.free(page)
-        self.steering.set_scale()
+        self.controller.set_scale()
 
     @cython.cfunc
     @cython.exceptval(-1, check=True)

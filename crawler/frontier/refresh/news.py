@@ -1,6 +1,6 @@
 """New pages that were found by asking known pages again: how many, by which kind of hub, and how late.
 
-A hub that shows a URL first is credited when the URL becomes a page (`Schedule.show`). The hub's process counts the
+A hub that shows a URL first is credited when the URL becomes a page (`Schedule.credit_hub`). The hub's process counts the
 page by the kind of the hub; the page's own process counts the delay from its birth to its copy, if the birth is
 known, in a histogram whose bins grow by a fifth. Sources of a birth, the first that there is: the date that a sitemap
 or feed gave when it showed the URL (`births.py`), the page's Last-Modified.
@@ -19,7 +19,7 @@ from crawler.records import LinkFlag, PageRecord
 NEWS_AGE_MAX = 365.0 * 86_400.0
 _BINS = 128  # from a second to 1.2^128 s
 _GROWTH = math.log(1.2)
-_SITEMAP, _FEED = int(LinkFlag.SITEMAP), int(LinkFlag.FEED)
+_SITEMAP, _FEED = LinkFlag.SITEMAP, LinkFlag.FEED
 
 
 class News:

@@ -15,8 +15,8 @@ if cython.compiled:
     from cython.cimports.crawler.frontier.refresh.deadlines import Deadlines
     from cython.cimports.crawler.frontier.refresh.exploration import Exploration
     from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
+    from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
     from cython.cimports.crawler.frontier.refresh.queues import Queues
-    from cython.cimports.crawler.frontier.refresh.steering import Steering
     from cython.cimports.crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, WITHHELD, Tables
 else:
     from math import exp
@@ -26,8 +26,8 @@ else:
     from crawler.frontier.refresh.deadlines import Deadlines
     from crawler.frontier.refresh.exploration import Exploration
     from crawler.frontier.refresh.flights import Flights, check_instant
+    from crawler.frontier.refresh.level_controller import LevelController
     from crawler.frontier.refresh.queues import Queues
-    from crawler.frontier.refresh.steering import Steering
     from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, WITHHELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
@@ -41,14 +41,14 @@ class Overview:
     def __init__(
         self,
         tables: Tables,
-        steering: Steering,
+        controller: LevelController,
         deadlines: Deadlines,
         queues: Queues,
         exploration: Exploration,
         learning: Learning,
         flights: Flights,
     ) -> None:
-        self.tables, self.steering, self.deadlines, self.queues = tables, steering, deadlines, queues
+        self.tables, self.controller, self.deadlines, self.queues = tables, controller, deadlines, queues
         self.exploration, self.learning, self.flights = exploration, learning, flights
 
     @property
@@ -73,7 +73,7 @@ class Overview:
 
     @property
     def sweeping(self) -> bool:
-        """Whether keys are being made anew after the level has moved; `look` and `work` go on with it."""
+        """Whether keys are being made anew after the level has moved; `peek` and `work` go on with it."""
         return self.queues.swept < self.tables.pages.rows
 
     @property
@@ -103,7 +103,7 @@ class Overview:
         due = self.due_at(page, now)
         elapsed = max(now - self.tables.crawled[page], 0.0)
         self.deadlines.assign(page, host)
-        level = self.steering.level * self.tables.host_rows[host].boost
+        level = self.controller.level * self.tables.host_rows[host].boost
         n = self.deadlines.signals_of(host, self.tables.rows[page].signals)
         self.deadlines.unpack(self.tables.rows[page].signals)
         directory = self.tables.page_heaps.nodes[page].owner
@@ -148,7 +148,7 @@ class Overview:
         gap: cython.double = now - self.tables.host_rows[host].previous
         if not 0.0 <= gap < _INFINITY:
             return 1.0
-        return gap * self.tables.host_rows[host].pages / self.steering.revisit
+        return gap * self.tables.host_rows[host].pages / self.controller.revisit
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -172,7 +172,7 @@ class Overview:
             pages=self.tables.host_rows[host].pages,
             ready=self.tables.host_rows[host].ready,
             busy=bool(self.tables.host_rows[host].busy),
-            level=self.steering.level * self.tables.host_rows[host].boost,
+            level=self.controller.level * self.tables.host_rows[host].boost,
             boost=self.tables.host_rows[host].boost,
             deadline=deadline,
         )

@@ -17,7 +17,7 @@ from crawler.records import LinkFlag, PageRecord
 from crawler.storage.kv import Batch, KeyValue
 from crawler.urls.canonical import hostname
 
-_SOURCES = int(LinkFlag.SITEMAP | LinkFlag.FEED)
+_SOURCES = LinkFlag.SITEMAP | LinkFlag.FEED
 FEED_TYPES = frozenset(
     {"application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/xml", "text/xml"}
 )
@@ -124,4 +124,4 @@ class PageAges:
     def _bound(self, page: int, least: float, most: float, then: float) -> None:
         """Set the bounds, and with them a new deadline."""
         self._schedule.bound_ages(page, least, most)
-        self._schedule.weigh(page, self._schedule.records.page_state(page)[7], then)
+        self._schedule.set_importance(page, self._schedule.records.page_state(page)[7], then)

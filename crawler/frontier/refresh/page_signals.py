@@ -121,7 +121,7 @@ class Signals:
             return
         host: cython.int = self.tables.directory_heaps.nodes[self.tables.page_heaps.nodes[page].owner].owner
         if not self.deadlines.plain:
-            self.learning.quality.hear(host, source)
+            self.learning.quality.note_signal(host, source)
         before: cython.uint = self.tables.rows[page].signals
         after: cython.uint
         if self.deadlines.plain:

@@ -1,7 +1,7 @@
 """The part of the rate that known pages have: beside new URLs, and beside the known pages of other processes.
 
 `share` divides the fetches of this process (`frontier/share.py`); `balance` finds one level for all processes
-(`levels.py`). The price of a known page is the level of the schedule.
+(`rate_balancing.py`). The price of a known page is the level of the schedule.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import Literal
 from crawler.config import RefreshConfig
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.importance import Importance
-from crawler.frontier.refresh.levels import Balance, LevelReport
+from crawler.frontier.refresh.rate_balancing import Balance, LevelReport
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.share import Share
@@ -90,7 +90,7 @@ class Portion:
 
     def price(self, now: float) -> float:
         """The value of the page that is next: what more rate would gain here; 0 without pages."""
-        return self._schedule.price(self._clock.at(now)) if len(self._schedule) else 0.0
+        return self._schedule.marginal_value(self._clock.at(now)) if len(self._schedule) else 0.0
 
     def new_value(self, importance: float) -> float:
         """Return what it is worth to fetch a URL for the first time: its importance over the mean change rate.

@@ -1,12 +1,12 @@
 from crawler.frontier.refresh.deadlines cimport Deadlines
-from crawler.frontier.refresh.steering cimport Steering
+from crawler.frontier.refresh.level_controller cimport LevelController
 from crawler.frontier.refresh.tables cimport Tables
 
 cdef Py_ssize_t CHECKS_MAX
 
 cdef class Queues:
     cdef Tables tables
-    cdef Steering steering
+    cdef LevelController controller
     cdef Deadlines deadlines
     cdef double retry_age
     cdef double gone_age

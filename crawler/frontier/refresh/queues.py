@@ -30,7 +30,7 @@ import cython
 
 if cython.compiled:
     from cython.cimports.crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
-    from cython.cimports.crawler.frontier.refresh.steering import STANDS, Steering
+    from cython.cimports.crawler.frontier.refresh.level_controller import STANDS, LevelController
     from cython.cimports.crawler.frontier.refresh.tables import (
         AWAY,
         DOUBLING,
@@ -45,7 +45,7 @@ if cython.compiled:
     )
 else:
     from crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
-    from crawler.frontier.refresh.steering import STANDS, Steering
+    from crawler.frontier.refresh.level_controller import STANDS, LevelController
     from crawler.frontier.refresh.tables import (
         AWAY,
         DOUBLING,
@@ -70,12 +70,17 @@ class Queues:
     """The heaps over pages, directories and hosts; `checks` counts keys that were looked at."""
 
     def __init__(
-        self, tables: Tables, steering: Steering, deadlines: Deadlines, retry_age: float, gone_age: float
+        self,
+        tables: Tables,
+        controller: LevelController,
+        deadlines: Deadlines,
+        retry_age: float,
+        gone_age: float,
     ) -> None:
-        self.tables, self.steering, self.deadlines = tables, steering, deadlines
+        self.tables, self.controller, self.deadlines = tables, controller, deadlines
         self.retry_age, self.gone_age = retry_age, gone_age
         self.eligible = self.waiting = self.withheld = -1
-        self.swept, self.swept_level = 0, steering.level
+        self.swept, self.swept_level = 0, controller.level
         self.checks = 0
 
     @cython.cfunc
@@ -168,13 +173,13 @@ class Queues:
         _step: cython.Py_ssize_t
         if self.swept >= self.tables.pages.rows:
             if self.swept_level <= 0.0:
-                self.swept_level = self.steering.level
+                self.swept_level = self.controller.level
             if (
-                self.steering.level < _SWEEP_FROM * self.swept_level
-                or self.swept_level < _SWEEP_FROM * self.steering.level
+                self.controller.level < _SWEEP_FROM * self.swept_level
+                or self.swept_level < _SWEEP_FROM * self.controller.level
             ):
                 self.swept = 0
-                self.swept_level = self.steering.level
+                self.swept_level = self.controller.level
             return
         for _step in range(min(rows, self.tables.pages.rows - self.swept)):
             self.reschedule(cython.cast(cython.int, self.swept), now)
@@ -289,7 +294,7 @@ class Queues:
                 boost: cython.double = self.tables.host_rows[host].boost
                 if boost > 1.0:  # its first page is worth so much more than the level: it goes first
                     ready: cython.double = self.tables.host_rows[host].ready
-                    key = min(key, ready) - 0.5 * self.steering.revisit * (boost - 1.0)
+                    key = min(key, ready) - 0.5 * self.controller.revisit * (boost - 1.0)
         was: cython.int = self.tables.host_rows[host].place
         if was == place:
             if place == ELIGIBLE:

@@ -20,7 +20,7 @@ from crawler.records import LinkFlag, PageRecord
 
 AHEAD_MAX = 1000  # pages asked for out of turn
 AHEAD_LOOKS = 8  # of them looked at by one call
-_REFRESH = int(LinkFlag.REFRESH)
+_REFRESH = LinkFlag.REFRESH
 
 
 class RefetchClaims:
@@ -43,7 +43,7 @@ class RefetchClaims:
         """The page that is worth most, of all whose hosts are not blocked; None if there is none."""
         if self._ahead and (found := self._first_requested(now)) is not None:
             return found
-        while (page := self._schedule.look(self._clock.at(now))) >= 0:
+        while (page := self._schedule.peek(self._clock.at(now))) >= 0:
             if (found := self._refetch(page)) is not None:
                 return found
         return None
@@ -78,7 +78,7 @@ class RefetchClaims:
     def next_wakeup(self, now: float) -> float:
         """The next instant at which `peek` may give a page; infinite if none ever may."""
         then = self._clock.at(now)
-        if self._schedule.look(then) >= 0:
+        if self._schedule.peek(then) >= 0:
             return now
         return max(self._clock.ours(self._schedule.next_wakeup(then)), now)
 
@@ -107,7 +107,7 @@ class RefetchClaims:
         """The page is under way, and its host busy, until its outcome is recorded or it is given back."""
         then = self._clock.at(now)
         self.held[refetch.fingerprint] = self._schedule.overview.page(refetch.page, then)
-        self._schedule.hold(refetch.page, then)
+        self._schedule.acquire(refetch.page, then)
         if refetch.fingerprint in self._requested:
             self._requested.discard(refetch.fingerprint)
             self._ahead.remove(refetch.fingerprint)

@@ -24,11 +24,11 @@ from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import RefreshOutcome
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.refresh.validators import Validators
-from crawler.records import Errand, LinkFlag, Outcome, PageRecord, PageState
+from crawler.records import FetchTask, LinkFlag, Outcome, PageRecord, PageState
 from crawler.storage.kv import Batch
 
 _HOPS_MAX = 20  # redirects between a hub and the page that it showed
-_OWN_WAY = int(LinkFlag.OWN_WAY)
+_OWN_REQUEST = LinkFlag.OWN_REQUEST
 _SHOWN = (Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED)
 _FAILURES = frozenset(
     {
@@ -54,7 +54,7 @@ def result_of(outcome: Outcome, *, unchanged: bool, stored: bool = True) -> Refr
 
 def is_fit(record: PageRecord) -> bool:
     """Whether there is a copy to keep fresh, and a plain GET gives it."""
-    return record.state is PageState.STORED and not record.noarchive and not record.flags & _OWN_WAY
+    return record.state is PageState.STORED and not record.noarchive and not record.flags & _OWN_REQUEST
 
 
 class RefetchOutcomes:
@@ -91,12 +91,14 @@ class RefetchOutcomes:
         self._news = news
         self._births = births
 
-    def conditions(self, errand: Errand, now: float) -> tuple[str, str]:
+    def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
         """(ETag, Last-Modified) to ask a page with, each "" if there is none to use."""
-        known = self._claims.held.get(errand.fingerprint)
+        known = self._claims.held.get(fetch_task.fingerprint)
         signalled = known is not None and any(known.signals)
-        record = self._record(errand.fingerprint)
-        return self._validators.conditions(errand.fingerprint, errand.host, record, now, signalled=signalled)
+        record = self._record(fetch_task.fingerprint)
+        return self._validators.conditions(
+            fetch_task.fingerprint, fetch_task.host, record, now, signalled=signalled
+        )
 
     def record_first(
         self,
@@ -138,7 +140,7 @@ class RefetchOutcomes:
 
     def record_refresh(
         self,
-        errand: Errand,
+        fetch_task: FetchTask,
         result: RefreshOutcome,
         before: PageRecord | None,
         after: PageRecord,
@@ -147,19 +149,19 @@ class RefetchOutcomes:
         batch: Batch,
     ) -> None:
         """A page was asked again at `now`, its record was `before`; its host may be asked from `until` on."""
-        fingerprint, then = errand.fingerprint, self._clock.at(now)
+        fingerprint, then = fetch_task.fingerprint, self._clock.at(now)
         changed = result is RefreshOutcome.CHANGED
-        if self._validators.answered(fingerprint, errand.host, before, after, changed, now, batch):
+        if self._validators.answered(fingerprint, fetch_task.host, before, after, changed, now, batch):
             self._expectation.results["validator_lies"] += 1
         known = self._claims.end(fingerprint)
         if known is None:
             return
         page = self._schedule.find(fingerprint)
         self._expectation.ended(known, result, then)
-        self._schedule.weigh(page, self._importance.of(fingerprint, after, now), then)
+        self._schedule.set_importance(page, self._importance.of(fingerprint, after, now), then)
         told = changed and self._ages.is_read_by_value(after)
         learned = RefreshOutcome.UNCHANGED if told else result  # a source changes with every page it names
-        self._schedule.settle(page, then, learned, self._clock.at(until))
+        self._schedule.record_outcome(page, then, learned, self._clock.at(until))
         if is_source(after):
             self._ages.readings.pass_time(fingerprint, then - known.crawled_at)
             if result is RefreshOutcome.UNCHANGED:
@@ -184,7 +186,7 @@ class RefetchOutcomes:
         if hub is None or page < 0:
             return False
         self._news.found(kind_of(hub, is_feed=hub.content_type in FEED_TYPES), now)
-        self._schedule.show(page, 1.0, self._clock.at(now))
+        self._schedule.credit_hub(page, 1.0, self._clock.at(now))
         state.stage(self._schedule, page, batch)
         return True
 
@@ -197,7 +199,7 @@ class RefetchOutcomes:
             if record is None:
                 continue
             importance = self._importance.of(fingerprint, record, now)
-            self._schedule.weigh(page, importance, self._clock.at(now))
+            self._schedule.set_importance(page, importance, self._clock.at(now))
             state.stage_page(self._schedule, page, batch)
             weighed += 1
         return weighed

@@ -6,7 +6,7 @@ from crawler.frontier.refresh.overview cimport Overview
 from crawler.frontier.refresh.queues cimport Queues
 from crawler.frontier.refresh.schedule_records cimport Records
 from crawler.frontier.refresh.page_signals cimport Signals
-from crawler.frontier.refresh.steering cimport Steering
+from crawler.frontier.refresh.level_controller cimport LevelController
 from crawler.frontier.refresh.tables cimport Tables
 
 cdef class Schedule:
@@ -16,14 +16,14 @@ cdef class Schedule:
     cdef readonly Records records
     cdef Flights _flights
     cdef Tables _tables
-    cdef Steering _steering
+    cdef LevelController _controller
     cdef Deadlines _deadlines
     cdef Queues _queues
     cdef Exploration _exploration
     cdef Learning _learning
-    cpdef int look(self, double now) except? -1
+    cpdef int peek(self, double now) except? -1
     cpdef int best(self, int host, double now) except? -1
-    cpdef int take(self, double now) except? -1
+    cpdef int claim_next(self, double now) except? -1
     cpdef double next_wakeup(self, double now) except? -1
     cdef void _add_all(self, list columns, int[::1] numbers, double now) except *
     cdef Py_ssize_t _put_rows(self, list columns, int[::1] numbers) except? -1

@@ -8,7 +8,7 @@ reaches the level. The deadline stands until the page's next crawl or signal, so
 waiting pages cost no work; the page of the earliest deadline is taken.
 
     tables.py       what is kept of pages, directories, hosts
-    steering.py     the common level, and those of saturated hosts
+    level_controller.py     the common level, and those of saturated hosts
     deadlines.py    values against the level; the neighbourhood's offsets
     queues.py       heaps of hosts, of their directories, of their pages: who is first
     exploration.py  the page longest unvisited, now and then
@@ -17,7 +17,7 @@ waiting pages cost no work; the page of the earliest deadline is taken.
     overview.py     queries that change nothing                          `Schedule.overview`
     schedule_records.py what a store keeps                                   `Schedule.records`
 
-Call `look`, `hold`, then `settle` or `give_back`. Work is bounded: later calls process
+Call `peek`, `acquire`, then `record_outcome` or `give_back`. Work is bounded: later calls process
 signals that come in bulk, in slices; `queues.py` says the rest.
 
 Sources: Busa-Fekete et al., Algorithm 1 and section 5.2; Mercator's and
@@ -38,11 +38,11 @@ if cython.compiled:
     from cython.cimports.crawler.frontier.refresh.deadlines import BY_INTERVAL, Deadlines
     from cython.cimports.crawler.frontier.refresh.exploration import Exploration
     from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
+    from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
     from cython.cimports.crawler.frontier.refresh.overview import Overview
     from cython.cimports.crawler.frontier.refresh.page_signals import SLICE, Signals
     from cython.cimports.crawler.frontier.refresh.queues import CHECKS_MAX, Queues
     from cython.cimports.crawler.frontier.refresh.schedule_records import Records
-    from cython.cimports.crawler.frontier.refresh.steering import Steering
     from cython.cimports.crawler.frontier.refresh.tables import (
         AWAY,
         DOUBLING,
@@ -56,11 +56,11 @@ else:
     from crawler.frontier.refresh.deadlines import BY_INTERVAL, Deadlines
     from crawler.frontier.refresh.exploration import Exploration
     from crawler.frontier.refresh.flights import Flights, check_instant
+    from crawler.frontier.refresh.level_controller import LevelController
     from crawler.frontier.refresh.overview import Overview
     from crawler.frontier.refresh.page_signals import SLICE, Signals
     from crawler.frontier.refresh.queues import CHECKS_MAX, Queues
     from crawler.frontier.refresh.schedule_records import Records
-    from crawler.frontier.refresh.steering import Steering
     from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, FAILED, JUMPED, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
@@ -95,23 +95,25 @@ class Schedule:
         self.settings = settings
         self._learning = Learning(kind, neighbourhood=clocked, scale=settings.clock_min)
         self._tables = Tables(self._learning, settings.min_age, settings.max_age, first_interval, seed)
-        self._steering = Steering(self._tables, level, settings.gain, settings.clock_min, settings.clock_max)
-        self._deadlines = Deadlines(self._tables, self._steering, self._learning, settings)
+        self._controller = LevelController(
+            self._tables, level, settings.gain, settings.clock_min, settings.clock_max
+        )
+        self._deadlines = Deadlines(self._tables, self._controller, self._learning, settings)
         self._queues = Queues(
-            self._tables, self._steering, self._deadlines, settings.retry_age, settings.gone_age
+            self._tables, self._controller, self._deadlines, settings.retry_age, settings.gone_age
         )
         self._exploration = Exploration(
-            self._tables, self._steering, self._deadlines, self._queues, settings.explore
+            self._tables, self._controller, self._deadlines, self._queues, settings.explore
         )
         self._flights = Flights(
-            self._tables, self._steering, self._deadlines, self._queues, self._exploration, self._learning
+            self._tables, self._controller, self._deadlines, self._queues, self._exploration, self._learning
         )
         self.signals = Signals(
             self._tables, self._deadlines, self._queues, self._learning, self._flights,
             settings.discard_window, track,
         )  # fmt: skip
         self.overview = Overview(
-            self._tables, self._steering, self._deadlines, self._queues, self._exploration, self._learning,
+            self._tables, self._controller, self._deadlines, self._queues, self._exploration, self._learning,
             self._flights,
         )  # fmt: skip
         self.records = Records(self._tables, self._learning, self._flights)
@@ -139,7 +141,7 @@ class Schedule:
         page = self._tables.new_page(fingerprint, host_key, directory_key)
         self._tables.crawled[page] = crawled_at
         self._tables.set_importance(page, importance)
-        self._steering.set_scale()
+        self._controller.set_scale()
         self._deadlines.find_level(page)
         self._queues.place(page, now)
         return page
@@ -226,11 +228,11 @@ class Schedule:
             if changes[i] > 0.0 or watched[i] > 0.0:
                 host = self._tables.owner(page)
                 self._learning.rates.observe(host, 0.0, 0.0, watched[i], changes[i])
-        self._steering.set_scale()
+        self._controller.set_scale()
         return len(numbers)
 
     def remove(self, page: int) -> None:
-        """Forget a page, also while it is in flight (its host stays busy until `settle`)."""
+        """Forget a page, also while it is in flight (its host stays busy until `record_outcome`)."""
         self._flights.remove(page)
 
     def find(self, fingerprint: int) -> int:
@@ -254,14 +256,14 @@ class Schedule:
         """The host's number, made if it is new."""
         return self._tables.host(host_key)
 
-    def weigh(self, page: int, importance: float, now: float) -> None:
+    def set_importance(self, page: int, importance: float, now: float) -> None:
         """Give a page a new importance; the level goes with the importance of all pages."""
         self._flights.require_page(page)
         check_instant(now)
         _weight(importance)
         roots: cython.double = self._tables.roots
         self._tables.set_importance(page, importance)
-        self._steering.follow(roots, self._tables.roots)
+        self._controller.adjust(roots, self._tables.roots)
         if self._tables.owned:
             self._tables.own[page].importance = importance
         self._queues.reschedule(page, now)
@@ -288,7 +290,7 @@ class Schedule:
             raise ValueError(f"ages {min_age} .. {max_age}")
         self._tables.bound_ages(page, float(min_age), float(max_age))
 
-    def show(self, page: int, found: float, now: float) -> None:
+    def credit_hub(self, page: int, found: float, now: float) -> None:
         """Credit a page with `found` new pages whose URLs it was the first to show, when it was asked again."""
         self._flights.require_page(page)
         check_instant(now)
@@ -310,13 +312,13 @@ class Schedule:
         if until != until:
             raise ValueError(f"until {until}")
         self._tables.host_rows[host].ready = until
-        self._queues.place_host(host, self._steering.previous)
+        self._queues.place_host(host, self._controller.previous)
 
     # -- the choice
 
     @cython.ccall
     @cython.exceptval(-1, check=True)
-    def look(self, now: cython.double) -> cython.int:
+    def peek(self, now: cython.double) -> cython.int:
         """The best page of all hosts that may be asked now; -1 if there is none. Decides nothing.
 
         Work conserving: if no page is due, it is the one due next.
@@ -326,12 +328,12 @@ class Schedule:
             self.signals.work_off(SLICE, now)
         self._queues.release(now)
         if (
-            self._steering.unknown
-            and (self._steering.rate > 0.0 or self._flights.takes >= _FIRST_TAKES)
+            self._controller.unknown
+            and (self._controller.rate > 0.0 or self._flights.takes >= _FIRST_TAKES)
             and self._tables.pages.size > 0
             and self._deadlines.policy != BY_INTERVAL
         ):
-            self._steering.unknown = False
+            self._controller.unknown = False
             self._deadlines.sample_level(now)
         self._queues.sweep(_SWEEP_ROWS, now)
         hub: cython.int = self._tables.hubs.turn()
@@ -358,26 +360,26 @@ class Schedule:
 
     @cython.ccall
     @cython.exceptval(-1, check=True)
-    def take(self, now: cython.double) -> cython.int:
-        """`look` and `hold`."""
-        page: cython.int = self.look(now)
+    def claim_next(self, now: cython.double) -> cython.int:
+        """`peek` and `acquire`."""
+        page: cython.int = self.peek(now)
         if page >= 0:
             self._flights.begin(page, now)
         return page
 
-    def hold(self, page: int, now: float) -> None:
-        """The page is in flight from now on, and its host busy, until `settle` or `give_back`."""
+    def acquire(self, page: int, now: float) -> None:
+        """The page is in flight from now on, and its host busy, until `record_outcome` or `give_back`."""
         self._flights.begin(page, now)
 
     def give_back(self, page: int, now: float, ready: float = 0.0) -> None:
         """The page held was not asked: it is due as before, and its host may be asked from `ready` on."""
         self._flights.cancel(page, now, ready)
 
-    def settle(self, page: int, now: float, result: int, ready: float = 0.0) -> None:
+    def record_outcome(self, page: int, now: float, result: int, ready: float = 0.0) -> None:
         """The page held was asked, with this `RefreshOutcome`; its host may be asked from `ready` on.
 
         What came is learned from, and the page has a new deadline. Signals
-        that came since `hold` count for the next interval.
+        that came since `acquire` count for the next interval.
         """
         if not 0 <= result <= 5:
             raise ValueError(f"result {result}")
@@ -396,12 +398,12 @@ class Schedule:
         self._learning.renew_crawl()
         for host in range(self._tables.hosts.rows):
             self._learning.renew(host)
-        self._queues.swept, self._queues.swept_level = 0, self._steering.level
+        self._queues.swept, self._queues.swept_level = 0, self._controller.level
 
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def next_wakeup(self, now: cython.double) -> cython.double:
-        """When a page may be due; it may be past, and infinite if none ever is. `take` need not wait for it."""
+        """When a page may be due; it may be past, and infinite if none ever is. `claim_next` need not wait for it."""
         found: cython.double = _INFINITY
         if self.signals.waiting:
             return now
@@ -418,58 +420,58 @@ class Schedule:
     @property
     def level(self) -> float:
         """The crawl value of the marginal page, per unit of importance over rate."""
-        return self._steering.level
+        return self._controller.level
 
     @level.setter
     def level(self, level: float) -> None:
         if not 0.0 < level < _INFINITY:
             raise ValueError(f"level {level}")
-        self._steering.level = self._queues.swept_level = level
-        self._steering.unknown, self._queues.swept = False, 0  # keys follow row by row
+        self._controller.level = self._queues.swept_level = level
+        self._controller.unknown, self._queues.swept = False, 0  # keys follow row by row
 
     @property
     def rate(self) -> float:
         """Fetches per time, as it was set or else measured; 0 if neither."""
-        return self._steering.fetch_rate()
+        return self._controller.fetch_rate()
 
     @rate.setter
     def rate(self, rate: float) -> None:
         if not 0.0 <= rate < _INFINITY:
             raise ValueError(f"rate {rate}")
-        self._steering.rate = rate
-        self._steering.set_scale()
+        self._controller.rate = rate
+        self._controller.set_scale()
 
     @property
     def revisit(self) -> float:
         """The mean time between two crawls of a page; 0 as long as no rate is known."""
-        return self._steering.revisit if self._steering.fetch_rate() > 0.0 else 0.0
+        return self._controller.revisit if self._controller.fetch_rate() > 0.0 else 0.0
 
     @revisit.setter
     def revisit(self, revisit: float) -> None:
         if not 0.0 < revisit < _INFINITY:
             raise ValueError(f"revisit {revisit}")
-        self._steering.set_revisit(revisit)
+        self._controller.set_revisit(revisit)
 
-    def price(self, now: float) -> float:
+    def marginal_value(self, now: float) -> float:
         """What one more fetch gains now: the level, or the value of the next page if it waits far above it."""
-        page: cython.int = self.look(now)
+        page: cython.int = self.peek(now)
         if page < 0 or self._tables.states[page] & (EXPLORED | AWAY | FAILED | JUMPED):
-            return self._steering.level
-        return self._steering.level * max(self._deadlines.worth(page, self._tables.owner(page), now), 1.0)
+            return self._controller.level
+        return self._controller.level * max(self._deadlines.worth(page, self._tables.owner(page), now), 1.0)
 
     def _check(self) -> None:
         """Assert all invariants."""
         self._queues._check(self._flights.held)
         self._tables.hubs._check(set(self._tables.pages._check()))
         self.signals._check()
-        assert 0.0 <= self._steering.level < _INFINITY
+        assert 0.0 <= self._controller.level < _INFINITY
         self._learning._check()
 
     def __repr__(self) -> str:
         return (
             f"Schedule({self._tables.pages.size} pages, {self._tables.hosts.size} hosts, "
             f"{len(self._flights.held)} in flight, "
-            f"level {self._steering.level:.4g})"
+            f"level {self._controller.level:.4g})"
         )
 
 

@@ -8,12 +8,12 @@ import numpy as np
 if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
     from cython.cimports.crawler.frontier.refresh.flights import Flights
-    from cython.cimports.crawler.frontier.refresh.steering import RATIO_MAX
+    from cython.cimports.crawler.frontier.refresh.level_controller import RATIO_MAX
     from cython.cimports.crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, Tables
 else:
     from crawler.freshness.learning import Learning
     from crawler.frontier.refresh.flights import Flights
-    from crawler.frontier.refresh.steering import RATIO_MAX
+    from crawler.frontier.refresh.level_controller import RATIO_MAX
     from crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, Tables
 
 

@@ -10,7 +10,7 @@
         m/hazard            what P[fresh] is corrected by (`freshness/recalibration.py`)
     m/bias              recent changes found and expected, by the rates that neighbourhoods are compared with
                         (`freshness/learning.py`)
-    m/tilt              how much more a page of this process weighs than those of others (`levels.py`)
+    m/tilt              how much more a page of this process weighs than those of others (`rate_balancing.py`)
 
 Keys are 8 bytes, big-endian; the first two are the bucket. Records of a fetch are written with the group that
 ends it, pages that only a signal touched with the next group. Deadlines are not stored: they are computed from

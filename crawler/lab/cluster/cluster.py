@@ -3,11 +3,11 @@
 `Process` and `Stages` run as they are; their surroundings are virtual:
 
     time          virtual_loop.py
-    network       cables.py between them, fetching.py to the web
+    network       virtual_network.py between them, fetching.py to the web
     disk, power   machine.py, disk.py
     chance        one generator a life, drawn from the seed
 
-`population.py` has the lives of processes, `striking.py` what is done to them.
+`population.py` has the lives of processes, `fault_injection.py` what is done to them.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from pathlib import Path
 
 from crawler.config import Config
 from crawler.lab.cluster import fault_plan
-from crawler.lab.cluster.cables import Wire
+from crawler.lab.cluster.cluster_settings import START, ClusterSettings, Observed
+from crawler.lab.cluster.fault_injection import FaultInjector
 from crawler.lab.cluster.fetching import WebLog
 from crawler.lab.cluster.machine import Machine, SystemCalls
 from crawler.lab.cluster.population import Population
-from crawler.lab.cluster.striking import Striker
 from crawler.lab.cluster.synthetic_web import SyntheticWeb
-from crawler.lab.cluster.terms import START, ClusterSettings, Observed
+from crawler.lab.cluster.virtual_environment import SharedWorld
 from crawler.lab.cluster.virtual_loop import VirtualLoop
-from crawler.lab.cluster.virtual_surroundings import SharedWorld
+from crawler.lab.cluster.virtual_network import VirtualNetwork
 from crawler.storage.faults import reach
 
 ENDING_MAX = 7_200.0  # virtual seconds behind the last fault in which a finite crawl has to end
@@ -54,11 +54,11 @@ class Cluster:
         )
         self.log = WebLog()
         self.observed = Observed()
-        self._wire = Wire(random.Random(f"wire {settings.seed}"), pieces=settings.pieces)
+        self._wire = VirtualNetwork(random.Random(f"wire {settings.seed}"), pieces=settings.pieces)
         self._system = SystemCalls()
         world = SharedWorld(settings, self.web, self.log, self._wire, self._system)
         self.population = Population(world, folder, self.observed, self._end_run)
-        self._striker = Striker(self.population)
+        self._striker = FaultInjector(self.population)
 
     @property
     def machines(self) -> list[Machine]:

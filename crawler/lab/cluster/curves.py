@@ -28,9 +28,9 @@ import msgspec
 import numpy as np
 
 from crawler.lab.cluster.cluster import Cluster, memory_folder
+from crawler.lab.cluster.cluster_settings import START, ClusterSettings
 from crawler.lab.cluster.judge import by_page, freshness, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
-from crawler.lab.cluster.terms import START, ClusterSettings
 from crawler.splitter.wire import Frame
 
 FULL = 0.8  # of the best rate over a window: full speed
@@ -39,9 +39,8 @@ PLACES = 10  # fetches at once of a process; a slow one has one
 REFRESHED = 4800.0  # seconds of the second run
 CHANGE_RATE = 1 / 600.0  # changes a second and page there; twice as many fetches are allowed
 LEAST_AGE = 3600.0  # seconds of the sites, the default
-SPEED = (
-    1440  # a page lives for ten days of the sites, so that bursts, least ages and priors are in proportion
-)
+# A page lives for ten days of the sites, so that bursts, least ages and priors are in proportion
+SPEED = 1440
 TENTHS = (0.1, 0.9)  # the quantiles of levels
 LINKS = (Frame.ENTRIES, Frame.RESYNC)
 BEATS = (Frame.HEARTBEAT, Frame.ACK)  # an acknowledgement is also a beat, of the other end of a connection

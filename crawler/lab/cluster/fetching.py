@@ -1,4 +1,4 @@
-"""What errands wait for in a simulated process, by the seam of `fetcher/fetchers.py`.
+"""What fetch tasks wait for in a simulated process, by the seam of `fetcher/fetchers.py`.
 
 `VirtualClient` and `VirtualResolver` ask a `SyntheticWeb` and let virtual time pass. Every
 request stands in the `WebLog`, by which the judge judges; the crawler's own counts
@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 import msgspec
 
 from crawler.fetcher.dns_cache import Resolution
-from crawler.fetcher.fetch_request import FetchTask, split
+from crawler.fetcher.fetch_request import FetchRequest, split
 from crawler.fetcher.outcome import blame_of, of_status
 from crawler.lab.cluster.machine import CURRENT
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebReply
@@ -73,7 +73,7 @@ class VirtualClient:
     def let_go(self, owner: Hashable) -> None:
         """Nor is this."""
 
-    async def fetch(self, request: FetchTask) -> Fetch:
+    async def fetch(self, request: FetchRequest) -> Fetch:
         """Ask, wait, and say what came."""
         target = split(request.url)
         loop, began = asyncio.get_running_loop(), self._now()
@@ -119,7 +119,7 @@ class VirtualResolver:
         """Nothing is closed."""
 
 
-def _fetch_of(request: FetchTask, reply: WebReply, began: float, took: float) -> Fetch:
+def _fetch_of(request: FetchRequest, reply: WebReply, began: float, took: float) -> Fetch:
     """What the client would make of an answer."""
     if reply.failure is not None:
         outcome = reply.failure

@@ -29,9 +29,9 @@ from pathlib import Path
 import msgspec
 
 from crawler.lab.cluster.cluster import Cluster
+from crawler.lab.cluster.cluster_settings import START, ClusterSettings, Observed
 from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.synthetic_web import MISSING_EVERY, SITEMAP, SyntheticWeb
-from crawler.lab.cluster.terms import START, ClusterSettings, Observed
 
 RULES = (
     "lost",

@@ -15,9 +15,9 @@ import numpy as np
 
 from crawler.crawl.topology import Topology
 from crawler.errors import CrawlerError, DirectoryError
+from crawler.lab.cluster.cluster_settings import FINISHED, START, LifeEnd, Observed, config_of, slowed
 from crawler.lab.cluster.machine import Killed, Life, Machine, MachineClock, nobody
-from crawler.lab.cluster.terms import FINISHED, START, LifeEnd, Observed, config_of, slowed
-from crawler.lab.cluster.virtual_surroundings import SharedWorld, VirtualSurroundings
+from crawler.lab.cluster.virtual_environment import SharedWorld, VirtualEnvironment
 from crawler.process.exchange.exchange import Member
 from crawler.process.opening.stages import Stages
 from crawler.process.process import Process
@@ -138,7 +138,7 @@ class Population:
             clock=clock,
             name=machine.name,
             topology=Topology(machine.name, self.partition),
-            environment=VirtualSurroundings(self.world, life),
+            environment=VirtualEnvironment(self.world, life),
         )
 
     async def _leave(self, life: Life, stages: Stages, process: Process | None) -> None:

@@ -3,7 +3,7 @@
     time()            virtual seconds; stands still while callbacks run
     executors         jobs run in the loop, one after the other per executor, after the time that the
                       disk of the machine takes
-    connections       `cables.Wire`
+    connections       `cables.VirtualNetwork`
     a dead life       its callbacks are dropped, its tasks stay where they are (`machine.py`)
 
 The order of callbacks depends only on the schedule: ready ones in their order, timers
@@ -18,8 +18,8 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, TypeVarTuple
 
-from crawler.lab.cluster.cables import AcceptedEnd, Listening, Wire
 from crawler.lab.cluster.machine import CURRENT, Killed, Life
+from crawler.lab.cluster.virtual_network import AcceptedEnd, VirtualListener, VirtualNetwork
 
 Ts = TypeVarTuple("Ts")
 
@@ -33,7 +33,7 @@ TURNS, TICK = (
 class VirtualLoop(asyncio.BaseEventLoop):
     """See the module. `wire` carries connections; `steps` counts callbacks."""
 
-    def __init__(self, wire: Wire, start: float) -> None:
+    def __init__(self, wire: VirtualNetwork, start: float) -> None:
         super().__init__()
         self._now = start
         self._numbers = 0
@@ -145,11 +145,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def add_reader(  # type: ignore[override]
         self, fd: Any, callback: Callable[..., object], *args: Any
     ) -> None:
-        listening: Listening = fd
+        listening: VirtualListener = fd
         listening.read_by(partial(self.call_soon, callback, *args, context=copy_context()))
 
     def remove_reader(self, fd: Any) -> bool:
-        listening: Listening = fd
+        listening: VirtualListener = fd
         listening.read_by(None)
         return True
 

@@ -25,9 +25,9 @@ from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.cluster import curves, fault_plan
 from crawler.lab.cluster.cluster import Cluster, memory_folder
+from crawler.lab.cluster.cluster_settings import ClusterSettings, Observed
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
-from crawler.lab.cluster.terms import ClusterSettings, Observed
 from crawler.lab.commands import synthetic
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file

@@ -33,13 +33,13 @@ import numpy as np
 
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
-from crawler.lab.in_processes import PROCESSES_MAX, cores, results
 from crawler.lab.league import histories, living, living_table, scores
 from crawler.lab.league import world as worlds
 from crawler.lab.league.contenders import LISTENING, POLICIES, judged, make
 from crawler.lab.league.finders import FINDERS, FREE
 from crawler.lab.league.shipped import SHIPPED
 from crawler.lab.living import calibration
+from crawler.lab.parallel import PROCESSES_MAX, cores, results
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
 

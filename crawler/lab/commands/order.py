@@ -19,7 +19,7 @@ import numpy as np
 
 from crawler.errors import UsageError
 from crawler.lab.order.link_graph import LinkGraph, of_folder, synthetic
-from crawler.lab.order.planting import PLANTINGS, WORD, plant
+from crawler.lab.order.planted_quality import PLANTINGS, WORD, plant
 from crawler.lab.order.walk import found_after, walk
 from crawler.lab.refresh import pages_file
 

@@ -26,11 +26,11 @@ import numpy as np
 
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
-from crawler.lab.in_processes import PROCESSES_MAX, cores, results
 from crawler.lab.living import calibration, gains, playing
 from crawler.lab.living.playing import PLAYERS, STATING, TRUE, UNIFORM, WorldRun
 from crawler.lab.living.whole_crawl import CRAWLS, crawled
 from crawler.lab.living.worlds import QUICK, WORLDS, draw
+from crawler.lab.parallel import PROCESSES_MAX, cores, results
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
 

@@ -38,12 +38,12 @@ class Exact(Ranked):
         self._counts = np.zeros(SOURCES)
         self._credit = 0.0
 
-    def signal(self, page: int, source: str, at: float, now: float) -> None:
+    def note_change(self, page: int, source: str, at: float, now: float) -> None:
         if self.present[page] and at > self.last[page]:
-            self._learning.quality.hear(int(self._where[page]), 0)
+            self._learning.quality.note_signal(int(self._where[page]), 0)
             self._signals[page] += 1.0
 
-    def settle(self, page: int, now: float, changed: bool) -> None:
+    def record_outcome(self, page: int, now: float, changed: bool) -> None:
         self._counts[0] = self._signals[page]
         more = self._learning.observe(
             int(self._where[page]),
@@ -58,7 +58,7 @@ class Exact(Ranked):
         self._changes[page] = more
         self._watched[page] += self._learning.observed_clock
         self._signals[page] = 0.0
-        super().settle(page, now, changed)
+        super().record_outcome(page, now, changed)
 
     def remove(self, page: int, now: float) -> None:
         super().remove(page, now)
@@ -66,10 +66,10 @@ class Exact(Ranked):
             int(self._where[page]), float(self._changes[page]), float(self._watched[page])
         )
 
-    def take(self, now: float) -> int:
+    def claim_next(self, now: float) -> int:
         self._credit += EXPLORE
         if self._credit < 1.0:
-            return super().take(now)
+            return super().claim_next(now)
         self._credit -= 1.0
         free = self.present & (np.array(self._until) <= now)[self._where]
         page = int(np.where(free, self.last, np.inf).argmin())

@@ -46,8 +46,8 @@ class NewFirst:
         self.policy = policy
         self._share, self._credit = share, 0.0
         self._new: deque[int] = deque()
-        self.add, self.settle, self.remove = policy.add, policy.settle, policy.remove
-        self.signal, self.hold = policy.signal, policy.hold
+        self.add, self.record_outcome, self.remove = policy.add, policy.record_outcome, policy.remove
+        self.note_change, self.block = policy.note_change, policy.block
 
     def find(self, node: int, now: float) -> None:
         self._new.append(node)
@@ -60,12 +60,12 @@ class NewFirst:
         if credit := getattr(self.policy, "credit", None):
             credit(hub, found, now)
 
-    def take(self, now: float) -> int:
+    def claim_next(self, now: float) -> int:
         self._credit = min(self._credit + self._share, 1.0)
         if self._new and self._credit > 1.0 - 1e-9:  # ten tenths are less than 1
             self._credit -= 1.0
             return self._new.popleft()
-        node = self.policy.take(now)
+        node = self.policy.claim_next(now)
         return self._new.popleft() if node < 0 and self._new else node
 
 
@@ -73,7 +73,7 @@ class Crediting(Shipped):
     """The shipped schedule, told which pages showed new ones as soon as it has a method for that: `show`."""
 
     def credit(self, hub: int, found: float, now: float) -> None:
-        show = getattr(self.schedule, "show", None)
+        show = getattr(self.schedule, "credit_hub", None)
         if show is not None and self._number[hub] >= 0:
             show(self._number[hub], found, now)
 
@@ -98,7 +98,7 @@ class Prototype(rivals.Ranked):
         )  # new pages, and seconds up to the last fetch
         self._explore = 0.0
 
-    def settle(self, page: int, now: float, changed: bool) -> None:
+    def record_outcome(self, page: int, now: float, changed: bool) -> None:
         site, elapsed = int(self._where[page]), now - float(self.last[page])
         k, t = float(self._changes[page]), float(self._watched[page])
         gain = gain_of(self._rates.rate(site, k, t) * elapsed) if changed else 0.0
@@ -107,15 +107,15 @@ class Prototype(rivals.Ranked):
         left = faded(1.0, elapsed, DAY)
         self._found[page] *= left
         self._asked[page] = self._asked[page] * left + watched_for(elapsed, DAY)
-        super().settle(page, now, changed)
+        super().record_outcome(page, now, changed)
 
     def credit(self, hub: int, found: float, now: float) -> None:
         self._found[hub] += found
 
-    def take(self, now: float) -> int:
+    def claim_next(self, now: float) -> int:
         self._explore += EXPLORE
         if self._explore < 1.0:
-            return super().take(now)
+            return super().claim_next(now)
         self._explore -= 1.0
         return int(np.where(self.present, self.last, np.inf).argmin())
 
@@ -160,14 +160,14 @@ class ExactHubs(Exact):
         self._found, self._shown_for = np.zeros(size, np.float32), np.zeros(size, np.float32)
         self._has_shown = np.zeros(size, dtype=bool)
 
-    def settle(self, page: int, now: float, changed: bool) -> None:
+    def record_outcome(self, page: int, now: float, changed: bool) -> None:
         elapsed = now - float(self.last[page])
         self._discovery.watch(
             int(self._where[page]), int(self._folder[page]), elapsed, now, bool(self._has_shown[page])
         )
         self._found[page] = faded(float(self._found[page]), elapsed, DAY)
         self._shown_for[page] = faded(float(self._shown_for[page]), elapsed, DAY) + watched_for(elapsed, DAY)
-        super().settle(page, now, changed)
+        super().record_outcome(page, now, changed)
 
     def credit(self, hub: int, found: float, now: float) -> None:
         self._discovery.credit(
@@ -196,10 +196,10 @@ class Fifth(Prototype):
     def values(self, now: float) -> np.ndarray:
         return np.where(self._hubs, 0.0, super().values(now))
 
-    def take(self, now: float) -> int:
+    def claim_next(self, now: float) -> int:
         self._credit += HUB_SHARE
         if self._credit < 1.0:
-            return super().take(now)
+            return super().claim_next(now)
         self._credit -= 1.0
         return int(np.where(self._hubs & self.present, self.last, np.inf).argmin())
 

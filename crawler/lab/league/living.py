@@ -79,7 +79,7 @@ class LivingWorld(msgspec.Struct, frozen=True):
 
 
 class Finder(Policy, Protocol):
-    """A policy that is told of URLs which it has never fetched: `take` may return one of them.
+    """A policy that is told of URLs which it has never fetched: `claim_next` may return one of them.
 
     Then follows `add` if it is a page, `miss` if it is gone.
     """
@@ -330,8 +330,8 @@ def play(
             policy.find(coming[met][1], coming[met][0])
             met += 1
         if calibration is not None:
-            calibration.look(seen, now)
-        node = policy.take(now)
+            calibration.sample(seen, now)
+        node = policy.claim_next(now)
         if node < 0:
             idle += 1
             continue
@@ -355,7 +355,7 @@ def play(
             last[node] = now
             policy.remove(node, now)
         else:
-            policy.settle(node, now, keep(node, now))
+            policy.record_outcome(node, now, keep(node, now))
         if world.is_hub(node):
             show(node, is_new, now)
     for node in range(size):

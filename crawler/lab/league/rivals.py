@@ -38,13 +38,13 @@ class Silent:
         self._apart = world.gap(rate) > 0.0
         self._until = [0.0] * len(world.sites)
 
-    def signal(self, page: int, source: str, at: float, now: float) -> None:
+    def note_change(self, page: int, source: str, at: float, now: float) -> None:
         pass
 
     def remove(self, page: int, now: float) -> None:
         pass
 
-    def hold(self, site: int, until: float) -> None:
+    def block(self, site: int, until: float) -> None:
         self._until[site] = until
 
     def _free(self, page: int, now: float) -> bool:
@@ -69,10 +69,10 @@ class DueFirst(Silent):
     def add(self, page: int, now: float) -> None:
         self._put(page, self.due(page, now, None))
 
-    def settle(self, page: int, now: float, changed: bool) -> None:
+    def record_outcome(self, page: int, now: float, changed: bool) -> None:
         self._put(page, self.due(page, now, changed))
 
-    def take(self, now: float) -> int:
+    def claim_next(self, now: float) -> int:
         ready = [
             queue[0]
             for site, queue in enumerate(self._queues)
@@ -120,7 +120,7 @@ class Believe(DueFirst):
         self._last[page] = now
         return now
 
-    def signal(self, page: int, source: str, at: float, now: float) -> None:
+    def note_change(self, page: int, source: str, at: float, now: float) -> None:
         if at > self._last[page] and self._key[page] >= 0.0:
             self._put(page, self._last[page] - self.SIGNALLED)
 
@@ -237,7 +237,7 @@ class Cho(DueFirst):
             self._unchanged[page] += not changed
             self._watched[page] += now - self._last[page]
         self._last[page] = now
-        self._rest.settle(page, now, False)
+        self._rest.record_outcome(page, now, False)
         if not self._visits[page]:
             return now - self.UNKNOWN
         return now + float(self._interval[page])
@@ -245,21 +245,21 @@ class Cho(DueFirst):
     def remove(self, page: int, now: float) -> None:
         self._last[page] = NEVER
 
-    def hold(self, site: int, until: float) -> None:
-        super().hold(site, until)
-        self._rest.hold(site, until)
+    def block(self, site: int, until: float) -> None:
+        super().block(site, until)
+        self._rest.block(site, until)
 
-    def take(self, now: float) -> int:
+    def claim_next(self, now: float) -> int:
         if now >= self._solve_at:
             self._solve_at = now + self.SOLVED_EVERY
             self._solve()
-        page = super().take(now)
+        page = super().claim_next(now)
         if page >= 0 and self._taken <= now:
             self._rest.drop(page)
             return page
         if page >= 0:
             self._put(page, self._taken)
-        page = self._rest.take(now)
+        page = self._rest.claim_next(now)
         if page >= 0:
             self.drop(page)
         return page
@@ -299,13 +299,13 @@ class Ranked(Silent):
         self.present[page] = True
         self.last[page] = now
 
-    def settle(self, page: int, now: float, changed: bool) -> None:
+    def record_outcome(self, page: int, now: float, changed: bool) -> None:
         self.last[page] = now
 
     def remove(self, page: int, now: float) -> None:
         self.present[page] = False
 
-    def take(self, now: float) -> int:
+    def claim_next(self, now: float) -> int:
         if now >= self._day + DAY:
             self._day = now // DAY * DAY
             self._rank(now)
@@ -357,10 +357,10 @@ class Clairvoyant(Silent):
     def add(self, page: int, now: float) -> None:
         pass
 
-    def settle(self, page: int, now: float, changed: bool) -> None:
+    def record_outcome(self, page: int, now: float, changed: bool) -> None:
         self._stale[page] = False
 
-    def take(self, now: float) -> int:
+    def claim_next(self, now: float) -> int:
         while self._happened < len(self._coming) and self._coming[self._happened][0] <= now:
             self._change(self._coming[self._happened][1])
             self._happened += 1

@@ -75,35 +75,35 @@ class Shipped:
         self._number[page], self._page[number] = number, page
         self._fetched[page] = now
 
-    def signal(self, page: int, source: str, at: float, now: float) -> None:
+    def note_change(self, page: int, source: str, at: float, now: float) -> None:
         if at > self._fetched[page]:
             self.schedule.signals.note_change(self._number[page], now, self._sources[self._site[page]])
 
-    def look(self, now: float) -> None:
+    def peek(self, now: float) -> None:
         """Look for the next page without taking it, as a crawl does after every event."""
-        self.schedule.look(now)
+        self.schedule.peek(now)
 
-    def take(self, now: float) -> int:
-        number = self.schedule.look(now)
+    def claim_next(self, now: float) -> int:
+        number = self.schedule.peek(now)
         if number < 0:
             return -1
         if self._judged:
             self._asked[self._page[number]] = self.schedule.overview.page(number, now)
-        self.schedule.hold(number, now)
+        self.schedule.acquire(number, now)
         return self._page[number]
 
-    def settle(self, page: int, now: float, changed: bool) -> None:
+    def record_outcome(self, page: int, now: float, changed: bool) -> None:
         if (known := self._asked.pop(page, None)) is not None:
             self._recalibration.observe(known.fresh, known.hearing, known.stands_for, changed)
         self._fetched[page] = now
-        self.schedule.settle(
+        self.schedule.record_outcome(
             self._number[page], now, RefreshOutcome.CHANGED if changed else RefreshOutcome.UNCHANGED
         )
 
     def remove(self, page: int, now: float) -> None:
         number = self._number[page]
         self._asked.pop(page, None)
-        self.schedule.settle(number, now, RefreshOutcome.GONE)
+        self.schedule.record_outcome(number, now, RefreshOutcome.GONE)
         self.schedule.remove(number)
         self._fetched[page] = np.inf
         self._number[page] = -1
@@ -119,5 +119,5 @@ class Shipped:
         known = self.schedule.overview.page(self._number[page], now)
         return known.fresh, self._recalibration.corrected(known.fresh, known.hearing)
 
-    def hold(self, site: int, until: float) -> None:
+    def block(self, site: int, until: float) -> None:
         self.schedule.block(self.schedule.host(site + 1), until)

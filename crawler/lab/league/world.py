@@ -107,26 +107,26 @@ class World(msgspec.Struct, frozen=True):
 class Policy(Protocol):
     """What plays: decides which page is fetched now.
 
-    `take` may return -1 to let the place pass, and must not return a page of
-    a site on `hold`. After `take` follows `settle`, or `remove` if the page was gone.
+    `claim_next` may return -1 to let the place pass, and must not return a page of
+    a site on `block`. After `claim_next` follows `record_outcome`, or `remove` if the page was gone.
     """
 
     def add(self, page: int, now: float) -> None:
         """A page was found and fetched."""
 
-    def signal(self, page: int, source: str, at: float, now: float) -> None:
+    def note_change(self, page: int, source: str, at: float, now: float) -> None:
         """`source` says that the page changed at `at`."""
 
-    def take(self, now: float) -> int:
+    def claim_next(self, now: float) -> int:
         """The page to fetch now."""
 
-    def settle(self, page: int, now: float, changed: bool) -> None:
+    def record_outcome(self, page: int, now: float, changed: bool) -> None:
         """The page taken was fetched; `changed` since the fetch before."""
 
     def remove(self, page: int, now: float) -> None:
         """The page taken is gone."""
 
-    def hold(self, site: int, until: float) -> None:
+    def block(self, site: int, until: float) -> None:
         """No page of the site may be taken before `until`."""
 
 
@@ -331,10 +331,10 @@ def play(world: World, policy: Policy, rate: float, calibration: Calibration | N
             heard = world.signals[day]
             day += 1
             for page, at in zip(heard.pages.tolist(), heard.at.tolist(), strict=True):
-                policy.signal(page, world.sources[sites[page]], at, day * DAY)
+                policy.note_change(page, world.sources[sites[page]], at, day * DAY)
         if calibration is not None:
-            calibration.look(next_change, now)
-        page = policy.take(now)
+            calibration.sample(next_change, now)
+        page = policy.claim_next(now)
         if page < 0:
             idle += 1
             continue
@@ -349,9 +349,9 @@ def play(world: World, policy: Policy, rate: float, calibration: Calibration | N
             news = seen > next_change[page]
             next_change[page] = seen
             changed += news
-            policy.settle(page, now, news)
+            policy.record_outcome(page, now, news)
         if gap:
-            policy.hold(sites[page], now + gap)
+            policy.block(sites[page], now + gap)
     for page in range(size):
         bank(page, horizon)
     there = np.maximum(np.minimum(world.died, horizon) - np.maximum(world.born, warm), 0.0)

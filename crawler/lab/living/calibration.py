@@ -63,7 +63,7 @@ class Calibration:
         self._next, self._step = begin, (end - begin) / LOOKS
         self.sums = np.zeros((len(KINDS), DECILES, 3))  # copies, sum of what was stated, copies current
 
-    def look(self, seen: Sequence[int], now: float) -> None:
+    def sample(self, seen: Sequence[int], now: float) -> None:
         """Compare statements and truth, if it is time; `seen[k]` changes of page k are in its copy."""
         if now < self._next:
             return

@@ -99,14 +99,14 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
         place = bisect_right(changes[page], at, seen[page])
         changed = place > seen[page]
         seen[page], last[page] = place, at
-        policy.settle(page, now, changed)
+        policy.record_outcome(page, now, changed)
         rest(page, now)
 
     def rest(page: int, now: float) -> None:
         """An answer has come: its host rests, and the crawl looks for what is next."""
         if spec.rest:
-            policy.hold(sites[page], now + spec.rest / rate)
-            if look := getattr(policy, "look", None):
+            policy.block(sites[page], now + spec.rest / rate)
+            if look := getattr(policy, "peek", None):
                 look(now)
 
     for tick in range(total):
@@ -114,7 +114,7 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
         while told_at[told] <= now:
             page = told_of[told]
             if known[page]:
-                policy.signal(page, "sitemap", told_at[told], told_at[told])
+                policy.note_change(page, "sitemap", told_at[told], told_at[told])
             told += 1
         while flying and flying[0][0] <= tick:
             _, page, at = flying.popleft()
@@ -127,8 +127,8 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
             rest(page, now)
             continue
         if calibration is not None:
-            calibration.look(seen, now)
-        page = policy.take(now)
+            calibration.sample(seen, now)
+        page = policy.claim_next(now)
         if page < 0:
             idle += 1
             continue
@@ -140,7 +140,7 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
         else:
             answer(page, now, now)
         if gap:
-            policy.hold(sites[page], now + gap)
+            policy.block(sites[page], now + gap)
     for _, page, at in flying:
         answer(page, at, horizon)
     for page in range(size):

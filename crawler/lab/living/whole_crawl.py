@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from crawler.lab.cluster.cluster import Cluster, memory_folder
+from crawler.lab.cluster.cluster_settings import START, ClusterSettings
 from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebHost, WebReply, token
-from crawler.lab.cluster.terms import START, ClusterSettings
 from crawler.lab.living.playing import WorldRun, run_of
 from crawler.lab.living.worlds import DrawnWorld
 

@@ -18,10 +18,10 @@ from crawler.clock import VirtualClock
 from crawler.config import Config, OrderConfig, convert
 from crawler.frontier.frontier import Frontier
 from crawler.lab.order.link_graph import LinkGraph, page_rank
-from crawler.lab.order.planting import WORD, Planted
+from crawler.lab.order.planted_quality import WORD, Planted
 from crawler.orders.order import FoundLink, FoundOn, Ranking, ranking
-from crawler.process.results.ordering import LinkSource, Ordering, classed, page_score
-from crawler.records import Errand, Fetch, Link, Outcome, Task
+from crawler.process.results.link_scoring import LinkScoring, LinkSource, classed, page_score
+from crawler.records import Fetch, FetchTask, Link, Outcome, TaskKind
 from crawler.robots.cache import ALLOWED, Verdict
 from crawler.storage.commit import Change
 from crawler.storage.kv import MemoryStore
@@ -107,9 +107,9 @@ class _Walk:
         order = _order(name, graph, planted, weights)
         self._ordering = None
         if order is not None:
-            self._ordering = Ordering(order, config.order, BITS, self._improve)
+            self._ordering = LinkScoring(order, config.order, BITS, self._improve)
         self._seen: set[int] = set()
-        self._ending: list[tuple[float, int, Errand]] = []
+        self._ending: list[tuple[float, int, FetchTask]] = []
         self._pages: list[int] = []
 
     @staticmethod
@@ -136,8 +136,8 @@ class _Walk:
         self._links(LinkSource(), self._graph.first, [""] * len(self._graph.first), 0)
         while True:
             now = clock.now()
-            while (errand := frontier.take(now)) is not None:
-                self._begin(errand, now)
+            while (fetch_task := frontier.claim_next(now)) is not None:
+                self._begin(fetch_task, now)
             instants = [self._ending[0][0]] if self._ending else []
             if (wakeup := frontier.next_wakeup(now)) is not None:
                 instants.append(wakeup)
@@ -147,26 +147,30 @@ class _Walk:
             while self._ending and self._ending[0][0] <= clock.now():
                 self._end(heapq.heappop(self._ending)[2])
 
-    def _begin(self, errand: Errand, now: float) -> None:
-        if errand.task is Task.RESOLVE:
-            self._frontier.resolved(errand, [errand.hostname], now + 1e9, now)
+    def _begin(self, fetch_task: FetchTask, now: float) -> None:
+        if fetch_task.kind is TaskKind.RESOLVE:
+            self._frontier.resolved(fetch_task, [fetch_task.hostname], now + 1e9, now)
             return
-        assert errand.task is Task.PAGE, errand
-        self._pages.append(errand.fingerprint - 1)
-        heapq.heappush(self._ending, (now + TOOK, len(self._pages), errand))
+        assert fetch_task.kind is TaskKind.PAGE, fetch_task
+        self._pages.append(fetch_task.fingerprint - 1)
+        heapq.heappush(self._ending, (now + TOOK, len(self._pages), fetch_task))
 
-    def _end(self, errand: Errand) -> None:
-        now, page = self._clock.now(), errand.fingerprint - 1
-        fetch = Fetch(errand.url, Outcome.FETCHED, status=200, took=TOOK)
-        decision = self._frontier.settle(errand, fetch, now)
+    def _end(self, fetch_task: FetchTask) -> None:
+        now, page = self._clock.now(), fetch_task.fingerprint - 1
+        fetch = Fetch(fetch_task.url, Outcome.FETCHED, status=200, took=TOOK)
+        decision = self._frontier.record_outcome(fetch_task, fetch, now)
         self._write(lambda change: self._frontier.stage(decision, change))
         links = self._graph.links[page]
         found_on = FoundOn(
-            errand.url, page_score(errand.order), errand.depth, self._graph.titles[page], len(links)
+            fetch_task.url,
+            page_score(fetch_task.order),
+            fetch_task.depth,
+            self._graph.titles[page],
+            len(links),
         )
         targets = [target for target, _ in links]
         texts = [f"{text} {WORD}" if (page, target) in self._said else text for target, text in links]
-        self._links(LinkSource(found_on), targets, texts, errand.depth + 1)
+        self._links(LinkSource(found_on), targets, texts, fetch_task.depth + 1)
         self._frontier.release(decision, now)
 
     def _links(self, source: LinkSource, targets: Sequence[int], texts: Sequence[str], depth: int) -> None:
@@ -184,7 +188,7 @@ class _Walk:
                 classes, news = self._ordering.own(fingerprints, scores)
                 self._ordering.improve([classed(links[place], classes[place]) for place in news], change)
                 found = [classed(links[place], classes[place]) for place in new]
-            self._frontier.add(found, change, self._clock.now())
+            self._frontier.enqueue(found, change, self._clock.now())
 
         self._write(take)
 

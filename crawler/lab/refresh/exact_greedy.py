@@ -75,7 +75,7 @@ class ExactGreedy:
     """The exact greedy scheduler of `pages` by the value called `by`.
 
     `discard_window`: signals that come so soon after a page's crawl are
-    dropped. Calls: `signal`, then `take` and `settle` at each tick.
+    dropped. Calls: `note_change`, then `claim_next` and `record_outcome` at each tick.
     """
 
     parameters: list  # of each page, a Parameters
@@ -135,7 +135,7 @@ class ExactGreedy:
         self._place(number, now)
 
     @cython.ccall
-    def signal(self, number: cython.Py_ssize_t, now: cython.double) -> cython.void:
+    def note_change(self, number: cython.Py_ssize_t, now: cython.double) -> cython.void:
         """A change-indicating signal for the page came."""
         if self._of(number).form == GREEDY or now - self.last[number] < self.discard_window:
             return
@@ -149,7 +149,7 @@ class ExactGreedy:
             self.waiting.put(number, key)
 
     @cython.ccall
-    def take(self, now: cython.double) -> cython.Py_ssize_t:
+    def claim_next(self, now: cython.double) -> cython.Py_ssize_t:
         """The page of the greatest value at `now`."""
         best: cython.Py_ssize_t
         while True:
@@ -175,7 +175,7 @@ class ExactGreedy:
         return best
 
     @cython.ccall
-    def settle(self, number: cython.Py_ssize_t, now: cython.double) -> cython.void:
+    def record_outcome(self, number: cython.Py_ssize_t, now: cython.double) -> cython.void:
         """The page was crawled at `now`."""
         self._leave(number)
         self.last[number] = now

@@ -127,14 +127,14 @@ class Replay:
                 self.event(i, times[k], whats[k])
                 if whats[k] & _ARRIVED:
                     self.heard[i] += 1
-                    scheduler.signal(i, times[k])
+                    scheduler.note_change(i, times[k])
                 k += 1
-            i = scheduler.take(now)
+            i = scheduler.claim_next(now)
             if i < 0:
                 continue
             elapsed: cython.double = now - self.last[i]
             fresh: cython.double = self.crawl(i, now)
-            scheduler.settle(i, now)
+            scheduler.record_outcome(i, now)
             if learner is not None:
                 learner.crawled(i, elapsed, self.heard[i], luck[j] >= fresh, now)
             self.heard[i] = 0

@@ -228,13 +228,13 @@ class Playback:
     def __init__(self, sequence: Iterator[int]) -> None:
         self._sequence = sequence
 
-    def signal(self, page: int, now: float) -> None:
+    def note_change(self, page: int, now: float) -> None:
         pass
 
-    def take(self, now: float) -> int:
+    def claim_next(self, now: float) -> int:
         return next(self._sequence, -1)
 
-    def settle(self, page: int, now: float) -> None:
+    def record_outcome(self, page: int, now: float) -> None:
         pass
 
 

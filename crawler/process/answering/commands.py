@@ -17,7 +17,7 @@ from crawler.admin.status import MemberStatus, Status
 from crawler.change_signals import Signalled
 from crawler.clock import iso_time
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.loosened import SeedPlaces, confirm, inherited
+from crawler.crawl.relaxed_settings import SeedPlaces, confirm, inherited
 from crawler.errors import UsageError
 from crawler.process.answering.explainer import Explainer, Steps
 from crawler.process.committing.portions import portions
@@ -37,7 +37,7 @@ CHANGING = (
     "retire",
     "signal",
 )  # commands whose answer waits until the change is durable
-_SEED = int(LinkFlag.SEED)
+_SEED = LinkFlag.SEED
 HOSTS_AT_ONCE = 100  # hosts looked at before a pause; one whose queue is read from the store costs 13 us
 
 
@@ -153,12 +153,12 @@ class Commands:
     def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:
         """Queue seeds; the answer names those that no seed may be, with the reason.
 
-        `settings` are looser ones in force that are meant for these seeds too (`crawl/loosened.py`).
+        `settings` are looser ones in force that are meant for these seeds too (`crawl/relaxed_settings.py`).
         """
         config, directory = self._context.config, CrawlDirectory(self._context.directory.parent)
         confirm(config, settings or {})
         places = SeedPlaces(config.crawl.scope, inherited(config, settings or {}))
-        places.known(directory.seed_places())
+        places.restrict(directory.seed_places())
         good: list[str] = []
         refused: list[dict[str, str]] = []
         for portion in portions(urls):
@@ -167,11 +167,11 @@ class Commands:
                 if judged.rule:
                     refused.append({"url": url, "why": judged.reason})
                 else:
-                    places.take(judged.url)
+                    places.add(judged.url)
                     good.append(judged.url)
             yield
         if places.grown:
-            places.known(directory.seed_places())  # another request may have come in between
+            places.restrict(directory.seed_places())  # another request may have come in between
             directory.note_places(places.names)
         if good:
             self._commit(partial(self._admission.seeds, good))
@@ -180,7 +180,7 @@ class Commands:
     def signal(self, urls: list[str], source: str = "signal") -> Steps:
         """Say that pages have changed: what became of each (`change_signals.Signalled`)."""
         said = Signalled()
-        self._commit(partial(self._signal_intake.take, urls, source, said))
+        self._commit(partial(self._signal_intake.decide, urls, source, said))
         yield from self._point.making()
         return said.plain()
 

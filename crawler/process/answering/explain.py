@@ -6,9 +6,9 @@ Both are drawn from the same facts (`Commands.why`), so `why`, `refresh=1`, sign
 from collections.abc import Mapping
 from typing import Any
 
-from crawler.admin.causes import in_words
+from crawler.admin.wait_causes import describe_cause
 from crawler.records import PageState
-from crawler.serve.seam import Ahead, AheadState
+from crawler.serve.interfaces import Ahead, AheadState
 
 # What a host's state means for a URL in its queue.
 _HOSTS = {
@@ -138,9 +138,9 @@ def _waits(answer: Mapping[str, Any]) -> str:
         state, until = "retries", answer["retry_at"]
     text = _HOSTS.get(state, state)
     if cause and state != "given_up":
-        text += f" ({in_words(cause)})"
+        text += f" ({describe_cause(cause)})"
     elif cause:
-        text += f": {in_words(cause)}"
+        text += f": {describe_cause(cause)}"
     if until:
         text += f"; next try {until}"
     if paused := answer.get("paused"):

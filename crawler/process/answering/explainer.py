@@ -13,9 +13,9 @@ from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.process_views import ProcessViews
 from crawler.process.opening.stages import Stages
 from crawler.process.results.retired import is_retired
-from crawler.records import Capture, LinkFlag, PageRecord, PageState
+from crawler.records import Capture, PageRecord, PageState, flag_names
 from crawler.robots.cache import RobotsCache
-from crawler.serve.seam import Ahead
+from crawler.serve.interfaces import Ahead
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urls.canonical import authority, canonical, target
 from crawler.urls.fingerprint import Fingerprinter
@@ -158,7 +158,7 @@ def _plain_record(record: PageRecord) -> dict[str, Any]:
     plain = {name: getattr(record, name) for name in record.__struct_fields__}
     plain["digest"], plain["content_digest"] = record.digest.hex(), record.content_digest.hex()
     plain["via"] = f"{record.via:016x}"
-    plain["flags"] = str(LinkFlag(record.flags).name or record.flags)
+    plain["flags"] = flag_names(record.flags)
     for name in ("fetched_at", "changed_at"):
         plain[name] = iso_time(plain[name])
     return plain

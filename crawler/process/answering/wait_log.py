@@ -8,7 +8,7 @@ flight is left out: the committed answer decides what it waits for.
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from crawler.admin.causes import in_words
+from crawler.admin.wait_causes import describe_cause
 from crawler.clock import iso_time
 from crawler.records import HostStatus
 
@@ -33,7 +33,7 @@ class WaitLog:
         self._said: dict[str, tuple[object, ...]] = {}
         self._gaps: dict[str, tuple[object, ...]] = {}
 
-    def news(self, hosts: Iterable[HostStatus]) -> Iterator[Wait]:
+    def new_lines(self, hosts: Iterable[HostStatus]) -> Iterator[Wait]:
         """A line for each host that waits for another reason, or longer, than was said last."""
         for host in hosts:
             if host.state == "in_flight":
@@ -74,7 +74,7 @@ def _long_wait(host: HostStatus) -> tuple[object, ...]:
 
 
 def _line(host: HostStatus) -> str:
-    reasons = [in_words(host.cause)] if host.cause else []
+    reasons = [describe_cause(host.cause)] if host.cause else []
     if host.failures:
         reasons.append("1 failure" if host.failures == 1 else f"{host.failures} failures in a row")
     reasons += [f"refused {host.refusals} times in a row"] if host.refusals else []

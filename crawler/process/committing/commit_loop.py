@@ -22,8 +22,8 @@ from crawler.due.plans import CompactionPlan, FlushPlan
 from crawler.errors import StoreError
 from crawler.process.committing.commits import Commits
 from crawler.process.committing.committer import DECISION_DELAY, SIBLINGS, Committer, CommitterState, Step
+from crawler.process.lifecycle.background_tasks import Tasks, wait_for
 from crawler.process.lifecycle.shutdown import within
-from crawler.process.lifecycle.tasks import Tasks, wait_for
 from crawler.storage.commit import Change, Maker, Making
 from crawler.storage.faults import reach
 from crawler.storage.files import write_all
@@ -123,7 +123,7 @@ class CommitLoop:
         self._news.set()
 
     def look_at_flight(self) -> None:
-        """End a gathering once it waits for few results; to be called when an errand ends, and at a stop."""
+        """End a gathering once it waits for few results; to be called when a fetch task ends, and at a stop."""
         if self._run.fetching() <= SIBLINGS or self._run.stopping():
             self._few_in_flight.set()
 
@@ -163,7 +163,7 @@ class CommitLoop:
     def _state(self, now: float) -> CommitterState:
         stopping, fetching = self._run.stopping(), self._run.fetching()
         early = not fetching or now >= self._committer.early_flush_at
-        dry = stopping or (early and self._frontier.dry(now))
+        dry = stopping or (early and self._frontier.wants_urls(now))
         return CommitterState(
             queued=len(self._point) if self._takes_heavy() else self._point.light,
             undecided=self._point.unmade if self._takes_heavy() else self._point.unmade_light,

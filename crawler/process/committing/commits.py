@@ -62,7 +62,7 @@ class Commits:
         reach("flush ran")
         change = Change(sync=True)
         for begin in range(0, len(plan.new_links), PORTION_LINKS):
-            self.frontier.add(plan.new_links[begin : begin + PORTION_LINKS], change, self.clock.now())
+            self.frontier.enqueue(plan.new_links[begin : begin + PORTION_LINKS], change, self.clock.now())
             yield
         self.due.stage_flush(plan, change)
         change.after.append(lambda: self._flushed(plan, change))
@@ -93,6 +93,6 @@ class Commits:
         """Make the change that puts URLs which are done back into the queues."""
         change = Change(sync=True)
         change.count("urls.done", -len(links))
-        self.frontier.add(links, change, self.clock.now())
+        self.frontier.enqueue(links, change, self.clock.now())
         change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
         return change

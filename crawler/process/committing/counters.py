@@ -23,7 +23,7 @@ point carries its counts, so the laws hold after a crash too.
 
 from collections.abc import Mapping
 
-from crawler.frontier.settlement import End
+from crawler.frontier.outcome_policy import End
 from crawler.pages.captures import Capturing
 from crawler.records import DueCounts, Fetch, FrontierCounts, Outcome, SplitterCounts
 from crawler.storage.commit import Change

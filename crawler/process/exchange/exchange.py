@@ -18,13 +18,13 @@ import msgspec
 
 from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier
-from crawler.frontier.refresh.levels import LevelReport
+from crawler.frontier.refresh.rate_balancing import LevelReport
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.stages import Stages
 from crawler.process.results.admission import Admission
 from crawler.records import Outcome, PeerStatus
-from crawler.splitter.crawlwide import CrawlWide, Progress
+from crawler.splitter.coordination import Coordination, Progress
 from crawler.splitter.inbox import Inbox, Received
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.peers import Address
@@ -117,7 +117,7 @@ class Exchange:
         self._work, self._work_at = 0, float("-inf")
         self._level = LevelReport(0.0, 0.0, False)
         crawl = context.config.crawl
-        self.crawlwide = CrawlWide(
+        self.coordination = Coordination(
             context.name,
             context.topology.names,
             bytes.fromhex(context.boot_id),
@@ -127,7 +127,7 @@ class Exchange:
             bytes_max=crawl.max_bytes,
             silence_max=context.config.splitter.silence_max,
         )
-        self.crawlwide.ended = member.ended
+        self.coordination.ended = member.ended
 
     # -- life: without peers there is nobody to reach ----------------------------
 
@@ -145,7 +145,7 @@ class Exchange:
     def set_address(self, name: str, address: Address) -> None:
         """A peer listens at `address` from now on."""
 
-    def close_doors(self) -> None:
+    def stop_listening(self) -> None:
         """Take nothing more: what peers still send stays theirs, unconfirmed."""
 
     def committed(self) -> None:
@@ -162,16 +162,16 @@ class Exchange:
 
     def room(self, places: int) -> int:
         """How many of `places` may begin a fetch now."""
-        left = self.crawlwide.pages_left(self._clock.now())
+        left = self.coordination.pages_left(self._clock.now())
         return places if left is None else min(places, left)
 
     def advance(self) -> None:
         """Look whether the crawl has ended; to be called when this process is idle."""
-        self.crawlwide.advance()
+        self.coordination.advance()
 
     def set_rate(self, rate: float) -> None:
         """The rate of the whole crawl from now on; with peers, a heartbeat shares it out."""
-        self.crawlwide.rate = rate
+        self.coordination.rate = rate
         if len(self._context.topology.names) == 1:
             self._frontier.set_rate(rate)
             if self._refresh is not None:
@@ -179,18 +179,18 @@ class Exchange:
 
     def learn_end(self) -> None:
         """Somebody has found out that nothing is left to do anywhere."""
-        self.crawlwide.ended = True
+        self.coordination.ended = True
         self._loops.wake()
 
     @property
     def ended(self) -> bool:
         """Whether nothing is left to do anywhere."""
-        return self.crawlwide.ended
+        return self.coordination.ended
 
     @property
     def limit_reached(self) -> str:
         """The limit that all processes together have reached, "" if none."""
-        return self.crawlwide.limit_reached
+        return self.coordination.limit_reached
 
     def _progress(self) -> Progress:
         counters = self._parts.counters

@@ -16,14 +16,14 @@ from contextlib import suppress
 from functools import partial
 
 from crawler.config import UrlsConfig
-from crawler.frontier.refresh.levels import LevelReport, portions
+from crawler.frontier.refresh.rate_balancing import LevelReport, portions
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.exchange.exchange import Exchange, ExchangeParts, Loops, Member, pages_of
-from crawler.process.exchange.termination import Awaited, Extent, Termination
+from crawler.process.exchange.termination import Extent, MissingPeers, Termination
 from crawler.process.opening.process_context import ProcessContext
 from crawler.records import PeerStatus
 from crawler.splitter.compaction import Compaction
-from crawler.splitter.crawlwide import Progress
+from crawler.splitter.coordination import Progress
 from crawler.splitter.peers import Address, Peers
 from crawler.splitter.session import Common, Identity
 from crawler.storage.commit import Change
@@ -49,11 +49,11 @@ class PeerExchange(Exchange):
         self._taking = True
         self._has_share = True
         silence_max = self._config.silence_max
-        self._known_end = Termination(parts.store, self._extent, silence_max, self._clock.now())
-        self._awaited = Awaited(silence_max)
-        self.crawlwide.tells_end = member.supervised  # the supervisor knows it, too
+        self._known_termination = Termination(parts.store, self._extent, silence_max, self._clock.now())
+        self._awaited = MissingPeers(silence_max)
+        self.coordination.tells_end = member.supervised  # the supervisor knows it, too
         self._beating: asyncio.Task[None] | None = None
-        boot = self.crawlwide.boot
+        boot = self.coordination.boot
         common = Common(
             Identity(
                 member.crawl,
@@ -66,7 +66,7 @@ class PeerExchange(Exchange):
             context.topology.partition,
             self._outbox,
             self._inbox,
-            self.crawlwide,
+            self.coordination,
             self._config,
             context.environment.rng,
             member.secret,
@@ -101,18 +101,18 @@ class PeerExchange(Exchange):
     def status(self) -> dict[str, PeerStatus]:
         return self.peers.status()
 
-    def close_doors(self) -> None:
+    def stop_listening(self) -> None:
         self._taking = False
 
     async def part(self, stopped_by: str) -> None:
         heartbeat = self._config.heartbeat
         if self._supervised:
             return  # the supervisor tells all, and knows it when one has died
-        if self.crawlwide.ended:
+        if self.coordination.ended:
             patience = self._patience()
             await self._keep_end()
             patience += self._clock.now()
-            while not self.crawlwide.all_know and self._clock.now() < patience:
+            while not self.coordination.all_know and self._clock.now() < patience:
                 await asyncio.sleep(heartbeat / 4)
             await asyncio.sleep(LAST_WORDS * heartbeat)  # the last one has still to hear from us
         elif stopped_by.startswith("max_"):
@@ -122,18 +122,20 @@ class PeerExchange(Exchange):
         """Seconds for peers that do not know of the end. Who knew it in an earlier life finds others gone that did."""
         silence_max = self._config.silence_max
         return (
-            silence_max if self._known_end.stands else max(self._context.config.crawl.patience, silence_max)
+            silence_max
+            if self._known_termination.holds
+            else max(self._context.config.crawl.patience, silence_max)
         )
 
     async def _keep_end(self) -> None:
         """Let a start after a crash know of the end: those who were told of it are gone then."""
         kept = asyncio.Event()
-        change = self._known_end.keep()
+        change = self._known_termination.keep()
         change.after.append(kept.set)
         self._loops.queue(change)
         with suppress(TimeoutError):  # the write failed, which ends the process
             await asyncio.wait_for(kept.wait(), self._config.silence_max)
-            self.crawlwide.tells_end = True
+            self.coordination.tells_end = True
 
     def _extent(self) -> Extent:
         admission = self._parts.admission
@@ -148,20 +150,20 @@ class PeerExchange(Exchange):
     def _progress(self) -> Progress:
         """While the end that was known stands, and some who had them are gone, links that wait are seeds given again."""
         own = super()._progress()
-        if own.outbox and self._known_end.stands and not self.crawlwide.heard_all:
+        if own.outbox and self._known_termination.holds and not self.coordination.heard_all:
             own.outbox = 0
         return own
 
     def _recall_end(self) -> None:
         """Leave, too, if this process knew of the end when it was killed, and others have left that knew it."""
-        said = self.crawlwide.said()
-        if self._known_end.recalls(said, self.crawlwide.process_count, self._clock.now()):
+        said = self.coordination.rates_stated()
+        if self._known_termination.recalls(said, self.coordination.process_count, self._clock.now()):
             self.learn_end()
 
     def _tell_awaited(self) -> None:
         """Say for whom this process waits, if it has nothing left to do: it may wait for ever."""
         now = self._clock.now()
-        missing = self._awaited.look(self.crawlwide.missing(now), self._loops.idle(), now)
+        missing = self._awaited.check(self.coordination.missing(now), self._loops.idle(), now)
         if missing and not self._supervised:
             log.warning(
                 "nothing is left to do here, and the crawl cannot end without %s (not heard for %g s); "
@@ -219,17 +221,17 @@ class PeerExchange(Exchange):
         """See to the share of the rate and to the end of the crawl, once a heartbeat."""
         while True:
             self._share_rate()
-            self.crawlwide.advance()
+            self.coordination.advance()
             self._recall_end()
             self._tell_awaited()
             self._loops.wake()
             await asyncio.sleep(self._config.heartbeat)
 
     def _share_rate(self) -> None:
-        now, rate = self._clock.now(), self.crawlwide.rate
+        now, rate = self._clock.now(), self.coordination.rate
         refresh, frontier = self._refresh, self._frontier
         if refresh is None:
-            share = self.crawlwide.share(now)
+            share = self.coordination.share(now)
         else:
             self._tell_level(refresh, now)
             share = self._both_shares(refresh, now)
@@ -238,22 +240,22 @@ class PeerExchange(Exchange):
 
     def _tell_level(self, refresh: Refresh, now: float) -> None:
         """Learn from the levels of all what this process's known pages weigh; what the next heartbeats say."""
-        said = self.crawlwide.said()
+        said = self.coordination.rates_stated()
         reports = {name: LevelReport(each.level, each.weight, each.busy) for name, each in said.items()}
         waited = self._frontier.views.why_slow(now)["rate"]
         self._level = refresh.portion.exchange_levels(reports, waited, now)
 
     def _both_shares(self, refresh: Refresh, now: float) -> float:
         """The part of the rate for new and known pages of this process; how it divides them is said to `refresh`."""
-        said = self.crawlwide.said().values()
+        said = self.coordination.rates_stated().values()
         discovery, known = portions(
-            self.crawlwide.share(now),
-            self.crawlwide.refresh_share(),
+            self.coordination.share(now),
+            self.coordination.refresh_share(),
             refresh.portion.share.refresh,
             work=any(each.work for each in said),
             pages=any(each.weight for each in said),
         )
-        refresh.portion.divide(discovery, known, self.crawlwide.rate)
+        refresh.portion.divide(discovery, known, self.coordination.rate)
         return discovery + known
 
     def room(self, places: int) -> int:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from crawler.splitter.crawlwide import Progress
+from crawler.splitter.coordination import Progress
 from crawler.splitter.wire import Counters
 from crawler.storage.commit import Change
 from crawler.storage.keys import ENDED
 from crawler.storage.kv import KeyValue
-from crawler.storage.moving import load, pack
+from crawler.storage.reshard import load, pack
 
 
 class Extent(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class Termination:
         self._quiet_since = now  # some are missing, and nobody has work
 
     @property
-    def stands(self) -> bool:
+    def holds(self) -> bool:
         """Whether it knew of the end, and has done nothing since."""
         return self._kept is not None and not self._extent().is_beyond(self._kept)
 
@@ -68,12 +68,12 @@ class Termination:
         new run, or if a peer has come back with work, somebody is not.
         """
         work = any(not each.idle or each.outbox for each in said.values())
-        if len(said) == processes or work or not self.stands:
+        if len(said) == processes or work or not self.holds:
             self._quiet_since = now
         return now - self._quiet_since >= self._silence_max
 
 
-class Awaited:
+class MissingPeers:
     """Says once for whom a process waits that has nothing left to do; `silence_max` in seconds."""
 
     def __init__(self, silence_max: float) -> None:
@@ -81,7 +81,7 @@ class Awaited:
         self._since: float | None = None
         self._told: Sequence[str] = ()
 
-    def look(self, missing: Sequence[str], idle: bool, now: float) -> Sequence[str]:
+    def check(self, missing: Sequence[str], idle: bool, now: float) -> Sequence[str]:
         """The missing to be told of now, if others were told of before; `missing` were not heard for `silence_max`."""
         if not idle or not missing:
             self._since, self._told = None, ()

@@ -1,4 +1,4 @@
-"""The errands of a process: the coroutines that wait for the network.
+"""The fetch tasks of a process: the coroutines that wait for the network.
 
     page      fetch, follow hops whose key is their own, extract, results
     robots    robots.txt of an authority along at most five redirects
@@ -6,11 +6,11 @@
     denied    nothing to wait for: the refusal is recorded
 
 A hop counts as a request: it waits for the gap of its host, and on a host
-other than the errand's own it takes that host's slot first. An errand that
+other than the fetch task's own it takes that host's slot first. A fetch task that
 waits for a hop, for memory, or for the decision on a large answer has no
 place: `concurrency` others may be exchanging bytes.
 
-An unexpected exception ends its own errand only, with the outcome `internal_error`:
+An unexpected exception ends its own fetch task only, with the outcome `internal_error`:
 host, address and place are free again as after any failure. A `StoreError`, and an
 exception of the user's page sink, end the process.
 """
@@ -28,16 +28,16 @@ from crawler.config.credentials import is_credential
 from crawler.errors import StoreError, Unexpected
 from crawler.extract.map_stream import MapStream
 from crawler.fetcher.cookies import CookieJar
-from crawler.fetcher.direct import no_address
+from crawler.fetcher.direct_requests import no_address
 from crawler.fetcher.dns_cache import Resolution
-from crawler.fetcher.fetch_request import HTTP, FetchTask, split
+from crawler.fetcher.fetch_request import HTTP, FetchRequest, split
 from crawler.fetcher.fetchers import Fetcher, NameResolver
 from crawler.fetcher.outcome import blame_of
 from crawler.frontier.frontier import Frontier
 from crawler.process.fetching.reader import Reader
 from crawler.process.lifecycle.shutdown import within
 from crawler.process.results.result_processor import ResultProcessor
-from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task, Way
+from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
 from crawler.storage.commit import Change, Maker, Making, steps
 from crawler.storage.faults import reach
 from crawler.urls.canonical import hostname, resolve
@@ -45,17 +45,17 @@ from crawler.urls.canonical import hostname, resolve
 log = logging.getLogger("crawler")
 
 T = TypeVar("T")
-Sink = Callable[[Errand, Fetch, Extracted | None], Awaitable[None]]
-Promise = Callable[[Errand, Fetch, Change], None]
-WayOf = Callable[[Errand], Way]
+Sink = Callable[[FetchTask, Fetch, Extracted | None], Awaitable[None]]
+Promise = Callable[[FetchTask, Fetch, Change], None]
+RequestOptionsOf = Callable[[FetchTask], RequestOptions]
 
-PLAIN = Way()
+PLAIN = RequestOptions()
 Hops = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
-NextHop = Callable[[FetchTask, Fetch, Hops], str]
+NextHop = Callable[[FetchRequest, Fetch, Hops], str]
 
-_OWN_WAY = int(LinkFlag.OWN_WAY)
-_SITEMAP, _REFRESH = int(LinkFlag.SITEMAP), int(LinkFlag.REFRESH)  # plain: an IntFlag costs 1 us a test
-HOP_WAIT_MAX = 120.0  # seconds an errand waits for another host's slot before it gives the hop up
+_OWN_REQUEST = LinkFlag.OWN_REQUEST
+_SITEMAP, _REFRESH = LinkFlag.SITEMAP, LinkFlag.REFRESH
+HOP_WAIT_MAX = 120.0  # seconds a fetch task waits for another host's slot before it gives the hop up
 HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # of an answer; one in a hundred has more
 HEAVY_ROBOTS = 64 << 10  # bytes; ten times what all but one in a thousand have
 _STRING_BYTES, _DATE_BYTES = 57, 150  # of a str beside its characters and its place in a list; of a pair
@@ -63,34 +63,36 @@ HOP_ASKS_MAX = 2.0  # seconds between two questions for a host that many wait fo
 
 
 class Network(NamedTuple):
-    """What an errand waits for: answers, names, and what a page holds."""
+    """What a fetch task waits for: answers, names, and what a page holds."""
 
     fetcher: Fetcher
     resolver: NameResolver
     reader: Reader
 
 
-class ErrandPlace:
-    """The place of an errand, as the fetcher sees it."""
+class FetchTaskSlot:
+    """The place of a fetch task, as the fetcher sees it."""
 
-    __slots__ = ("_clock", "_errand", "_frontier", "_wake")
+    __slots__ = ("_clock", "_fetch_task", "_frontier", "_wake")
 
-    def __init__(self, frontier: Frontier, clock: Clock, errand: Errand, wake: Callable[[], None]) -> None:
-        self._frontier, self._clock, self._errand, self._wake = frontier, clock, errand, wake
+    def __init__(
+        self, frontier: Frontier, clock: Clock, fetch_task: FetchTask, wake: Callable[[], None]
+    ) -> None:
+        self._frontier, self._clock, self._fetch_task, self._wake = frontier, clock, fetch_task, wake
 
     def is_needed(self) -> bool:
         before = self._frontier.requests
-        needed = self._frontier.under_way.yields(self._errand, self._clock.now())
+        needed = self._frontier.under_way.yields(self._fetch_task, self._clock.now())
         if self._frontier.requests < before:
             self._wake()
         return needed
 
     def give(self) -> None:
-        self._frontier.hops.step_aside(self._errand, self._clock.now())
+        self._frontier.hops.step_aside(self._fetch_task, self._clock.now())
 
 
 class FetchTasks:
-    """Runs the errands of one process; `queue` takes the change each one ends with."""
+    """Runs the fetch tasks of one process; `queue` takes the change each one ends with."""
 
     def __init__(
         self,
@@ -122,21 +124,23 @@ class FetchTasks:
         self._unexpected = unexpected
         self.sink = sink
         self.promise: Promise | None = None  # notes, with the page's change, that the sink is to get it
-        self.way_of: WayOf | None = None  # how an errand with the flag OWN_WAY is asked
+        self.request_options_of: RequestOptionsOf | None = (
+            None  # how a fetch task with the flag OWN_WAY is asked
+        )
         self._overrides = Overrides(config.override)
         self._run = {
-            Task.PAGE: self._page,
-            Task.ROBOTS: self._robots_txt,
-            Task.RESOLVE: self._resolve,
-            Task.DENIED: self._denied,
+            TaskKind.PAGE: self._page,
+            TaskKind.ROBOTS: self._robots_txt,
+            TaskKind.RESOLVE: self._resolve,
+            TaskKind.DENIED: self._denied,
         }
         self.pages_ended = 0
-        self.awaiting_commit = 0  # errands whose page goes to the sink once it is durable
-        self.in_sink = 0  # errands whose page is durable and with the sink
+        self.awaiting_commit = 0  # fetch tasks whose page goes to the sink once it is durable
+        self.in_sink = 0  # fetch tasks whose page is durable and with the sink
 
-    async def run(self, errand: Errand) -> None:
-        """See an errand through; its place is free again once its change is committed."""
-        await self._run[errand.task](errand)
+    async def run(self, fetch_task: FetchTask) -> None:
+        """See a fetch task through; its place is free again once its change is committed."""
+        await self._run[fetch_task.kind](fetch_task)
 
     async def start(self) -> None:
         """Open connections' pool and resolver."""
@@ -151,7 +155,9 @@ class FetchTasks:
 
     # -- one coroutine a task -------------------------------------------------
 
-    async def _ended(self, errand: Errand, work: Coroutine[Any, Any, T], otherwise: Callable[[str], T]) -> T:
+    async def _ended(
+        self, fetch_task: FetchTask, work: Coroutine[Any, Any, T], otherwise: Callable[[str], T]
+    ) -> T:
         """What `work` returns; `otherwise` of the error's text if it raises what nobody expects."""
         try:
             return await work
@@ -159,7 +165,9 @@ class FetchTasks:
             raise
         except Exception as error:
             return otherwise(
-                self._unexpected.note(error, f"{errand.task.name.lower()} of {errand.url or errand.hostname}")
+                self._unexpected.note(
+                    error, f"{fetch_task.kind.name.lower()} of {fetch_task.url or fetch_task.hostname}"
+                )
             )
 
     def _internal_error(self, url: str, text: str) -> Fetch:
@@ -167,66 +175,68 @@ class FetchTasks:
         outcome = Outcome.INTERNAL_ERROR
         return Fetch(url=url, outcome=outcome, blame=blame_of(outcome), began=self._clock.now(), error=text)
 
-    async def _resolve(self, errand: Errand) -> None:
-        patient = errand.attempt > 0 or not self._frontier.under_way.look_ups_waiting
-        found = await self._ended(errand, self._look_up(errand.hostname, patient), _not_resolved)
+    async def _resolve(self, fetch_task: FetchTask) -> None:
+        patient = fetch_task.attempt > 0 or not self._frontier.under_way.look_ups_waiting
+        found = await self._ended(fetch_task, self._look_up(fetch_task.hostname, patient), _not_resolved)
         now = self._clock.now()
         if found.addresses:
-            self._frontier.resolved(errand, found.addresses, found.expires, now)
+            self._frontier.resolved(fetch_task, found.addresses, found.expires, now)
             return self._wake()
-        failure = no_address(errand.url, found)
+        failure = no_address(fetch_task.url, found)
         _say(failure)
-        self._queue(lambda: self._results.unresolved(errand, failure, now))
+        self._queue(lambda: self._results.unresolved(fetch_task, failure, now))
 
     async def _look_up(self, name: str, patient: bool) -> Resolution:
         return await self._resolver.resolve(name, patient=patient)
 
-    async def _denied(self, errand: Errand) -> None:
+    async def _denied(self, fetch_task: FetchTask) -> None:
         now = self._clock.now()
-        self._queue(lambda: self._results.denied(errand, now))
+        self._queue(lambda: self._results.denied(fetch_task, now))
 
-    async def _robots_txt(self, errand: Errand) -> None:
+    async def _robots_txt(self, fetch_task: FetchTask) -> None:
         owner = object()  # of the bytes: a host may ask again while those of its last answer are held
         fetch = await self._ended(
-            errand, self._fetch_robots(errand, owner), lambda text: self._internal_error(errand.url, text)
+            fetch_task,
+            self._fetch_robots(fetch_task, owner),
+            lambda text: self._internal_error(fetch_task.url, text),
         )
         now = self._clock.now()
         _say(fetch)
 
         def make() -> Making:
-            change = yield from steps(self._results.robots(errand, fetch, now))
+            change = yield from steps(self._results.robots(fetch_task, fetch, now))
             change.after.append(lambda: self._fetcher.let_go(owner))
             return change
 
         if len(fetch.content) <= HEAVY_ROBOTS:
             return self._queue(make)
-        self._step_aside(errand)
+        self._step_aside(fetch_task)
         self._queue_heavy(make)
 
-    async def _fetch_robots(self, errand: Errand, owner: object) -> Fetch:
-        return await self._follow(errand, self._request(errand, owner, robots=True), self._robots_hop)
+    async def _fetch_robots(self, fetch_task: FetchTask, owner: object) -> Fetch:
+        return await self._follow(fetch_task, self._request(fetch_task, owner, robots=True), self._robots_hop)
 
-    async def _page(self, errand: Errand) -> None:
+    async def _page(self, fetch_task: FetchTask) -> None:
         reach("fetch begun")
         owner = object()  # of the bytes, as above
         fetch, extracted = await self._ended(
-            errand,
-            self._fetch_page(errand, owner),
-            lambda text: (self._internal_error(errand.url, text), None),
+            fetch_task,
+            self._fetch_page(fetch_task, owner),
+            lambda text: (self._internal_error(fetch_task.url, text), None),
         )
         self.pages_ended += 1
         _say(fetch)
         now = self._clock.now()
 
         def make() -> Making:
-            change = yield from self._promised(errand, fetch, extracted, now)
+            change = yield from self._promised(fetch_task, fetch, extracted, now)
             change.after.append(lambda: self._fetcher.let_go(owner))
             return change
 
         queue: Callable[[Maker], None] = self._queue
         if is_heavy(fetch, extracted):
             await asyncio.to_thread(self._results.prepare, fetch)
-            self._step_aside(errand)
+            self._step_aside(fetch_task)
             queue = self._queue_heavy
         if self.sink is None:
             return queue(make)
@@ -236,37 +246,39 @@ class FetchTasks:
         finally:
             self.awaiting_commit -= 1
         try:
-            await self.sink(errand, fetch, extracted)
+            await self.sink(fetch_task, fetch, extracted)
         finally:
             self.in_sink -= 1
 
-    def _step_aside(self, errand: Errand) -> None:
-        """The errand waits for something other than its server: its place is free."""
-        self._frontier.hops.step_aside(errand, self._clock.now())
+    def _step_aside(self, fetch_task: FetchTask) -> None:
+        """The fetch task waits for something other than its server: its place is free."""
+        self._frontier.hops.step_aside(fetch_task, self._clock.now())
         self._wake()
 
-    def _promised(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
+    def _promised(
+        self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float
+    ) -> Making:
         """The page's change, with the promise that the sink gets it."""
-        change = yield from self._results.page(errand, fetch, extracted, now)
+        change = yield from self._results.page(fetch_task, fetch, extracted, now)
         if self.promise is not None:
-            self.promise(errand, fetch, change)
+            self.promise(fetch_task, fetch, change)
         return change
 
-    async def _fetch_page(self, errand: Errand, owner: object) -> tuple[Fetch, Extracted | None]:
+    async def _fetch_page(self, fetch_task: FetchTask, owner: object) -> tuple[Fetch, Extracted | None]:
         stream: MapStream | None = None
-        if errand.flags & _OWN_WAY and self.way_of is not None:
-            way = self.way_of(errand)
-            request = _going(self._request(errand, owner), way)
-            fetch = await self._follow(errand, request, self._any_hop, way)
+        if fetch_task.flags & _OWN_REQUEST and self.request_options_of is not None:
+            options = self.request_options_of(fetch_task)
+            request = _going(self._request(fetch_task, owner), options)
+            fetch = await self._follow(fetch_task, request, self._any_hop, options)
         else:
-            request, stream = self._request(errand, owner), self._reader.follow(errand)
+            request, stream = self._request(fetch_task, owner), self._reader.follow(fetch_task)
             request.listener = None if stream is None else stream.feed
             try:
-                fetch = await self._follow(errand, request, self._own_key_hop)
+                fetch = await self._follow(fetch_task, request, self._own_key_hop)
             except BaseException:
                 self._reader.drop(stream)
                 raise
-        extracted = await self._read(errand, fetch, stream)
+        extracted = await self._read(fetch_task, fetch, stream)
         if extracted is not None:
             self._fetcher.hold_more(owner, size_of(extracted))
         return fetch, extracted
@@ -288,27 +300,31 @@ class FetchTasks:
         queue(made)
         await committed
 
-    async def _read(self, errand: Errand, fetch: Fetch, stream: MapStream | None) -> Extracted | None:
+    async def _read(self, fetch_task: FetchTask, fetch: Fetch, stream: MapStream | None) -> Extracted | None:
         """What the answer holds; None if nothing new, or if it brings out a bug: its links are lost, not the page."""
         try:
-            if not self._results.shows_news(errand, fetch):
+            if not self._results.shows_news(fetch_task, fetch):
                 self._reader.drop(stream)
                 return None
-            extracted = await self._reader.read(errand, fetch, lambda: self._step_aside(errand), stream)
-            if extracted is not None and extracted.told_by and errand.flags & _REFRESH:
-                await self._reader.news(extracted, fetch, lambda: self._results.known_content(errand))
+            extracted = await self._reader.read(
+                fetch_task, fetch, lambda: self._step_aside(fetch_task), stream
+            )
+            if extracted is not None and extracted.told_by and fetch_task.flags & _REFRESH:
+                await self._reader.news(extracted, fetch, lambda: self._results.known_content(fetch_task))
             return extracted
         except Exception as error:
-            self._unexpected.note(error, f"reading {errand.url}, whose links are lost")
+            self._unexpected.note(error, f"reading {fetch_task.url}, whose links are lost")
             self._reader.drop(stream)
             return None
 
     # -- hops -----------------------------------------------------------------
 
-    async def _follow(self, errand: Errand, request: FetchTask, next_hop: NextHop, way: Way = PLAIN) -> Fetch:
+    async def _follow(
+        self, fetch_task: FetchTask, request: FetchRequest, next_hop: NextHop, options: RequestOptions = PLAIN
+    ) -> Fetch:
         """Fetch, and follow redirects as long as `next_hop` names a URL; return the last answer."""
         fetch = await self._fetcher.fetch(request)
-        chain = [(errand.url, "")]
+        chain = [(fetch_task.url, "")]
         while fetch.outcome is Outcome.REDIRECT:
             if request.jar is None and not self._config.fetch.cookies:
                 self._begin_jar(request, fetch)
@@ -317,26 +333,28 @@ class FetchTasks:
             chain.append((url, self._cookies(request, url)))
             fetch.body = fetch.content = b""  # nobody keeps it: a hop that waits holds no bytes
             self._fetcher.let_go(request.owner)
-            way = way_on(way, fetch.status, same_host=hostname(url) == errand.hostname)
-            fetch = await self._hop(errand, request, url, fetch, way)
+            options = redirected_options(
+                options, fetch.status, same_host=hostname(url) == fetch_task.hostname
+            )
+            fetch = await self._hop(fetch_task, request, url, fetch, options)
         return fetch
 
-    def _begin_jar(self, request: FetchTask, fetch: Fetch) -> None:
+    def _begin_jar(self, request: FetchRequest, fetch: Fetch) -> None:
         """Keep cookies for the length of this chain: many sites set one and redirect to the same page."""
         request.jar = CookieJar()
         lines = [value for name, value in fetch.headers if name.lower() == b"set-cookie"]
         request.jar.store(split(fetch.url), lines, self._clock.now())
 
-    def _cookies(self, request: FetchTask, url: str) -> str:
+    def _cookies(self, request: FetchRequest, url: str) -> str:
         """What a hop to `url` would send; "" without a jar of the chain's own."""
         return "" if request.jar is None else request.jar.header(split(url), self._clock.now())
 
-    def _robots_hop(self, _request: FetchTask, fetch: Fetch, chain: Hops) -> str:
+    def _robots_hop(self, _request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
         if len(chain) > self._config.robots.redirects_max:
             return ""
         return resolve(fetch.url, fetch.location) or ""
 
-    def _own_key_hop(self, request: FetchTask, fetch: Fetch, chain: Hops) -> str:
+    def _own_key_hop(self, request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
         """The target if its key is that of a URL of the chain: the duplicate check would eat it.
 
         A request that was made before, cookies and all, can only be answered as before.
@@ -350,7 +368,7 @@ class FetchTasks:
             return ""
         return target if self._frontier.hops.may_ask(target, self._clock.now()) else ""
 
-    def _any_hop(self, request: FetchTask, fetch: Fetch, chain: Hops) -> str:
+    def _any_hop(self, request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
         """The target wherever the crawl is at home: who asked in a way of his own waits for this answer."""
         target = resolve(fetch.url, fetch.location)
         if target is None or not self._results.in_scope(target):
@@ -360,18 +378,20 @@ class FetchTasks:
             return ""
         return target if self._frontier.hops.may_ask(target, self._clock.now()) else ""
 
-    async def _hop(self, errand: Errand, request: FetchTask, url: str, before: Fetch, way: Way) -> Fetch:
+    async def _hop(
+        self, fetch_task: FetchTask, request: FetchRequest, url: str, before: Fetch, options: RequestOptions
+    ) -> Fetch:
         """Fetch the next URL of a chain in its host's turn."""
         name = hostname(url)
-        self._frontier.hops.give_back(errand.hostname, self._clock.now(), before.took, before.retry_after)
-        self._step_aside(errand)
+        self._frontier.hops.give_back(fetch_task.hostname, self._clock.now(), before.took, before.retry_after)
+        self._step_aside(fetch_task)
         addresses = request.addresses
-        if name != errand.hostname and not self._config.fetch.proxy:  # a proxy looks names up itself
+        if name != fetch_task.hostname and not self._config.fetch.proxy:  # a proxy looks names up itself
             found = await self._resolver.resolve(name)
             if not found.addresses:
                 return no_address(url, found)
             addresses = found.addresses[:1]
-        if not await self._borrow(errand, name, addresses[0] if addresses else ""):
+        if not await self._borrow(fetch_task, name, addresses[0] if addresses else ""):
             return Fetch(url=url, outcome=Outcome.CONNECT_ERROR, error=f"no turn at {name} in time")
         took = 0.0
         try:
@@ -379,59 +399,59 @@ class FetchTasks:
                 request, url=url, addresses=addresses, etag="", last_modified="", listener=None
             )
             self._allow_secrets(hop, name)
-            fetch = await self._fetcher.fetch(_going(hop, way))
+            fetch = await self._fetcher.fetch(_going(hop, options))
             took = fetch.took
             return fetch
         finally:
-            if name != errand.hostname:
+            if name != fetch_task.hostname:
                 self._frontier.hops.give_back(name, self._clock.now(), took)
 
-    async def _borrow(self, errand: Errand, name: str, address: str) -> bool:
+    async def _borrow(self, fetch_task: FetchTask, name: str, address: str) -> bool:
         """Wait for the turn of a hop; False if that takes too long."""
         give_up = self._clock.now() + HOP_WAIT_MAX
         least = 0.01
-        while (at := self._frontier.hops.borrow(name, self._clock.now(), errand, address)) > 0.0:
+        while (at := self._frontier.hops.borrow(name, self._clock.now(), fetch_task, address)) > 0.0:
             if max(at, self._clock.now()) > give_up:
                 return False
             await asyncio.sleep(max(least, at - self._clock.now()))
             least = min(least * 1.5, HOP_ASKS_MAX)
         return True
 
-    def _request(self, errand: Errand, owner: object, *, robots: bool = False) -> FetchTask:
+    def _request(self, fetch_task: FetchTask, owner: object, *, robots: bool = False) -> FetchRequest:
         config = self._config
-        gap, gap_factor = self._frontier.under_way.gap_terms(errand)
+        gap, gap_factor = self._frontier.under_way.gap_terms(fetch_task)
         keep_alive = gap + config.fetch.keep_alive_extra
-        if self._frontier.under_way.has_more(errand):  # it will be asked again, be it late
+        if self._frontier.under_way.has_more(fetch_task):  # it will be asked again, be it late
             keep_alive = max(keep_alive, config.fetch.keep_alive_max)
-        request = FetchTask(
-            url=errand.url,
-            addresses=(errand.address,) if errand.address else (),
+        request = FetchRequest(
+            url=fetch_task.url,
+            addresses=(fetch_task.address,) if fetch_task.address else (),
             keep_alive=keep_alive if gap < config.fetch.keep_alive_max else 0.0,
             keep_alive_factor=gap_factor,
         )
         if self._overrides:
-            self._override(request, errand)
-        self._allow_secrets(request, errand.hostname)
-        request.place = ErrandPlace(self._frontier, self._clock, errand, self._wake)
+            self._override(request, fetch_task)
+        self._allow_secrets(request, fetch_task.hostname)
+        request.slot = FetchTaskSlot(self._frontier, self._clock, fetch_task, self._wake)
         request.owner = owner
         if robots:
             request.body_bytes_max = config.robots.bytes_max
             request.fetcher = HTTP
-        elif errand.flags & _SITEMAP:
+        elif fetch_task.flags & _SITEMAP:
             request.body_bytes_max = request.wire_bytes_max = config.sitemaps.bytes_max
         if not robots:
-            request.etag, request.last_modified = self._results.conditions(errand, self._clock.now())
+            request.etag, request.last_modified = self._results.conditions(fetch_task, self._clock.now())
         return request
 
-    def _allow_secrets(self, request: FetchTask, name: str) -> None:
+    def _allow_secrets(self, request: FetchRequest, name: str) -> None:
         """Let only those headers go along that were configured for this URL, wherever a redirect leads."""
         request.credentials = self._trusts(request.url)
         if self._overrides:
             request.headers = self._overrides.for_url(request.url, name).headers or ()
 
-    def _override(self, request: FetchTask, errand: Errand) -> None:
+    def _override(self, request: FetchRequest, fetch_task: FetchTask) -> None:
         """Let the values that the configuration sets for this part of the web bind the request."""
-        own = self._overrides.for_url(errand.url, errand.hostname)
+        own = self._overrides.for_url(fetch_task.url, fetch_task.hostname)
         request.tls = own.tls or ""
         request.fetcher = own.fetcher or HTTP
         request.total_timeout = own.total_timeout
@@ -454,24 +474,28 @@ def is_heavy(fetch: Fetch, extracted: Extracted | None) -> bool:
     return len(fetch.body) + len(fetch.content) > HEAVY_BYTES or links > HEAVY_LINKS
 
 
-def _going(request: FetchTask, way: Way) -> FetchTask:
+def _going(request: FetchRequest, options: RequestOptions) -> FetchRequest:
     """The request, going that way beside what the configuration says."""
-    request.method, request.body = way.method, way.body
-    request.headers = (*request.headers, *way.headers) if way.headers else request.headers
+    request.method, request.body = options.method, options.body
+    request.headers = (*request.headers, *options.headers) if options.headers else request.headers
     return request
 
 
-def way_on(way: Way, status: int, *, same_host: bool) -> Way:
+def redirected_options(options: RequestOptions, status: int, *, same_host: bool) -> RequestOptions:
     """How a redirect with that status is followed: 303, and 301 and 302 of a POST, by GET (Fetch Standard).
 
     Another host gets no credentials.
     """
-    if way is PLAIN:
-        return way
-    headers = way.headers if same_host else tuple(line for line in way.headers if not is_credential(line))
-    if status == 303 or (status in (301, 302) and way.method == "POST"):
-        return Way(headers=tuple(line for line in headers if not line.lower().startswith("content-")))
-    return Way(way.method, way.body, headers)
+    if options is PLAIN:
+        return options
+    headers = (
+        options.headers if same_host else tuple(line for line in options.headers if not is_credential(line))
+    )
+    if status == 303 or (status in (301, 302) and options.method == "POST"):
+        return RequestOptions(
+            headers=tuple(line for line in headers if not line.lower().startswith("content-"))
+        )
+    return RequestOptions(options.method, options.body, headers)
 
 
 def _not_resolved(text: str) -> Resolution:

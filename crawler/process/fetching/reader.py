@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from crawler.children import Forked, can_fork, fork_children
 from crawler.config import Config
 from crawler.extract.collected import Context
 from crawler.extract.documents import Document, DocumentKind, dated, read_document
@@ -24,23 +23,24 @@ from crawler.extract.listing import is_listing, read_listing
 from crawler.extract.loop_share import LoopShare
 from crawler.extract.map_stream import MapStream
 from crawler.extract.page_rules import PageRules
-from crawler.extract.repeats import links_with_repeats
+from crawler.extract.repeated_links import links_with_repeats
 from crawler.extract.sitemap import Entry, read_sitemap
 from crawler.extract.types import is_css, is_page
 from crawler.extract.worker import Apart, Holding, Worker, nothing, work
-from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome
+from crawler.forked_children import ForkedChild, can_fork, fork_children
+from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome
 
-Extractor = Callable[[Errand, Fetch], Iterable[str]]
+Extractor = Callable[[FetchTask, Fetch], Iterable[str]]
 
 # XML and CSS up to this size are read in the loop, at some 0.1 us a byte, 0.6 in the worst case.
 INLINE_BYTES_MAX = 64 << 10
 
-_SITEMAP, _REQUISITE = int(LinkFlag.SITEMAP), int(LinkFlag.REQUISITE)  # plain: an IntFlag costs 1 us a test
-_REFRESH = int(LinkFlag.REFRESH)
+_SITEMAP, _REQUISITE = LinkFlag.SITEMAP, LinkFlag.REQUISITE
+_REFRESH = LinkFlag.REFRESH
 _READABLE = (Outcome.FETCHED, Outcome.TRUNCATED)
 
 
-def fork_parser() -> Forked | None:
+def fork_parser() -> ForkedChild | None:
     """A process that will parse heavy pages; only before there is a loop. None where that cannot be."""
     return fork_children(work, 1, helpers=True)[0] if can_fork() else None
 
@@ -66,7 +66,7 @@ class Reader:
         self,
         config: Config,
         extractor: Extractor | None = None,
-        parser: Forked | None = None,
+        parser: ForkedChild | None = None,
         share: LoopShare | None = None,
         *,
         reads_anchors: bool = False,
@@ -84,12 +84,12 @@ class Reader:
         """From now on tell `holding` what is held while a child parses."""
         self._worker.holding = holding
 
-    def follow(self, errand: Errand) -> MapStream | None:
+    def follow(self, fetch_task: FetchTask) -> MapStream | None:
         """What a map is to be fed to while it arrives (and `read`, or `drop`, is told of then); None for a page."""
-        if not errand.flags & _SITEMAP:
+        if not fetch_task.flags & _SITEMAP:
             return None
         document = Document.of(
-            DocumentKind.SITEMAP, Fetch(errand.url, Outcome.FETCHED), self._config.sitemaps
+            DocumentKind.SITEMAP, Fetch(fetch_task.url, Outcome.FETCHED), self._config.sitemaps
         )
         return self._documents.follow(document, INLINE_BYTES_MAX)
 
@@ -99,7 +99,7 @@ class Reader:
             self._documents.drop(stream)
 
     async def read(
-        self, errand: Errand, fetch: Fetch, apart: Apart = nothing, stream: MapStream | None = None
+        self, fetch_task: FetchTask, fetch: Fetch, apart: Apart = nothing, stream: MapStream | None = None
     ) -> Extracted | None:
         """What the answer holds; None if links are not taken from such an answer.
 
@@ -112,15 +112,15 @@ class Reader:
         self.drop(stream)
         if fetch.outcome not in _READABLE:
             return None
-        if errand.flags & _SITEMAP:
-            return await self._document(DocumentKind.SITEMAP, errand, fetch, apart)
+        if fetch_task.flags & _SITEMAP:
+            return await self._document(DocumentKind.SITEMAP, fetch_task, fetch, apart)
         kind = fetch.content_type
         if is_page(kind, fetch.content):
-            return await self._page(errand, fetch, apart)
+            return await self._page(fetch_task, fetch, apart)
         if self._config.sitemaps.feeds and is_feed(kind, fetch.content):
-            return await self._document(DocumentKind.FEED, errand, fetch, apart)
+            return await self._document(DocumentKind.FEED, fetch_task, fetch, apart)
         if self._config.crawl.requisites and is_css(kind):
-            return await self._document(DocumentKind.SHEET, errand, fetch, apart)
+            return await self._document(DocumentKind.SHEET, fetch_task, fetch, apart)
         return None
 
     @staticmethod
@@ -128,7 +128,9 @@ class Reader:
         """Whether `stream` is the content, and worth a child."""
         return fetch.outcome in _READABLE and stream.nbytes == len(fetch.content) > INLINE_BYTES_MAX
 
-    async def _document(self, kind: DocumentKind, errand: Errand, fetch: Fetch, apart: Apart) -> Extracted:
+    async def _document(
+        self, kind: DocumentKind, fetch_task: FetchTask, fetch: Fetch, apart: Apart
+    ) -> Extracted:
         """Read small documents at once, large ones in the child; of one that is too much for it, nothing."""
         document = Document.of(kind, fetch, self._config.sitemaps)
         if len(fetch.content) <= INLINE_BYTES_MAX:
@@ -136,7 +138,7 @@ class Reader:
             with self._worker.share.spending():
                 return read_document(fetch.content, document, self._config.extract)
         apart()
-        return await self._documents.read(fetch.content, self._context(errand, fetch), document)
+        return await self._documents.read(fetch.content, self._context(fetch_task, fetch), document)
 
     async def news(self, extracted: Extracted, fetch: Fetch, known_content: Callable[[], bytes]) -> None:
         """Leave of the dates those that the stored copy of a document, read by `known_content`, does not have."""
@@ -158,22 +160,24 @@ class Reader:
         read = read_listing if told_by == "listing" else lambda body, most: read_feed(body, most).entries
         return read(content, self._config.extract.links_max)
 
-    async def _page(self, errand: Errand, fetch: Fetch, apart: Apart) -> Extracted:
-        context = self._context(errand, fetch)
+    async def _page(self, fetch_task: FetchTask, fetch: Fetch, apart: Apart) -> Extracted:
+        context = self._context(fetch_task, fetch)
         extracted = await self._worker.extract(fetch.content, context, apart)
         if self._config.crawl.trace and not extracted.parse_limit:
             extracted.repeats = links_with_repeats(fetch.content, context, self._config.extract)
-        if errand.flags & _REFRESH and is_listing(fetch.content):
+        if fetch_task.flags & _REFRESH and is_listing(fetch.content):
             rows = read_listing(fetch.content, self._config.extract.links_max)
             extracted.dated, extracted.told_by = dated(rows, fetch.began), "listing"
-        if errand.flags & _REQUISITE:
+        if fetch_task.flags & _REQUISITE:
             extracted.hrefs, extracted.anchors, extracted.refresh = [], [], ""
         elif self._extractor is not None and not (extracted.nofollow and context.obey_robots):
-            extracted.hrefs, extracted.anchors = list(dict.fromkeys(self._extractor(errand, fetch))), []
+            extracted.hrefs, extracted.anchors = list(dict.fromkeys(self._extractor(fetch_task, fetch))), []
         return extracted
 
-    def _context(self, errand: Errand, fetch: Fetch) -> Context:
-        return self._rules.context(fetch.url, fetch.headers, fetch.content_type, fetch.charset, errand.url)
+    def _context(self, fetch_task: FetchTask, fetch: Fetch) -> Context:
+        return self._rules.context(
+            fetch.url, fetch.headers, fetch.content_type, fetch.charset, fetch_task.url
+        )
 
     async def close(self) -> None:
         """End the child processes."""

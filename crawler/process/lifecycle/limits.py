@@ -10,7 +10,7 @@ STOP_GRACE = 5.0  # seconds that fetches in flight are given after a stop
 WATCH_INTERVAL = 1.0  # seconds between looks at time and disk space
 
 
-class Standing(msgspec.Struct, frozen=True, gc=False):
+class RunProgress(msgspec.Struct, frozen=True, gc=False):
     """How far a run is: seconds since its start, and what is known of its end.
 
     `limit` is one that all processes together have reached; `ended` says that
@@ -25,7 +25,7 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
     finished: str = ""
 
 
-def limit_reached(standing: Standing, config: CrawlConfig) -> str:
+def limit_reached(standing: RunProgress, config: CrawlConfig) -> str:
     """Why the run is over: "max_time", "max_pages", "max_bytes", "done", "patience"; "" while it is not."""
     if config.max_time and standing.elapsed >= config.max_time:
         return "max_time"

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from crawler.config import Overrides
 from crawler.due.eliminator import Eliminator
 from crawler.errors import ConfigError
-from crawler.extract.repeats import TAGS
+from crawler.extract.repeated_links import TAGS
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.importance import Importance, read_values
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.pages.page_cache import PageCache
-from crawler.process.opening.comparing import Comparing
+from crawler.process.opening.change_comparison import ChangeComparison
 from crawler.process.opening.process_context import ProcessContext
 from crawler.records import Link
 from crawler.robots.cache import RobotsCache
@@ -24,8 +24,8 @@ from crawler.storage.keys import PAGE, PARKED, TODO
 from crawler.storage.kv import KeyValue, scan_prefix
 from crawler.urls.canonical import canonical
 from crawler.urls.equivalence import Equivalences
+from crawler.urls.file_kinds import Kinds
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
-from crawler.urls.kinds import Kinds
 from crawler.urls.trace import TraceWriter
 from crawler.version import __version__
 
@@ -60,7 +60,7 @@ def make_robots(context: ProcessContext, store: KeyValue) -> RobotsCache:
 
 def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fingerprinter) -> PageCache:
     config = context.config
-    comparing = Comparing(config.pages, Overrides(config.override))
+    comparing = ChangeComparison(config.pages, Overrides(config.override))
     return PageCache(
         context.directory,
         store,

@@ -15,7 +15,7 @@ from crawler.process.opening.process_context import ProcessContext
 from crawler.process.results.admission import Admission, Owners, Seen
 from crawler.process.results.credits import Credits
 from crawler.process.results.link_policy import LinkPolicy
-from crawler.process.results.ordering import Ordering, named
+from crawler.process.results.link_scoring import LinkScoring, named
 from crawler.process.results.result_processor import ResultProcessor
 from crawler.process.results.retired import is_retired
 from crawler.process.results.signal_intake import SignalIntake
@@ -26,7 +26,7 @@ from crawler.splitter.inbox import Received
 from crawler.storage.commit import Change, Making
 from crawler.storage.keys import SCOPE_STATE
 from crawler.storage.kv import KeyValue
-from crawler.storage.moving import load_json
+from crawler.storage.reshard import load_json
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
 from crawler.urls.canonical import hostname
@@ -35,7 +35,7 @@ from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 from crawler.urls.trace import TraceWriter
 
-_CREDIT = int(LinkFlag.CREDIT)
+_CREDIT = LinkFlag.CREDIT
 
 
 class Decisions:
@@ -65,7 +65,7 @@ class Decisions:
         ordering = None
         if ranking is not None:
             improve = _improving(frontier, context.clock)
-            ordering = Ordering(ranking, config.order, config.cache.bits, improve)
+            ordering = LinkScoring(ranking, config.order, config.cache.bits, improve)
         self.link_filter = _link_filter(context, store, fingerprinter, hook)
         self.knowledge = SiteKnowledge(
             self.link_filter.filter,

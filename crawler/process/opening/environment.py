@@ -54,7 +54,7 @@ class Environment:
     def network(
         self, config: Config, clock: Clock, reader: "Reader", unexpected: Unexpected, *, processes: int
     ) -> "Network":
-        """What errands wait for: answers, names, and what a page holds."""
+        """What fetch tasks wait for: answers, names, and what a page holds."""
         from crawler.fetcher.address_guard import AddressGuard
         from crawler.fetcher.fetchers import FETCHERS, FetcherNeeds, make_fetcher
         from crawler.fetcher.resolver import Resolver

@@ -11,10 +11,10 @@ from crawler.crawl.directory import BEGUN, CrawlDirectory
 from crawler.errors import DamageError
 from crawler.storage.keys import CLEAN, ENDED, STATE
 from crawler.storage.kv import REMEDY, Batch, KeyValue
-from crawler.storage.moving import load, pack
+from crawler.storage.reshard import load, pack
 
 
-def refuse_loss(folder: Path) -> None:
+def check_for_loss(folder: Path) -> None:
     """Refuse to begin anew where a process has begun before and its store is gone.
 
     Raises:

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from crawler.clock import Clock
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.settled import keep_settled, refreshes
+from crawler.crawl.immutable_settings import keep_immutable, refreshes
 from crawler.crawl.topology import Topology, keep_table, topology
 from crawler.errors import DirectoryError, StoreError, disk_failed
 from crawler.pages.captures import record_key
@@ -32,7 +32,7 @@ from crawler.process.committing.commits import Commits
 from crawler.process.opening import assembly
 from crawler.process.opening.decisions import Decisions
 from crawler.process.opening.environment import Environment
-from crawler.process.opening.lost_state import refuse_loss, stage_state, state_of
+from crawler.process.opening.lost_state import check_for_loss, stage_state, state_of
 from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.process_views import ProcessViews
 from crawler.records import Link, LinkFlag
@@ -42,13 +42,13 @@ from crawler.storage.faults import reach
 from crawler.storage.files import Lock, reserve, sync_directory
 from crawler.storage.keys import CLEAN, EQUIVALENCES
 from crawler.storage.kv import Batch
-from crawler.storage.moving import load_json
+from crawler.storage.reshard import load_json
 from crawler.urls.equivalence import Equivalences
 
 log = logging.getLogger("crawler")
 
 BALLAST = "ballast"
-_NEWS = int(LinkFlag.NEWS)  # on a page fetched again: who showed it has the credit
+_NEWS = LinkFlag.NEWS  # on a page fetched again: who showed it has the credit
 
 
 class Stages:
@@ -85,7 +85,7 @@ class Stages:
         boot_id = environment.random_bytes(8).hex()
         self.context = ProcessContext(config, directory, clock, name, topology, environment, boot_id)
         self.directory, self.clock, self.name, self.topology = directory, clock, name, topology
-        refuse_loss(directory)
+        check_for_loss(directory)
         with _disk_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
             self.lock = Lock(directory / "node.lock", name, boot_id=boot_id, brief=brief)
@@ -120,7 +120,7 @@ class Stages:
         store = self.store
         self.state = state_of(store, self.directory)
         keep_table(store, self.topology.partition)
-        keep_settled(store, self.config)
+        keep_immutable(store, self.config)
         self.equivalences = Equivalences(load_json(store, EQUIVALENCES))
         printer = self.fingerprinter = assembly.make_fingerprinter(context, seed, self.equivalences)
         self.robots = assembly.make_robots(context, store)
@@ -240,7 +240,7 @@ class Stages:
         change.count("stored.records", -len(links))
         change.count("stored.captures", -len(lost))
         self.pages.forget(change)
-        self.frontier.add(links, change, self.clock.now())
+        self.frontier.enqueue(links, change, self.clock.now())
         change.count("urls.done", -len(links))
         change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
         self.commits.commit(change)

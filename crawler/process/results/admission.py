@@ -21,9 +21,9 @@ import numpy as np
 from crawler.due.eliminator import Eliminator
 from crawler.orders.classes import with_class
 from crawler.process.committing.portions import PORTION_LINKS, portions
-from crawler.process.results.ordering import NO_PAGE, LinkSource, Ordering, Scores, classed
+from crawler.process.results.link_scoring import NO_PAGE, LinkScoring, LinkSource, Scores, classed
 from crawler.process.results.site_knowledge import SiteKnowledge
-from crawler.records import Errand, Extracted, Link, LinkFlag
+from crawler.records import Extracted, FetchTask, Link, LinkFlag
 from crawler.splitter.inbox import Received
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, Making
@@ -33,7 +33,7 @@ from crawler.urls.clock_cache import ClockCache
 from crawler.urls.fingerprint import cache_keys
 from crawler.urls.trace import TraceWriter
 
-_SEED = int(LinkFlag.SEED)
+_SEED = LinkFlag.SEED
 _MASK = (1 << 64) - 1
 Pauses = Generator[None, None, None]
 Counted = Generator[None, None, int]  # pauses, and returns how many links were accepted
@@ -97,7 +97,7 @@ class Admission:
         seen: Seen,
         owners: Owners,
         trace: TraceWriter | None = None,
-        ordering: Ordering | None = None,
+        ordering: LinkScoring | None = None,
     ) -> None:
         self._intake = intake
         self._knowledge = knowledge
@@ -117,14 +117,14 @@ class Admission:
         change: Change,
         base: str,
         hrefs: Sequence[str],
-        beside: LinkContext,
+        link_context: LinkContext,
         encoding: str = "utf-8",
         source: LinkSource = NO_PAGE,
     ) -> Counted:
         """`links` portion by portion, with a pause behind each."""
         found = 0
         for portion in portions(hrefs):
-            found += self.links(change, base, portion, beside, encoding, source)
+            found += self.links(change, base, portion, link_context, encoding, source)
             yield
         return found
 
@@ -133,7 +133,7 @@ class Admission:
         change: Change,
         base: str,
         hrefs: Sequence[str],
-        beside: LinkContext,
+        link_context: LinkContext,
         encoding: str = "utf-8",
         source: LinkSource = NO_PAGE,
     ) -> int:
@@ -141,37 +141,41 @@ class Admission:
         change.count("urls.links", len(hrefs))
         scores = None
         if self._ordering is None:
-            accepted = self._intake.take(base, hrefs, encoding, beside.flags)
+            accepted = self._intake.filter_links(base, hrefs, encoding, link_context.flags)
         else:
-            accepted, spellings = self._intake.take_spelled(base, hrefs, encoding, beside.flags)
+            accepted, spellings = self._intake.filter_spelled(base, hrefs, encoding, link_context.flags)
             anchors = [source.anchors.get(spelling, "") for spelling in spellings]
-            scores = self._ordering.scores(source, accepted.urls, anchors, beside.depth, beside.flags)
+            scores = self._ordering.scores(
+                source, accepted.urls, anchors, link_context.depth, link_context.flags
+            )
         for rule, n in accepted.rejected.items():
             change.count(f"urls.filtered.{rule}", n)
         urls, fingerprints = accepted.urls, accepted.fingerprints
         change.count("urls.accepted", len(urls))
         for owner, places in self._owners.split(fingerprints).items():
             if len(places) == len(urls):
-                self._admit(change, owner, urls, fingerprints, beside, scores)
+                self._admit(change, owner, urls, fingerprints, link_context, scores)
             else:
                 some = None if scores is None else scores[places]
-                self._admit(change, owner, [urls[i] for i in places], fingerprints[places], beside, some)
+                self._admit(
+                    change, owner, [urls[i] for i in places], fingerprints[places], link_context, some
+                )
         return len(urls)
 
-    def one(self, change: Change, url: str, fingerprint: int, beside: LinkContext) -> None:
+    def one(self, change: Change, url: str, fingerprint: int, link_context: LinkContext) -> None:
         """Filter a URL (request form) and queue it under `fingerprint`, unless that was met lately.
 
         For what a crawl of one process is asked for beside links.
         """
         change.count("urls.links")
-        if rule := self._intake.one(url, beside.flags).rule:
+        if rule := self._intake.one(url, link_context.flags).rule:
             change.count(f"urls.filtered.{rule}")
             return
         change.count("urls.accepted")
         scores = None
         if self._ordering is not None:
-            scores = self._ordering.scores(NO_PAGE, [url], [""], beside.depth, beside.flags)
-        self._admit(change, self._owners.me, [url], np.array([fingerprint], np.uint64), beside, scores)
+            scores = self._ordering.scores(NO_PAGE, [url], [""], link_context.depth, link_context.flags)
+        self._admit(change, self._owners.me, [url], np.array([fingerprint], np.uint64), link_context, scores)
 
     def _admit(
         self,
@@ -179,7 +183,7 @@ class Admission:
         owner: str,
         urls: Sequence[str],
         fingerprints: np.ndarray,
-        beside: LinkContext,
+        link_context: LinkContext,
         scores: Scores | None,
     ) -> None:
         """Queue the accepted links of one owner that were not met lately; under an order, also those that are news."""
@@ -189,10 +193,10 @@ class Admission:
         if self._ordering is not None and scores is not None:
             classes, news = (self._ordering.own if own else self._ordering.sent)(fingerprints, scores)
             if own:
-                self._ordering.improve(_links(urls, fingerprints, news, beside, classes), change)
+                self._ordering.improve(_links(urls, fingerprints, news, link_context, classes), change)
             elif news:
                 missed = sorted({*missed, *news})
-        links = _links(urls, fingerprints, missed, beside, classes)
+        links = _links(urls, fingerprints, missed, link_context, classes)
         change.count("urls.cache_hits", len(urls) - len(links))
         if own:
             change.count("urls.to_due", len(links))
@@ -204,7 +208,7 @@ class Admission:
         if links:
             change.foreign.append((owner, links))
 
-    def log(self, errand: Errand, extracted: Extracted) -> Pauses:
+    def log(self, fetch_task: FetchTask, extracted: Extracted) -> Pauses:
         """Log every mention of an accepted link, as it enters the host splitter; nothing without a trace."""
         if self._trace is None:
             return
@@ -217,7 +221,7 @@ class Admission:
             found += [link.fingerprint for link in judged if not link.rule]
             yield
         fingerprints = np.array(found, np.uint64)
-        self._trace.write_page(errand.host, fingerprints, self._owners.foreign(fingerprints))
+        self._trace.write_page(fetch_task.host, fingerprints, self._owners.foreign(fingerprints))
 
     # -- seeds -----------------------------------------------------------------
 
@@ -252,7 +256,7 @@ class Admission:
         """Make the change for an entry of another process; `links` are those of it that are no signals."""
         change = Change()
         change.received = received
-        links = self._knowledge.heard(change, links)
+        links = self._knowledge.apply_notice(change, links)
         for begin in range(0, len(links), PORTION_LINKS):
             self._take_received(change, self._knowledge.own_keys(links[begin : begin + PORTION_LINKS]))
             yield
@@ -282,13 +286,18 @@ def _links(
     urls: Sequence[str],
     fingerprints: np.ndarray,
     places: Sequence[int],
-    beside: LinkContext,
+    link_context: LinkContext,
     classes: Sequence[int] | None = None,
 ) -> list[Link]:
     """The links at some places, with their classes if there are any."""
     if not places:
         return []
-    depth, via, redirects, flags = beside.depth, beside.via, beside.redirects, beside.flags
+    depth, via, redirects, flags = (
+        link_context.depth,
+        link_context.via,
+        link_context.redirects,
+        link_context.flags,
+    )
     values = fingerprints.tolist()
     if classes is None:
         return [Link(values[i], urls[i], depth, via, redirects, flags) for i in places]

@@ -20,7 +20,7 @@ from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 
 PASSES_MAX = 20
-_CREDIT = int(LinkFlag.CREDIT)
+_CREDIT = LinkFlag.CREDIT
 _LOW_48 = (1 << 48) - 1
 _MARK = 0x4352_0000_0000  # tells a credit from a link of the page itself
 

@@ -18,20 +18,19 @@ from collections.abc import Sequence
 
 from crawler.config import Config
 from crawler.orders.order import FoundOn
-from crawler.pages.same_content import SameContent, digest_without_url
+from crawler.pages.repeated_content import RepeatedContent, digest_without_url
 from crawler.process.results.admission import Admission, Counted, LinkContext
-from crawler.process.results.ordering import NO_PAGE, REDIRECT, LinkSource, page_score
+from crawler.process.results.cross_submits import CrossSubmits
+from crawler.process.results.link_scoring import NO_PAGE, REDIRECT, LinkSource, page_score
 from crawler.process.results.site_knowledge import SiteKnowledge
-from crawler.process.results.submitted import Submitted
-from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome
+from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change
 from crawler.urls.canonical import authority, target
 
-# Plain integers, as the flags of an errand are: an IntFlag costs 1 us a test.
-_SEED, _SITEMAP = int(LinkFlag.SEED), int(LinkFlag.SITEMAP)
-_REQUISITE, _REDIRECT = int(LinkFlag.REQUISITE), int(LinkFlag.REDIRECT)
-_NEWS, _REFRESH = int(LinkFlag.NEWS), int(LinkFlag.REFRESH)
+_SEED, _SITEMAP = LinkFlag.SEED, LinkFlag.SITEMAP
+_REQUISITE, _REDIRECT = LinkFlag.REQUISITE, LinkFlag.REDIRECT
+_NEWS, _REFRESH = LinkFlag.NEWS, LinkFlag.REFRESH
 _KEPT_BY_REDIRECTS = int(
     LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.REQUISITE | LinkFlag.NEWS
 )
@@ -56,117 +55,121 @@ class LinkPolicy:
         self._admission = admission
         self._knowledge = knowledge
         self._ordered = ordered
-        self._same_content = SameContent()
+        self._same_content = RepeatedContent()
 
     def in_scope(self, url: str) -> bool:
         """Whether links to a URL (request form) lie where the crawl is at home."""
         return self._admission.in_scope(url)
 
     def page(
-        self, change: Change, errand: Errand, fetch: Fetch, extracted: Extracted | None, digest: bytes
+        self, change: Change, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, digest: bytes
     ) -> Counted:
         """Follow the links of the last answer for a URL; `digest` is that of its content."""
         if fetch.outcome is Outcome.REDIRECT:
             self._knowledge.redirected(change, fetch)
-            return self._redirect(change, errand, errand.url, fetch.location)
+            return self._redirect(change, fetch_task, fetch_task.url, fetch.location)
         if extracted is None:
             return 0
         self._knowledge.answered(fetch.url)
         change.count("pages.parse_limit", extracted.parse_limit)
         withheld = extracted.nofollow and not (extracted.hrefs or extracted.requisites or extracted.refresh)
-        copy = self._is_copy(errand, fetch, digest)
+        copy = self._is_copy(fetch_task, fetch, digest)
         change.count("pages.copies", copy)
         if withheld or copy:
             change.count("pages.links_not_taken")
             return 0
-        if errand.flags & _SITEMAP:
-            return (yield from self._map(change, errand, extracted))
-        return (yield from self._links(change, errand, extracted))
+        if fetch_task.flags & _SITEMAP:
+            return (yield from self._map(change, fetch_task, extracted))
+        return (yield from self._links(change, fetch_task, extracted))
 
-    def _links(self, change: Change, errand: Errand, extracted: Extracted) -> Counted:
+    def _links(self, change: Change, fetch_task: FetchTask, extracted: Extracted) -> Counted:
         """All that a page links to."""
-        yield from self._admission.log(errand, extracted)
+        yield from self._admission.log(fetch_task, extracted)
         base, encoding = extracted.base, extracted.encoding
-        depth, via = errand.depth + 1, errand.fingerprint
+        depth, via = fetch_task.depth + 1, fetch_task.fingerprint
         take = self._admission.portions
-        source = self._source(errand, extracted, extracted.told_by or "page")
-        beside = LinkContext(depth, via, flags=_news(errand))
-        found = yield from take(change, base, extracted.hrefs, beside, encoding, source)
+        source = self._source(fetch_task, extracted, extracted.told_by or "page")
+        link_context = LinkContext(depth, via, flags=_news(fetch_task))
+        found = yield from take(change, base, extracted.hrefs, link_context, encoding, source)
         if extracted.requisites:
-            found += yield from self._requisites(change, errand, extracted)
+            found += yield from self._requisites(change, fetch_task, extracted)
         if extracted.refresh:
-            found += self._redirect(change, errand, base, extracted.refresh)
+            found += self._redirect(change, fetch_task, base, extracted.refresh)
         return found
 
-    def _requisites(self, change: Change, errand: Errand, extracted: Extracted) -> Counted:
+    def _requisites(self, change: Change, fetch_task: FetchTask, extracted: Extracted) -> Counted:
         """What a page, or a requisite of it, needs to be shown: no hop further, as it is part of the page.
 
         Sheets that import sheets, and frames in frames, end where redirects do.
         """
-        hops = errand.redirects + 1 if errand.flags & _REQUISITE else 0
+        hops = fetch_task.redirects + 1 if fetch_task.flags & _REQUISITE else 0
         if hops > self._redirects_max:
             change.count("urls.filtered.redirect_chain", len(extracted.requisites))
             return 0
-        beside = LinkContext(errand.depth, errand.fingerprint, hops, _REQUISITE)
-        take, source = self._admission.portions, self._source(errand, extracted, "requisite")
+        link_context = LinkContext(fetch_task.depth, fetch_task.fingerprint, hops, _REQUISITE)
+        take, source = self._admission.portions, self._source(fetch_task, extracted, "requisite")
         return (
-            yield from take(change, extracted.base, extracted.requisites, beside, extracted.encoding, source)
+            yield from take(
+                change, extracted.base, extracted.requisites, link_context, extracted.encoding, source
+            )
         )
 
-    def _map(self, change: Change, errand: Errand, extracted: Extracted) -> Counted:
+    def _map(self, change: Change, fetch_task: FetchTask, extracted: Extracted) -> Counted:
         """The pages of a sitemap, one hop from where the crawl began, and the maps of an index."""
-        submitted = Submitted(errand, self._robots.names)
+        submitted = CrossSubmits(fetch_task, self._robots.names)
         hrefs = yield from submitted.among(extracted.hrefs)
-        pages = LinkContext(1, errand.fingerprint, flags=_news(errand))
-        source = self._source(errand, extracted, "sitemap")
-        found = yield from self._admission.portions(change, errand.url, hrefs, pages, source=source)
-        if errand.depth < self._sitemaps.depth_max and extracted.maps:
+        pages = LinkContext(1, fetch_task.fingerprint, flags=_news(fetch_task))
+        source = self._source(fetch_task, extracted, "sitemap")
+        found = yield from self._admission.portions(change, fetch_task.url, hrefs, pages, source=source)
+        if fetch_task.depth < self._sitemaps.depth_max and extracted.maps:
             hrefs = yield from submitted.among(extracted.maps)
-            maps = LinkContext(errand.depth + 1, errand.fingerprint, flags=_SITEMAP)
-            yield from self._admission.portions(change, errand.url, hrefs, maps)
+            maps = LinkContext(fetch_task.depth + 1, fetch_task.fingerprint, flags=_SITEMAP)
+            yield from self._admission.portions(change, fetch_task.url, hrefs, maps)
         return found
 
-    def robots(self, change: Change, errand: Errand) -> Counted:
+    def robots(self, change: Change, fetch_task: FetchTask) -> Counted:
         """The sitemaps that a robots.txt names, and /sitemap.xml if that is to be guessed.
 
         Only where the crawl is at home: a host outside the scope names pages outside it.
         """
-        if not self._sitemaps.robots or not self._admission.in_scope(errand.url):
+        if not self._sitemaps.robots or not self._admission.in_scope(fetch_task.url):
             return 0
-        urls: Sequence[str] = self._robots.sitemaps(authority(errand.url))
+        urls: Sequence[str] = self._robots.sitemaps(authority(fetch_task.url))
         if self._sitemaps.guess:
             urls = [*urls, "/sitemap.xml"]
-        return (yield from self._admission.portions(change, errand.url, urls, LinkContext(flags=_SITEMAP)))
+        return (
+            yield from self._admission.portions(change, fetch_task.url, urls, LinkContext(flags=_SITEMAP))
+        )
 
-    def _redirect(self, change: Change, errand: Errand, base: str, location: str) -> int:
+    def _redirect(self, change: Change, fetch_task: FetchTask, base: str, location: str) -> int:
         """The target of a redirect or meta refresh: a link of the same depth, one hop further on."""
-        if errand.redirects >= self._redirects_max:
+        if fetch_task.redirects >= self._redirects_max:
             change.count("urls.filtered.redirect_chain")
             return 0
-        flags = errand.flags & _KEPT_BY_REDIRECTS | _REDIRECT
+        flags = fetch_task.flags & _KEPT_BY_REDIRECTS | _REDIRECT
         if flags & _SEED:
             self._admission.spread(change, base, location, flags)
-        beside = LinkContext(errand.depth, errand.fingerprint, errand.redirects + 1, flags)
-        source = self._source(errand, None, REDIRECT)
-        return self._admission.links(change, base, [location], beside, source=source)
+        link_context = LinkContext(fetch_task.depth, fetch_task.fingerprint, fetch_task.redirects + 1, flags)
+        source = self._source(fetch_task, None, REDIRECT)
+        return self._admission.links(change, base, [location], link_context, source=source)
 
-    def _source(self, errand: Errand, extracted: Extracted | None, kind: str) -> LinkSource:
+    def _source(self, fetch_task: FetchTask, extracted: Extracted | None, kind: str) -> LinkSource:
         """What an order is to know of the page that links stand on."""
         if not self._ordered:
             return NO_PAGE
-        score = page_score(errand.order)
+        score = page_score(fetch_task.order)
         if extracted is None:
-            return LinkSource(FoundOn(errand.url, score, errand.depth, kind=kind))
+            return LinkSource(FoundOn(fetch_task.url, score, fetch_task.depth, kind=kind))
         links = len(extracted.hrefs) + len(extracted.requisites)
-        page = FoundOn(errand.url, score, errand.depth, extracted.title, links, kind)
+        page = FoundOn(fetch_task.url, score, fetch_task.depth, extracted.title, links, kind)
         return LinkSource(page, dict(zip(extracted.hrefs, extracted.anchors, strict=False)))
 
-    def _is_copy(self, errand: Errand, fetch: Fetch, digest: bytes) -> bool:
+    def _is_copy(self, fetch_task: FetchTask, fetch: Fetch, digest: bytes) -> bool:
         """True from the page on that is one copy too many of the same content on its host."""
         key = digest_without_url(fetch.content, target(fetch.url), digest)
-        return self._same_content.count(errand.host, key) > self._copies_max
+        return self._same_content.count(fetch_task.host, key) > self._copies_max
 
 
-def _news(errand: Errand) -> int:
+def _news(fetch_task: FetchTask) -> int:
     """Return the flag of links that show what a page asked again has that it had not before."""
-    return _NEWS if errand.flags & _REFRESH else 0
+    return _NEWS if fetch_task.flags & _REFRESH else 0

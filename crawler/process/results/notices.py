@@ -11,8 +11,8 @@ import msgspec
 from crawler.change_signals import Signalled
 from crawler.errors import DamageError
 from crawler.process.results.signal_intake import SignalIntake
+from crawler.serve.http_error import HttpError
 from crawler.serve.indexnow import Notice
-from crawler.serve.refusal import Refusal
 from crawler.storage.commit import Change, Making
 from crawler.storage.keys import NOTICE
 from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
@@ -68,7 +68,7 @@ class StoredNotices:
         change.put(key, seal(msgspec.msgpack.encode(notice)))
         self._queue(change)
         if not await self._kept():
-            raise Refusal(503, "late", "the notice is not on disk yet; send it again")
+            raise HttpError(503, "late", "the notice is not on disk yet; send it again")
 
     def judged(self, notice: Notice, urls: Sequence[str], source: str) -> None:
         """The key file of `notice` was read: take `urls` as signals and forget all notices of this key, in one change."""
@@ -76,7 +76,7 @@ class StoredNotices:
         self._queue(lambda: self._made(keys, urls, source))
 
     def _made(self, keys: Sequence[bytes], urls: Sequence[str], source: str) -> Making:
-        change = yield from self._intake.take(urls, source, Signalled())
+        change = yield from self._intake.decide(urls, source, Signalled())
         for key in keys:
             change.delete(key)
         return change

@@ -7,7 +7,7 @@ This is the arrow from the fetcher back to the frontier without its waiting:
                       --> links: `link_policy.py` says which, `admission.py` what becomes of them
                       --> counts (`process/committing/counters.py`), the line of pages.jsonl
 
-A *refresh* (an errand with the flag REFRESH: a known page fetched again) differs in
+A *refresh* (a fetch task with the flag REFRESH: a known page fetched again) differs in
 two points. It is counted apart, under `refresh.`, since its URL is done already; so
 is a known page that was queued once more (AGAIN). And an answer whose content is
 known is not read for links (`shows_news`).
@@ -25,27 +25,29 @@ from crawler.clock import Clock
 from crawler.config import RefreshConfig
 from crawler.errors import DamageError, StoreError, Unexpected
 from crawler.frontier.frontier import Frontier
+from crawler.frontier.outcome_policy import Decision, End
 from crawler.frontier.refresh.refetch_outcomes import result_of
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.validators import Validators
-from crawler.frontier.settlement import Decision, End
 from crawler.pages.page_cache import Capturing, PageCache
 from crawler.process.committing import counters
 from crawler.process.results.admission import Counted
 from crawler.process.results.link_policy import LinkPolicy
-from crawler.process.results.page_line import page_line
-from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, PageRecord, PageState
+from crawler.process.results.page_log_line import page_line
+from crawler.records import Blame, Extracted, Fetch, FetchTask, LinkFlag, Outcome, PageRecord, PageState
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making
 from crawler.storage.keys import PARKED
 from crawler.urls.canonical import authority
 
-_REFRESH = int(LinkFlag.REFRESH)  # plain, as the flags of an errand are: an IntFlag costs 1 us a test
-_AGAIN = int(LinkFlag.AGAIN)
-_NEWS = int(LinkFlag.NEWS)
+_REFRESH = LinkFlag.REFRESH
+_AGAIN = LinkFlag.AGAIN
+_NEWS = LinkFlag.NEWS
 _KNOWN = _REFRESH | _AGAIN
 Pauses = Generator[None, None, None]
-Hear = Callable[[Change, Errand, Extracted, float], None]  # (change, the page's errand, what it holds, now)
+Hear = Callable[
+    [Change, FetchTask, Extracted, float], None
+]  # (change, the page's fetch task, what it holds, now)
 Credit = Callable[
     [Change, int, int, float], None
 ]  # (change, the page that led to a new one, the new one, now)
@@ -73,68 +75,68 @@ class ResultProcessor:
         self._frontier = frontier
         self._pages = pages
         self._robots = robots
-        self._following = following
+        self._link_policy = following
         self._refresh = refresh
         self._hear = hear
         self._credit = credit
 
     # -- pages -----------------------------------------------------------------
 
-    def conditions(self, errand: Errand, now: float) -> tuple[str, str]:
+    def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
         """(ETag, Last-Modified) to ask for a page with, each "" if there is none to use."""
-        if errand.flags & _AGAIN:
-            record = self._pages.record(errand.fingerprint)
-            return self._validators.conditions(errand.fingerprint, errand.host, record, now)
-        if self._refresh is None or not errand.flags & _REFRESH:
+        if fetch_task.flags & _AGAIN:
+            record = self._pages.record(fetch_task.fingerprint)
+            return self._validators.conditions(fetch_task.fingerprint, fetch_task.host, record, now)
+        if self._refresh is None or not fetch_task.flags & _REFRESH:
             return "", ""
-        return self._refresh.outcomes.conditions(errand, now)
+        return self._refresh.outcomes.conditions(fetch_task, now)
 
-    def shows_news(self, errand: Errand, fetch: Fetch) -> bool:
+    def shows_news(self, fetch_task: FetchTask, fetch: Fetch) -> bool:
         """Whether an answer is worth reading: of a refresh, one with other content than is known."""
-        return not errand.flags & _KNOWN or not self._pages.shows_known(fetch, errand)
+        return not fetch_task.flags & _KNOWN or not self._pages.shows_known(fetch, fetch_task)
 
     def in_scope(self, url: str) -> bool:
         """Whether links to a URL (request form) lie where the crawl is at home."""
-        return self._following.in_scope(url)
+        return self._link_policy.in_scope(url)
 
     def prepare(self, fetch: Fetch) -> None:
         """Do of a large answer what needs no decision. Any thread."""
         self._pages.digest_ahead(fetch)
 
-    def known_content(self, errand: Errand) -> bytes:
+    def known_content(self, fetch_task: FetchTask) -> bytes:
         """The stored content of a page that is asked again; b"" if there is none that can be read."""
         try:
-            copy = self._pages.get(errand.fingerprint, with_noarchive=True)
+            copy = self._pages.get(fetch_task.fingerprint, with_noarchive=True)
         except DamageError:
             return b""
         return b"" if copy is None else copy.content
 
-    def page(self, errand: Errand, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
+    def page(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """Make the change for a page's fetch, final or to be repeated."""
         change = Change()
-        decision = self._settle(errand, fetch, now)
+        decision = self._settle(fetch_task, fetch, now)
         self._frontier.stage(decision, change)  # before the links: they may move URLs of the same host
         fetch.final = decision.end is End.DONE
-        before = self._pages.record(errand.fingerprint) if errand.flags & _KNOWN else None
-        capturing = self._capture(fetch, errand, extracted, now, final=decision.end is End.DONE)
+        before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
+        capturing = self._capture(fetch, fetch_task, extracted, now, final=decision.end is End.DONE)
         counters.count_kept(change, capturing)
         if self._refresh is not None and decision.end is End.DONE:
             self._schedule(change, capturing, before, decision, now)
-            if self._hear and extracted is not None and extracted.told_by and errand.flags & _REFRESH:
-                self._hear(change, errand, extracted, now)
-        if errand.flags & _AGAIN and capturing.record is not None:
+            if self._hear and extracted is not None and extracted.told_by and fetch_task.flags & _REFRESH:
+                self._hear(change, fetch_task, extracted, now)
+        if fetch_task.flags & _AGAIN and capturing.record is not None:
             changed = not capturing.unchanged
             self._validators.answered(
-                errand.fingerprint, errand.host, before, capturing.record, changed, now, change
+                fetch_task.fingerprint, fetch_task.host, before, capturing.record, changed, now, change
             )
-        if decision.end is End.DONE and not (errand.flags & _KNOWN and capturing.unchanged):
+        if decision.end is End.DONE and not (fetch_task.flags & _KNOWN and capturing.unchanged):
             yield from self._follow(change, capturing, extracted)
-        if errand.flags & _KNOWN:
+        if fetch_task.flags & _KNOWN:
             counters.count_refresh(change, fetch, decision.end, unchanged=capturing.unchanged)
-            change.count("urls.done", bool(errand.flags & _AGAIN and decision.end is End.DONE))
+            change.count("urls.done", bool(fetch_task.flags & _AGAIN and decision.end is End.DONE))
         else:
             counters.count_page(change, fetch, decision.end)
-        change.line = page_line(errand, fetch, extracted, decision.end)
+        change.line = page_line(fetch_task, fetch, extracted, decision.end)
         self._release_after(change, decision)
         return change
 
@@ -148,80 +150,80 @@ class ResultProcessor:
     ) -> None:
         """Let the refresh schedule know a page that is new, or learn from one that was asked again."""
         assert self._refresh is not None and capturing.record is not None
-        errand, record = capturing.errand, capturing.record
-        if errand.flags & _REFRESH:
+        fetch_task, record = capturing.fetch_task, capturing.record
+        if fetch_task.flags & _REFRESH:
             result = result_of(
                 capturing.fetch.outcome, unchanged=capturing.unchanged, stored=not record.noarchive
             )
             self._refresh.outcomes.record_refresh(
-                errand, result, before, record, decision.until, min(capturing.instant, now), change
+                fetch_task, result, before, record, decision.until, min(capturing.instant, now), change
             )
         else:
             is_page = record.state is PageState.STORED and not capturing.profile
-            news = errand.flags & (_NEWS | _AGAIN) == _NEWS and is_page
+            news = fetch_task.flags & (_NEWS | _AGAIN) == _NEWS and is_page
             self._refresh.outcomes.record_first(
-                errand.fingerprint, record, capturing.instant, now, change, news=news
+                fetch_task.fingerprint, record, capturing.instant, now, change, news=news
             )
             if news and self._credit:
-                self._credit(change, errand.via, errand.fingerprint, now)
+                self._credit(change, fetch_task.via, fetch_task.fingerprint, now)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
         """Follow a page's links, and note in its record how many there are."""
-        errand, fetch = capturing.errand, capturing.fetch
+        fetch_task, fetch = capturing.fetch_task, capturing.fetch
         if fetch.outcome is Outcome.INTERNAL_ERROR:
             extracted = None
-        following = self._following.page(change, errand, fetch, extracted, capturing.digest)
-        links = yield from self._as_far_as_possible(change, errand, following)
+        following = self._link_policy.page(change, fetch_task, fetch, extracted, capturing.digest)
+        links = yield from self._as_far_as_possible(change, fetch_task, following)
         if capturing.record is not None:
             capturing.record.links = links
 
-    def _as_far_as_possible(self, change: Change, errand: Errand, following: Counted) -> Counted:
+    def _as_far_as_possible(self, change: Change, fetch_task: FetchTask, following: Counted) -> Counted:
         """Follow links; if that raises, those before it stay in the change, as the caches have them."""
         try:
             return (yield from following)
         except StoreError:
             raise
         except Exception as error:
-            self.unexpected.note(error, f"links of {errand.url}, some of which are lost")
+            self.unexpected.note(error, f"links of {fetch_task.url}, some of which are lost")
             change.count("pages.links_lost")
             return 0
 
-    def denied(self, errand: Errand, now: float) -> Making:
+    def denied(self, fetch_task: FetchTask, now: float) -> Making:
         """Make the change for a URL that robots.txt forbids: recorded, never asked."""
-        fetch = Fetch(url=errand.url, outcome=Outcome.ROBOTS_DENIED, began=now)
-        return self.page(errand, fetch, None, now)
+        fetch = Fetch(url=fetch_task.url, outcome=Outcome.ROBOTS_DENIED, began=now)
+        return self.page(fetch_task, fetch, None, now)
 
     # -- hosts -----------------------------------------------------------------
 
-    def robots(self, errand: Errand, fetch: Fetch, now: float) -> Making:
+    def robots(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Making:
         """Make the change for the answer to a robots.txt, at the end of its redirects."""
         change = Change()
         ignored, rules_ignored = self._robots.sitemaps_ignored, self._robots.rules_ignored
-        yield from self._read_robots(change, errand, fetch, now)
+        yield from self._read_robots(change, fetch_task, fetch, now)
         change.count("robots.sitemaps_ignored", self._robots.sitemaps_ignored - ignored)
         change.count("robots.rules_ignored", self._robots.rules_ignored - rules_ignored)
         if fetch.status:
-            counters.count_kept(change, self._capture(fetch, errand, None, now))
+            counters.count_kept(change, self._capture(fetch, fetch_task, None, now))
         change.count(f"robots.{fetch.outcome}")
         counters.count_connection(change, fetch)
         change.count("bytes.wire", fetch.wire_bytes)
-        yield from self._as_far_as_possible(change, errand, self._following.robots(change, errand))
-        self._release(change, self._settle(errand, fetch, now))
+        yield from self._as_far_as_possible(change, fetch_task, self._link_policy.robots(change, fetch_task))
+        self._release(change, self._settle(fetch_task, fetch, now))
         return change
 
-    def _read_robots(self, change: Change, errand: Errand, fetch: Fetch, now: float) -> Pauses:
+    def _read_robots(self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float) -> Pauses:
         """Let the robots cache know the answer; one that brings out a bug counts as one that could not be had."""
         try:
-            yield from self._record_robots(change, errand, fetch, now)
+            yield from self._record_robots(change, fetch_task, fetch, now)
         except StoreError:
             raise
         except Exception as error:
-            self._spoil(fetch, error, f"reading {errand.url}")
-            yield from self._record_robots(change, errand, fetch, now)
+            self._spoil(fetch, error, f"reading {fetch_task.url}")
+            yield from self._record_robots(change, fetch_task, fetch, now)
 
-    def _record_robots(self, change: Change, errand: Errand, fetch: Fetch, now: float) -> Pauses:
+    def _record_robots(self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float) -> Pauses:
         yield from self._robots.recording(
-            authority(errand.url),
+            authority(fetch_task.url),
             status=fetch.status,
             outcome=Outcome.FRAMING if _is_unreadable(fetch) else fetch.outcome,
             body=fetch.content,
@@ -230,11 +232,11 @@ class ResultProcessor:
             batch=change,
         )
 
-    def unresolved(self, errand: Errand, failure: Fetch, now: float) -> Change:
+    def unresolved(self, fetch_task: FetchTask, failure: Fetch, now: float) -> Change:
         """The change for a host whose addresses could not be found."""
         change = Change()
         change.count(f"hosts.{failure.outcome}")
-        self._release(change, self._settle(errand, failure, now))
+        self._release(change, self._settle(fetch_task, failure, now))
         return change
 
     def retire(self, pattern: str, change: Change) -> int:
@@ -267,27 +269,33 @@ class ResultProcessor:
 
     # -- parts -------------------------------------------------------------------
 
-    def _settle(self, errand: Errand, fetch: Fetch, now: float) -> Decision:
+    def _settle(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Decision:
         """What the frontier decides; upon a fetch that it cannot judge, as upon an internal error."""
         try:
-            return self._frontier.settle(errand, fetch, now)
+            return self._frontier.record_outcome(fetch_task, fetch, now)
         except StoreError:
             raise
         except Exception as error:
-            self._spoil(fetch, error, f"deciding upon {errand.url or errand.hostname}")
-            return self._frontier.settle(errand, fetch, now)
+            self._spoil(fetch, error, f"deciding upon {fetch_task.url or fetch_task.hostname}")
+            return self._frontier.record_outcome(fetch_task, fetch, now)
 
     def _capture(
-        self, fetch: Fetch, errand: Errand, extracted: Extracted | None, now: float, *, final: bool = True
+        self,
+        fetch: Fetch,
+        fetch_task: FetchTask,
+        extracted: Extracted | None,
+        now: float,
+        *,
+        final: bool = True,
     ) -> Capturing:
         """What is kept of a fetch; of one that cannot be kept, that it was made."""
         try:
-            return self._pages.capture(fetch, errand, extracted, now, final=final)
+            return self._pages.capture(fetch, fetch_task, extracted, now, final=final)
         except StoreError:
             raise
         except Exception as error:
-            self._spoil(fetch, error, f"keeping {errand.url}")
-            return self._pages.capture(fetch, errand, None, now, final=final)
+            self._spoil(fetch, error, f"keeping {fetch_task.url}")
+            return self._pages.capture(fetch, fetch_task, None, now, final=final)
 
     def _spoil(self, fetch: Fetch, error: Exception, where: str) -> None:
         """Make an internal error of `fetch`: nothing that it brought is looked at again."""
@@ -303,7 +311,7 @@ class ResultProcessor:
             setattr(fetch, name, getattr(nothing, name))
 
     def _release(self, change: Change, decision: Decision) -> None:
-        """Let the change hold the frontier's decision, and free the errand's place once it is durable."""
+        """Let the change hold the frontier's decision, and free the fetch task's place once it is durable."""
         self._frontier.stage(decision, change)
         self._release_after(change, decision)
 

@@ -29,7 +29,7 @@ from crawler.change_signals import SOURCES, TOLD_MAX, Fate, Signalled, source_nu
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.committing.portions import portions
 from crawler.process.results.admission import Admission, LinkContext
-from crawler.records import Errand, Extracted, Link, LinkFlag, PageRecord
+from crawler.records import Extracted, FetchTask, Link, LinkFlag, PageRecord
 from crawler.splitter.inbox import Received
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, Making
@@ -40,7 +40,7 @@ from crawler.urls.canonical import LENGTH_MAX, TOO_LONG, hostname, resolve
 
 RAW_CHARS_MAX = 2 * LENGTH_MAX  # of a signalled URL, half of it escaped; what is longer is not parsed
 URL_CHARS_TOLD = 200  # of what is no URL, in the answer
-_SIGNAL, _REQUISITE = int(LinkFlag.SIGNAL), int(LinkFlag.REQUISITE)
+_SIGNAL, _REQUISITE = LinkFlag.SIGNAL, LinkFlag.REQUISITE
 _BIND_ALL = frozenset({SCOPE, EXCLUDE, PORT, traps.PATH_SEGMENTS, traps.REPEATED_SEGMENTS})
 # Added to the fingerprints of signals, by source: a compaction of the outbox keeps one link of each fingerprint.
 _MARKS = tuple(0x5157_0000_0000 + number for number in range(SOURCES))
@@ -81,7 +81,7 @@ class SignalIntake:
         self._flags = _REQUISITE if requisites else 0
         self._now = now
 
-    def take(self, raw_urls: Sequence[str], source: str, said: Signalled) -> Making:
+    def decide(self, raw_urls: Sequence[str], source: str, said: Signalled) -> Making:
         """Make the change for URLs that `source` ("name" or "name:who") says have changed; `said` tells their fates."""
         change = Change()
         number, met = source_number(source), set[str]()
@@ -107,16 +107,16 @@ class SignalIntake:
         _count(change, said)
         return change
 
-    def hear(self, change: Change, errand: Errand, extracted: Extracted, now: float) -> None:
+    def hear(self, change: Change, fetch_task: FetchTask, extracted: Extracted, now: float) -> None:
         """Take what a page that was asked again says of when pages of its own host changed; these are ours."""
         if self._refresh is None:
             return
         own = [
             (url, changed_at)
             for raw_url, changed_at in extracted.dated
-            if (url := resolve(extracted.base, raw_url)) is not None and hostname(url) == errand.hostname
+            if (url := resolve(extracted.base, raw_url)) is not None and hostname(url) == fetch_task.hostname
         ]
-        self._refresh.changes.note_dated(errand.fingerprint, own, extracted.told_by, now, change)
+        self._refresh.changes.note_dated(fetch_task.fingerprint, own, extracted.told_by, now, change)
 
     def _forms(self, raw_urls: Sequence[str], met: set[str], said: Signalled) -> list[str]:
         """The request forms of what are URLs, each once; those of earlier calls are in `met`."""
@@ -124,7 +124,7 @@ class SignalIntake:
         for raw_url in raw_urls:
             form, rule = self._intake.form(raw_url) if len(raw_url) <= RAW_CHARS_MAX else ("", TOO_LONG)
             if rule:
-                said.tell(raw_url[:URL_CHARS_TOLD], Fate.REFUSED, rule)
+                said.record(raw_url[:URL_CHARS_TOLD], Fate.REFUSED, rule)
             elif form not in met:
                 met.add(form)
                 forms.append(form)
@@ -140,24 +140,24 @@ class SignalIntake:
         for url in urls:
             _, fingerprint, rule = self._intake.one(url, self._flags)
             if rule in _BIND_ALL:
-                said.tell(url, Fate.OUT_OF_SCOPE, rule)
+                said.record(url, Fate.OUT_OF_SCOPE, rule)
             elif not ours and (owner := self._partition.owner(fingerprint)) != self._me:
                 mark = fingerprint ^ _MARKS[number]
                 sent.setdefault(owner, []).append(Link(mark, url, redirects=number, flags=_SIGNAL))
-                said.tell(url, Fate.SENT, owner)
+                said.record(url, Fate.SENT, owner)
             elif self._record(fingerprint) is not None:
                 if self._refresh is not None and fingerprint in self._refresh:
                     known.append(fingerprint)
-                    said.tell(url, Fate.NOTED)
+                    said.record(url, Fate.NOTED)
                 else:
-                    said.tell(url, Fate.NOT_REFRESHED)
+                    said.record(url, Fate.NOT_REFRESHED)
             elif rule := self._intake.one(url).rule if self._flags else rule:
-                said.tell(url, Fate.OUT_OF_SCOPE, rule)
+                said.record(url, Fate.OUT_OF_SCOPE, rule)
             elif len(said.urls) < TOLD_MAX and self._is_retired(url, fingerprint):
-                said.tell(url, Fate.RETIRED)
+                said.record(url, Fate.RETIRED)
             else:
                 new.append(url)
-                said.tell(url, Fate.QUEUED)
+                said.record(url, Fate.QUEUED)
         if known and self._refresh is not None:
             self._refresh.changes.note_changes(known, number, self._now())
             self._refresh.changes.stage(change)

@@ -23,7 +23,7 @@ from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
 _LOW_48 = (1 << 48) - 1
-_SCOPE, _SEED = int(LinkFlag.SCOPE), int(LinkFlag.SEED)
+_SCOPE, _SEED = LinkFlag.SCOPE, LinkFlag.SEED
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -84,7 +84,7 @@ class SiteKnowledge:
         """Whether headers with credentials may go to this URL: a seed was given for it, no redirect led there."""
         return self._credentials and self._filter.scope.was_given(url)
 
-    def tell(self, change: Change, peers: Sequence[str]) -> None:
+    def announce(self, change: Change, peers: Sequence[str]) -> None:
         """Tell some processes all that the scope spans."""
         self._tell(change, self._filter.scope.urls(), peers)
 
@@ -97,7 +97,7 @@ class SiteKnowledge:
         change.foreign += [(peer, list(notices)) for peer in peers]
         change.count("splitter.scope_told", len(notices) * len(peers))
 
-    def heard(self, change: Change, links: list[Link]) -> list[Link]:
+    def apply_notice(self, change: Change, links: list[Link]) -> list[Link]:
         """Widen the scope by the notices among what a peer sent; return the links."""
         notices = [link for link in links if link.flags & _SCOPE]
         if not notices:

@@ -42,7 +42,7 @@ def hop(frontier: Frontier, now: float) -> None:
 
 def add(frontier: Frontier, now: float) -> None:
     batch = MemoryStore().batch()
-    frontier.add(
+    frontier.enqueue(
         [link(f"https://{UNKNOWN}/"), *(link(f"https://n{n}.org/") for n in range(3000))], batch, now
     )
     frontier.committed(batch, now)

@@ -7,7 +7,7 @@ import pytest
 
 from crawler.frontier.discovery.entries import class_in_order, make_order
 from crawler.frontier.hosts.table import HostFlag, HostTable
-from crawler.frontier.hosts.turns import ClassedBack, DueFront
+from crawler.frontier.hosts.turns import ClassedBackQueue, DueFront
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -15,7 +15,7 @@ def test_the_back_queue_against_a_list(seed: int) -> None:
     """Best class, then arrival; a quarter of the turns by arrival alone. Hosts change classes while they wait."""
     rng = random.Random(seed)
     hosts = HostTable(4)
-    back = ClassedBack(hosts, 0.25)
+    back = ClassedBackQueue(hosts, 0.25)
     back._arrivals = 0xFFFF_FFF0 if seed % 2 else 0  # the count of arrivals wraps
     model: list[int] = []  # slots by arrival
     moved: dict[int, int] = {}  # when each entered its present class
@@ -73,7 +73,7 @@ def test_the_back_queue_against_a_list(seed: int) -> None:
 
 def test_nobody_starves_behind_better_hosts_that_never_end() -> None:
     hosts = HostTable(4)
-    back = ClassedBack(hosts, 0.2)
+    back = ClassedBackQueue(hosts, 0.2)
     for key in range(12):
         hosts.cursor[hosts.insert(key)] = make_order(255 if key == 11 else 0, 0, 1)
         back.append(key)

@@ -133,7 +133,7 @@ def asked_every(seconds: float, count: int, work: Workbench) -> list[int]:
 
 
 def test_ready_hosts_behind_a_full_front_are_asked_though_the_front_is_never_dry() -> None:
-    """A rate far below what the hosts allow: each errand comes too late for its host, so the hosts take turns."""
+    """A rate far below what the hosts allow: each fetch task comes too late for its host, so the hosts take turns."""
     turns: list[int] = []
     asked = asked_every(10.0, 400, full_front(40, turns))
     assert set(asked[-240:]) == set(range(40))
@@ -141,7 +141,7 @@ def test_ready_hosts_behind_a_full_front_are_asked_though_the_front_is_never_dry
 
 
 def test_hosts_that_are_asked_before_their_connections_end_keep_the_front() -> None:
-    """Who is asked every eighth errand and ready after 1 s comes late by eight errands less 1 s; `stay` is 35 s."""
+    """Who is asked every eighth task and ready after 1 s comes late by eight tasks less 1 s; `stay` is 35 s."""
     for seconds in (1.0, 4.4):
         assert set(asked_every(seconds, 400, full_front(40))) == set(range(8))
     assert set(asked_every(4.6, 400, full_front(40))) > set(range(8))

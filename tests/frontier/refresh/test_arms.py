@@ -71,7 +71,7 @@ def test_arms_get_equal_rates_and_one_request_a_host_is_in_flight() -> None:
     ready, asked = np.full(30, -1.0), np.zeros(3, dtype=int)
     for tick in range(1, 3000):
         now = tick / arms.rate
-        page = arms.take(now)
+        page = arms.claim_next(now)
         if page >= 0:
             host = arms.host_of(page)
             assert ready[host] <= now and host not in {arms.host_of(other) for other in flying}
@@ -84,7 +84,7 @@ def test_arms_get_equal_rates_and_one_request_a_host_is_in_flight() -> None:
             if rng.random() < 0.1:
                 arms.give_back(landed, now, now + gap)
             else:
-                arms.settle(landed, now, RefreshOutcome(int(rng.random() < 0.3)), now + gap)
+                arms.record_outcome(landed, now, RefreshOutcome(int(rng.random() < 0.3)), now + gap)
         if tick % 500 == 0:
             arms._check()
     assert asked.sum() > 2500 and asked.max() - asked.min() <= 100
@@ -92,26 +92,26 @@ def test_arms_get_equal_rates_and_one_request_a_host_is_in_flight() -> None:
 
 def test_a_block_by_discovery_holds_for_all_arms_and_during_a_flight() -> None:
     arms = filled(hosts=2)
-    page = arms.take(1.0)
+    page = arms.claim_next(1.0)
     host = arms.host_of(page)
     arms.block(host, 2.0)  # must not free it for the other arms
-    assert arms.host_of(arms.take(3.0)) != host
-    assert arms.take(4.0) == -1
-    arms.settle(page, 5.0, RefreshOutcome.UNCHANGED, 5.0)
-    assert arms.host_of(arms.look(5.0)) == host
+    assert arms.host_of(arms.claim_next(3.0)) != host
+    assert arms.claim_next(4.0) == -1
+    arms.record_outcome(page, 5.0, RefreshOutcome.UNCHANGED, 5.0)
+    assert arms.host_of(arms.peek(5.0)) == host
     arms.block(host, 9.0)
-    assert arms.look(6.0) == -1
+    assert arms.peek(6.0) == -1
     arms._check()
-    assert arms.look(9.0) >= 0
+    assert arms.peek(9.0) >= 0
 
 
 def test_a_page_may_be_removed_while_it_is_in_flight() -> None:
     arms = filled(hosts=2)
-    page = arms.take(1.0)
+    page = arms.claim_next(1.0)
     arms.remove(page)
-    arms.settle(page, 2.0, RefreshOutcome.GONE, 3.0)
+    arms.record_outcome(page, 2.0, RefreshOutcome.GONE, 3.0)
     arms._check()
-    assert len(arms) == 899 and len({arms.host_of(arms.take(3.0)) for _ in range(2)}) == 2
+    assert len(arms) == 899 and len({arms.host_of(arms.claim_next(3.0)) for _ in range(2)}) == 2
 
 
 def test_signals_reach_their_arm() -> None:
@@ -129,8 +129,8 @@ def test_state_goes_to_the_store_and_back() -> None:
     arms, store = filled(), MemoryStore()
     batch = store.batch()
     for k, page in enumerate([arms.find(key * GOLDEN & 0xFFFFFFFFFFFFFFFF) for key in range(1, 901)]):
-        arms.hold(page, k * 10.0)
-        arms.settle(page, k * 10.0, RefreshOutcome(k % 2), k * 10.0)
+        arms.acquire(page, k * 10.0)
+        arms.record_outcome(page, k * 10.0, RefreshOutcome(k % 2), k * 10.0)
         stage(arms, page, batch)
     store.write(batch)
     again = Arms([Settings(policy=policy) for policy in POLICIES])

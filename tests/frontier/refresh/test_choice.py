@@ -78,7 +78,7 @@ def test_no_page_below_the_level_is_taken_while_another_is_well_above_it(
         elif event == "take":
             pin(schedule, level, now)
             values = model.values(now)
-            taken = schedule.take(now)
+            taken = schedule.claim_next(now)
             assert (taken >= 0) == bool(values)
             if taken < 0:
                 continue
@@ -87,7 +87,7 @@ def test_no_page_below_the_level_is_taken_while_another_is_well_above_it(
                 assert values[taken] > 0.95 * level
             mine, _, _, host = model.pages[taken]
             model.pages[taken], model.ready[host] = (mine, now, 0, host), now + wait
-            schedule.settle(taken, now, RefreshOutcome.CHANGED, now + wait)
+            schedule.record_outcome(taken, now, RefreshOutcome.CHANGED, now + wait)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -108,12 +108,12 @@ def test_a_burst_of_signals_is_answered_in_nearly_the_order_of_values(seed: int)
         for number in told:
             schedule.signals.note_change(number, now)
             n[number] += 1
-        taken = schedule.take(now)
+        taken = schedule.claim_next(now)
         if tick > 1500 and tick % 500 < 60:
             values = [crawl_value(pages[k], now - last[k], int(n[k])) for k in range(m)]
             lost.append(max(values) - values[taken])
         last[taken], n[taken] = now, 0
-        schedule.settle(taken, now, RefreshOutcome.CHANGED)
+        schedule.record_outcome(taken, now, RefreshOutcome.CHANGED)
     assert len(lost) > 60 and np.mean(lost) < 0.2
 
 
@@ -131,10 +131,10 @@ def test_the_level_finds_itself_and_taken_pages_are_worth_it(start: float) -> No
         for number in np.flatnonzero(rng.random(30) < pages.signal_rate / 5):
             schedule.signals.note_change(number, now)
             counts[number] += 1
-        taken = schedule.take(now)
+        taken = schedule.claim_next(now)
         values.append(crawl_value(pages[taken], now - last[taken], int(counts[taken])) / schedule.level)
         last[taken], counts[taken] = now, 0
-        schedule.settle(taken, now, RefreshOutcome.CHANGED)
+        schedule.record_outcome(taken, now, RefreshOutcome.CHANGED)
     assert 0.85 < np.median(values[900:]) < 1.4
 
 
@@ -153,11 +153,11 @@ def test_a_leap_of_importances_takes_the_level_with_it() -> None:
         if tick == 1500:
             before = schedule.level
             for number in range(40):
-                schedule.weigh(number, float(importance[number]), now)
+                schedule.set_importance(number, float(importance[number]), now)
             landed = schedule.level
             schedule._check()
-        taken = schedule.take(now)
-        schedule.settle(taken, now, RefreshOutcome.UNCHANGED)
+        taken = schedule.claim_next(now)
+        schedule.record_outcome(taken, now, RefreshOutcome.UNCHANGED)
         levels.append(schedule.level)
     assert landed / before == pytest.approx((np.sqrt(importance).sum() / 40) ** 2, rel=2e-3)
     assert 0.6 < landed / np.median(levels[3000:]) < 1.6
@@ -176,10 +176,10 @@ def test_a_saturated_host_has_a_level_of_its_own_and_loses_no_turn() -> None:
     big, taken_by_big, total = schedule.host(0), 0, 8000
     for tick in range(1, total):
         now = tick / rate
-        page = schedule.take(now)
+        page = schedule.claim_next(now)
         assert page >= 0  # work conserving
         taken_by_big += schedule.host_of(page) == big
-        schedule.settle(page, now, RefreshOutcome.UNCHANGED, now + 4 / rate * 0.999)
+        schedule.record_outcome(page, now, RefreshOutcome.UNCHANGED, now + 4 / rate * 0.999)
     schedule._check()
     assert schedule.overview.host(big).boost > 1.3
     assert 0.9 * total / 4 < taken_by_big <= total / 4 + 1
@@ -199,9 +199,9 @@ def bursts(policy: str) -> tuple[Schedule, float]:
         now = tick / rate
         if rng.random() < 1 / 12:  # a directory changes, some far more often than others
             stale[int(3 * hosts * rng.random() ** 4) :: 3 * hosts] = True
-        page = schedule.take(now)
+        page = schedule.claim_next(now)
         assert page >= 0
-        schedule.settle(
+        schedule.record_outcome(
             page,
             now,
             RefreshOutcome.CHANGED if stale[page] else RefreshOutcome.UNCHANGED,
@@ -230,9 +230,9 @@ def test_a_level_of_its_own_that_is_far_too_high_costs_a_host_no_turn() -> None:
     schedule.records.restore_site(key, np.array([*numbers[:-1], 1000.0]))
     taken = []
     for tick in range(1, 41):
-        page = schedule.take(10.0 + tick / 8)
+        page = schedule.claim_next(10.0 + tick / 8)
         taken.append(page % 2)
-        schedule.settle(page, 10.0 + tick / 8, RefreshOutcome.CHANGED, 10.0 + tick / 8 + 0.1)
+        schedule.record_outcome(page, 10.0 + tick / 8, RefreshOutcome.CHANGED, 10.0 + tick / 8 + 0.1)
     assert taken[0] == 0 and 16 <= sum(taken) <= 24
     assert schedule.overview.host(0).boost < 2.0
 
@@ -246,9 +246,11 @@ def test_the_neighbourhood_brings_the_pages_of_a_changing_directory_forward() ->
     now, order = 0.0, []
     for _ in range(24):
         now += day / 2
-        page = schedule.take(now)
+        page = schedule.claim_next(now)
         order.append(page % 4)
-        schedule.settle(page, now, RefreshOutcome.CHANGED if page % 4 == 2 else RefreshOutcome.UNCHANGED)
+        schedule.record_outcome(
+            page, now, RefreshOutcome.CHANGED if page % 4 == 2 else RefreshOutcome.UNCHANGED
+        )
     assert order.count(2) >= 8  # of one directory in four; six would be its share
     schedule._check()
 
@@ -262,8 +264,8 @@ def test_no_look_corrects_more_keys_than_it_may() -> None:
     schedule.signals.enqueue_changes(keys, 0.0, 3)
     for step in range(400):
         before = schedule.overview.checks
-        page = schedule.take(float(step))
+        page = schedule.claim_next(float(step))
         assert schedule.overview.checks - before <= 64
-        schedule.settle(page, float(step), RefreshOutcome.CHANGED)
+        schedule.record_outcome(page, float(step), RefreshOutcome.CHANGED)
     assert schedule.level < math.inf
     schedule._check()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler import kernel_forms
+from crawler import kernel_selection
 from crawler.freshness import columns
 from crawler.frontier.refresh import heaps, numbering
 
@@ -29,7 +29,7 @@ def form(module: ModuleType, source: bool) -> Iterator[ModuleType]:
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
     found = importlib.util.module_from_spec(spec)
-    with mock.patch.object(kernel_forms, "are_source", lambda: True):
+    with mock.patch.object(kernel_selection, "are_interpreted", lambda: True):
         loader.exec_module(found)
         yield found
 

@@ -25,11 +25,11 @@ def run(made: Schedule, pages: list[int], days: float, rate: float, hub: int = -
     now = 0.0
     while now < days * DAY:
         now += 1.0 / rate
-        page = made.take(now)
+        page = made.claim_next(now)
         counts[page] += 1
-        made.settle(page, now, UNCHANGED, now)
+        made.record_outcome(page, now, UNCHANGED, now)
         if page == hub:
-            made.show(page, 2.0 * (now - asked_at) / DAY, now)
+            made.credit_hub(page, 2.0 * (now - asked_at) / DAY, now)
             asked_at = now
     made._check()
     return counts
@@ -60,14 +60,14 @@ def test_no_page_goes_before_a_hub_that_is_worth_far_more_while_the_level_lags()
     hub, asked, now, most = pages[7], 0.0, 0.0, 0.0
     while now < 320 * DAY:
         now += 2 * DAY if 200 * DAY <= now < 240 * DAY else 0.1 * DAY
-        page = made.look(now)
+        page = made.peek(now)
         late = made.overview.page(hub, now)
         if page != hub and now > 200 * DAY and late.value > late.level:
             most = max(most, late.value / made.overview.page(page, now).value)
-        made.hold(page, now)
-        made.settle(page, now, CHANGED if page % 10 == 0 and page != hub else UNCHANGED, now)
+        made.acquire(page, now)
+        made.record_outcome(page, now, CHANGED if page % 10 == 0 and page != hub else UNCHANGED, now)
         if page == hub:
-            made.show(page, 0.1 * (now - asked) / DAY, now)
+            made.credit_hub(page, 0.1 * (now - asked) / DAY, now)
             asked = now
     assert made.overview.hub(hub, now)["pages_per_day"] == pytest.approx(0.1, rel=0.3)
     assert most < 1.5
@@ -83,10 +83,10 @@ def test_endless_new_pages_leave_a_host_half_of_its_refreshes() -> None:
     hub, asked, now, total = pages[0], 0, 0.0, 0
     while now < 120 * DAY:
         now += 1.0 / rate
-        page = made.take(now)
-        made.settle(page, now, UNCHANGED, now)
+        page = made.claim_next(now)
+        made.record_outcome(page, now, UNCHANGED, now)
         if page == hub:
-            made.show(page, 100.0, now)
+            made.credit_hub(page, 100.0, now)
         if now > 60 * DAY:
             total += 1
             asked += page == hub
@@ -104,12 +104,12 @@ def test_no_hub_waits_for_long_behind_others(weight: float) -> None:
     asked, longest, now = dict.fromkeys(pages, 0.0), dict.fromkeys(hubs, 0.0), 0.0
     while now < 250.0 * DAY:
         now += 1.0 / rate
-        page = made.take(now)
+        page = made.claim_next(now)
         gap, asked[page] = (now - asked[page]) / DAY, now
         changed = page in hubs or rng.random() < -math.expm1(-gap / 60.0)
-        made.settle(page, now, CHANGED if changed else UNCHANGED, now)
+        made.record_outcome(page, now, CHANGED if changed else UNCHANGED, now)
         if page in hubs:
-            made.show(page, hubs[page] * gap, now)
+            made.credit_hub(page, hubs[page] * gap, now)
             longest[page] = max(longest[page], gap if now > 100.0 * DAY else 0.0)
     for page, theta in hubs.items():
         due = math.sqrt(2.0 * made.level / (weight * theta / DAY)) / DAY
@@ -124,7 +124,7 @@ def test_a_hub_that_shows_nothing_any_more_becomes_a_page_again() -> None:
     now = 40.0 * DAY
     while now < 500.0 * DAY:
         now += DAY / 20.0
-        made.settle(made.take(now), now, UNCHANGED, now)
+        made.record_outcome(made.claim_next(now), now, UNCHANGED, now)
     assert made.overview.hub(pages[3], now)["pages_per_day"] < 0.1 * before
 
 
@@ -132,11 +132,11 @@ def test_credit_is_checked_and_rows_are_given_back() -> None:
     made, pages = schedule_of(9, 1.0)
     for wrong in (-1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="found"):
-            made.show(pages[0], wrong, 1.0)
-    made.show(pages[0], 0.0, 1.0)
+            made.credit_hub(pages[0], wrong, 1.0)
+    made.credit_hub(pages[0], 0.0, 1.0)
     assert made.overview.hub(pages[0], 1.0) == {}
     for page in pages[:4]:
-        made.show(page, 3.0, 1.0)
+        made.credit_hub(page, 3.0, 1.0)
     assert made.overview.hubs(1.0)["hubs"] == 4
     for page in pages[:3]:
         made.remove(page)
@@ -144,7 +144,7 @@ def test_credit_is_checked_and_rows_are_given_back() -> None:
     assert made.overview.hubs(1.0)["hubs"] == 1
     again = made.add(100, 1, 10, 1.0, 1.0)
     assert made.overview.hub(again, 1.0) == {}, "the row of a page that left"
-    made.show(again, 1.0, 2.0)
+    made.credit_hub(again, 1.0, 2.0)
     made._check()
 
 
@@ -178,8 +178,8 @@ def test_pages_that_are_gone_cost_a_hundredth_of_the_fetches() -> None:
     now, asked, total = 0.0, 0, 0
     while now < 300 * DAY:
         now += 1.0 / rate
-        page = made.take(now)
-        made.settle(page, now, RefreshOutcome.GONE if page in gone else UNCHANGED, now)
+        page = made.claim_next(now)
+        made.record_outcome(page, now, RefreshOutcome.GONE if page in gone else UNCHANGED, now)
         if now > 100 * DAY:
             total += 1
             asked += page in gone

@@ -89,7 +89,7 @@ def test_any_sequence_of_events_keeps_the_invariants(
         elif event == "own" and page >= 0 and KINDS[kind] is not None:
             schedule.set_page(page, KINDS[kind], now)
         elif event == "weigh" and page >= 0:
-            schedule.weigh(page, wait, now)
+            schedule.set_importance(page, wait, now)
         elif event == "ages" and page >= 0:
             schedule.bound_ages(page, wait, wait + kind + 0.1)
         elif event == "signal" and page >= 0:
@@ -100,19 +100,19 @@ def test_any_sequence_of_events_keeps_the_invariants(
             schedule.block(schedule.host(100 + kind % HOSTS), now + wait)
         elif event in ("take", "best"):
             page = (
-                schedule.look(now)
+                schedule.peek(now)
                 if event == "take"
                 else schedule.best(schedule.host(100 + kind % HOSTS), now)
             )
             if page >= 0:
                 assert page in present.values() and page not in flying
                 settled = event == "take" and not schedule.overview.sweeping
-                assert not settled or schedule.look(now) == page  # looking changes nothing
+                assert not settled or schedule.peek(now) == page  # looking changes nothing
                 if not schedule.overview.host(schedule.host_of(page)).busy:
-                    schedule.hold(page, now)
+                    schedule.acquire(page, now)
                     flying.append(page)
         elif flying and event == "settle":
-            schedule.settle(flying.pop(0), now, kind % 6, now + wait * (kind & 1))
+            schedule.record_outcome(flying.pop(0), now, kind % 6, now + wait * (kind & 1))
         elif flying and event == "give_back":
             schedule.give_back(flying.pop(0), now)
         schedule._check()
@@ -134,21 +134,21 @@ def test_takes_pages_in_the_order_of_their_deadlines() -> None:
     assert schedule.next_wakeup(0.0) == pytest.approx(min(threshold(page, 0.5) for page in pages), rel=1e-3)
     order = sorted(range(3), key=lambda number: threshold(pages[number], 0.5))
     for number in order:
-        assert schedule.take(0.01) == number
+        assert schedule.claim_next(0.01) == number
         schedule.remove(number)
-        schedule.settle(number, 0.01, RefreshOutcome.CHANGED)
+        schedule.record_outcome(number, 0.01, RefreshOutcome.CHANGED)
 
 
 def test_a_page_in_flight_keeps_its_host_busy() -> None:
     schedule = plain(PageParameters(1.0, 0.2), PageParameters(1.0, 0.4), level=0.5)
     other = schedule.add(9, 2, 2, 0.0, 0.0)
-    first = schedule.take(10.0)
-    second = schedule.take(10.0)
+    first = schedule.claim_next(10.0)
+    second = schedule.claim_next(10.0)
     assert {first < 2, second < 2} == {True, False} and other in (first, second)
-    assert schedule.take(10.0) == -1 and schedule.look(10.0) == -1
-    schedule.settle(first, 10.5, RefreshOutcome.UNCHANGED, 12.0)
-    assert schedule.take(11.0) == -1
-    assert schedule.take(12.0) >= 0
+    assert schedule.claim_next(10.0) == -1 and schedule.peek(10.0) == -1
+    schedule.record_outcome(first, 10.5, RefreshOutcome.UNCHANGED, 12.0)
+    assert schedule.claim_next(11.0) == -1
+    assert schedule.claim_next(12.0) >= 0
 
 
 def test_a_signal_moves_the_deadline_by_its_time_equivalent() -> None:
@@ -164,7 +164,7 @@ def test_a_certain_signal_makes_a_page_due_before_those_worth_less() -> None:
     schedule = plain(PageParameters(1.0, 0.4, 0.5, 0.0), PageParameters(1.0, 0.4), level=1.0)
     schedule.signals.note_change(0, 0.5)
     assert schedule.next_wakeup(0.5) <= 0.5
-    assert schedule.take(0.6) == 0
+    assert schedule.claim_next(0.6) == 0
 
 
 def test_what_a_trusted_source_says_or_not_is_a_rate_before_any_crawl() -> None:
@@ -175,8 +175,8 @@ def test_what_a_trusted_source_says_or_not_is_a_rate_before_any_crawl() -> None:
     for _ in range(40):  # the first is crawled after each true signal
         now += 10 * 86_400.0
         schedule.signals.note_change(pages[0], now)
-        schedule.hold(pages[0], now)
-        schedule.settle(pages[0], now, RefreshOutcome.CHANGED)
+        schedule.acquire(pages[0], now)
+        schedule.record_outcome(pages[0], now, RefreshOutcome.CHANGED)
         rates.append(schedule.overview.page(pages[2], now).rate)
     for _ in range(3):
         schedule.signals.note_change(pages[1], now)
@@ -187,9 +187,9 @@ def test_what_a_trusted_source_says_or_not_is_a_rate_before_any_crawl() -> None:
 
 def test_signals_during_a_flight_count_afterwards() -> None:
     schedule = plain(PageParameters(1.0, 0.4, 0.5, 0.0), level=1.0)
-    assert schedule.take(5.0) == 0
+    assert schedule.claim_next(5.0) == 0
     schedule.signals.note_change(0, 5.1)
-    schedule.settle(0, 5.2, RefreshOutcome.CHANGED)
+    schedule.record_outcome(0, 5.2, RefreshOutcome.CHANGED)
     assert schedule.overview.page(0, 5.2).signals == (1,)
     assert schedule.next_wakeup(5.2) <= 5.2
 
@@ -206,7 +206,7 @@ def test_a_page_given_back_is_due_as_before() -> None:
     schedule = plain(PageParameters(1.0, 0.4, 0.5, 0.5), level=1.0)
     schedule.signals.note_change(0, 0.5)
     due = schedule.overview.due_at(0, 1.0)
-    assert schedule.take(1.0) == 0
+    assert schedule.claim_next(1.0) == 0
     schedule.signals.note_change(0, 1.2)
     schedule.give_back(0, 1.5)
     assert schedule.overview.page(0, 1.5).signals == (2,) and schedule.overview.due_at(0, 1.5) < due
@@ -217,11 +217,11 @@ def test_pages_that_failed_or_are_gone_wait_longer_each_time() -> None:
     schedule.rate = 1000.0  # at which one page that is gone costs nothing
     waits, now = [], 50.0
     for result in [RefreshOutcome.FAILED] * 3 + [RefreshOutcome.GONE] * 7 + [RefreshOutcome.UNCHANGED]:
-        assert schedule.take(now) == 0
-        schedule.settle(0, now, result)
+        assert schedule.claim_next(now) == 0
+        schedule.record_outcome(0, now, result)
         began, now = now, schedule.overview.due_at(0, now)
         waits.append(now - began)
-        assert result == RefreshOutcome.UNCHANGED or schedule.take((began + now) / 2) == -1
+        assert result == RefreshOutcome.UNCHANGED or schedule.claim_next((began + now) / 2) == -1
     assert waits[:3] == [10.0, 20.0, 40.0]
     assert waits[3:10] == [100.0, 200.0, 400.0, 800.0, 1600.0, 1600.0, 1600.0]
     assert waits[10] < 10.0
@@ -230,16 +230,16 @@ def test_pages_that_failed_or_are_gone_wait_longer_each_time() -> None:
 
 def test_ages_are_bounded_below_and_above() -> None:
     schedule = plain(PageParameters(9.0, 0.4), PageParameters(0.0, 5.0), level=1.0, min_age=2.0, max_age=7.0)
-    assert schedule.take(1.0) == -1
-    assert schedule.take(2.0) == 0
-    schedule.settle(0, 2.0, RefreshOutcome.CHANGED)
+    assert schedule.claim_next(1.0) == -1
+    assert schedule.claim_next(2.0) == 0
+    schedule.record_outcome(0, 2.0, RefreshOutcome.CHANGED)
     schedule.bound_ages(0, 1.0, math.inf)
     assert schedule.overview.due_at(1, 2.0) == 7.0
     schedule.block(schedule.host(1), 7.0)
-    assert schedule.take(6.9) == -1
-    taken = schedule.take(7.0)
-    schedule.settle(taken, 7.0, RefreshOutcome.CHANGED)
-    assert {taken, schedule.take(7.1)} == {0, 1}
+    assert schedule.claim_next(6.9) == -1
+    taken = schedule.claim_next(7.0)
+    schedule.record_outcome(taken, 7.0, RefreshOutcome.CHANGED)
+    assert {taken, schedule.claim_next(7.1)} == {0, 1}
 
 
 def test_a_host_that_is_blocked_for_ever_holds_up_nobody() -> None:
@@ -247,9 +247,9 @@ def test_a_host_that_is_blocked_for_ever_holds_up_nobody() -> None:
     for number in range(4):
         schedule.add(number + 1, 1 + number % 2, 1 + number % 2, 0.0, 0.0)
     schedule.block(schedule.host(1), math.inf)
-    page = schedule.take(1e6)
+    page = schedule.claim_next(1e6)
     assert schedule.host_of(page) == schedule.host(2)
-    schedule.settle(page, 1e6, RefreshOutcome.CHANGED)
+    schedule.record_outcome(page, 1e6, RefreshOutcome.CHANGED)
     assert schedule.best(schedule.host(1), 1e6) >= 0
 
 
@@ -262,8 +262,8 @@ def test_exploration_goes_to_the_page_longest_unvisited() -> None:
         schedule.set_page(number, page, 0.0)
     taken = []
     for tick in range(100):
-        taken.append(schedule.take(float(tick)))
-        schedule.settle(taken[-1], float(tick), RefreshOutcome.CHANGED)
+        taken.append(schedule.claim_next(float(tick)))
+        schedule.record_outcome(taken[-1], float(tick), RefreshOutcome.CHANGED)
     worthless = [page for page in taken if page >= 5]
     assert worthless[:5] == [9, 8, 7, 6, 5]
     assert 8 <= len(worthless) <= 12
@@ -288,7 +288,7 @@ NOT_NUMBERS = [math.nan, math.inf, -math.inf]
 @pytest.mark.parametrize("bad", NOT_NUMBERS)
 def test_instants_must_be_finite(bad: float) -> None:
     schedule = plain(PageParameters(1.0, 0.4), PageParameters(1.0, 0.3), level=1.0)
-    held = schedule.take(1.0)
+    held = schedule.claim_next(1.0)
     for wrong in (
         lambda: schedule.add(9, 1, 1, bad, 0.0),
         lambda: schedule.add(9, 1, 1, 0.0, bad),
@@ -297,15 +297,15 @@ def test_instants_must_be_finite(bad: float) -> None:
         lambda: schedule.add_many(*[np.array([9], np.uint64)] * 3, np.zeros(1), bad, 0.0),
         lambda: schedule.signals.note_change(0, bad),
         lambda: schedule.signals.enqueue_changes(np.array([1], np.uint64), bad),
-        lambda: schedule.look(bad),
-        lambda: schedule.take(bad),
+        lambda: schedule.peek(bad),
+        lambda: schedule.claim_next(bad),
         lambda: schedule.best(0, bad),
-        lambda: schedule.hold(1 - held, bad),
+        lambda: schedule.acquire(1 - held, bad),
         lambda: schedule.work(bad),
-        lambda: schedule.settle(held, bad, 0),
+        lambda: schedule.record_outcome(held, bad, 0),
         lambda: schedule.give_back(held, bad),
-        lambda: schedule.weigh(0, bad, 0.0),
-        lambda: schedule.weigh(0, 1.0, bad),
+        lambda: schedule.set_importance(0, bad, 0.0),
+        lambda: schedule.set_importance(0, 1.0, bad),
         lambda: schedule.set_page(0, PageParameters(1.0, bad), 0.0),
         lambda: schedule.set_page(0, PageParameters(bad, 1.0), 0.0),
         lambda: schedule.bound_ages(0, bad, bad),
@@ -316,22 +316,22 @@ def test_instants_must_be_finite(bad: float) -> None:
         with pytest.raises(ValueError):
             wrong()
         schedule._check()
-    schedule.settle(held, 2.0, 0)
+    schedule.record_outcome(held, 2.0, 0)
 
 
 def test_wrong_use_is_a_bug() -> None:
     schedule = plain(PageParameters(1.0, 0.4), PageParameters(1.0, 0.3), level=1.0)
-    held = schedule.take(1.0)
+    held = schedule.claim_next(1.0)
     for wrong in (
         lambda: schedule.add(1, 1, 1, 0.0, 0.0),
         lambda: schedule.add(8, 2, 1, 0.0, 0.0),  # a directory has one host
         lambda: schedule.remove(7),
         lambda: schedule.signals.note_change(7, 1.0),
         lambda: schedule.signals.note_change(-1, 1.0),
-        lambda: schedule.settle(1 - held, 1.0, 0),
+        lambda: schedule.record_outcome(1 - held, 1.0, 0),
         lambda: schedule.give_back(1 - held, 1.0),
-        lambda: schedule.hold(held, 1.0),
-        lambda: schedule.hold(1 - held, 1.0),  # one request a host
+        lambda: schedule.acquire(held, 1.0),
+        lambda: schedule.acquire(1 - held, 1.0),  # one request a host
         lambda: schedule.best(5, 1.0),
         lambda: schedule.block(5, 1.0),
     ):
@@ -340,10 +340,10 @@ def test_wrong_use_is_a_bug() -> None:
         schedule._check()
     for wrong in (
         lambda: schedule.signals.note_change(0, 1.0, 8),
-        lambda: schedule.settle(held, 1.0, 6),
+        lambda: schedule.record_outcome(held, 1.0, 6),
         lambda: schedule.signals.enqueue_changes([1, 2], 1.0),
         lambda: schedule.block(0, math.nan),
-        lambda: schedule.weigh(0, -1.0, 0.0),
+        lambda: schedule.set_importance(0, -1.0, 0.0),
         lambda: schedule.bound_ages(0, 3.0, 2.0),
     ):
         with pytest.raises(ValueError):
@@ -351,7 +351,7 @@ def test_wrong_use_is_a_bug() -> None:
     schedule.remove(held)
     with pytest.raises(RuntimeError):
         schedule.signals.note_change(held, 1.0)
-    schedule.settle(held, 2.0, 0)
+    schedule.record_outcome(held, 2.0, 0)
     schedule._check()
 
 

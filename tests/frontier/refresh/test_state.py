@@ -26,9 +26,9 @@ def crawled(store: MemoryStore, steps: int = 400) -> tuple[Schedule, float]:
     now = 0.0
     for _ in range(steps):
         now += DAY / 6
-        page = schedule.take(now)
+        page = schedule.claim_next(now)
         result = RefreshOutcome(int(rng.random() < 0.3))
-        schedule.settle(page, now, result)
+        schedule.record_outcome(page, now, result)
         state.stage(schedule, page, batch)
         schedule.signals.note_change(int(rng.integers(60)), now, int(rng.integers(3)))
         state.stage_signalled(schedule, schedule.signals.pop_touched(), batch)
@@ -60,9 +60,9 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
             each.level = 3e6  # and all keys made anew, as on opening
             while each.work(at) or each.overview.sweeping:
                 pass
-            page = each.take(at)
+            page = each.claim_next(at)
             fingerprints.append(each.overview.page(page, at).fingerprint)
-            each.settle(page, at, RefreshOutcome.UNCHANGED)
+            each.record_outcome(page, at, RefreshOutcome.UNCHANGED)
         taken.append(fingerprints)
     assert taken[0] == taken[1]
 
@@ -73,7 +73,7 @@ def test_what_was_in_flight_is_as_before() -> None:
     page = schedule.add(7, 1, 2, 0.0, 0.0)
     schedule.signals.note_change(page, 5.0, 1)
     before = schedule.records.page_state(page)
-    assert schedule.take(6.0) == page
+    assert schedule.claim_next(6.0) == page
     assert schedule.records.page_state(page) == before
     schedule.signals.note_change(page, 7.0, 1)
     assert schedule.records.page_state(page)[6] == before[6] * 2

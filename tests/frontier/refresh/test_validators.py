@@ -14,7 +14,7 @@ from crawler.frontier.refresh import validators as believing
 from crawler.frontier.refresh.validators import ValidatorKind, Validators, pattern_of
 from crawler.lab.changing.web import ChangingWeb, HostSpec, WebRequest
 from crawler.pages.change_detection import is_unchanged, next_record
-from crawler.records import Errand, Fetch, Outcome, PageRecord, Task
+from crawler.records import Fetch, FetchTask, Outcome, PageRecord, TaskKind
 from crawler.storage import keys
 from crawler.storage.kv import MemoryStore, seal
 
@@ -49,8 +49,8 @@ class Guest:
             status=given.status,
             headers=tuple((name.encode(), value.encode()) for name, value in headers.items()),
         )
-        errand = Errand(Task.PAGE, 1, "a", fetch.url, page)
-        after = next_record(before, fetch, errand, None, payload_digest=digest, digest=digest, now=now)
+        fetch_task = FetchTask(TaskKind.PAGE, 1, "a", fetch.url, page)
+        after = next_record(before, fetch, fetch_task, None, payload_digest=digest, digest=digest, now=now)
         changed = not is_unchanged(before, outcome, digest)
         batch = self.store.batch()
         self.validators.answered(page, 1, before, after, changed, now, batch)
@@ -256,7 +256,7 @@ def test_any_order_of_answers_keeps_counts_and_bounds(monkeypatch: pytest.Monkey
         after = next_record(
             before,
             fetch,
-            Errand(Task.PAGE, host, "", url),
+            FetchTask(TaskKind.PAGE, host, "", url),
             None,
             payload_digest=digest,
             digest=digest,

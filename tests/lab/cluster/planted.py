@@ -24,16 +24,16 @@ from crawler.frontier.frontier import Frontier
 from crawler.frontier.hosts.front_host import FrontHost
 from crawler.lab.cluster import cluster
 from crawler.lab.cluster.cluster import Cluster, memory_folder
+from crawler.lab.cluster.cluster_settings import ClusterSettings
 from crawler.lab.cluster.disk import JournalStore
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
-from crawler.lab.cluster.terms import ClusterSettings
 from crawler.pages import segments
 from crawler.process.exchange.peer_exchange import PeerExchange
 from crawler.process.opening.stages import Stages
 from crawler.process.results.admission import Owners, Seen
 from crawler.splitter import compaction
-from crawler.splitter.crawlwide import CrawlWide
+from crawler.splitter.coordination import Coordination
 from crawler.splitter.inbox import Arrival, Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.session import Doorkeeper
@@ -249,21 +249,21 @@ def _copies_let_in() -> list[tuple[Any, str, Any]]:
 
 def _whole_rate() -> list[tuple[Any, str, Any]]:
     """A process that hears nobody takes the whole rate."""
-    share = CrawlWide.share
+    share = Coordination.share
 
-    def share_of_heard(self: CrawlWide, now: float) -> float:
+    def share_of_heard(self: Coordination, now: float) -> float:
         heard = [peer for peer in self._peers.values() if now - peer.heard_at < 3.0]
         return share(self, now) if heard else 1.0
 
-    return [(CrawlWide, "share", share_of_heard)]
+    return [(Coordination, "share", share_of_heard)]
 
 
 def _end_in_one_round() -> list[tuple[Any, str, Any]]:
-    def advance(self: CrawlWide) -> None:
+    def advance(self: Coordination) -> None:
         if all(each.idle for each in [self._progress(), *(p.heard for p in self._peers.values() if p.heard)]):
             self.ended = all(peer.heard for peer in self._peers.values())
 
-    return [(CrawlWide, "advance", advance)]
+    return [(Coordination, "advance", advance)]
 
 
 def _end_forgotten() -> list[tuple[Any, str, Any]]:

@@ -17,9 +17,9 @@ import pytest
 from crawler.lab import __main__ as lab
 from crawler.lab.cluster import curves, fault_plan
 from crawler.lab.cluster.cluster import Cluster, memory_folder
+from crawler.lab.cluster.cluster_settings import ClusterSettings
 from crawler.lab.cluster.judge import judge
 from crawler.lab.cluster.synthetic_web import WebSpec
-from crawler.lab.cluster.terms import ClusterSettings
 from crawler.process.opening.stages import Stages
 from tests.lab.cluster.planted import PLANTS, planted, run, settings_of
 

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from crawler.lab.cluster.cluster import Cluster, memory_folder
+from crawler.lab.cluster.cluster_settings import START, ClusterSettings, LifeEnd
 from crawler.lab.cluster.fault_plan import Fault
 from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
-from crawler.lab.cluster.terms import START, ClusterSettings, LifeEnd
 
 SMALL = ClusterSettings(web=WebSpec(hosts=2, pages=2, traps=0.0, down=0.0, sitemaps=0.0), faults=(), count=0)
 

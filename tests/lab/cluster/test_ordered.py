@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from crawler.frontier.discovery.intake import Intake
+from crawler.lab.cluster.cluster_settings import ClusterSettings
 from crawler.lab.cluster.synthetic_web import WebSpec
-from crawler.lab.cluster.terms import ClusterSettings
 from tests.lab.cluster.planted import run
 
 SETTINGS = ClusterSettings(

@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from crawler.lab.cluster import cables, fault_plan
+from crawler.lab.cluster import fault_plan, virtual_network
 from crawler.lab.cluster.cluster import Cluster, memory_folder
+from crawler.lab.cluster.cluster_settings import START, ClusterSettings
 from crawler.lab.cluster.fault_plan import Fault
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
-from crawler.lab.cluster.terms import START, ClusterSettings
 
 WEB = WebSpec(hosts=10, pages=60, down=0.0, traps=0.0, flaws=False)
 QUIET = ClusterSettings(web=WEB, faults=(), count=0)
@@ -105,7 +105,7 @@ def test_a_stopped_process_slows_nobody(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("seed", range(2))
 def test_the_end_is_never_announced_early(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long words are on their way, to four processes of which each may be the last with work."""
-    monkeypatch.setattr(cables, "LATENCY", (0.0005, 2.0))
+    monkeypatch.setattr(virtual_network, "LATENCY", (0.0005, 2.0))
     _, verdict = run(msgspec.structs.replace(QUIET, seed=100 + seed, processes=4))
     assert verdict.flawless, verdict.examples
     assert verdict.pages == 60

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from crawler.lab.cluster import fault_plan
-from crawler.lab.cluster.cables import Wire
 from crawler.lab.cluster.disk import JournalStore, StoreDisk, SyncedFiles, Writable
 from crawler.lab.cluster.machine import CURRENT, Killed, Life, Machine, SystemCalls
 from crawler.lab.cluster.virtual_loop import VirtualLoop
+from crawler.lab.cluster.virtual_network import VirtualNetwork
 from crawler.splitter.peers import readable
 from crawler.storage.files import Lock
 from crawler.storage.kv import MemoryStore
@@ -22,7 +22,7 @@ from crawler.storage.kv import MemoryStore
 
 @pytest.fixture
 def loop():  # type: ignore[no-untyped-def]
-    made = VirtualLoop(Wire(random.Random(1)), 100.0)
+    made = VirtualLoop(VirtualNetwork(random.Random(1)), 100.0)
     asyncio.set_event_loop(made)
     yield made
     asyncio.set_event_loop(None)
@@ -209,7 +209,10 @@ def test_the_store_behaves_as_the_memory_store() -> None:
             batch = target.batch()
             for _ in range(rng.randrange(4)):
                 key = bytes([rng.randrange(30)])
-                batch.put(key, rng.randbytes(2)) if rng.random() < 0.6 else batch.delete(key)
+                if rng.random() < 0.6:
+                    batch.put(key, rng.randbytes(2))
+                else:
+                    batch.delete(key)
             target.write(batch)
             after = rng.getstate()
             rng.setstate(state)

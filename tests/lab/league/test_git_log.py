@@ -130,7 +130,10 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name, text in files.items():
             path = folder / name.replace("__", "/").replace("_md", ".md")
             path.parent.mkdir(exist_ok=True)
-            path.unlink() if text is None else path.write_text(text)
+            if text is None:
+                path.unlink()
+            else:
+                path.write_text(text)
         git("add", "-A")
         git("commit", "-m", "a day's work")
         clock[0] += day

@@ -198,7 +198,7 @@ def test_new_urls_have_their_share() -> None:
         policy = NewFirst(Scripted([0] * 60), share)  # type: ignore[arg-type]
         for node in range(100, 105):
             policy.find(node, 0.0)
-        taken = [policy.take(float(k)) for k in range(55)]
+        taken = [policy.claim_next(float(k)) for k in range(55)]
         assert [place for place, node in enumerate(taken) if node >= 100] == places
     assert len(base) == 3
 

@@ -102,31 +102,31 @@ def test_whoever_is_due_first_is_taken_due_or_not() -> None:
     policy = Heritrix(world([[], [], []]), 1.0)
     for page, at in ((0, 0.0), (1, -DAY), (2, -2 * DAY)):
         policy.add(page, at)
-    assert [policy.take(0.0) for _ in range(4)] == [2, 1, 0, -1]
+    assert [policy.claim_next(0.0) for _ in range(4)] == [2, 1, 0, -1]
 
 
 def test_believe_fetches_signalled_pages_first_and_a_late_signal_does_not_count() -> None:
     policy = Believe(world([[], [], [], []]), 1.0)
     for page in range(4):
         policy.add(page, float(page))
-    policy.signal(3, "sitemap", 5.0, 6.0)
-    policy.signal(2, "sitemap", 5.0, 6.0)
-    policy.signal(1, "sitemap", 0.5, 6.0)  # dated before the last fetch
-    taken = [policy.take(7.0) for _ in range(4)]
+    policy.note_change(3, "sitemap", 5.0, 6.0)
+    policy.note_change(2, "sitemap", 5.0, 6.0)
+    policy.note_change(1, "sitemap", 0.5, 6.0)  # dated before the last fetch
+    taken = [policy.claim_next(7.0) for _ in range(4)]
     assert taken == [2, 3, 0, 1]
-    assert policy.take(8.0) == -1
+    assert policy.claim_next(8.0) == -1
 
 
 def test_clairvoyant_waits_for_changes_and_prefers_what_will_last() -> None:
     found = world([[10.0, 12.0], [10.0], []])
     policy = Clairvoyant(found, 1.0)
-    assert policy.take(9 * DAY) == -1
-    assert policy.take(11 * DAY) == 1
-    policy.settle(1, 11 * DAY, True)
-    assert policy.take(11 * DAY) == 0
-    policy.settle(0, 11 * DAY, True)
-    assert policy.take(11.5 * DAY) == -1
-    assert policy.take(13 * DAY) == 0
+    assert policy.claim_next(9 * DAY) == -1
+    assert policy.claim_next(11 * DAY) == 1
+    policy.record_outcome(1, 11 * DAY, True)
+    assert policy.claim_next(11 * DAY) == 0
+    policy.record_outcome(0, 11 * DAY, True)
+    assert policy.claim_next(11.5 * DAY) == -1
+    assert policy.claim_next(13 * DAY) == 0
 
 
 def test_the_oracle_never_asks_a_page_that_never_changes() -> None:

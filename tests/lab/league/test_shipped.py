@@ -56,7 +56,7 @@ def test_a_page_born_late_and_one_gone() -> None:
     policy = make("ncis", found, 1e-5)
     policy.add(0, 0.0)
     policy.add(1, 50.0)
-    taken = policy.take(1e6)
+    taken = policy.claim_next(1e6)
     policy.remove(taken, 1e6)
-    assert {policy.take(2e6), policy.take(3e6)} == {1 - taken, -1}
+    assert {policy.claim_next(2e6), policy.claim_next(3e6)} == {1 - taken, -1}
     assert not np.isfinite(policy._fetched[taken])  # type: ignore[attr-defined]

@@ -112,7 +112,7 @@ class Listed(RoundRobin):
         self.taken: list[tuple[float, int]] = []
         self.calls: list[tuple[str, int, float]] = []
 
-    def take(self, now: float) -> int:
+    def claim_next(self, now: float) -> int:
         page = super().take(now)
         self.taken.append((now, page))
         return page
@@ -121,7 +121,7 @@ class Listed(RoundRobin):
         self.calls.append(("add", page, now))
         super().add(page, now)
 
-    def signal(self, page: int, source: str, at: float, now: float) -> None:
+    def note_change(self, page: int, source: str, at: float, now: float) -> None:
         self.calls.append((source, page, now))
 
     def remove(self, page: int, now: float) -> None:
@@ -184,7 +184,7 @@ def test_a_polite_site_is_left_alone(name: str) -> None:
     gap = found.gap(rate)
     policy = RIVALS[name](found, rate)
     asked: list[list[float]] = [[] for _ in found.sites]
-    take = policy.take
+    take = policy.claim_next
 
     def noted(now: float) -> int:
         page = take(now)
@@ -192,7 +192,7 @@ def test_a_polite_site_is_left_alone(name: str) -> None:
             asked[int(found.site[page])].append(now)
         return page
 
-    policy.take = noted  # type: ignore[method-assign]
+    policy.claim_next = noted  # type: ignore[method-assign]
     outcome = worlds.play(found, policy, rate)
     assert gap == pytest.approx(len(found.sites) / (1.5 * rate))
     assert all(np.diff(times).min(initial=np.inf) >= gap - 1e-6 for times in asked)

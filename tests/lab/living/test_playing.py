@@ -21,13 +21,13 @@ def test_freshness_is_that_of_a_scan_of_all_fetches() -> None:
     asked: list[tuple[float, int]] = [
         ((tick + 0.5) / world.spec.rate, page) for tick, page in enumerate(world.order.tolist())
     ]
-    settle = policy.settle
+    settle = policy.record_outcome
 
     def note(page: int, now: float, changed: bool) -> None:
         asked.append((now, page))
         settle(page, now, changed)
 
-    policy.settle = note  # type: ignore[method-assign]
+    policy.record_outcome = note  # type: ignore[method-assign]
     run = play(world, policy)
     grid = np.linspace(0.5 * world.horizon, world.horizon, 4001)[:-1]
     current = 0.0
@@ -106,7 +106,7 @@ def test_a_policy_that_is_sure_of_stale_copies_is_found_out() -> None:
 
     seen = calibration.Calibration(Sure(), [[1.0], [1.0], []], 0.0, 4.0)
     for now in (0.0, 2.0):
-        seen.look([0, 0, 0], now)
+        seen.sample([0, 0, 0], now)
     rows = calibration.deciles([seen.sums])
     assert [(row.kind, row.decile, row.copies, row.true) for row in rows] == [
         ("said", 9, 4, 0.75),

@@ -10,7 +10,7 @@ from crawler.errors import UsageError
 from crawler.lab import __main__ as lab
 from crawler.lab.order import walk as walking
 from crawler.lab.order.link_graph import LinkGraph, of_folder, page_rank, synthetic
-from crawler.lab.order.planting import PLANTINGS, WORD, plant
+from crawler.lab.order.planted_quality import PLANTINGS, WORD, plant
 from crawler.lab.order.walk import found_after, walk
 
 GRAPH = synthetic(250, 10, 3)
@@ -42,10 +42,10 @@ def test_hosts_are_asked_politely(monkeypatch: pytest.MonkeyPatch) -> None:
     began: dict[str, list[float]] = {}
     begin = walking._Walk._begin
 
-    def noted(self: walking._Walk, errand: object, now: float) -> None:
-        if errand.task == "page":  # type: ignore[attr-defined]
-            began.setdefault(errand.hostname, []).append(now)  # type: ignore[attr-defined]
-        begin(self, errand, now)  # type: ignore[arg-type]
+    def noted(self: walking._Walk, fetch_task: object, now: float) -> None:
+        if fetch_task.kind == "page":  # type: ignore[attr-defined]
+            began.setdefault(fetch_task.hostname, []).append(now)  # type: ignore[attr-defined]
+        begin(self, fetch_task, now)  # type: ignore[arg-type]
 
     monkeypatch.setattr(walking._Walk, "_begin", noted)
     walk(GRAPH, plant("rank", GRAPH, 1), "opic", rate=0.0, seed=1)

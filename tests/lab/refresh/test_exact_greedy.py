@@ -29,16 +29,16 @@ def test_takes_what_brute_force_takes(by: str) -> None:
         rate = (2.0, 8.0, 1.0)[tick // 134]
         now += 1.0 / rate
         for number in np.flatnonzero(rng.random(SIZE) < pages.signal_rate / rate):
-            scheduler.signal(number, now)
+            scheduler.note_change(number, now)
             counts[number] += 1
         if tick == 200:
             other = PageParameters(0.9, 0.3, 0.6, 0.2)
             scheduler.change(6, other, now)
             pages = Pages.of([other if k == 6 else pages[k] for k in range(SIZE)])
-        taken = scheduler.take(now)
+        taken = scheduler.claim_next(now)
         values = crawl_values(pages, now - last, counts, by=by)
         assert taken == np.argmax(values), (tick, taken, values)
-        scheduler.settle(taken, now)
+        scheduler.record_outcome(taken, now)
         last[taken], counts[taken] = now, 0
     assert scheduler.evaluations < 400 * SIZE * 0.8
     assert f"{SIZE} pages" in repr(scheduler)
@@ -48,15 +48,15 @@ def test_equal_values_go_to_the_smallest_page() -> None:
     scheduler = ExactGreedy(Pages(np.ones(4), np.full(4, 0.5)), "greedy")
     taken = []
     for tick in range(1, 9):
-        taken.append(scheduler.take(tick / 4))
-        scheduler.settle(taken[-1], tick / 4)
+        taken.append(scheduler.claim_next(tick / 4))
+        scheduler.record_outcome(taken[-1], tick / 4)
     assert taken == [0, 1, 2, 3, 0, 1, 2, 3]
 
 
 def test_discarded_signals_do_not_count() -> None:
     pages = Pages(np.ones(2), np.full(2, 0.5), 0.5, 0.0)
     scheduler = ExactGreedy(pages, "ncis", discard_window=0.5)
-    scheduler.signal(1, 0.4)
-    assert scheduler.take(0.45) == 0
-    scheduler.signal(1, 0.6)
-    assert scheduler.take(0.65) == 1
+    scheduler.note_change(1, 0.4)
+    assert scheduler.claim_next(0.45) == 0
+    scheduler.note_change(1, 0.6)
+    assert scheduler.claim_next(0.65) == 1

@@ -36,7 +36,7 @@ def test_the_scheduler_hears_arrivals_only_and_before_the_tick() -> None:
     heard: list[tuple[int, float]] = []
 
     class Listener(Playback):
-        def signal(self, page: int, now: float) -> None:
+        def note_change(self, page: int, now: float) -> None:
             heard.append((page, now))
 
     learned: list[tuple] = []

@@ -3,7 +3,7 @@
 import pytest
 
 from crawler.config import ExtractConfig
-from crawler.export.page_work import is_tame
+from crawler.export.page_tasks import is_tame
 from crawler.pages.formats import text
 
 

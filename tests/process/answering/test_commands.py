@@ -26,7 +26,7 @@ from crawler.records import (
     PageRecord,
     PageState,
     PeerStatus,
-    Task,
+    TaskKind,
 )
 from crawler.storage.commit import Change
 from tests.process.opening.test_stages import URL, fetched, opened
@@ -186,8 +186,10 @@ def visited(joint: Joint, *urls: str, **values: Any) -> None:
     """Let seeds be fetched and stored."""
     joint.seeds(*urls)
     for _ in urls:
-        errand = joint.errand()
-        joint.page(errand, fetch(errand.url, errand.url.encode(), began=joint.clock.now()), **values)
+        fetch_task = joint.fetch_task()
+        joint.page(
+            fetch_task, fetch(fetch_task.url, fetch_task.url.encode(), began=joint.clock.now()), **values
+        )
 
 
 def test_status_names_peers_and_as_many_hosts_as_are_asked_for(open_joint: Open) -> None:
@@ -302,9 +304,9 @@ def test_why_names_the_owner_where_there_are_several(open_joint: Open) -> None:
 def test_why_tells_what_robots_txt_says(joint: Joint) -> None:
     assert "robots" not in ask(joint.stages, "why", url=HOME), "never fetched"
     joint.seeds(HOME)
-    errand = joint.errand(Task.ROBOTS)
+    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
     rules = b"User-agent: *\nDisallow: /no\nAllow: /no/but\n"
-    joint.commit(joint.results.robots(errand, fetch(errand.url, rules), joint.clock.now()))
+    joint.commit(joint.results.robots(fetch_task, fetch(fetch_task.url, rules), joint.clock.now()))
     common = {"url": "http://a.org/robots.txt", "fetched_at": iso_time(joint.clock.now())}
     for path, line, denied in (
         ("no/1", "Disallow: /no", True),
@@ -318,10 +320,10 @@ def test_why_tells_what_robots_txt_says(joint: Joint) -> None:
 def test_why_tells_where_a_url_was_found(joint: Joint) -> None:
     visited(joint, HOME, extracted=Extracted(HOME, hrefs=["/new", "/todo"]))
     joint.stages.commits.commit_now(Change())
-    errand = joint.errand()
-    joint.page(errand, fetch(errand.url, b"x", began=joint.clock.now()))
-    (waits,) = {"http://a.org/new", "http://a.org/todo"} - {errand.url}
-    for url in (errand.url, waits):
+    fetch_task = joint.fetch_task()
+    joint.page(fetch_task, fetch(fetch_task.url, b"x", began=joint.clock.now()))
+    (waits,) = {"http://a.org/new", "http://a.org/todo"} - {fetch_task.url}
+    for url in (fetch_task.url, waits):
         assert ask(joint.stages, "why", url=url)["found_on"] == HOME
     assert "found_on" not in ask(joint.stages, "why", url=HOME)
     known = ask(joint.stages, "why", url=waits)
@@ -354,7 +356,7 @@ def test_records_and_captures_are_plain() -> None:
         PageState.STORED,
         Outcome.FETCHED,
         via=255,
-        flags=int(LinkFlag.SEED),
+        flags=LinkFlag.SEED,
         digest=b"\x01",
         fetched_at=3.0,
     )
@@ -407,7 +409,7 @@ def test_a_signal_is_decided_by_the_intake_and_told_in_its_words(open_joint: Ope
         HOME: ("noted", ""), NEW: ("queued", ""), AWAY: ("out_of_scope", "scope"), "x:": ("refused", "scheme"),
     }  # fmt: skip
     assert said["why"] == {"scope": 1, "scheme": 1}
-    assert joint.errand().url == NEW
+    assert joint.fetch_task().url == NEW
     assert ask(joint.stages, "why", url=HOME)["refresh"]["signals_by_source"] == {"feed": 1}
 
 
@@ -463,11 +465,11 @@ def test_a_page_that_is_served_is_not_said_to_be_never_asked(open_joint: Open) -
     joint = open_joint(refresh={"endless": True, "share": 0.5, "min_age": 0.0})
     visited(joint, HOME)
     joint.clock.advance(10 * 86_400.0)
-    errand = joint.errand(Task.ROBOTS)
-    rules = fetch(errand.url, b"User-agent: *\nDisallow: /\n", began=joint.clock.now())
-    joint.commit(joint.results.robots(errand, rules, joint.clock.now()))
-    errand = joint.errand(Task.DENIED)
-    joint.commit(joint.results.denied(errand, joint.clock.now()))
+    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
+    rules = fetch(fetch_task.url, b"User-agent: *\nDisallow: /\n", began=joint.clock.now())
+    joint.commit(joint.results.robots(fetch_task, rules, joint.clock.now()))
+    fetch_task = joint.fetch_task(TaskKind.DENIED)
+    joint.commit(joint.results.denied(fetch_task, joint.clock.now()))
     said = ask(joint.stages, "why", url=HOME)
     assert said["record"]["state"] == "denied"
     copy = said["captures"][-1]["fetched_at"]

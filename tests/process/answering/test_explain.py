@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from crawler.process.answering.explain import prospect, sentence
-from crawler.serve.seam import Ahead, AheadState
+from crawler.serve.interfaces import Ahead, AheadState
 
 RECORD = {
     "state": "stored",

@@ -28,7 +28,7 @@ AGAIN = "; next try 1970-01-02T00:00:00.000Z"
 
 
 def said(waits: WaitLog, *hosts: HostStatus) -> list[str]:
-    return [wait.text for wait in waits.news(hosts)]
+    return [wait.text for wait in waits.new_lines(hosts)]
 
 
 def test_each_back_off_is_said_once() -> None:
@@ -62,7 +62,7 @@ def test_each_back_off_is_said_once() -> None:
 def test_whatever_waits_has_its_cause_and_next_try(host: HostStatus, text: str) -> None:
     """In the line and in its facts, and once only, however often the host comes back to its calm."""
     waits = WaitLog()
-    (wait,) = waits.news([host])
+    (wait,) = waits.new_lines([host])
     assert wait.text.startswith(f"a.example: {text}") and wait.text.endswith(AGAIN)
     assert wait.fields["next_try"] == host.ready_at and wait.fields["state"] == host.state
     assert wait.fields.get("cause", "") == host.cause

@@ -171,7 +171,7 @@ def test_when_a_dry_frontier_has_a_flush(
     due = type(loop.stages.due)
     monkeypatch.setattr(due, "pending", property(lambda self: pending))
     monkeypatch.setattr(due, "wants_flush", lambda self, now, *, dry: said.append(dry) is None and dry)
-    monkeypatch.setattr(loop.stages.frontier, "dry", lambda now: dry)
+    monkeypatch.setattr(loop.stages.frontier, "wants_urls", lambda now: dry)
     loop.stopped, loop.in_flight = stopped, fetching
     loop.commits._committer.early_flush_at = now if early else now + 1.0
     assert loop.commits._state(now).flush == bool(asked)
@@ -306,10 +306,10 @@ def test_a_small_group_is_written_in_the_loop_when_it_would_only_wait(
     inline: bool,
 ) -> None:
     loop = make(serve={"address": address})
-    beside: list[int] = []
+    link_context: list[int] = []
 
     async def noted(function: Callable[[], None]) -> None:
-        beside.append(1)
+        link_context.append(1)
         function()
 
     monkeypatch.setattr(loop.commits, "_beside", noted)
@@ -317,7 +317,7 @@ def test_a_small_group_is_written_in_the_loop_when_it_would_only_wait(
     loop.in_flight = fetching
     loop.commits.queue(Change())
     loop.do(loop.commits._commit)
-    assert beside == ([] if inline else [1]) and loop.told == ["committed"]
+    assert link_context == ([] if inline else [1]) and loop.told == ["committed"]
 
 
 def test_a_log_that_cannot_be_written_is_a_failed_disk(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from crawler.frontier.frontier import Frontier
 from crawler.process.committing.committer import DECISION_DELAY, SIBLINGS, Committer, CommitterState, Step
 from crawler.process.opening.stages import Stages
 from crawler.process.process import Process
-from crawler.records import Errand, Link
+from crawler.records import FetchTask, Link
 from crawler.storage.commit import Change
 
 BUSY = 40  # fetches in flight
@@ -160,7 +160,9 @@ class Load:
         self.stages.frontier.pauses.pause("test")  # not dry: only the bounds make a flush
         loop = asyncio.create_task(self.process.commits.run())
         while results:
-            while results and len(self.stages.point) < 12 and (not heed or self.process.places.room() > 0):
+            while (
+                results and len(self.stages.point) < 12 and (not heed or self.process.fetch_slots.room() > 0)
+            ):
                 results -= 1  # more than a group: the queue is never empty
                 self.process.queue(self.result(links))
                 self.clock.advance(apart)
@@ -226,12 +228,12 @@ def test_a_full_due_closes_the_places(tmp_path: Path, step: str) -> None:
     change = load.result(250 if step == "full" else 150)()
     load.stages.commits.commit(change)
     process, frontier = load.process, load.stages.frontier
-    assert process.places.room() == (0 if step == "full" else load.stages.config.crawl.concurrency)
+    assert process.fetch_slots.room() == (0 if step == "full" else load.stages.config.crawl.concurrency)
     add(frontier, load.stages, ["http://a.org/"])
     load.clock.advance(2.0)
-    frontier.allow(frontier.requests + process.places.room())
+    frontier.limit_requests(frontier.requests + process.fetch_slots.room())
     wakeup = frontier.next_wakeup(load.clock.now())
-    assert (wakeup is None) == (frontier.take(load.clock.now()) is None) == (step == "full")
+    assert (wakeup is None) == (frontier.claim_next(load.clock.now()) is None) == (step == "full")
     load.process.close()
     load.stages.store.close()
     load.stages.lock.release()
@@ -250,14 +252,14 @@ def test_a_flush_that_fails_is_not_tried_in_a_loop(tmp_path: Path) -> None:
 
     async def crawl() -> None:
         nonlocal rounds
-        start = load.process._start_errands
+        start = load.process._start_fetch_tasks
 
         def counted(now: float) -> None:
             nonlocal rounds
             rounds += 1
             start(now)
 
-        load.process._start_errands = counted  # type: ignore[method-assign]
+        load.process._start_fetch_tasks = counted  # type: ignore[method-assign]
         loops = [
             asyncio.create_task(load.process.commits.run()),
             asyncio.create_task(load.process._schedule()),
@@ -282,20 +284,20 @@ def test_a_flush_that_fails_is_not_tried_in_a_loop(tmp_path: Path) -> None:
 
 
 class NeverEnding:
-    """In the place of the errands' run: none ends by itself."""
+    """In the place of the fetch tasks' run: none ends by itself."""
 
     def __init__(self) -> None:
-        self.begun: list[Errand] = []
+        self.begun: list[FetchTask] = []
         self.gate = asyncio.Event()
 
-    async def run(self, errand: Errand) -> None:
-        self.begun.append(errand)
+    async def run(self, fetch_task: FetchTask) -> None:
+        self.begun.append(fetch_task)
         await self.gate.wait()
 
 
 def add(frontier: Frontier, stages: Stages, urls: Iterable[str]) -> None:
     change = Change(sync=True)
-    frontier.add([Link(n + 1, url) for n, url in enumerate(urls)], change, stages.clock.now())
+    frontier.enqueue([Link(n + 1, url) for n, url in enumerate(urls)], change, stages.clock.now())
     change.after.append(lambda: frontier.committed(change, stages.clock.now()))
     stages.commits.commit(change)
 
@@ -309,25 +311,25 @@ def test_nothing_spins_while_look_ups_hang(tmp_path: Path, crawl: dict[str, Any]
     load.clock.advance(2.0)  # behind the delay of a directory that was not closed
     rounds = 0
 
-    async def schedule() -> list[Errand]:
+    async def schedule() -> list[FetchTask]:
         nonlocal rounds
-        errands = NeverEnding()
-        process.errands.run = errands.run  # type: ignore[method-assign]
-        start = process._start_errands
+        fetch_tasks = NeverEnding()
+        process.fetch_tasks.run = fetch_tasks.run  # type: ignore[method-assign]
+        start = process._start_fetch_tasks
 
         def counted(now: float) -> None:
             nonlocal rounds
             rounds += 1
             start(now)
 
-        process._start_errands = counted  # type: ignore[method-assign]
+        process._start_fetch_tasks = counted  # type: ignore[method-assign]
         task = asyncio.create_task(process._schedule())
         for _ in range(300):
             await asyncio.sleep(0)
         task.cancel()
-        errands.gate.set()
+        fetch_tasks.gate.set()
         await asyncio.gather(task, return_exceptions=True)
-        return errands.begun
+        return fetch_tasks.begun
 
     begun = asyncio.run(schedule())
     assert 4 <= len(begun) <= 6 and rounds < 20
@@ -344,7 +346,7 @@ def test_a_dry_frontier_has_its_flush_at_once_but_not_after_each_group(tmp_path:
     commits = load.process.commits
     load.stages.commits.commit(load.result(5)())
     now = load.clock.now()
-    assert load.stages.frontier.dry(now) and commits._state(now).flush
+    assert load.stages.frontier.wants_urls(now) and commits._state(now).flush
     commits._committer.flushed(now - 0.1, now)
     for later, flush in ((0.0, False), (0.89, False), (0.91, True)):
         assert commits._state(now + later).flush == flush

@@ -14,14 +14,14 @@ import pytest
 from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.crawl.topology import Topology
-from crawler.frontier.refresh.levels import LevelReport
+from crawler.frontier.refresh.rate_balancing import LevelReport
 from crawler.process.exchange import exchange as exchange_module
 from crawler.process.exchange import peer_exchange as module
 from crawler.process.exchange.exchange import Exchange, ExchangeParts, Loops, Member, _run_before, pages_of
 from crawler.process.exchange.peer_exchange import PeerExchange, make_exchange
 from crawler.process.opening.stages import Stages
 from crawler.records import Link
-from crawler.splitter.crawlwide import Progress
+from crawler.splitter.coordination import Progress
 from crawler.splitter.partition import Partition
 from crawler.splitter.wire import Counters
 from crawler.storage.commit import Change
@@ -100,7 +100,7 @@ def test_a_process_alone_has_all_places_and_no_limit(folder: Path) -> None:
     assert type(exchange) is Exchange
     assert exchange.room(7) == 7 and exchange.limit_reached == "" and exchange.status() == {}
     exchange.committed()
-    exchange.close_doors()
+    exchange.stop_listening()
     assert not here.queued
 
 
@@ -232,7 +232,7 @@ def test_what_was_accepted_is_queued_while_there_is_room(
         assert one.here.queued == [], "it waits in the inbox"
     one.exchange._take()
     assert [maker.args for maker in one.here.queued] == [("first",), ("second",)]
-    one.exchange.close_doors()
+    one.exchange.stop_listening()
     one.exchange._take()
     assert len(one.here.queued) == 2, "what peers still send stays theirs"
 
@@ -356,7 +356,7 @@ def test_the_end_is_told_until_all_know_it_or_are_silent_for_too_long(
     config, patience = one.here.stages.config.splitter, one.here.stages.config.crawl.patience
     assert patience > config.silence_max
     know = property(lambda self: all_know is not None and len(one.naps) >= all_know)
-    monkeypatch.setattr(type(one.exchange.crawlwide), "all_know", know)
+    monkeypatch.setattr(type(one.exchange.coordination), "all_know", know)
     asyncio.run(one.exchange.part("done"))
     *looks, last = one.naps
     assert last == module.LAST_WORDS * config.heartbeat and set(looks) <= {config.heartbeat / 4}
@@ -365,26 +365,26 @@ def test_the_end_is_told_until_all_know_it_or_are_silent_for_too_long(
 
 def counters(one: Peered, **said: Any) -> Counters:
     """What p1 says of itself."""
-    own = one.exchange.crawlwide.counters_for("p1")
+    own = one.exchange.coordination.counters_for("p1")
     return msgspec.structs.replace(own, boot=b"boot of p1", echo_boot=own.boot, **said)
 
 
 def test_the_end_is_told_only_when_a_crash_would_not_forget_it(peered: Callable[..., Peered]) -> None:
     """Who was told leaves: a process that has forgotten would wait for them for ever."""
     one = peered()
-    exchange, crawlwide, told = one.exchange, one.exchange.crawlwide, []
+    exchange, coordination, told = one.exchange, one.exchange.coordination, []
     exchange.learn_end()
-    told.append(crawlwide.counters_for("p1").ended)
+    told.append(coordination.counters_for("p1").ended)
 
     def commit(change: Change) -> None:
-        told.append(crawlwide.counters_for("p1").ended)
+        told.append(coordination.counters_for("p1").ended)
         one.here.stages.commits.commit(change)
 
     one.here.queue = commit  # type: ignore[method-assign]
     exchange._loops = msgspec.structs.replace(exchange._loops, queue=commit)
     asyncio.run(exchange.part("done"))
-    assert told == [False, False] and crawlwide.counters_for("p1").ended
-    assert peered(supervised=True, ended=True).exchange.crawlwide.counters_for("p1").ended
+    assert told == [False, False] and coordination.counters_for("p1").ended
+    assert peered(supervised=True, ended=True).exchange.coordination.counters_for("p1").ended
 
 
 def knew(one: Peered, *, cleanly: bool = False) -> PeerExchange:
@@ -449,9 +449,9 @@ def test_who_has_nothing_left_says_once_for_whom_it_waits(
             now = one.here.stages.clock.now()
             if beat < 3:
                 said = counters(one, ended=False, idle=True, number=beat + 1, echo=1)
-                exchange.crawlwide.counters_for("p1")
-                exchange.crawlwide.heard(
-                    "p1", msgspec.structs.replace(said, echo_boot=exchange.crawlwide.boot), now
+                exchange.coordination.counters_for("p1")
+                exchange.coordination.record_counters(
+                    "p1", msgspec.structs.replace(said, echo_boot=exchange.coordination.boot), now
                 )
             exchange._tell_awaited()
             one.here.stages.clock.advance(0.6 * exchange._config.silence_max)  # type: ignore[attr-defined]
@@ -470,14 +470,14 @@ def test_peers_with_work_void_an_end_that_was_known_and_idle_ones_do_not(
     again = knew(one)
     for number, (idle, outbox) in enumerate([(False, 0), (True, 3), (True, 0)], start=1):
         said = counters(one, ended=False, idle=idle, outbox=outbox, number=number)
-        again.crawlwide.heard("p1", said, 0.0)
+        again.coordination.record_counters("p1", said, 0.0)
         assert silence(one, again) is (idle and not outbox)
 
 
 def test_when_all_are_there_the_end_is_found_in_rounds(peered: Callable[..., Peered]) -> None:
     one = peered()
     again = knew(one)
-    again.crawlwide.heard("p1", counters(one, ended=False, idle=True, outbox=0), 0.0)
+    again.coordination.record_counters("p1", counters(one, ended=False, idle=True, outbox=0), 0.0)
     assert not silence(one, again)
 
 
@@ -487,9 +487,9 @@ def test_each_beat_shares_the_rate_and_looks_for_the_end(
     one, rates, looks = peered(), [], []
     exchange, frontier = one.exchange, one.here.stages.frontier
     monkeypatch.setattr(frontier, "set_rate", rates.append)
-    monkeypatch.setattr(exchange.crawlwide, "advance", lambda: looks.append(1))
+    monkeypatch.setattr(exchange.coordination, "advance", lambda: looks.append(1))
     shares = [0.25, 0.0, 0.0]
-    monkeypatch.setattr(exchange.crawlwide, "share", lambda now: shares.pop(0))
+    monkeypatch.setattr(exchange.coordination, "share", lambda now: shares.pop(0))
     exchange.set_rate(8.0)
     assert rates == [], "a heartbeat shares it out"
     beats = exchange._beat()
@@ -501,7 +501,7 @@ def test_each_beat_shares_the_rate_and_looks_for_the_end(
     shares.append(0.25)
     exchange._share_rate()
     assert exchange.room(5) == 5, "a part of it is enough"
-    exchange.crawlwide.rate = 0.0
+    exchange.coordination.rate = 0.0
     shares.append(0.0)
     exchange._share_rate()
     assert exchange.room(5) == 5, "there is no rate to be shared"
@@ -518,7 +518,7 @@ def test_alone_the_rate_is_all_mine(folder: Path, monkeypatch: pytest.MonkeyPatc
     exchange = here.exchange()
     monkeypatch.setattr(here.stages.frontier, "set_rate", rates.append)
     exchange.set_rate(8.0)
-    assert rates == [8.0] and exchange.crawlwide.rate == 8.0
+    assert rates == [8.0] and exchange.coordination.rate == 8.0
     here.stages.close()
     here = Here(folder / "fresh", more={"refresh": {"endless": True, "share": 0.5}})
     monkeypatch.setattr(here.stages.refresh.portion, "set_rate", rates.append)
@@ -658,10 +658,10 @@ def test_new_and_known_pages_share_the_part_of_the_rate(
         return 0.25, 0.125
 
     monkeypatch.setattr(module, "portions", portions)
-    monkeypatch.setattr(exchange.crawlwide, "said", lambda: said)
-    monkeypatch.setattr(exchange.crawlwide, "share", lambda now: 0.4)
-    monkeypatch.setattr(exchange.crawlwide, "refresh_share", lambda: 0.3)
-    exchange.crawlwide.rate = 8.0
+    monkeypatch.setattr(exchange.coordination, "rates_stated", lambda: said)
+    monkeypatch.setattr(exchange.coordination, "share", lambda now: 0.4)
+    monkeypatch.setattr(exchange.coordination, "refresh_share", lambda: 0.3)
+    exchange.coordination.rate = 8.0
     assert exchange._both_shares(refresh, 5.0) == 0.375
     assert told == [(0.25, 0.125, 8.0)]
     assert asked == [((0.4, 0.3, 0.5), {"work": True, "pages": True})]
@@ -680,7 +680,7 @@ def test_levels_of_all_say_what_known_pages_weigh(
         return LevelReport(7.0, 2.0, True)
 
     said = {"p1": Progress(level=3.0, weight=2.0, busy=True)}
-    monkeypatch.setattr(exchange.crawlwide, "said", lambda: said)
+    monkeypatch.setattr(exchange.coordination, "rates_stated", lambda: said)
     monkeypatch.setattr(exchange._frontier.views, "why_slow", lambda now: {"rate": 0.75})
     exchange._tell_level(cast(Any, SimpleNamespace(portion=SimpleNamespace(exchange_levels=level))), 5.0)
     assert asked == [({"p1": LevelReport(3.0, 2.0, True)}, 0.75, 5.0)]

@@ -1,7 +1,7 @@
 """What a process keeps of the end, and whom it waits for: by states and instants alone."""
 
-from crawler.process.exchange.termination import Awaited, Extent, Termination
-from crawler.splitter.crawlwide import Progress
+from crawler.process.exchange.termination import Extent, MissingPeers, Termination
+from crawler.splitter.coordination import Progress
 from crawler.storage.kv import MemoryStore
 
 IDLE = {"p0": Progress(idle=True)}
@@ -18,19 +18,19 @@ def made(store: MemoryStore, standing: tuple[int, ...], now: float = 0.0) -> Ter
 
 
 def test_an_end_is_known_in_the_next_life_as_long_as_nothing_was_done_since() -> None:
-    assert not made(MemoryStore(), (0, 0, 0)).stands
-    assert made(kept(), (5, 6, 7)).stands
+    assert not made(MemoryStore(), (0, 0, 0)).holds
+    assert made(kept(), (5, 6, 7)).holds
     for behind in ((6, 6, 7), (5, 7, 7), (5, 6, 8)):
-        assert not made(kept(), behind).stands
+        assert not made(kept(), behind).holds
 
 
 def test_seeds_that_are_given_again_are_nothing_new_and_others_are() -> None:
     change = made(MemoryStore(), (5, 6, 7, 2, 99)).keep()
     store = MemoryStore({key: value for key, value in change.operations if value is not None})
-    assert made(store, (7, 6, 7, 2, 99)).stands, "sent again"
-    assert not made(store, (5, 6, 7)).stands, "not all were given yet"
-    assert not made(store, (7, 6, 7, 2, 98)).stands, "others"
-    assert not made(store, (8, 6, 7, 2, 99)).stands, "a link besides"
+    assert made(store, (7, 6, 7, 2, 99)).holds, "sent again"
+    assert not made(store, (5, 6, 7)).holds, "not all were given yet"
+    assert not made(store, (7, 6, 7, 2, 98)).holds, "others"
+    assert not made(store, (8, 6, 7, 2, 99)).holds, "a link besides"
 
 
 def test_it_is_recalled_when_some_were_missing_and_the_others_idle_for_long_enough() -> None:
@@ -43,10 +43,10 @@ def test_it_is_recalled_when_some_were_missing_and_the_others_idle_for_long_enou
 
 
 def test_those_who_are_missing_are_told_of_once_and_again_when_there_are_others() -> None:
-    awaited = Awaited(30.0)
-    assert not awaited.look(["p1"], True, 0.0) and not awaited.look(["p1"], True, 29.0)
-    assert awaited.look(["p1"], True, 30.0) == ["p1"] and not awaited.look(["p1"], True, 90.0)
-    assert awaited.look(["p1", "p2"], True, 91.0) == ["p1", "p2"]
-    assert not awaited.look(["p1", "p2"], False, 92.0), "there is work"
-    assert not awaited.look(["p1"], True, 93.0) and awaited.look(["p1"], True, 123.0) == ["p1"]
-    assert not awaited.look([], True, 124.0)
+    awaited = MissingPeers(30.0)
+    assert not awaited.check(["p1"], True, 0.0) and not awaited.check(["p1"], True, 29.0)
+    assert awaited.check(["p1"], True, 30.0) == ["p1"] and not awaited.check(["p1"], True, 90.0)
+    assert awaited.check(["p1", "p2"], True, 91.0) == ["p1", "p2"]
+    assert not awaited.check(["p1", "p2"], False, 92.0), "there is work"
+    assert not awaited.check(["p1"], True, 93.0) and awaited.check(["p1"], True, 123.0) == ["p1"]
+    assert not awaited.check([], True, 124.0)

@@ -1,4 +1,4 @@
-"""The places of a process: how many errands may begin, and how many one turn of the loop begins."""
+"""The places of a process: how many fetch tasks may begin, and how many one turn of the loop begins."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -10,7 +10,7 @@ from crawler.process.fetching.fetch_slots import START_TURN, STARTS_MAX, FetchSl
 
 
 class Frontier:
-    """Gives out errands for ever, or `left` of them; starting one moves the clock on by `took`."""
+    """Gives out fetch tasks for ever, or `left` of them; starting one moves the clock on by `took`."""
 
     def __init__(self, left: int = 10**6, took: float = 0.0) -> None:
         self.left, self.took, self.now = left, took, 0.0
@@ -18,10 +18,10 @@ class Frontier:
         self.allowed: list[int] = []
         self.asked: list[float] = []
 
-    def allow(self, requests_max: int) -> None:
+    def limit_requests(self, requests_max: int) -> None:
         self.allowed.append(requests_max)
 
-    def take(self, now: float) -> object:
+    def claim_next(self, now: float) -> object:
         self.asked.append(now)
         if not self.left:
             return None
@@ -47,7 +47,7 @@ class Made:
             concurrency,
             frontier=anything.frontier,
             due=anything,
-            errands=anything,
+            fetch_tasks=anything,
             room=self._room,
             ended=self._ended,
             fail=lambda error: pytest.fail(str(error)),
@@ -61,7 +61,7 @@ class Made:
     def _ended(self) -> None:
         self.ends += 1
 
-    async def run(self, errand: object) -> None:
+    async def run(self, fetch_task: object) -> None:
         await self.gate.wait()
 
 
@@ -96,7 +96,7 @@ def test_the_frontier_is_allowed_what_there_is_room_for() -> None:
 
 @pytest.mark.parametrize(("limit", "limited"), [(4, True), (10, False), (11, False)])
 def test_places_that_a_limit_leaves_empty_are_known(limit: int, limited: bool) -> None:
-    """An errand that ends then gives room, which the schedule must learn of."""
+    """A fetch task that ends then gives room, which the schedule must learn of."""
 
     async def scene() -> None:
         made = Made(10, left=0, limit=limit)

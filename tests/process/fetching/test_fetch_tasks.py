@@ -1,4 +1,4 @@
-"""The errands of a process: hops, turns, bugs, the sink; a canned client and resolver, real stages."""
+"""The fetch tasks of a process: hops, turns, bugs, the sink; a canned client and resolver, real stages."""
 
 import asyncio
 import logging
@@ -12,27 +12,27 @@ import pytest
 from crawler.byte_account import ByteAccount
 from crawler.errors import StoreError
 from crawler.fetcher.dns_cache import Resolution
-from crawler.fetcher.fetch_request import FetchTask, split
+from crawler.fetcher.fetch_request import FetchRequest, split
 from crawler.process.fetching.fetch_tasks import (
     HEAVY_BYTES,
     HEAVY_LINKS,
     HEAVY_ROBOTS,
     HOP_WAIT_MAX,
     PLAIN,
-    ErrandPlace,
     FetchTasks,
+    FetchTaskSlot,
     Network,
     is_heavy,
+    redirected_options,
     size_of,
-    way_on,
 )
 from crawler.process.fetching.reader import Reader
-from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, Task, Way
+from crawler.records import Blame, Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
 from crawler.storage.commit import Change, Maker, Making, steps
 from tests.process.support import Joint, fetch, links_of, made, redirect
 
 HOME = "http://a.org/"
-REFRESH, SITEMAP = int(LinkFlag.REFRESH), int(LinkFlag.SITEMAP)
+REFRESH, SITEMAP = LinkFlag.REFRESH, LinkFlag.SITEMAP
 NOT_FOUND = Resolution((), 0.0, Outcome.DNS_NOT_FOUND, "no such name")
 
 
@@ -45,7 +45,7 @@ class Canned:
         self._joint = joint
         self.answers: dict[str, list[Fetch | Exception]] = {}
         self.names: dict[str, Resolution | Exception] = {}
-        self.requests: list[FetchTask] = []
+        self.requests: list[FetchRequest] = []
         self.asked_at: list[float] = []
         self.held_at: list[int] = []
         self.ended: list[str] = []
@@ -57,7 +57,7 @@ class Canned:
     def let_go(self, owner: object) -> None:
         self.account.release(owner)
 
-    async def fetch(self, request: FetchTask) -> Fetch:
+    async def fetch(self, request: FetchRequest) -> Fetch:
         self.requests.append(request)
         self.held_at.append(self.account.held)
         self.asked_at.append(self._joint.clock.now())
@@ -84,7 +84,7 @@ class Canned:
 
 
 class Run:
-    """The errands of a joint, and the changes they end with."""
+    """The fetch tasks of a joint, and the changes they end with."""
 
     def __init__(self, joint: Joint, **options: Any) -> None:
         self.joint = joint
@@ -92,7 +92,7 @@ class Run:
         self.makers: list[Change | Maker] = []
         self.heavy: list[Maker] = []
         self.woken = 0
-        self.errands = FetchTasks(
+        self.fetch_tasks = FetchTasks(
             joint.stages.config,
             clock=joint.clock,
             frontier=joint.frontier,
@@ -118,15 +118,15 @@ class Run:
         for each in answers:
             self.canned.answers.setdefault(each.url, []).append(each)
 
-    def see_through(self, errand: Errand) -> Change:
-        """Run an errand and commit the one change it ends with."""
-        asyncio.run(self.errands.run(errand))
+    def see_through(self, fetch_task: FetchTask) -> Change:
+        """Run a fetch task and commit the one change it ends with."""
+        asyncio.run(self.fetch_tasks.run(fetch_task))
         (maker,) = self.makers
         self.makers.clear()
         return self.joint.commit(maker if isinstance(maker, Change) else made(maker())[0])
 
-    def fetched(self, errand: Errand) -> Fetch:
-        return self.see_through(errand).captures[0].fetch
+    def fetched(self, fetch_task: FetchTask) -> Fetch:
+        return self.see_through(fetch_task).captures[0].fetch
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch, joint: Joint) -> None:
 
 def test_a_page_is_fetched_read_and_harvested(run: Run) -> None:
     run.answer(fetch(HOME, b'<a href="/x">x</a>'))
-    change = run.see_through(run.joint.errand())
+    change = run.see_through(run.joint.fetch_task())
     assert links_of(change) == [("http://a.org/x", 1, 0, 0)]
     (request,) = run.canned.requests
     assert (request.url, request.addresses) == (HOME, ("127.0.0.1",))
@@ -159,26 +159,26 @@ def test_a_page_is_fetched_read_and_harvested(run: Run) -> None:
     assert kept == (1.0 + 5.0, 10.0), (
         "the least gap and keep_alive_extra; or ten times what the exchange takes"
     )
-    assert run.errands.pages_ended == 1
+    assert run.fetch_tasks.pages_ended == 1
 
 
 def test_a_refresh_without_news_is_not_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run.answer(fetch(HOME, b"same"))
-    run.see_through(run.joint.errand())
+    run.see_through(run.joint.fetch_task())
     run.joint.add(HOME, flags=REFRESH)
-    errand = run.joint.errand()
+    fetch_task = run.joint.fetch_task()
     run.answer(fetch(HOME, b"same"))
-    read: list[Errand] = []
-    monkeypatch.setattr(run.errands._reader, "read", read.append)
-    assert run.see_through(errand).counts["refresh.content_same"] == 1 and not read
+    read: list[FetchTask] = []
+    monkeypatch.setattr(run.fetch_tasks._reader, "read", read.append)
+    assert run.see_through(fetch_task).counts["refresh.content_same"] == 1 and not read
 
 
 @pytest.mark.parametrize("part", ["client", "reader"])
-def test_a_bug_ends_one_errand(run: Run, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
-    errand = run.joint.errand()
+def test_a_bug_ends_one_fetch_task(run: Run, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    fetch_task = run.joint.fetch_task()
     if part == "client":
         run.canned.answers[HOME] = [ValueError("odd bytes")]
-        change = run.see_through(errand)
+        change = run.see_through(fetch_task)
         answer = change.captures[0].fetch
         assert (answer.outcome, answer.blame) == (Outcome.INTERNAL_ERROR, Blame.URL)
         assert answer.error == "ValueError: odd bytes" and answer.url == HOME
@@ -189,8 +189,8 @@ def test_a_bug_ends_one_errand(run: Run, monkeypatch: pytest.MonkeyPatch, part: 
         async def read(*_: Any) -> None:
             raise ValueError("odd page")
 
-        monkeypatch.setattr(run.errands._reader, "read", read)
-        change = run.see_through(errand)
+        monkeypatch.setattr(run.fetch_tasks._reader, "read", read)
+        change = run.see_through(fetch_task)
         assert change.counts["pages.fetched"] == 1 and not change.links
     assert len(run.joint.results.unexpected.counts) == 1 and run.joint.frontier.requests == 0
 
@@ -198,23 +198,23 @@ def test_a_bug_ends_one_errand(run: Run, monkeypatch: pytest.MonkeyPatch, part: 
 def test_a_failed_disk_ends_the_process(run: Run) -> None:
     run.canned.answers[HOME] = [StoreError("disk full")]
     with pytest.raises(StoreError):
-        asyncio.run(run.errands.run(run.joint.errand()))
+        asyncio.run(run.fetch_tasks.run(run.joint.fetch_task()))
 
 
 def test_sitemaps_have_a_bound_of_their_own(run: Run) -> None:
     run.joint.add(HOME + "map.xml", flags=SITEMAP)
-    while (errand := run.joint.errand()).flags != SITEMAP:
-        run.answer(fetch(errand.url))
-        run.see_through(errand)
-    run.answer(fetch(errand.url, b"<urlset/>"))
-    run.see_through(errand)
+    while (fetch_task := run.joint.fetch_task()).flags != SITEMAP:
+        run.answer(fetch(fetch_task.url))
+        run.see_through(fetch_task)
+    run.answer(fetch(fetch_task.url, b"<urlset/>"))
+    run.see_through(fetch_task)
     request, most = run.canned.requests[-1], run.joint.stages.config.sitemaps.bytes_max
     assert request.body_bytes_max == request.wire_bytes_max == most
     assert request.listener is not None, "it is read as it comes"
     assert all(other.listener is None for other in run.canned.requests[:-1])
 
 
-def test_bytes_are_held_until_the_commit_of_their_own_errand(
+def test_bytes_are_held_until_the_commit_of_their_own_fetch_task(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host asked again before its last answer is committed: each answer has a share of its own."""
@@ -223,12 +223,12 @@ def test_bytes_are_held_until_the_commit_of_their_own_errand(
         yield from ()
         return Change()
 
-    monkeypatch.setattr(run.errands, "_promised", harvested)
+    monkeypatch.setattr(run.fetch_tasks, "_promised", harvested)
     first, second = (fetch(HOME, b"x" * size) for size in (100, 30))
     run.answer(first, second)
-    errand = run.joint.errand()
-    asyncio.run(run.errands.run(errand))
-    asyncio.run(run.errands.run(errand))
+    fetch_task = run.joint.fetch_task()
+    asyncio.run(run.fetch_tasks.run(fetch_task))
+    asyncio.run(run.fetch_tasks.run(fetch_task))
     assert run.canned.account.held == 130
     for left in (30, 0):
         change, _ = made(run.makers.pop(0)())  # type: ignore[operator]
@@ -242,11 +242,11 @@ def test_bytes_are_held_until_the_commit_of_their_own_errand(
 
 def test_a_long_robots_txt_is_decided_on_when_there_is_time(run: Run) -> None:
     """Meanwhile its bytes are held, and its place is another's."""
-    errand = run.joint.errand(Task.ROBOTS)
+    fetch_task = run.joint.fetch_task(TaskKind.ROBOTS)
     line = b"Disallow: /no\n"
     rules = b"User-agent: *\n" + line * (HEAVY_ROBOTS // len(line) + 1)
-    run.answer(fetch(errand.url, rules))
-    asyncio.run(run.errands.run(errand))
+    run.answer(fetch(fetch_task.url, rules))
+    asyncio.run(run.fetch_tasks.run(fetch_task))
     (maker,) = run.heavy
     assert run.makers == [maker] and run.canned.account.held == len(rules)
     assert run.joint.frontier.requests == 0 and run.woken == 1
@@ -259,16 +259,16 @@ def test_a_long_robots_txt_is_decided_on_when_there_is_time(run: Run) -> None:
 
 @pytest.mark.parametrize(("size", "heavy"), [(HEAVY_ROBOTS, 0), (HEAVY_ROBOTS + 1, 1)])
 def test_a_robots_txt_of_usual_length_is_decided_on_at_once(run: Run, size: int, heavy: int) -> None:
-    errand = run.joint.errand(Task.ROBOTS)
-    run.answer(fetch(errand.url, b"#" * size))
-    asyncio.run(run.errands.run(errand))
+    fetch_task = run.joint.fetch_task(TaskKind.ROBOTS)
+    run.answer(fetch(fetch_task.url, b"#" * size))
+    asyncio.run(run.fetch_tasks.run(fetch_task))
     assert len(run.heavy) == heavy and len(run.makers) == 1
 
 
 def test_a_page_with_many_links_is_decided_on_when_there_is_time(run: Run) -> None:
     hrefs = b"".join(b'<a href="/%d">x</a>' % n for n in range(HEAVY_LINKS + 1))
     run.answer(fetch(HOME, hrefs))
-    asyncio.run(run.errands.run(run.joint.errand()))
+    asyncio.run(run.fetch_tasks.run(run.joint.fetch_task()))
     assert len(run.heavy) == 1 and run.joint.frontier.requests == 0
 
 
@@ -303,20 +303,20 @@ class Lent:
         self.under_way = self.hops = self
         self.aside: list[tuple[str, float]] = []
 
-    def yields(self, errand: Any, now: float) -> bool:
+    def yields(self, fetch_task: Any, now: float) -> bool:
         self.requests -= self._frees
         return bool(self._frees)
 
-    def step_aside(self, errand: Any, now: float) -> None:
-        self.aside.append((errand, now))
+    def step_aside(self, fetch_task: Any, now: float) -> None:
+        self.aside.append((fetch_task, now))
 
 
 @pytest.mark.parametrize(("frees", "wakes"), [(0, 0), (1, 1)])
-def test_a_place_that_is_given_up_wakes_who_starts_errands(joint: Joint, frees: int, wakes: int) -> None:
+def test_a_place_that_is_given_up_wakes_who_starts_fetch_tasks(joint: Joint, frees: int, wakes: int) -> None:
     frontier: Any = Lent(frees)
     woken: list[int] = []
-    errand: Any = "errand"
-    place = ErrandPlace(frontier, joint.clock, errand, lambda: woken.append(1))
+    fetch_task: Any = "errand"
+    place = FetchTaskSlot(frontier, joint.clock, fetch_task, lambda: woken.append(1))
     assert place.is_needed() is bool(frees) and len(woken) == wakes
     place.give()
     assert frontier.aside == [("errand", joint.clock.now())]
@@ -327,12 +327,14 @@ def test_a_place_that_is_given_up_wakes_who_starts_errands(joint: Joint, frees: 
 
 def test_a_request_goes_the_users_way(run: Run) -> None:
     """Beside the headers that are configured; a redirect is followed wherever the crawl is at home."""
-    run.errands.way_of = lambda errand: Way("POST", b"q=1", ("X-Own: 1", "Content-Type: a/b"))
+    run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions(
+        "POST", b"q=1", ("X-Own: 1", "Content-Type: a/b")
+    )
     seen_elsewhere = fetch(HOME, b"", outcome=Outcome.REDIRECT, status=303, location="http://a.org/found")
     run.answer(seen_elsewhere, fetch("http://a.org/found", b"found"))
-    errand = run.joint.errand()
-    errand.flags |= int(LinkFlag.OWN_WAY)
-    asyncio.run(run.errands.run(errand))
+    fetch_task = run.joint.fetch_task()
+    fetch_task.flags |= LinkFlag.OWN_REQUEST
+    asyncio.run(run.fetch_tasks.run(fetch_task))
     first, second = run.canned.requests
     assert (first.url, first.method, first.body) == (HOME, "POST", b"q=1")
     assert first.headers == ("X-Own: 1", "Content-Type: a/b")
@@ -340,21 +342,21 @@ def test_a_request_goes_the_users_way(run: Run) -> None:
 
 
 def test_a_request_of_ones_own_stays_where_the_crawl_is_at_home(run: Run) -> None:
-    run.errands.way_of = lambda errand: Way("POST", b"q=1")
+    run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("POST", b"q=1")
     run.answer(redirect(HOME, "http://elsewhere.example/"))
-    errand = run.joint.errand()
-    errand.flags |= int(LinkFlag.OWN_WAY)
-    asyncio.run(run.errands.run(errand))
+    fetch_task = run.joint.fetch_task()
+    fetch_task.flags |= LinkFlag.OWN_REQUEST
+    asyncio.run(run.fetch_tasks.run(fetch_task))
     assert len(run.canned.requests) == 1
 
 
 @pytest.mark.parametrize("location", ["http://elsewhere.example/", "http://[broken"])
 def test_a_hop_that_leads_nowhere_is_the_answer(run: Run, location: str) -> None:
-    run.errands.way_of = lambda errand: Way("POST", b"q=1")
+    run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("POST", b"q=1")
     run.answer(redirect(HOME, location))
-    errand = run.joint.errand()
-    errand.flags |= int(LinkFlag.OWN_WAY)
-    asyncio.run(run.errands.run(errand))
+    fetch_task = run.joint.fetch_task()
+    fetch_task.flags |= LinkFlag.OWN_REQUEST
+    asyncio.run(run.fetch_tasks.run(fetch_task))
     assert not run.joint.results.unexpected.counts and len(run.canned.requests) == 1
 
 
@@ -364,13 +366,13 @@ def test_a_request_of_ones_own_follows_so_many_hops(
 ) -> None:
     config = run.joint.stages.config
     limited = msgspec.structs.replace(config.fetch, redirects_max=most)
-    monkeypatch.setattr(run.errands, "_config", msgspec.structs.replace(config, fetch=limited))
-    run.errands.way_of = lambda errand: Way("GET", b"", ("X: 1",))
+    monkeypatch.setattr(run.fetch_tasks, "_config", msgspec.structs.replace(config, fetch=limited))
+    run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("GET", b"", ("X: 1",))
     urls = [HOME, *(f"http://a.org/{n}" for n in range(5))]
     run.answer(*(redirect(url, then) for url, then in zip(urls, urls[1:], strict=False)))
-    errand = run.joint.errand()
-    errand.flags |= int(LinkFlag.OWN_WAY)
-    asyncio.run(run.errands.run(errand))
+    fetch_task = run.joint.fetch_task()
+    fetch_task.flags |= LinkFlag.OWN_REQUEST
+    asyncio.run(run.fetch_tasks.run(fetch_task))
     assert [request.url for request in run.canned.requests] == urls[: most + 1]
 
 
@@ -381,15 +383,15 @@ def test_what_failed_requests_met_is_said_to_who_asks_for_it(
     monkeypatch.setattr(logging.getLogger("crawler"), "handlers", [])
     run.canned.names["a.org"] = Resolution((), 0.0, Outcome.DNS_ERROR, "no answer")
     with caplog.at_level(logging.DEBUG, "crawler"):
-        asyncio.run(run.errands.run(Errand(Task.RESOLVE, 1, "a.org", HOME)))
+        asyncio.run(run.fetch_tasks.run(FetchTask(TaskKind.RESOLVE, 1, "a.org", HOME)))
         run.makers.clear()
         run.answer(fetch(HOME))
-        run.see_through(run.joint.errand())
+        run.see_through(run.joint.fetch_task())
         run.joint.add(HOME + "bad")
         run.answer(
             fetch(HOME + "bad", b"", outcome=Outcome.BAD_REDIRECT, status=301, blame=Blame.URL, error="why")
         )
-        asyncio.run(run.errands.run(run.joint.errand()))
+        asyncio.run(run.fetch_tasks.run(run.joint.fetch_task()))
     assert caplog.messages == [
         "http://a.org/: dns error: no answer",
         "http://a.org/bad: bad redirect 301: why",
@@ -410,27 +412,29 @@ def test_a_look_up_is_patient_unless_others_wait_and_it_is_the_first(
 
     run.canned.resolve = resolve  # type: ignore[method-assign]
     monkeypatch.setattr(type(run.joint.frontier.under_way), "look_ups_waiting", waiting)
-    errand = Errand(Task.RESOLVE, 1, "a.org", HOME, attempt=attempt)
-    asyncio.run(run.errands.run(errand))
+    fetch_task = FetchTask(TaskKind.RESOLVE, 1, "a.org", HOME, attempt=attempt)
+    asyncio.run(run.fetch_tasks.run(fetch_task))
     assert asked == [patient]
 
 
 @pytest.mark.parametrize(
     ("status", "method", "same_host", "expected"),
     [
-        (303, "PUT", True, Way("GET", b"", ("X: 1", "Cookie: c"))),
-        (301, "POST", True, Way("GET", b"", ("X: 1", "Cookie: c"))),
-        (302, "POST", False, Way("GET", b"", ("X: 1",))),
-        (302, "PUT", True, Way("PUT", b"b", ("X: 1", "Content-Type: t", "Cookie: c"))),
-        (307, "POST", False, Way("POST", b"b", ("X: 1", "Content-Type: t"))),
-        (308, "POST", True, Way("POST", b"b", ("X: 1", "Content-Type: t", "Cookie: c"))),
+        (303, "PUT", True, RequestOptions("GET", b"", ("X: 1", "Cookie: c"))),
+        (301, "POST", True, RequestOptions("GET", b"", ("X: 1", "Cookie: c"))),
+        (302, "POST", False, RequestOptions("GET", b"", ("X: 1",))),
+        (302, "PUT", True, RequestOptions("PUT", b"b", ("X: 1", "Content-Type: t", "Cookie: c"))),
+        (307, "POST", False, RequestOptions("POST", b"b", ("X: 1", "Content-Type: t"))),
+        (308, "POST", True, RequestOptions("POST", b"b", ("X: 1", "Content-Type: t", "Cookie: c"))),
     ],
 )
-def test_how_a_redirect_is_followed(status: int, method: str, same_host: bool, expected: Way) -> None:
+def test_how_a_redirect_is_followed(
+    status: int, method: str, same_host: bool, expected: RequestOptions
+) -> None:
     """Fetch Standard, HTTP-redirect fetch; credentials stay with their host."""
-    way = Way(method, b"b", ("X: 1", "Content-Type: t", "Cookie: c"))
-    assert way_on(way, status, same_host=same_host) == expected
-    assert way_on(PLAIN, status, same_host=same_host) is PLAIN
+    options = RequestOptions(method, b"b", ("X: 1", "Content-Type: t", "Cookie: c"))
+    assert redirected_options(options, status, same_host=same_host) == expected
+    assert redirected_options(PLAIN, status, same_host=same_host) is PLAIN
 
 
 # ---- hops ----
@@ -440,11 +444,11 @@ def test_a_hop_to_the_same_key_is_followed_in_the_hosts_turn(run: Run) -> None:
     """The duplicate check would eat a target with the key of its source; the hop waits for the gap."""
     run.joint.clock.advance(100.0)
     run.answer(redirect(HOME + "~x", HOME + "%7Ex"), fetch(HOME + "%7Ex", b"page"))
-    run.joint.page(run.joint.errand(), fetch(HOME))
+    run.joint.page(run.joint.fetch_task(), fetch(HOME))
     run.joint.add(HOME + "~x")
     run.canned.answers[HOME + "~x"][0].body = b"moved" * 1000
     moved = run.canned.answers[HOME + "~x"][0]
-    answer = run.fetched(run.joint.errand())
+    answer = run.fetched(run.joint.fetch_task())
     assert run.canned.held_at == [0, 0] and not moved.body, "a hop that waits holds nothing"
     assert (answer.outcome, answer.url) == (Outcome.FETCHED, HOME + "%7Ex")
     first, second = run.canned.asked_at
@@ -453,20 +457,20 @@ def test_a_hop_to_the_same_key_is_followed_in_the_hosts_turn(run: Run) -> None:
 
 def test_a_redirect_to_another_key_is_a_link(run: Run) -> None:
     run.answer(redirect(HOME, HOME + "x"))
-    change = run.see_through(run.joint.errand())
+    change = run.see_through(run.joint.fetch_task())
     assert change.counts["pages.redirect"] == 1 and len(run.canned.requests) == 1
 
 
 def test_a_circle_that_changes_no_cookie_ends(run: Run) -> None:
     run.answer(redirect(HOME, HOME))
-    answer = run.fetched(run.joint.errand())
+    answer = run.fetched(run.joint.fetch_task())
     assert (answer.outcome, answer.error) == (Outcome.BAD_REDIRECT, "redirects in a circle")
     assert len(run.canned.requests) == 1
 
 
 def test_a_page_that_sets_a_cookie_first_is_asked_again_with_it(run: Run) -> None:
     run.answer(redirect(HOME, HOME, headers=((b"Set-Cookie", b"a=1"),)), fetch(HOME, b"page"))
-    assert run.fetched(run.joint.errand()).outcome is Outcome.FETCHED
+    assert run.fetched(run.joint.fetch_task()).outcome is Outcome.FETCHED
     jar = run.canned.requests[1].jar
     assert jar is not None and len(run.canned.requests) == 2
 
@@ -483,7 +487,7 @@ def test_a_chain_with_ever_new_cookies_ends(open_joint: Callable[..., Joint], mo
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("crawler.process.fetching.fetch_tasks.asyncio.sleep", sleep)
-        assert run.fetched(joint.errand()).outcome is Outcome.BAD_REDIRECT
+        assert run.fetched(joint.fetch_task()).outcome is Outcome.BAD_REDIRECT
     assert len(run.canned.requests) == most + 1
 
 
@@ -492,13 +496,13 @@ def test_a_chain_with_ever_new_cookies_ends(open_joint: Callable[..., Joint], mo
 
 @pytest.mark.parametrize(("hops", "outcome"), [(5, Outcome.FETCHED), (6, Outcome.REDIRECT)])
 def test_a_robots_txt_is_followed_for_five_hops(run: Run, hops: int, outcome: Outcome) -> None:
-    errand = run.joint.errand(Task.ROBOTS)
-    urls = [errand.url, *[f"http://r{n}.org/robots.txt" for n in range(hops)]]
+    fetch_task = run.joint.fetch_task(TaskKind.ROBOTS)
+    urls = [fetch_task.url, *[f"http://r{n}.org/robots.txt" for n in range(hops)]]
     for url, target in zip(urls, urls[1:], strict=False):
         run.answer(redirect(url, target))
     run.answer(fetch(urls[-1], b"User-agent: *\nDisallow: /x"))
     run.canned.names = {f"r{n}.org": Resolution((f"127.0.0.{n + 2}", "127.0.9.9"), 1e12) for n in range(hops)}
-    change = run.see_through(errand)
+    change = run.see_through(fetch_task)
     assert change.counts[f"robots.{outcome}"] == 1 and len(run.canned.requests) == 6
     assert run.canned.requests[0].body_bytes_max == run.joint.stages.config.robots.bytes_max
     assert [request.addresses for request in run.canned.requests[1:]] == [
@@ -508,23 +512,24 @@ def test_a_robots_txt_is_followed_for_five_hops(run: Run, hops: int, outcome: Ou
 
 
 def test_a_hop_to_a_host_without_an_address(run: Run) -> None:
-    errand = run.joint.errand(Task.ROBOTS)
-    run.answer(redirect(errand.url, "http://b.org/robots.txt"))
+    fetch_task = run.joint.fetch_task(TaskKind.ROBOTS)
+    run.answer(redirect(fetch_task.url, "http://b.org/robots.txt"))
     run.canned.names["b.org"] = NOT_FOUND
-    assert run.see_through(errand).counts["robots.dns_not_found"] == 1
+    assert run.see_through(fetch_task).counts["robots.dns_not_found"] == 1
 
 
 def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
     """b.org is held by a fetch of its own."""
     run.joint.seeds("http://b.org/")
     tasks = {
-        errand.hostname: errand for errand in (run.joint.errand(Task.ROBOTS), run.joint.errand(Task.ROBOTS))
+        fetch_task.hostname: fetch_task
+        for fetch_task in (run.joint.fetch_task(TaskKind.ROBOTS), run.joint.fetch_task(TaskKind.ROBOTS))
     }
-    errand = tasks["a.org"]
-    run.answer(redirect(errand.url, "http://b.org/robots.txt"))
+    fetch_task = tasks["a.org"]
+    run.answer(redirect(fetch_task.url, "http://b.org/robots.txt"))
     run.canned.names["b.org"] = Resolution(("127.0.0.2",), 1e12)
     before = run.joint.clock.now()
-    assert run.see_through(errand).counts["robots.connect_error"] == 1
+    assert run.see_through(fetch_task).counts["robots.connect_error"] == 1
     assert HOP_WAIT_MAX - 5.0 <= run.joint.clock.now() - before <= HOP_WAIT_MAX + 5.0
 
 
@@ -541,7 +546,7 @@ def test_the_more_often_a_hop_asks_for_its_turn_the_longer_it_waits(
     monkeypatch.setattr("crawler.process.fetching.fetch_tasks.asyncio.sleep", sleep)
     answers = iter([1e-9] * 16 + [0.0])
     monkeypatch.setattr(type(run.joint.frontier.hops), "borrow", lambda *_: next(answers))
-    assert asyncio.run(run.errands._borrow(run.joint.errand(), "b.org", ""))
+    assert asyncio.run(run.fetch_tasks._borrow(run.joint.fetch_task(), "b.org", ""))
     assert waits == pytest.approx([min(0.01 * 1.5**n, 2.0) for n in range(16)]) and waits[-1] == 2.0
 
 
@@ -556,11 +561,11 @@ def test_a_hop_that_fails_by_a_bug_gives_its_host_back_as_if_it_took_no_time(
         return give_back(self, name, now, took, *more)
 
     monkeypatch.setattr(type(run.joint.frontier.hops), "give_back", noted)
-    errand = run.joint.errand(Task.ROBOTS)
-    run.answer(redirect(errand.url, "http://b.org/robots.txt"))
+    fetch_task = run.joint.fetch_task(TaskKind.ROBOTS)
+    run.answer(redirect(fetch_task.url, "http://b.org/robots.txt"))
     run.canned.names["b.org"] = Resolution(("127.0.0.2",), 1e12)
     run.canned.answers["http://b.org/robots.txt"] = [ValueError("odd bytes")]
-    run.see_through(errand)
+    run.see_through(fetch_task)
     assert given[-1] == ("b.org", 0.0) and [name for name, _ in given] == ["a.org", "b.org"]
 
 
@@ -568,11 +573,11 @@ def test_a_hop_that_fails_by_a_bug_gives_its_host_back_as_if_it_took_no_time(
 
 
 def test_addresses_are_handed_to_the_frontier_at_once(run: Run) -> None:
-    errand = run.joint.errand(Task.RESOLVE)
+    fetch_task = run.joint.fetch_task(TaskKind.RESOLVE)
     run.canned.names["a.org"] = Resolution(("127.0.0.5",), run.joint.clock.now() + 1e6)
-    asyncio.run(run.errands.run(errand))
+    asyncio.run(run.fetch_tasks.run(fetch_task))
     assert run.woken == 1 and not run.makers
-    assert run.joint.errand(Task.ROBOTS).address == "127.0.0.5"
+    assert run.joint.fetch_task(TaskKind.ROBOTS).address == "127.0.0.5"
 
 
 @pytest.mark.parametrize(
@@ -581,17 +586,18 @@ def test_addresses_are_handed_to_the_frontier_at_once(run: Run) -> None:
 )
 def test_a_look_up_that_fails(run: Run, found: Resolution | Exception, outcome: str) -> None:
     run.canned.names["a.org"] = found
-    change = run.see_through(run.joint.errand(Task.RESOLVE))
+    change = run.see_through(run.joint.fetch_task(TaskKind.RESOLVE))
     assert change.counts == {f"hosts.{outcome}": 1} and not run.woken
 
 
 def test_a_denied_url(run: Run) -> None:
-    errand = run.joint.errand()
-    errand.task = Task.PAGE
-    denied = Errand(
-        **{name: getattr(errand, name) for name in errand.__struct_fields__} | {"task": Task.DENIED}
+    fetch_task = run.joint.fetch_task()
+    fetch_task.kind = TaskKind.PAGE
+    denied = FetchTask(
+        **{name: getattr(fetch_task, name) for name in fetch_task.__struct_fields__}
+        | {"task": TaskKind.DENIED}
     )
-    asyncio.run(run.errands.run(denied))
+    asyncio.run(run.fetch_tasks.run(denied))
     assert len(run.makers) == 1 and not run.canned.requests
 
 
@@ -602,17 +608,17 @@ def test_a_page_goes_to_the_sink_once_it_is_durable(joint: Joint) -> None:
     joint.seeds(HOME)
     seen: list[tuple[str, int, int]] = []
 
-    async def sink(errand: Errand, answer: Fetch, _: Extracted | None) -> None:
-        seen.append((answer.url, run.errands.awaiting_commit, run.errands.in_sink))
+    async def sink(fetch_task: FetchTask, answer: Fetch, _: Extracted | None) -> None:
+        seen.append((answer.url, run.fetch_tasks.awaiting_commit, run.fetch_tasks.in_sink))
 
     run = Run(joint, sink=sink)
     run.answer(fetch(HOME, b"page"))
 
     async def crawl() -> None:
-        task = asyncio.ensure_future(run.errands.run(joint.errand()))
+        task = asyncio.ensure_future(run.fetch_tasks.run(joint.fetch_task()))
         while not run.makers:
             await asyncio.get_running_loop().run_in_executor(None, lambda: None)
-        assert (run.errands.awaiting_commit, seen) == (1, [])
+        assert (run.fetch_tasks.awaiting_commit, seen) == (1, [])
         maker = run.makers[0]
         assert callable(maker)
         joint.commit(made(steps(maker()))[0])
@@ -620,7 +626,7 @@ def test_a_page_goes_to_the_sink_once_it_is_durable(joint: Joint) -> None:
 
     asyncio.run(crawl())
     assert seen == [(HOME, 0, 1)]
-    assert (run.errands.awaiting_commit, run.errands.in_sink) == (0, 0)
+    assert (run.fetch_tasks.awaiting_commit, run.fetch_tasks.in_sink) == (0, 0)
 
 
 # ---- life, overrides ----
@@ -628,8 +634,8 @@ def test_a_page_goes_to_the_sink_once_it_is_durable(joint: Joint) -> None:
 
 def test_all_parts_are_started_and_closed(run: Run) -> None:
     async def live() -> None:
-        await run.errands.start()
-        await run.errands.close()
+        await run.fetch_tasks.start()
+        await run.fetch_tasks.close()
 
     asyncio.run(live())
     assert run.canned.ended == ["started", "closed", "closed"]
@@ -644,7 +650,7 @@ def test_overrides_bind_the_request(open_joint: Callable[..., Joint]) -> None:
     joint.seeds(HOME)
     run = Run(joint)
     run.answer(fetch(HOME))
-    run.see_through(joint.errand())
+    run.see_through(joint.fetch_task())
     (request,) = run.canned.requests
     assert request.headers == ("X-Key: 1",) and request.total_timeout == 3.0
     assert request.body_bytes_max == request.wire_bytes_max == 999_999_999

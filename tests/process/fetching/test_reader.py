@@ -13,24 +13,24 @@ from crawler.extract.documents import Document, DocumentKind
 from crawler.extract.sitemap import Entry
 from crawler.process.fetching import reader as module
 from crawler.process.fetching.reader import INLINE_BYTES_MAX, Reader, changed_dates
-from crawler.records import Errand, Extracted, Fetch, LinkFlag, Outcome, Task
+from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, TaskKind
 from tests.process.support import fetch
 
 HOME = "http://a.org/"
 PAGE = b'<title>T</title><a href="/x">x</a><img src="/i.png">'
-SITEMAP, REQUISITE = int(LinkFlag.SITEMAP), int(LinkFlag.REQUISITE)
+SITEMAP, REQUISITE = LinkFlag.SITEMAP, LinkFlag.REQUISITE
 MAP = b"<urlset><url><loc>http://a.org/1</loc></url></urlset>"
 INDEX = b"<sitemapindex><sitemap><loc>http://a.org/1.xml</loc></sitemap></sitemapindex>"
 FEED = b"<rss><channel><link>http://a.org/blog</link><item><link>http://a.org/1</link></item></channel></rss>"
 
 
 def read(answer: Fetch, *, flags: int = 0, extractor: Any = None, **tree: Any) -> Extracted | None:
-    errand = Errand(Task.PAGE, 1, "a.org", answer.url, flags=flags)
+    fetch_task = FetchTask(TaskKind.PAGE, 1, "a.org", answer.url, flags=flags)
 
     async def once() -> Extracted | None:
         reader = Reader(convert(tree), extractor)
         try:
-            return await reader.read(errand, answer)
+            return await reader.read(fetch_task, answer)
         finally:
             await reader.close()
 
@@ -91,7 +91,7 @@ def test_large_documents_are_read_in_a_child(flags: int, kind: str, body: bytes,
     async def once(answer: Fetch) -> Extracted | None:
         reader = Reader(convert({"crawl": {"requisites": True}}))
         try:
-            return await reader.read(Errand(Task.PAGE, 1, "a.org", HOME, flags=flags), answer)
+            return await reader.read(FetchTask(TaskKind.PAGE, 1, "a.org", HOME, flags=flags), answer)
         finally:
             starts.append(reader._documents.starts)
             assert not reader._worker.starts
@@ -119,8 +119,8 @@ def test_requisites_are_taken_by_setting_and_have_requisites_but_no_links() -> N
 def test_a_users_extractor_stands_in_for_the_links_alone() -> None:
     seen: list[str] = []
 
-    def extractor(errand: Errand, answer: Fetch) -> list[str]:
-        seen.append(errand.url + answer.url)
+    def extractor(fetch_task: FetchTask, answer: Fetch) -> list[str]:
+        seen.append(fetch_task.url + answer.url)
         return ["/1", "/2", "/1"]
 
     found = read(fetch(HOME, PAGE), extractor=extractor)
@@ -173,12 +173,12 @@ def test_directives_bind_a_users_extractor_too(policy: str, hrefs: list[str]) ->
 
 def news(kind: str, before: bytes, after: bytes, flags: int = 0) -> list[tuple[str, float]]:
     """The dates that are signals when a document that said `before` says `after`."""
-    errand = Errand(Task.PAGE, 1, "a.org", HOME, flags=flags | int(LinkFlag.REFRESH))
+    fetch_task = FetchTask(TaskKind.PAGE, 1, "a.org", HOME, flags=flags | LinkFlag.REFRESH)
 
     async def once() -> list[tuple[str, float]]:
         reader = Reader(convert({}))
         answer = fetch(HOME, after, content_type=kind, began=1e12)
-        extracted = await reader.read(errand, answer)
+        extracted = await reader.read(fetch_task, answer)
         assert extracted is not None
         await reader.news(extracted, answer, lambda: before)
         await reader.close()
@@ -277,8 +277,8 @@ def with_documents() -> tuple[Reader, Documents]:
 
 def test_a_map_is_fed_to_the_child_while_it_arrives() -> None:
     reader, documents = with_documents()
-    assert reader.follow(Errand(Task.PAGE, 1, "a.org", HOME)) is None and not documents.done
-    assert reader.follow(Errand(Task.PAGE, 1, "a.org", HOME, flags=SITEMAP)) == "stream"
+    assert reader.follow(FetchTask(TaskKind.PAGE, 1, "a.org", HOME)) is None and not documents.done
+    assert reader.follow(FetchTask(TaskKind.PAGE, 1, "a.org", HOME, flags=SITEMAP)) == "stream"
     assert documents.done == [(DocumentKind.SITEMAP, HOME, INLINE_BYTES_MAX)]
 
 
@@ -314,19 +314,22 @@ def test_a_map_that_was_fed_whole_is_read_by_the_child(
     answer = fetch(HOME, b" " * size, outcome=outcome)
     assert reader._is_streamed(answer, stream) is streamed
     if streamed:
-        errand = Errand(Task.PAGE, 1, "a.org", HOME, flags=SITEMAP)
-        work = reader.read(errand, answer, lambda: apart.append("apart"), stream)
+        fetch_task = FetchTask(TaskKind.PAGE, 1, "a.org", HOME, flags=SITEMAP)
+        work = reader.read(fetch_task, answer, lambda: apart.append("apart"), stream)
         assert asyncio.run(work) == "streamed" and apart == ["apart"]  # type: ignore[comparison-overlap]
         assert documents.done == [(LONG, LONG, DocumentKind.SITEMAP)]
     elif outcome is Outcome.GONE:
-        assert asyncio.run(reader.read(Errand(Task.PAGE, 1, "a.org", HOME), answer, stream=stream)) is None
+        assert (
+            asyncio.run(reader.read(FetchTask(TaskKind.PAGE, 1, "a.org", HOME), answer, stream=stream))
+            is None
+        )
         assert documents.done == ["dropped"]
 
 
 def test_a_small_document_takes_its_share_of_the_loop() -> None:
     reader, documents = with_documents()
-    errand = Errand(Task.PAGE, 1, "a.org", HOME, flags=SITEMAP)
-    found = asyncio.run(reader.read(errand, fetch(HOME, MAP)))
+    fetch_task = FetchTask(TaskKind.PAGE, 1, "a.org", HOME, flags=SITEMAP)
+    found = asyncio.run(reader.read(fetch_task, fetch(HOME, MAP)))
     assert found is not None and found.hrefs == ["http://a.org/1"]
     assert documents.done == ["mine", "spends", "spent"]
 
@@ -358,7 +361,7 @@ def test_dates_that_changed() -> None:
 
 def test_dates_of_a_listing_count_where_it_is_asked_again() -> None:
     listing = b'<title>Index of /</title><pre><a href="a.html">a.html</a>   01-Jan-2024 10:00  12K\n'
-    refresh = int(LinkFlag.REFRESH)
+    refresh = LinkFlag.REFRESH
     for body, flags, told_by in ((listing, refresh, "listing"), (listing, 0, ""), (PAGE, refresh, "")):
         found = read(fetch(HOME, body, began=1e12), flags=flags)
         assert found is not None and found.told_by == told_by and bool(found.dated) == bool(told_by)

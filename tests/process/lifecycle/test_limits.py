@@ -3,7 +3,7 @@
 import pytest
 
 from crawler.config import convert
-from crawler.process.lifecycle.limits import Disk, Standing, disk_state, limit_reached
+from crawler.process.lifecycle.limits import Disk, RunProgress, disk_state, limit_reached
 
 NO_LIMITS = convert({}).crawl
 GIB = 1 << 30
@@ -12,18 +12,18 @@ GIB = 1 << 30
 @pytest.mark.parametrize(
     ("standing", "reason"),
     [
-        (Standing(), ""),
-        (Standing(elapsed=1e9), ""),
-        (Standing(limit="max_pages"), "max_pages"),
-        (Standing(limit="max_pages", busy=True), "max_pages"),
-        (Standing(ended=True), "done"),
-        (Standing(ended=True, busy=True), ""),
-        (Standing(ended=True, finished="patience"), "patience"),
-        (Standing(finished="done"), ""),
-        (Standing(limit="max_bytes", ended=True), "max_bytes"),
+        (RunProgress(), ""),
+        (RunProgress(elapsed=1e9), ""),
+        (RunProgress(limit="max_pages"), "max_pages"),
+        (RunProgress(limit="max_pages", busy=True), "max_pages"),
+        (RunProgress(ended=True), "done"),
+        (RunProgress(ended=True, busy=True), ""),
+        (RunProgress(ended=True, finished="patience"), "patience"),
+        (RunProgress(finished="done"), ""),
+        (RunProgress(limit="max_bytes", ended=True), "max_bytes"),
     ],
 )
-def test_a_run_ends_for_a_limit_or_when_all_is_done(standing: Standing, reason: str) -> None:
+def test_a_run_ends_for_a_limit_or_when_all_is_done(standing: RunProgress, reason: str) -> None:
     """That the frontier of one process is at its end is no reason: peers may still send."""
     assert limit_reached(standing, NO_LIMITS) == reason
 
@@ -31,7 +31,7 @@ def test_a_run_ends_for_a_limit_or_when_all_is_done(standing: Standing, reason: 
 @pytest.mark.parametrize(("elapsed", "reason"), [(9.9, ""), (10.0, "max_time"), (11.0, "max_time")])
 def test_the_limit_of_time(elapsed: float, reason: str) -> None:
     config = convert({"crawl": {"max_time": 10}}).crawl
-    assert limit_reached(Standing(elapsed=elapsed, busy=True), config) == reason
+    assert limit_reached(RunProgress(elapsed=elapsed, busy=True), config) == reason
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from crawler.pages.captures import record_key
 from crawler.process.opening.assembly import _values, queued_fingerprints
 from crawler.process.opening.environment import Environment
 from crawler.process.opening.stages import BALLAST, Stages, _disk_errors, at_rest
-from crawler.records import Errand, Fetch, Link, LinkFlag, Outcome, Task
+from crawler.records import Fetch, FetchTask, Link, LinkFlag, Outcome, TaskKind
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 from crawler.storage.engines import open_store
@@ -51,8 +51,8 @@ def fetched(stages: Stages, url: str, content: bytes = b"<html>one page</html>")
     change.count("urls.to_due")
     stages.commits.commit_now(change)
     stages.clock.advance(10.0)  # type: ignore[attr-defined]
-    stages.frontier.allow(1)
-    errand = next_page(stages)
+    stages.frontier.limit_requests(1)
+    fetch_task = next_page(stages)
     fetch = Fetch(
         url=url,
         outcome=Outcome.FETCHED,
@@ -63,25 +63,25 @@ def fetched(stages: Stages, url: str, content: bytes = b"<html>one page</html>")
         content_type="text/html",
         began=stages.clock.now(),
     )
-    stages.commits.commit(lambda: stages.results.page(errand, fetch, None, stages.clock.now()))
+    stages.commits.commit(lambda: stages.results.page(fetch_task, fetch, None, stages.clock.now()))
     return fingerprint
 
 
-def next_page(stages: Stages) -> Errand:
-    """The errand of the next page; robots.txt is not there, names resolve."""
+def next_page(stages: Stages) -> FetchTask:
+    """The fetch task of the next page; robots.txt is not there, names resolve."""
     while True:
-        errand = stages.frontier.take(stages.clock.now())
-        assert errand is not None, stages.frontier
-        if errand.task is Task.PAGE:
-            return errand
+        fetch_task = stages.frontier.claim_next(stages.clock.now())
+        assert fetch_task is not None, stages.frontier
+        if fetch_task.kind is TaskKind.PAGE:
+            return fetch_task
         now = stages.clock.now()
-        if errand.task is Task.RESOLVE:
-            stages.frontier.resolved(errand, ("127.0.0.1",), now + 1000.0, now)
+        if fetch_task.kind is TaskKind.RESOLVE:
+            stages.frontier.resolved(fetch_task, ("127.0.0.1",), now + 1000.0, now)
         else:
-            absent = Fetch(url=errand.url, outcome=Outcome.GONE, status=404, began=now)
-            stages.commits.commit(partial(stages.results.robots, errand, absent, now))
+            absent = Fetch(url=fetch_task.url, outcome=Outcome.GONE, status=404, began=now)
+            stages.commits.commit(partial(stages.results.robots, fetch_task, absent, now))
         stages.clock.advance(10.0)  # type: ignore[attr-defined]
-        stages.frontier.allow(1)
+        stages.frontier.limit_requests(1)
 
 
 def test_keys_of_each_kind_are_counted(tmp_path: Path) -> None:
@@ -309,8 +309,7 @@ def test_urls_that_are_done_go_back_into_the_queues(tmp_path: Path) -> None:
     fingerprints = sorted(fetched(stages, url) for url in (URL, "http://a.org/y"))
     assert stages.point.counters["urls.done"] == 2 and list(queued_fingerprints(stages.store)) == []
     links = [
-        Link(fingerprint, f"http://a.org/{fingerprint}", flags=int(LinkFlag.AGAIN))
-        for fingerprint in fingerprints
+        Link(fingerprint, f"http://a.org/{fingerprint}", flags=LinkFlag.AGAIN) for fingerprint in fingerprints
     ]
     stages.commits.commit(stages.commits.queue_again(links))
     assert stages.point.counters["urls.done"] == 0 and stages.views.frontier_counts().todo == 2

@@ -21,7 +21,7 @@ from tests.process.support import Joint, links_of, made, redirect
 
 HOME = "http://a.org/"
 HERE, THERE = ("p0", "p1")
-SEED, SCOPE, SITEMAP = int(LinkFlag.SEED), int(LinkFlag.SCOPE), int(LinkFlag.SITEMAP)
+SEED, SCOPE, SITEMAP = LinkFlag.SEED, LinkFlag.SCOPE, LinkFlag.SITEMAP
 ANYWHERE: dict[str, Any] = {"crawl": {"scope": "any"}}
 OpenJoint = Callable[..., Joint]
 
@@ -35,9 +35,11 @@ def by_owner(joint: Joint, count: int = 4) -> dict[str, list[str]]:
     return {name: urls[:count] for name, urls in found.items()}
 
 
-def take(joint: Joint, hrefs: list[str], beside: LinkContext = LinkContext(), base: str = HOME) -> Change:  # noqa: B008
+def take(
+    joint: Joint, hrefs: list[str], link_context: LinkContext = LinkContext(), base: str = HOME  # noqa: B008
+) -> Change:
     change = Change()
-    joint.admission.links(change, base, hrefs, beside)
+    joint.admission.links(change, base, hrefs, link_context)
     return change
 
 
@@ -119,9 +121,11 @@ def test_own_and_foreign_links_part(open_joint: OpenJoint) -> None:
     mixed = [url for pair in zip(urls[HERE], urls[THERE], strict=True) for url in pair]
     change = Change()
     assert joint.admission.links(change, HOME, mixed, LinkContext(2, 5, 1, SITEMAP)) == 8
-    beside = (2, 5, 1, SITEMAP)
-    assert change.links == [Link(joint.fingerprint(url), url, *beside) for url in urls[HERE]]
-    assert change.foreign == [(THERE, [Link(joint.fingerprint(url), url, *beside) for url in urls[THERE]])]
+    link_context = (2, 5, 1, SITEMAP)
+    assert change.links == [Link(joint.fingerprint(url), url, *link_context) for url in urls[HERE]]
+    assert change.foreign == [
+        (THERE, [Link(joint.fingerprint(url), url, *link_context) for url in urls[THERE]])
+    ]
     assert change.counts == {
         "urls.links": 8,
         "urls.accepted": 8,
@@ -237,7 +241,7 @@ def test_seeds_widen_the_scope_and_are_links_like_any_other(joint: Joint) -> Non
 def test_credentials_go_to_what_was_given_and_nowhere_else(joint: Joint, credentials: bool) -> None:
     joint.stages.knowledge._credentials = credentials
     made(joint.admission.seeds([HOME + "x"]))
-    joint.admission.spread(Change(), HOME, "http://b.org/", int(LinkFlag.REDIRECT))
+    joint.admission.spread(Change(), HOME, "http://b.org/", LinkFlag.REDIRECT)
     assert joint.admission.in_scope("http://b.org/")
     urls = (HOME, "http://b.org/", "http://c.org/")
     assert [joint.stages.knowledge.trusts(url) for url in urls] == [credentials, False, False]
@@ -272,10 +276,10 @@ def test_all_of_the_scope_is_told_to_one_that_lost_it(open_joint: OpenJoint) -> 
     joint = open_joint(names=(HERE, THERE))
     made(joint.admission.seeds([HOME, "http://b.org/x"]))
     change = Change()
-    joint.stages.knowledge.tell(change, [THERE])
+    joint.stages.knowledge.announce(change, [THERE])
     assert notices(change) == {THERE: [HOME, "http://b.org/"]}
     nothing = Change()
-    open_joint(names=(HERE, THERE)).stages.knowledge.tell(nothing, [THERE])
+    open_joint(names=(HERE, THERE)).stages.knowledge.announce(nothing, [THERE])
     assert not nothing.foreign and not nothing.counts
 
 
@@ -304,7 +308,7 @@ def test_where_a_seed_redirects_to_is_in_scope_if_it_is_accepted(
     joint = open_joint(names=(HERE, THERE))
     made(joint.admission.seeds([HOME]))
     change = Change()
-    joint.admission.spread(change, HOME, location, int(LinkFlag.REDIRECT))
+    joint.admission.spread(change, HOME, location, LinkFlag.REDIRECT)
     assert joint.admission.in_scope("http://b.org/") == widened
     assert bool(change.operations) == bool(change.foreign) == widened
 
@@ -346,16 +350,16 @@ def test_the_trace_holds_own_and_foreign_links_in_order(open_joint: OpenJoint, r
     mentions = [urls[HERE][0], urls[THERE][0], "mailto:x", urls[THERE][0], urls[HERE][1]]
     page = Extracted(HOME, hrefs=mentions[:2], repeats=mentions if repeats else [])
     joint.seeds(urls[HERE][0])
-    errand = joint.errand()
-    list(joint.admission.log(errand, page))
+    fetch_task = joint.fetch_task()
+    list(joint.admission.log(fetch_task, page))
     assert crosses(joint) == ([False, True, True, False] if repeats else [False, True])
 
 
 def test_the_trace_of_a_process_alone_has_no_cross_links(open_joint: OpenJoint) -> None:
     joint = open_joint(crawl={"scope": "any", "trace": True})
     joint.seeds(HOME)
-    errand = joint.errand()
-    list(joint.admission.log(errand, Extracted(HOME, hrefs=["/x", "/y"], encoding="windows-1252")))
+    fetch_task = joint.fetch_task()
+    list(joint.admission.log(fetch_task, Extracted(HOME, hrefs=["/x", "/y"], encoding="windows-1252")))
     assert crosses(joint) == [False, False]
 
 
@@ -364,13 +368,13 @@ def test_a_trace_pauses_between_portions(open_joint: OpenJoint) -> None:
     joint = open_joint(crawl={"scope": "any", "trace": True})
     joint.seeds(HOME)
     links = [f"/{n}" for n in range(5 * PORTION_LINKS)]
-    assert len(list(joint.admission.log(joint.errand(), Extracted(HOME, hrefs=links)))) == 5
+    assert len(list(joint.admission.log(joint.fetch_task(), Extracted(HOME, hrefs=links)))) == 5
     assert len(crosses(joint)) == len(links)
 
 
 def test_without_a_trace_nothing_is_logged(joint: Joint) -> None:
     joint.seeds(HOME)
-    list(joint.admission.log(joint.errand(), Extracted(HOME, hrefs=["/x"])))
+    list(joint.admission.log(joint.fetch_task(), Extracted(HOME, hrefs=["/x"])))
     assert not (joint.stages.directory / "trace").exists()
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from crawler.process.opening.stages import Stages
 from crawler.process.results.credits import PASSES_MAX
-from crawler.records import Errand, Extracted, Fetch, Link, LinkFlag
+from crawler.records import Extracted, Fetch, FetchTask, Link, LinkFlag
 from crawler.splitter.inbox import Received
-from crawler.upkeep.settle import settle
+from crawler.upkeep.deliver_pending import deliver_pending
 from tests.process.support import SEED, Joint, fetch, made, redirect
 
 Open = Callable[..., Joint]
@@ -24,7 +24,7 @@ TREE: dict[str, Any] = {
 HOSTS = 12
 HUBS = [f"http://h{n}.org/" for n in range(HOSTS)]
 DAY = 86_400.0
-_REFRESH, _NEWS, _CREDIT = int(LinkFlag.REFRESH), int(LinkFlag.NEWS), int(LinkFlag.CREDIT)
+_REFRESH, _NEWS, _CREDIT = LinkFlag.REFRESH, LinkFlag.NEWS, LinkFlag.CREDIT
 
 
 class Crawl:
@@ -41,7 +41,7 @@ class Crawl:
         return self.joints[any_joint.stages.topology.partition.owner(any_joint.fingerprint(url))]
 
     def settle(self) -> None:
-        settle([joint.stages for joint in self.joints.values()])
+        deliver_pending([joint.stages for joint in self.joints.values()])
 
     def show(self, shown: Mapping[str, list[str]]) -> None:
         """Ask every hub again; those that are named show these links."""
@@ -49,12 +49,12 @@ class Crawl:
             joint.clock.advance(DAY)
             waiting = {url for url in HUBS if self.owner(url) is joint}
             while waiting:
-                errand = joint.errand()
-                assert errand.flags & _REFRESH, errand
-                waiting.discard(errand.url)
-                body = repr((errand.url, joint.clock.now())).encode()
-                extracted = Extracted(errand.url, hrefs=shown.get(errand.url, []))
-                joint.page(errand, fetch(errand.url, body), extracted)
+                fetch_task = joint.fetch_task()
+                assert fetch_task.flags & _REFRESH, fetch_task
+                waiting.discard(fetch_task.url)
+                body = repr((fetch_task.url, joint.clock.now())).encode()
+                extracted = Extracted(fetch_task.url, hrefs=shown.get(fetch_task.url, []))
+                joint.page(fetch_task, fetch(fetch_task.url, body), extracted)
         self.settle()
 
     def answer_new(self, given: Mapping[str, Fetch] | None = None) -> None:
@@ -62,8 +62,12 @@ class Crawl:
         while any(joint.stages.views.frontier_counts().todo for joint in self.joints.values()):
             for joint in self.joints.values():
                 while joint.stages.views.frontier_counts().todo:
-                    errand = joint.errand()
-                    joint.page(errand, (given or {}).get(errand.url) or _page(errand), Extracted(errand.url))
+                    fetch_task = joint.fetch_task()
+                    joint.page(
+                        fetch_task,
+                        (given or {}).get(fetch_task.url) or _page(fetch_task),
+                        Extracted(fetch_task.url),
+                    )
             self.settle()
 
     def credits(self) -> dict[str, float]:
@@ -78,8 +82,8 @@ class Crawl:
         return found
 
 
-def _page(errand: Errand) -> Fetch:
-    return fetch(errand.url, errand.url.encode())
+def _page(fetch_task: FetchTask) -> Fetch:
+    return fetch(fetch_task.url, fetch_task.url.encode())
 
 
 def test_three_processes_give_the_credit_that_one_gives(open_joint: Open) -> None:
@@ -136,21 +140,21 @@ def test_a_kill_neither_loses_nor_doubles_a_credit(open_joint: Open, tmp_path: P
     article = own_page(crawl.joints["p0"])
     crawl.show({hub: [article]})
     joint = crawl.joints["p0"]
-    errand = joint.errand()
-    while errand.flags & _REFRESH:
-        joint.page(errand, _page(errand))
-        errand = joint.errand()
-    assert (errand.url, errand.via) == (article, joint.fingerprint(hub)) and errand.flags & _NEWS
-    joint.page(errand, _page(errand), Extracted(article))
+    fetch_task = joint.fetch_task()
+    while fetch_task.flags & _REFRESH:
+        joint.page(fetch_task, _page(fetch_task))
+        fetch_task = joint.fetch_task()
+    assert (fetch_task.url, fetch_task.via) == (article, joint.fingerprint(hub)) and fetch_task.flags & _NEWS
+    joint.page(fetch_task, _page(fetch_task), Extracted(article))
     assert joint.stages.outbox.links == 1 and crawl.credits()[hub] == 0.0
     before = reopened(joint, tmp_path / "killed" / "p0")
     others = {name: each.stages for name, each in crawl.joints.items() if name != "p0"}
-    settle([before, *others.values()])
+    deliver_pending([before, *others.values()])
     assert crawl.credits()[hub] == 1.0
     there = crawl.owner(hub)
     after = reopened(there, tmp_path / "killed" / there.stages.name)
     rest = [stages for name, stages in others.items() if name != there.stages.name]
-    settle([before, after, *rest])
+    deliver_pending([before, after, *rest])
     assert after.refresh is not None
     page = after.refresh.schedule.find(joint.fingerprint(hub))
     assert after.refresh.schedule.records.hub_state(page)[0] == 1.0
@@ -195,17 +199,17 @@ def test_a_page_that_is_fetched_again_earns_nothing_more(open_joint: Open) -> No
     joint = open_joint(**TREE)
     hub, article = HUBS[0], HUBS[0] + "article"
     joint.seeds(hub)
-    joint.page(joint.errand(), fetch(hub), Extracted(hub))
+    joint.page(joint.fetch_task(), fetch(hub), Extracted(hub))
     via = joint.fingerprint(hub)
     joint.follow(article, fetch(article, b"1"), Extracted(article), via=via, flags=_NEWS)
     joint.stages.commits.commit_now(
         joint.stages.commits.queue_again(
-            [Link(joint.fingerprint(article), article, via=via, flags=_NEWS | int(LinkFlag.AGAIN))]
+            [Link(joint.fingerprint(article), article, via=via, flags=_NEWS | LinkFlag.AGAIN)]
         )
     )
-    errand = joint.errand()
-    while errand.flags & _REFRESH:
-        joint.page(errand, fetch(errand.url, errand.url.encode()), Extracted(errand.url))
-        errand = joint.errand()
-    joint.page(errand, fetch(article, b"2"), Extracted(article))
+    fetch_task = joint.fetch_task()
+    while fetch_task.flags & _REFRESH:
+        joint.page(fetch_task, fetch(fetch_task.url, fetch_task.url.encode()), Extracted(fetch_task.url))
+        fetch_task = joint.fetch_task()
+    joint.page(fetch_task, fetch(article, b"2"), Extracted(article))
     assert joint.stages.point.counters["hubs.credited"] == 1

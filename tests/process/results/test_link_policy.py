@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from crawler.records import Extracted, LinkFlag, Task
+from crawler.records import Extracted, LinkFlag, TaskKind
 from crawler.storage.commit import Change
 from tests.process.support import Joint, fetch, links_of, redirect
 
 HOME = "http://a.org/"
-SEED, SITEMAP, FEED = int(LinkFlag.SEED), int(LinkFlag.SITEMAP), int(LinkFlag.FEED)
-REQUISITE, REDIRECT, REFRESH = int(LinkFlag.REQUISITE), int(LinkFlag.REDIRECT), int(LinkFlag.REFRESH)
+SEED, SITEMAP, FEED = LinkFlag.SEED, LinkFlag.SITEMAP, LinkFlag.FEED
+REQUISITE, REDIRECT, REFRESH = LinkFlag.REQUISITE, LinkFlag.REDIRECT, LinkFlag.REFRESH
 OpenJoint = Callable[..., Joint]
 
 
@@ -24,7 +24,7 @@ def extracted(*hrefs: str, **values: Any) -> Extracted:
 def home(joint: Joint) -> Joint:
     """A process whose scope is a.org."""
     joint.seeds(HOME)
-    joint.page(joint.errand(), fetch(HOME, b"home"))
+    joint.page(joint.fetch_task(), fetch(HOME, b"home"))
     return joint
 
 
@@ -48,7 +48,7 @@ def test_requisites_come_with_their_flag(open_joint: OpenJoint) -> None:
     joint = open_joint(crawl={"requisites": True})
     joint.seeds(HOME)
     found = extracted("/x", requisites=["/s.css?ä", "http://cdn.org/s.png"], encoding="windows-1252")
-    change = joint.page(joint.errand(), fetch(HOME), found)
+    change = joint.page(joint.fetch_task(), fetch(HOME), found)
     assert links_of(change) == [
         ("http://a.org/x", 1, 0, 0),
         ("http://a.org/s.css?%E4", 0, 0, REQUISITE),
@@ -82,7 +82,7 @@ def test_links_that_the_extractor_gives_are_taken_whatever_the_page_says(
     """`nofollow` is reported even where robots.policy is "ignore", and dropped the links there."""
     joint = open_joint(crawl={"requisites": True})
     joint.seeds(HOME)
-    change = joint.page(joint.errand(), fetch(HOME), Extracted(HOME, nofollow=True, **values))
+    change = joint.page(joint.fetch_task(), fetch(HOME), Extracted(HOME, nofollow=True, **values))
     assert change.counts["urls.accepted"] == 1 and "pages.links_not_taken" not in change.counts
 
 
@@ -107,9 +107,11 @@ def test_one_copy_too_many_on_a_host(open_joint: OpenJoint) -> None:
     taken = []
     urls = [HOME, "http://b.org/"]
     for _ in range(2):
-        errand = joint.errand()
-        urls.remove(errand.url)
-        taken.append("urls.links" in joint.page(errand, fetch(errand.url, b"same"), extracted("/x")).counts)
+        fetch_task = joint.fetch_task()
+        urls.remove(fetch_task.url)
+        taken.append(
+            "urls.links" in joint.page(fetch_task, fetch(fetch_task.url, b"same"), extracted("/x")).counts
+        )
     for n in range(2):
         url = f"{HOME}{n}"
         taken.append("urls.links" in joint.follow(url, fetch(url, b"same"), extracted("/x")).counts)
@@ -122,7 +124,7 @@ def test_a_host_that_answers_200_for_what_is_missing(open_joint: OpenJoint) -> N
     """A soft 404 names the URL that was asked for, and links deeper: the tree of such pages ends."""
     joint = open_joint(traps={"same_digest_pages_max": 2})
     joint.seeds(HOME)
-    joint.page(joint.errand(), fetch(HOME, b"home"), extracted("/x"))
+    joint.page(joint.fetch_task(), fetch(HOME, b"home"), extracted("/x"))
     taken, copies = [], 0
     for path in ("lost", "lost/one", "lost/one/two?a=1&b=2", "lost/one/two/three"):
         body = f"<p>There is no /{html.escape(path)} here. <a href='/{html.escape(path)}/on'>on</a>".encode()
@@ -180,7 +182,7 @@ def test_the_end_of_a_chain(open_joint: OpenJoint) -> None:
 
 def test_the_target_of_a_seed_is_a_seed_and_widens_the_scope(joint: Joint) -> None:
     joint.seeds(HOME)
-    change = joint.page(joint.errand(), redirect(HOME, "http://b.org/home"))
+    change = joint.page(joint.fetch_task(), redirect(HOME, "http://b.org/home"))
     assert links_of(change) == [("http://b.org/home", 0, 1, SEED | REDIRECT)]
     assert joint.admission.in_scope("http://b.org/x")
     assert change.operations
@@ -204,13 +206,15 @@ def test_a_map_names_pages_of_its_host_and_of_those_that_name_it(joint: Joint) -
     joint.seeds(HOME, "http://named.org/", "http://foreign.org/")
     lines = {"http://named.org/robots.txt": b"Sitemap: http://a.org/map.xml"}
     for _ in range(3):
-        errand = joint.errand(Task.ROBOTS)
+        fetch_task = joint.fetch_task(TaskKind.ROBOTS)
         joint.commit(
-            joint.results.robots(errand, fetch(errand.url, lines.get(errand.url, b"")), joint.clock.now())
+            joint.results.robots(
+                fetch_task, fetch(fetch_task.url, lines.get(fetch_task.url, b"")), joint.clock.now()
+            )
         )
     for _ in range(3):
-        errand = joint.errand()
-        joint.page(errand, fetch(errand.url))
+        fetch_task = joint.fetch_task()
+        joint.page(fetch_task, fetch(fetch_task.url))
     pages = ["http://a.org/1", "http://named.org/1", "http://foreign.org/1"]
     change = sitemap(joint, *pages, depth=2)
     assert links_of(change) == [(pages[0], 1, 0, 0), (pages[1], 1, 0, 0)]
@@ -220,7 +224,7 @@ def test_a_map_names_pages_of_its_host_and_of_those_that_name_it(joint: Joint) -
 def test_the_maps_of_an_index(open_joint: OpenJoint) -> None:
     joint = open_joint(sitemaps={"depth_max": 2})
     joint.seeds(HOME)
-    joint.page(joint.errand(), fetch(HOME))
+    joint.page(joint.fetch_task(), fetch(HOME))
     maps = ["http://a.org/1.xml", "http://b.org/2.xml"]
     change = sitemap(joint, "/x", maps=maps, depth=1)
     assert links_of(change) == [("http://a.org/x", 1, 0, 0), ("http://a.org/1.xml", 2, 0, SITEMAP)]
@@ -232,7 +236,7 @@ def test_the_maps_of_an_index(open_joint: OpenJoint) -> None:
 def test_an_index_too_deep(open_joint: OpenJoint) -> None:
     joint = open_joint(sitemaps={"depth_max": 2})
     joint.seeds(HOME)
-    joint.page(joint.errand(), fetch(HOME))
+    joint.page(joint.fetch_task(), fetch(HOME))
     change = sitemap(joint, maps=["http://a.org/1.xml"], depth=2)
     assert not change.links and "urls.links" not in change.counts
 
@@ -251,8 +255,8 @@ def test_a_map_is_not_in_the_trace(open_joint: OpenJoint) -> None:
 
 
 def robots(joint: Joint, body: bytes = b"Sitemap: http://a.org/map.xml") -> Change:
-    errand = joint.errand(Task.ROBOTS)
-    return joint.commit(joint.results.robots(errand, fetch(errand.url, body), joint.clock.now()))
+    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
+    return joint.commit(joint.results.robots(fetch_task, fetch(fetch_task.url, body), joint.clock.now()))
 
 
 def test_sitemaps_may_be_guessed(open_joint: OpenJoint) -> None:

@@ -19,7 +19,7 @@ from tests.process.support import SEED, Joint, fetch, redirect
 
 DAY = 86_400.0
 HUB, OTHER, ARTICLE = "http://a.org/hub", "http://a.org/other", "http://a.org/article"
-_REFRESH = int(LinkFlag.REFRESH)
+_REFRESH = LinkFlag.REFRESH
 
 
 @pytest.fixture
@@ -31,13 +31,13 @@ def show(joint: Joint, *links: str, hub: str = HUB, **told: Any) -> None:
     """Ask known pages again until it is the hub's turn, which shows these links."""
     for _ in range(50):
         joint.clock.advance(DAY)
-        errand = joint.errand()
-        assert errand.flags & _REFRESH, errand
-        if errand.url == hub:
+        fetch_task = joint.fetch_task()
+        assert fetch_task.flags & _REFRESH, fetch_task
+        if fetch_task.url == hub:
             body = repr((joint.clock.now(), links)).encode()
-            joint.page(errand, fetch(hub, body), Extracted(hub, hrefs=list(links), **told))
+            joint.page(fetch_task, fetch(hub, body), Extracted(hub, hrefs=list(links), **told))
             return
-        joint.page(errand, fetch(errand.url, errand.url.encode()))
+        joint.page(fetch_task, fetch(fetch_task.url, fetch_task.url.encode()))
     raise AssertionError("the hub had no turn")
 
 
@@ -45,14 +45,14 @@ def answer(joint: Joint, url: str, **values: Any) -> None:
     """Fetch a new URL, whatever known pages come before."""
     joint.stages.commits.commit_now(Change())  # the DUE hands out what it holds
     for _ in range(50):
-        errand = joint.errand()
-        if errand.url == url:
+        fetch_task = joint.fetch_task()
+        if fetch_task.url == url:
             body = values.pop("body", url.encode())
             given = redirect(url, values["location"]) if "location" in values else fetch(url, body, **values)
-            joint.page(errand, given)
+            joint.page(fetch_task, given)
             return
-        assert errand.flags & _REFRESH, errand
-        joint.page(errand, fetch(errand.url, errand.url.encode()))
+        assert fetch_task.flags & _REFRESH, fetch_task
+        joint.page(fetch_task, fetch(fetch_task.url, fetch_task.url.encode()))
     raise AssertionError("the URL had no turn")
 
 
@@ -82,7 +82,7 @@ def test_a_hub_gets_the_credit_of_what_it_shows_when_it_is_asked_again(on: Joint
 def test_what_the_first_copy_of_a_page_shows_earns_nothing(on: Joint) -> None:
     """Nobody knows for how long it was there."""
     on.seeds(HUB)
-    on.page(on.errand(), fetch(HUB), Extracted(HUB, hrefs=[ARTICLE]))
+    on.page(on.fetch_task(), fetch(HUB), Extracted(HUB, hrefs=[ARTICLE]))
     answer(on, ARTICLE)
     assert why(on.stages, HUB) == {} and news(on)["found"] == 0
 
@@ -104,7 +104,7 @@ def test_a_sitemap_and_a_feed_are_hubs(on: Joint, kind: str) -> None:
     """The date that they give a URL is its birth."""
     crawl(on, OTHER)
     url = f"http://a.org/{kind}.xml"
-    on.add(url, flags=int(LinkFlag.SITEMAP if kind == "sitemap" else LinkFlag.FEED))
+    on.add(url, flags=LinkFlag.SITEMAP if kind == "sitemap" else LinkFlag.FEED)
     answer(on, url)
     born = on.clock.now()
     show(on, ARTICLE, hub=url, told_by=kind, dated=[(ARTICLE, born)])
@@ -149,7 +149,7 @@ def test_the_birth_of_a_page_outlasts_a_kill_until_its_first_fetch(on: Joint, tm
     """A feed tells it, the process is killed before the page is fetched; the first date stands."""
     crawl(on, OTHER)
     url = "http://a.org/feed.xml"
-    on.add(url, flags=int(LinkFlag.FEED))
+    on.add(url, flags=LinkFlag.FEED)
     answer(on, url)
     born = on.clock.now()
     show(on, ARTICLE, hub=url, told_by="feed", dated=[(ARTICLE, born), (OTHER, born)])

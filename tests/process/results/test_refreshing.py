@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from crawler.frontier.refresh.levels import LevelReport
+from crawler.frontier.refresh.rate_balancing import LevelReport
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.opening.stages import Stages
-from crawler.records import Blame, Errand, Extracted, Fetch, LinkFlag, Outcome, PageState, Task
+from crawler.records import Blame, Extracted, Fetch, FetchTask, LinkFlag, Outcome, PageState, TaskKind
 from crawler.storage.commit import Change
 from crawler.storage.keys import REFRESH
 from crawler.storage.kv import scan_prefix
 from tests.process.support import Joint, fetch
 
 ON = {"refresh": {"endless": True, "share": 0.5, "min_age": 0.0}}
-_REFRESH = int(LinkFlag.REFRESH)
+_REFRESH = LinkFlag.REFRESH
 
 
 @pytest.fixture
@@ -29,16 +29,18 @@ def crawl(joint: Joint, *urls: str) -> None:
     """Fetch new URLs, and whatever known page comes between."""
     joint.seeds(*urls)
     while joint.stages.views.frontier_counts().todo:
-        errand = joint.errand()
-        joint.page(errand, fetch(errand.url, errand.url.encode()))
+        fetch_task = joint.fetch_task()
+        joint.page(fetch_task, fetch(fetch_task.url, fetch_task.url.encode()))
 
 
-def refetch(joint: Joint, body: bytes = b"", **values: Any) -> Errand:
+def refetch(joint: Joint, body: bytes = b"", **values: Any) -> FetchTask:
     """The next known page is asked again."""
-    errand = joint.errand()
-    assert errand.flags & _REFRESH
-    joint.page(errand, fetch(errand.url, body or errand.url.encode(), began=joint.clock.now(), **values))
-    return errand
+    fetch_task = joint.fetch_task()
+    assert fetch_task.flags & _REFRESH
+    joint.page(
+        fetch_task, fetch(fetch_task.url, body or fetch_task.url.encode(), began=joint.clock.now(), **values)
+    )
+    return fetch_task
 
 
 def refresh_of(joint: Joint) -> Refresh:
@@ -77,24 +79,24 @@ def test_the_gap_of_a_host_holds_over_both_sources(on: Joint) -> None:
     before: dict[str, float] = {}
     kinds = set()
     for _ in range(60):
-        errand = on.errand()
+        fetch_task = on.fetch_task()
         now = on.clock.now()
-        assert now - before.get(errand.hostname, 0.0) >= 1.0
-        answer = fetch(errand.url, took=0.01)
-        on.page(errand, answer)
-        before[errand.hostname] = now
-        kinds.add(errand.flags & _REFRESH)
+        assert now - before.get(fetch_task.hostname, 0.0) >= 1.0
+        answer = fetch(fetch_task.url, took=0.01)
+        on.page(fetch_task, answer)
+        before[fetch_task.hostname] = now
+        kinds.add(fetch_task.flags & _REFRESH)
         on.frontier._check()
     assert kinds == {0, _REFRESH}
 
 
-def test_while_an_errand_has_a_host_no_known_page_of_it_is_asked(on: Joint) -> None:
+def test_while_an_fetch_task_has_a_host_no_known_page_of_it_is_asked(on: Joint) -> None:
     crawl(on, "http://a.org/", "http://a.org/1")
-    errand = on.errand()
+    fetch_task = on.fetch_task()
     on.clock.advance(1000.0)
-    assert on.frontier.take(on.clock.now()) is None
-    on.page(errand, fetch(errand.url))
-    assert on.errand().hostname == "a.org"
+    assert on.frontier.claim_next(on.clock.now()) is None
+    on.page(fetch_task, fetch(fetch_task.url))
+    assert on.fetch_task().hostname == "a.org"
 
 
 def test_the_share_divides_what_both_want(open_joint: Callable[..., Joint]) -> None:
@@ -103,9 +105,9 @@ def test_the_share_divides_what_both_want(open_joint: Callable[..., Joint]) -> N
     joint.seeds(*[f"http://n{n}.org/{m}" for n in range(12) for m in range(9)])
     kinds = []
     for _ in range(80):
-        errand = joint.errand()
-        kinds.append(bool(errand.flags & _REFRESH))
-        joint.page(errand, fetch(errand.url, errand.url.encode()))
+        fetch_task = joint.fetch_task()
+        kinds.append(bool(fetch_task.flags & _REFRESH))
+        joint.page(fetch_task, fetch(fetch_task.url, fetch_task.url.encode()))
     assert 10 <= sum(kinds) <= 30
 
 
@@ -137,7 +139,7 @@ def test_state_outlasts_reopening(on: Joint) -> None:
         after = explain(on, url)
         for name in ("crawled_at", "changes", "watched", "importance", "signals"):
             assert after[name] == pytest.approx(before[name]), (url, name)
-    on.frontier.allow(1 << 40)
+    on.frontier.limit_requests(1 << 40)
     refetch(on)
 
 
@@ -177,11 +179,11 @@ def test_what_an_answer_makes_of_a_page(
     on: Joint, answer: dict[str, Any], state: str, stored: PageState
 ) -> None:
     crawl(on, "http://a.org/")
-    errand = on.errand()
-    on.page(errand, fetch(errand.url, **answer))
+    fetch_task = on.fetch_task()
+    on.page(fetch_task, fetch(fetch_task.url, **answer))
     on.clock.advance(5.0)
     assert explain(on, "http://a.org/")["state"] == state
-    record = on.stages.pages.record(errand.fingerprint)
+    record = on.stages.pages.record(fetch_task.fingerprint)
     assert record is not None and record.state is stored and not record.flags & _REFRESH
     assert not on.stages.views.problems()
 
@@ -189,18 +191,18 @@ def test_what_an_answer_makes_of_a_page(
 def test_robots_that_now_deny_end_a_page_without_a_request(on: Joint) -> None:
     crawl(on, "http://a.org/")
     on.clock.advance(2 * 86_400.0)  # the copy of robots.txt is too old
-    errand = on.frontier.take(on.clock.now())
-    while errand is None or errand.task is not Task.ROBOTS:
-        if errand is None:
+    fetch_task = on.frontier.claim_next(on.clock.now())
+    while fetch_task is None or fetch_task.kind is not TaskKind.ROBOTS:
+        if fetch_task is None:
             on.clock.advance(1.0)
-        elif errand.task is Task.RESOLVE:
-            on.frontier.resolved(errand, ["127.0.0.1"], on.clock.now() + 1e6, on.clock.now())
+        elif fetch_task.kind is TaskKind.RESOLVE:
+            on.frontier.resolved(fetch_task, ["127.0.0.1"], on.clock.now() + 1e6, on.clock.now())
         else:
-            raise AssertionError(errand)
-        errand = on.frontier.take(on.clock.now())
-    denying = fetch(errand.url, b"User-agent: *\nDisallow: /\n", content_type="text/plain")
-    on.commit(on.results.robots(errand, denying, on.clock.now()))
-    denied = on.errand(Task.DENIED)
+            raise AssertionError(fetch_task)
+        fetch_task = on.frontier.claim_next(on.clock.now())
+    denying = fetch(fetch_task.url, b"User-agent: *\nDisallow: /\n", content_type="text/plain")
+    on.commit(on.results.robots(fetch_task, denying, on.clock.now()))
+    denied = on.fetch_task(TaskKind.DENIED)
     assert denied.flags & _REFRESH
     change = on.commit(on.results.denied(denied, on.clock.now()))
     assert change.counts["refresh.robots_denied"] == 1
@@ -239,15 +241,15 @@ def test_conditions_are_those_of_the_copy_and_checked_now_and_then(on: Joint) ->
     refetch(on, b"1", **tagged)
     asked = []
     for _ in range(12):
-        errand = on.errand()
-        pair = on.results.conditions(errand, on.clock.now())
+        fetch_task = on.fetch_task()
+        pair = on.results.conditions(fetch_task, on.clock.now())
         asked.append(pair)
         answer: Fetch = (
-            fetch(errand.url, b"", outcome=Outcome.UNCHANGED, status=304, **tagged)
+            fetch(fetch_task.url, b"", outcome=Outcome.UNCHANGED, status=304, **tagged)
             if any(pair)
-            else fetch(errand.url, b"1", **tagged)
+            else fetch(fetch_task.url, b"1", **tagged)
         )
-        on.page(errand, answer)
+        on.page(fetch_task, answer)
     assert set(asked) == {("", ""), ('W/"1"', "Mon, 01 Jan 2024 00:00:00 GMT")}
     assert asked.count(("", "")) == 2  # after five 304 in a row, each time
 
@@ -257,17 +259,17 @@ def test_a_host_that_lies_is_asked_plainly(on: Joint) -> None:
     tagged = {"headers": ((b"ETag", b'"for ever"'),)}
     refetch(on, b"1", **tagged)
     for n in range(30):
-        errand = on.errand()
-        if any(on.results.conditions(errand, on.clock.now())):
-            on.page(errand, fetch(errand.url, b"", outcome=Outcome.UNCHANGED, status=304, **tagged))
+        fetch_task = on.fetch_task()
+        if any(on.results.conditions(fetch_task, on.clock.now())):
+            on.page(fetch_task, fetch(fetch_task.url, b"", outcome=Outcome.UNCHANGED, status=304, **tagged))
         else:
-            on.page(errand, fetch(errand.url, b"changed %d" % n, **tagged))
+            on.page(fetch_task, fetch(fetch_task.url, b"changed %d" % n, **tagged))
             break
     assert refresh_of(on).validators.lies == 1
     for n in range(10):
-        errand = on.errand()
-        assert on.results.conditions(errand, on.clock.now()) == ("", "")
-        on.page(errand, fetch(errand.url, b"again %d" % n, **tagged))
+        fetch_task = on.fetch_task()
+        assert on.results.conditions(fetch_task, on.clock.now()) == ("", "")
+        on.page(fetch_task, fetch(fetch_task.url, b"again %d" % n, **tagged))
 
 
 @pytest.mark.parametrize(("change", "counted"), [("text", "content_same"), ("raw", "content_changed")])
@@ -276,11 +278,13 @@ def test_a_stamp_in_the_markup_is_a_change_only_where_any_byte_counts(
 ) -> None:
     joint = open_joint(**ON, pages={"change": change})
     joint.follow("http://a.org/", fetch("http://a.org/", b"<p>same</p><!-- 1 -->"))
-    errand = joint.errand()
-    said = joint.page(errand, fetch(errand.url, b"<p class=x> same</p><!-- 2 -->", began=joint.clock.now()))
+    fetch_task = joint.fetch_task()
+    said = joint.page(
+        fetch_task, fetch(fetch_task.url, b"<p class=x> same</p><!-- 2 -->", began=joint.clock.now())
+    )
     assert said.counts[f"refresh.{counted}"] == 1
-    errand = joint.errand()
-    said = joint.page(errand, fetch(errand.url, b"<p>other</p><!-- 2 -->", began=joint.clock.now()))
+    fetch_task = joint.fetch_task()
+    said = joint.page(fetch_task, fetch(fetch_task.url, b"<p>other</p><!-- 2 -->", began=joint.clock.now()))
     assert said.counts["refresh.content_changed"] == 1
 
 
@@ -292,9 +296,9 @@ def test_small_changes_of_a_long_text_add_up_to_one(open_joint: Callable[..., Jo
     said = []
     for n in range(0, 400, 4):
         words[n] = f"other{n}"
-        errand = joint.errand()
+        fetch_task = joint.fetch_task()
         body = f"<p>{' '.join(words)}".encode()
-        said.append(joint.page(errand, fetch(errand.url, body, began=joint.clock.now())))
+        said.append(joint.page(fetch_task, fetch(fetch_task.url, body, began=joint.clock.now())))
     changed = [each.counts.get("refresh.content_changed", 0) for each in said]
     assert changed[0] == 0 and 2 <= sum(changed) <= 40
 
@@ -314,7 +318,7 @@ def test_an_override_bounds_the_ages_of_a_part_of_the_web(open_joint: Callable[.
     joint.stages.close()
     joint.stages = reopened(joint)
     joint.frontier, joint.results = joint.stages.frontier, joint.stages.results
-    joint.frontier.allow(1 << 40)
+    joint.frontier.limit_requests(1 << 40)
     watch(200)
     gaps = [later - earlier for earlier, later in pairwise(asked["http://a.org/feed"])]
     assert min(gaps) >= 600.0 and max(gaps) < 2 * 3600.0
@@ -327,9 +331,11 @@ def test_patterns_are_left_out_where_an_override_says_so(open_joint: Callable[..
     crawl(joint, "http://a.org/", "http://b.org/")
     changed = []
     for n in range(8):
-        errand = joint.errand()
-        said = joint.page(errand, fetch(errand.url, b"<p>visits: %d</p>" % n, began=joint.clock.now()))
-        changed.append((errand.hostname, said.counts.get("refresh.content_changed", 0)))
+        fetch_task = joint.fetch_task()
+        said = joint.page(
+            fetch_task, fetch(fetch_task.url, b"<p>visits: %d</p>" % n, began=joint.clock.now())
+        )
+        changed.append((fetch_task.hostname, said.counts.get("refresh.content_changed", 0)))
     assert sum(n for host, n in changed if host == "a.org") == 1  # the first, after another content
     assert all(n for host, n in changed if host == "b.org")
 
@@ -341,7 +347,7 @@ def test_dates_of_a_sitemap_are_signals_from_its_second_reading_on(on: Joint) ->
     later = Extracted(
         url, dated=[("http://a.org/1", now + 500.0), ("http://a.org/", now - 500.0)], told_by="sitemap"
     )
-    on.add(url, flags=int(LinkFlag.SITEMAP))
+    on.add(url, flags=LinkFlag.SITEMAP)
     for body, said in ((b"1", Extracted(url, dated=dates, told_by="sitemap")), (b"2", later)):
         assert explain(on, "http://a.org/1")["signals_by_source"] == {}
         read(on, url, body, said)
@@ -358,15 +364,15 @@ def test_dates_of_a_sitemap_are_signals_from_its_second_reading_on(on: Joint) ->
 
 def read(on: Joint, url: str, body: bytes, said: Extracted) -> None:
     """Let the page `url` be asked, sooner or later, and hold `said`."""
-    while (errand := on.errand()).url != url:
-        on.page(errand, fetch(errand.url, errand.url.encode(), began=on.clock.now()))
-    on.page(errand, fetch(url, body, began=on.clock.now()), said)
+    while (fetch_task := on.fetch_task()).url != url:
+        on.page(fetch_task, fetch(fetch_task.url, fetch_task.url.encode(), began=on.clock.now()))
+    on.page(fetch_task, fetch(url, body, began=on.clock.now()), said)
 
 
 def test_a_date_without_a_time_may_mean_the_end_of_its_day(on: Joint) -> None:
     crawl(on, "http://a.org/", "http://a.org/1")
     url, midnight = "http://a.org/map.xml", on.clock.now() // 86_400.0 * 86_400.0
-    on.add(url, flags=int(LinkFlag.SITEMAP))
+    on.add(url, flags=LinkFlag.SITEMAP)
     read(on, url, b"1", Extracted(url, told_by="sitemap"))
     read(on, url, b"2", Extracted(url, dated=[("http://a.org/1", midnight)], told_by="sitemap"))
     assert explain(on, "http://a.org/1")["signals_by_source"] == {"sitemap": 1}
@@ -378,7 +384,7 @@ def test_a_map_is_read_as_often_as_its_news_pay_and_no_oftener(on: Joint) -> Non
     crawl(on, *few, *many)
     maps = [urls[0].rpartition("/")[0] + "/map.xml" for urls in (few, many)]
     for url, urls in zip(maps, (few, many), strict=True):
-        on.add(url, flags=int(LinkFlag.SITEMAP))
+        on.add(url, flags=LinkFlag.SITEMAP)
         read(on, url, b"0", Extracted(url, hrefs=urls, told_by="sitemap"))
         for n in range(1, 4):
             on.clock.advance(30 * 86_400.0)
@@ -411,7 +417,7 @@ def test_a_users_bounds_for_a_map_hold(open_joint: Callable[..., Joint]) -> None
     urls = [f"http://a.org/{n}" for n in range(40)]
     crawl(joint, *urls)
     url = "http://a.org/map.xml"
-    joint.add(url, flags=int(LinkFlag.SITEMAP))
+    joint.add(url, flags=LinkFlag.SITEMAP)
     for n in range(2):
         joint.clock.advance(500_000.0)
         read(joint, url, b"%d" % n, Extracted(url, hrefs=urls, told_by="sitemap"))
@@ -472,7 +478,7 @@ def test_served_requests_are_importance_that_outlasts_reopening(on: Joint) -> No
     on.frontier, on.results = on.stages.frontier, on.stages.results
     assert explain(on, "http://a.org/1")["importance"] == pytest.approx(3.0, rel=1e-3)
     assert explain(on, "http://b.org/")["importance"] == 1.0
-    on.frontier.allow(1 << 40)
+    on.frontier.limit_requests(1 << 40)
     while refetch(on).url != "http://a.org/1":  # nobody asks any more: its next crawl says so
         pass
     assert explain(on, "http://a.org/1")["importance"] == 1.0

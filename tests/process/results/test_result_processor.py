@@ -11,15 +11,15 @@ from crawler.process.committing.counters import conservation, splitter_conservat
 from crawler.records import (
     Blame,
     DueCounts,
-    Errand,
     Extracted,
     Fetch,
+    FetchTask,
     FrontierCounts,
     LinkFlag,
     Outcome,
     PageState,
     SplitterCounts,
-    Task,
+    TaskKind,
 )
 from crawler.storage.commit import Change
 from crawler.storage.keys import TODO
@@ -27,8 +27,8 @@ from crawler.storage.kv import scan_prefix
 from tests.process.support import Joint, counted, fetch, links_of, made, redirect
 
 HOME = "http://a.org/"
-AGAIN = int(LinkFlag.AGAIN)
-REFRESH, SEED, SITEMAP = int(LinkFlag.REFRESH), int(LinkFlag.SEED), int(LinkFlag.SITEMAP)
+AGAIN = LinkFlag.AGAIN
+REFRESH, SEED, SITEMAP = LinkFlag.REFRESH, LinkFlag.SEED, LinkFlag.SITEMAP
 OK = fetch(HOME).wire_bytes
 
 
@@ -41,8 +41,8 @@ def extracted(*hrefs: str, **values: Any) -> Extracted:
 
 def test_a_page_is_recorded_captured_counted_and_done(joint: Joint) -> None:
     joint.seeds(HOME)
-    errand = joint.errand()
-    change = joint.page(errand, fetch(HOME), extracted("/x", "/y", "http://b.org/", title="Home"))
+    fetch_task = joint.fetch_task()
+    change = joint.page(fetch_task, fetch(HOME), extracted("/x", "/y", "http://b.org/", title="Home"))
     assert counted(change) == {
         "urls.links": 3,
         "urls.filtered.scope": 1,
@@ -53,29 +53,29 @@ def test_a_page_is_recorded_captured_counted_and_done(joint: Joint) -> None:
         "bytes.decoded": 11,
         "urls.done": 1,
     }
-    record = joint.stages.pages.record(errand.fingerprint)
+    record = joint.stages.pages.record(fetch_task.fingerprint)
     assert record is not None and (record.state, record.links) == (PageState.STORED, 2)
     assert record.flags == SEED and not record.depth
-    page = joint.stages.pages.get(errand.fingerprint)
+    page = joint.stages.pages.get(fetch_task.fingerprint)
     assert page is not None and page.capture.status == 200
     assert links_of(change) == [("http://a.org/x", 1, 0, 0), ("http://a.org/y", 1, 0, 0)]
-    assert {link.via for link in change.links} == {errand.fingerprint}
+    assert {link.via for link in change.links} == {fetch_task.fingerprint}
     assert not joint.stages.views.problems()
     assert joint.frontier.views.counters()["todo"] == joint.frontier.views.counters()["in_flight"] == 0
     todo = [key for key, _ in scan_prefix(joint.stages.store, TODO)]
-    assert errand.host.to_bytes(8, "big") not in {key[len(TODO) :][:8] for key in todo}, (
+    assert fetch_task.host.to_bytes(8, "big") not in {key[len(TODO) :][:8] for key in todo}, (
         "what was decided is stored"
     )
 
 
 def test_the_line_of_a_page(joint: Joint) -> None:
     joint.add(HOME + "%C3%BC", depth=3)
-    errand = joint.errand()
-    answer = fetch(errand.url, b"12345", began=1.5, took=0.123456, truncated="length")
-    line = joint.page(errand, answer, extracted(title="Tïtle")).line
+    fetch_task = joint.fetch_task()
+    answer = fetch(fetch_task.url, b"12345", began=1.5, took=0.123456, truncated="length")
+    line = joint.page(fetch_task, answer, extracted(title="Tïtle")).line
     assert line.endswith(b"}\n") and line.count(b"\n") == 1
     assert msgspec.json.decode(line) == {
-        "id": f"{errand.fingerprint:016x}",
+        "id": f"{fetch_task.fingerprint:016x}",
         "url": "http://a.org/%C3%BC",
         "ts": "1970-01-01T00:00:01.500Z",
         "outcome": "fetched",
@@ -93,8 +93,8 @@ def test_the_line_of_a_page(joint: Joint) -> None:
 
 def test_the_place_of_a_page_is_free_only_when_it_is_durable(joint: Joint) -> None:
     joint.add(HOME)
-    errand = joint.errand()
-    change, _ = made(joint.results.page(errand, fetch(HOME), None, joint.clock.now()))
+    fetch_task = joint.fetch_task()
+    change, _ = made(joint.results.page(fetch_task, fetch(HOME), None, joint.clock.now()))
     assert (joint.frontier.requests, len(change.after)) == (1, 1)
     joint.stages.commits.commit(change)
     assert joint.frontier.requests == 0
@@ -149,7 +149,7 @@ def test_a_page_to_be_tried_again_is_not_done(
 def test_a_denied_url_is_recorded_without_a_request(joint: Joint) -> None:
     joint.add(HOME, depth=2, via=7)
     now = joint.clock.now()
-    change = joint.commit(joint.results.denied(joint.errand(), now))
+    change = joint.commit(joint.results.denied(joint.fetch_task(), now))
     assert counted(change) == {"pages.robots_denied": 1, "urls.done": 1}
     record = joint.stages.pages.record(joint.fingerprint(HOME))
     assert record is not None and (record.state, record.depth, record.via) == (PageState.DENIED, 2, 7)
@@ -160,11 +160,11 @@ def test_a_denied_url_is_recorded_without_a_request(joint: Joint) -> None:
 def test_a_page_of_many_links_is_decided_upon_in_portions(joint: Joint) -> None:
     joint.seeds(HOME)
     hrefs = [f"/{n}" for n in range(600)]
-    errand = joint.errand()
-    change, pauses = made(joint.results.page(errand, fetch(HOME), extracted(*hrefs), joint.clock.now()))
+    fetch_task = joint.fetch_task()
+    change, pauses = made(joint.results.page(fetch_task, fetch(HOME), extracted(*hrefs), joint.clock.now()))
     assert pauses == 3 and len(change.links) == 600
     joint.stages.commits.commit(change)
-    record = joint.stages.pages.record(errand.fingerprint)
+    record = joint.stages.pages.record(fetch_task.fingerprint)
     assert record is not None and record.links == 600
 
 
@@ -195,11 +195,11 @@ def test_a_page_that_brings_out_a_bug_ends_as_an_internal_error(
     joint: Joint, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
     joint.seeds(HOME)
-    errand = joint.errand()
+    fetch_task = joint.fetch_task()
     owner, name = (joint.frontier, "settle") if stage == "frontier" else (joint.stages.pages, "capture")
     once(monkeypatch, owner, name, ValueError("odd  answer"))
     answer = fetch(HOME, b"evil", began=12.0, took=0.5)
-    change = joint.page(errand, answer, extracted("/x"))
+    change = joint.page(fetch_task, answer, extracted("/x"))
     assert (answer.outcome, answer.error) == (Outcome.INTERNAL_ERROR, "ValueError: odd answer")
     assert (answer.blame, answer.began, answer.took, answer.url) == (Blame.URL, 12.0, 0.5, HOME)
     assert (answer.body, answer.content, answer.headers, answer.status) == (b"", b"", (), 0)
@@ -212,19 +212,19 @@ def test_links_that_bring_out_a_bug_are_lost_and_counted(
 ) -> None:
     """Those before it stay in the change, as the caches have them."""
     joint.seeds(HOME)
-    errand = joint.errand()
-    intake, take = joint.stages.intake, joint.stages.intake.take
+    fetch_task = joint.fetch_task()
+    intake, take = joint.stages.intake, joint.stages.intake.filter_links
     portions = iter([take, raises(ValueError("odd link"))])
 
     def take_or_raise(*arguments: Any) -> Any:
         return next(portions)(*arguments)
 
-    monkeypatch.setattr(intake, "take", take_or_raise)
-    change = joint.page(errand, fetch(HOME), extracted(*[f"/{n}" for n in range(300)]))
+    monkeypatch.setattr(intake, "filter_links", take_or_raise)
+    change = joint.page(fetch_task, fetch(HOME), extracted(*[f"/{n}" for n in range(300)]))
     assert len(change.links) == change.counts["urls.to_due"] == 256
     assert change.counts["pages.links_lost"] == change.counts["urls.done"] == 1
     assert len(joint.results.unexpected.counts) == 1
-    record = joint.stages.pages.record(errand.fingerprint)
+    record = joint.stages.pages.record(fetch_task.fingerprint)
     assert record is not None and record.links == 0
     assert not [problem for problem in joint.stages.views.problems() if "accepted" in problem]
 
@@ -233,10 +233,10 @@ def test_sitemaps_of_a_robots_txt_that_bring_out_a_bug_are_lost(
     joint: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joint.seeds(HOME)
-    errand = joint.errand(Task.ROBOTS)
-    monkeypatch.setattr(joint.stages.intake, "take", raises(ValueError("odd line")))
-    answer = fetch(errand.url, b"Sitemap: http://a.org/map.xml")
-    change = joint.commit(joint.results.robots(errand, answer, joint.clock.now()))
+    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
+    monkeypatch.setattr(joint.stages.intake, "filter_links", raises(ValueError("odd line")))
+    answer = fetch(fetch_task.url, b"Sitemap: http://a.org/map.xml")
+    change = joint.commit(joint.results.robots(fetch_task, answer, joint.clock.now()))
     assert change.counts["pages.links_lost"] == change.counts["robots.fetched"] == 1
 
 
@@ -244,10 +244,10 @@ def test_a_robots_txt_that_brings_out_a_bug_counts_as_out_of_reach(
     joint: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joint.add(HOME)
-    errand = joint.errand(Task.ROBOTS)
+    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
     once(monkeypatch, joint.stages.robots, "recording", ValueError("odd rule"))
-    answer = fetch(errand.url, b"Disallow: /x")
-    change = joint.commit(joint.results.robots(errand, answer, joint.clock.now()))
+    answer = fetch(fetch_task.url, b"Disallow: /x")
+    change = joint.commit(joint.results.robots(fetch_task, answer, joint.clock.now()))
     assert counted(change) == {"robots.internal_error": 1}
     assert not change.captures
     assert joint.stages.robots.verdict("http://a.org", "/", joint.clock.now()).kind not in (
@@ -263,12 +263,12 @@ def test_a_disk_that_fails_ends_the_process(
     joint.seeds(HOME)
     now = joint.clock.now()
     owners = {"settle": joint.frontier, "capture": joint.stages.pages, "take": joint.stages.intake}
-    errand = joint.errand(Task.ROBOTS if where == "recording" else Task.PAGE)
+    fetch_task = joint.fetch_task(TaskKind.ROBOTS if where == "recording" else TaskKind.PAGE)
     monkeypatch.setattr(owners.get(where, joint.stages.robots), where, raises(StoreError("disk full")))
     making = (
-        joint.results.robots(errand, fetch(errand.url), now)
+        joint.results.robots(fetch_task, fetch(fetch_task.url), now)
         if where == "recording"
-        else joint.results.page(errand, fetch(HOME), extracted("/x"), now)
+        else joint.results.page(fetch_task, fetch(HOME), extracted("/x"), now)
     )
     with pytest.raises(StoreError):
         made(making)
@@ -279,7 +279,7 @@ def test_an_internal_error_has_no_links(joint: Joint) -> None:
     joint.seeds(HOME)
     for _ in range(3):  # it is tried so often
         answer = fetch(HOME, outcome=Outcome.INTERNAL_ERROR, blame=Blame.URL, status=0)
-        change = joint.page(joint.errand(), answer, extracted("/x"))
+        change = joint.page(joint.fetch_task(), answer, extracted("/x"))
     assert change.counts["urls.failed"] == 1 and "urls.links" not in change.counts
 
 
@@ -288,10 +288,10 @@ def test_an_internal_error_has_no_links(joint: Joint) -> None:
 
 def test_a_robots_txt_is_obeyed_captured_and_its_sitemaps_followed(joint: Joint) -> None:
     joint.seeds(HOME)
-    errand = joint.errand(Task.ROBOTS)
+    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
     body = b"User-agent: *\nDisallow: /x\nSitemap: http://a.org/map.xml\nSitemap: http://b.org/map.xml"
-    answer = fetch(errand.url, body, content_type="text/plain")
-    change = joint.commit(joint.results.robots(errand, answer, joint.clock.now()))
+    answer = fetch(fetch_task.url, body, content_type="text/plain")
+    change = joint.commit(joint.results.robots(fetch_task, answer, joint.clock.now()))
     assert counted(change) == {
         "robots.fetched": 1,
         "bytes.wire": len(body) + 100,
@@ -309,7 +309,7 @@ def test_a_robots_txt_is_obeyed_captured_and_its_sitemaps_followed(joint: Joint)
     kinds = [joint.stages.robots.verdict("http://a.org", path, now).kind for path in ("/", "/x")]
     assert kinds[0] != kinds[1] and kinds[0] == "allowed"
     assert joint.frontier.requests == 0
-    assert joint.errand().url == HOME
+    assert joint.fetch_task().url == HOME
 
 
 @pytest.mark.parametrize(
@@ -319,18 +319,18 @@ def test_a_robots_txt_cut_off_by_the_world_is_not_believed(
     joint: Joint, truncated: str, allowed: bool
 ) -> None:
     joint.add(HOME)
-    errand = joint.errand(Task.ROBOTS)
-    answer = fetch(errand.url, b"User-agent: *\nDisallow: /x\n", truncated=truncated)
-    joint.commit(joint.results.robots(errand, answer, joint.clock.now()))
+    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
+    answer = fetch(fetch_task.url, b"User-agent: *\nDisallow: /x\n", truncated=truncated)
+    joint.commit(joint.results.robots(fetch_task, answer, joint.clock.now()))
     verdict = joint.stages.robots.verdict("http://a.org", "/", joint.clock.now())
     assert (verdict.kind == "allowed") == allowed
 
 
 def test_a_robots_txt_that_was_not_answered_leaves_no_capture(joint: Joint) -> None:
     joint.add(HOME)
-    errand = joint.errand(Task.ROBOTS)
-    answer = Fetch(errand.url, Outcome.CONNECT_ERROR, Blame.HOST, wire_bytes=3)
-    change = joint.commit(joint.results.robots(errand, answer, joint.clock.now()))
+    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
+    answer = Fetch(fetch_task.url, Outcome.CONNECT_ERROR, Blame.HOST, wire_bytes=3)
+    change = joint.commit(joint.results.robots(fetch_task, answer, joint.clock.now()))
     assert counted(change) == {"robots.connect_error": 1, "bytes.wire": 3} and not change.captures
 
 
@@ -338,9 +338,11 @@ def test_sitemap_lines_beyond_the_bound_are_counted(open_joint: Callable[..., Jo
     joint = open_joint(robots={"sitemaps_max": 2})
     joint.seeds(HOME)
     for expected in (3, 3):  # what one robots.txt adds, not what there was before
-        errand = joint.errand(Task.ROBOTS)
+        fetch_task = joint.fetch_task(TaskKind.ROBOTS)
         body = b"".join(b"Sitemap: http://a.org/%d.xml\n" % n for n in range(5))
-        change = joint.commit(joint.results.robots(errand, fetch(errand.url, body), joint.clock.now()))
+        change = joint.commit(
+            joint.results.robots(fetch_task, fetch(fetch_task.url, body), joint.clock.now())
+        )
         assert change.counts["robots.sitemaps_ignored"] == expected
         assert change.counts["urls.links"] == 2
         joint.seeds("http://other.org/")
@@ -348,15 +350,15 @@ def test_sitemap_lines_beyond_the_bound_are_counted(open_joint: Callable[..., Jo
 
 def test_a_host_without_an_address(joint: Joint) -> None:
     joint.add(HOME)
-    errand = joint.errand(Task.RESOLVE)
-    failure = Fetch(errand.url, Outcome.DNS_NOT_FOUND, Blame.HOST)
-    change = joint.commit(joint.results.unresolved(errand, failure, joint.clock.now()))
+    fetch_task = joint.fetch_task(TaskKind.RESOLVE)
+    failure = Fetch(fetch_task.url, Outcome.DNS_NOT_FOUND, Blame.HOST)
+    change = joint.commit(joint.results.unresolved(fetch_task, failure, joint.clock.now()))
     assert counted(change) == {"hosts.dns_not_found": 1}
     counters = joint.frontier.views.counters()
     assert (counters["look_ups"], counters["requests"]) == (0, 0)
     assert (
         joint.frontier.next_wakeup(joint.clock.now()) is None
-        or joint.frontier.take(joint.clock.now()) is None
+        or joint.frontier.claim_next(joint.clock.now()) is None
     )
 
 
@@ -367,7 +369,7 @@ def test_retired_urls_are_done(joint: Joint) -> None:
     assert joint.results.retire("/x", change) == 2
     assert counted(change) == {"urls.done": 2, "urls.retired": 2}
     joint.stages.commits.commit(change)
-    assert joint.errand().url == HOME + "y"
+    assert joint.fetch_task().url == HOME + "y"
 
 
 def test_retiring_in_portions_counts_all_and_commits_each(joint: Joint) -> None:
@@ -391,7 +393,7 @@ def test_retiring_in_portions_counts_all_and_commits_each(joint: Joint) -> None:
             break
     assert pauses >= len(changes) and all(change.counts["urls.retired"] for change in changes)
     assert sum(change.counts["urls.done"] for change in changes) == 2
-    assert joint.errand().url == HOME + "y"
+    assert joint.fetch_task().url == HOME + "y"
 
 
 @pytest.mark.parametrize(
@@ -403,7 +405,7 @@ def test_an_answer_knows_whether_it_was_the_last(
 ) -> None:
     joint.add(HOME)
     answer = fetch(HOME, outcome=outcome, blame=blame)
-    joint.page(joint.errand(), answer)
+    joint.page(joint.fetch_task(), answer)
     assert answer.final is final
 
 
@@ -413,8 +415,10 @@ def test_rules_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) ->
     joint.seeds(HOME)
     body = b"User-agent: *\n" + b"".join(b"Disallow: /%d\n" % n for n in range(5))
     for _ in range(2):
-        errand = joint.errand(Task.ROBOTS)
-        change = joint.commit(joint.results.robots(errand, fetch(errand.url, body), joint.clock.now()))
+        fetch_task = joint.fetch_task(TaskKind.ROBOTS)
+        change = joint.commit(
+            joint.results.robots(fetch_task, fetch(fetch_task.url, body), joint.clock.now())
+        )
         assert change.counts["robots.rules_ignored"] == 3
         joint.seeds("http://other.org/")
 
@@ -422,16 +426,16 @@ def test_rules_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) ->
 @pytest.mark.parametrize("values", [{"undecoded": True}, {"content": b""}])
 def test_a_robots_txt_that_cannot_be_decoded_is_out_of_reach(joint: Joint, values: dict[str, Any]) -> None:
     joint.add(HOME)
-    errand = joint.errand(Task.ROBOTS)
-    answer = fetch(errand.url, b"garbled", **values)
-    joint.commit(joint.results.robots(errand, answer, joint.clock.now()))
+    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
+    answer = fetch(fetch_task.url, b"garbled", **values)
+    joint.commit(joint.results.robots(fetch_task, answer, joint.clock.now()))
     assert joint.stages.robots.copy("http://a.org").failures == 1
 
 
 def test_an_empty_robots_txt_allows_all(joint: Joint) -> None:
     joint.add(HOME)
-    errand = joint.errand(Task.ROBOTS)
-    joint.commit(joint.results.robots(errand, fetch(errand.url, b""), joint.clock.now()))
+    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
+    joint.commit(joint.results.robots(fetch_task, fetch(fetch_task.url, b""), joint.clock.now()))
     copy = joint.stages.robots.copy("http://a.org")
     assert (copy.failures, copy.fetched_at > 0.0) == (0, True)
 
@@ -441,22 +445,22 @@ def test_an_empty_robots_txt_allows_all(joint: Joint) -> None:
 TAG = {"headers": ((b"ETag", b'"1"'), (b"Last-Modified", b"Mon, 01 Jan 2024 00:00:00 GMT"))}
 
 
-def again(joint: Joint) -> Errand:
+def again(joint: Joint) -> FetchTask:
     """A stored page with an ETag is to be asked again."""
     joint.follow(HOME, fetch(HOME, b"first", **TAG), extracted("/x"))
     joint.add(HOME, flags=AGAIN)
-    errand = joint.errand()
-    assert errand.flags & AGAIN
-    return errand
+    fetch_task = joint.fetch_task()
+    assert fetch_task.flags & AGAIN
+    return fetch_task
 
 
 def test_a_page_queued_again_is_asked_with_its_validators(joint: Joint) -> None:
     joint.add("http://b.org/")
-    assert joint.results.conditions(joint.errand(), joint.clock.now()) == ("", "")
-    errand = again(joint)
+    assert joint.results.conditions(joint.fetch_task(), joint.clock.now()) == ("", "")
+    fetch_task = again(joint)
     pair = ('"1"', "Mon, 01 Jan 2024 00:00:00 GMT")
-    assert joint.results.conditions(errand, joint.clock.now()) == pair
-    assert joint.results.known_content(errand) == b"first"
+    assert joint.results.conditions(fetch_task, joint.clock.now()) == pair
+    assert joint.results.known_content(fetch_task) == b"first"
 
 
 def test_conditions_are_those_that_the_configuration_wants(open_joint: Callable[..., Joint]) -> None:
@@ -467,9 +471,9 @@ def test_conditions_are_those_that_the_configuration_wants(open_joint: Callable[
 def test_a_lie_to_a_page_queued_again_is_noticed(open_joint: Callable[..., Joint]) -> None:
     """The content is another under the same ETag: from then on the host is asked plainly."""
     joint = open_joint(refresh={"check_every": 1})
-    errand = again(joint)
-    assert joint.results.conditions(errand, joint.clock.now()) == ("", ""), "a check"
-    joint.page(errand, fetch(HOME, b"second", **TAG), extracted())
+    fetch_task = again(joint)
+    assert joint.results.conditions(fetch_task, joint.clock.now()) == ("", ""), "a check"
+    joint.page(fetch_task, fetch(HOME, b"second", **TAG), extracted())
     assert joint.results._validators.lies == 1
 
 
@@ -492,12 +496,14 @@ def test_a_page_queued_again_that_fails_is_not_done(joint: Joint) -> None:
 
 
 def test_content_that_cannot_be_read_is_no_content(joint: Joint) -> None:
-    errand = again(joint)
-    assert joint.results.known_content(errand) == b"first"
+    fetch_task = again(joint)
+    assert joint.results.known_content(fetch_task) == b"first"
     for segment in (joint.stages.directory / "warc").iterdir():
         segment.write_bytes(b"x" * segment.stat().st_size)
-    assert joint.results.known_content(errand) == b""
-    stranger = Errand(Task.PAGE, 1, "b.org", "http://b.org/", fingerprint=joint.fingerprint("http://b.org/"))
+    assert joint.results.known_content(fetch_task) == b""
+    stranger = FetchTask(
+        TaskKind.PAGE, 1, "b.org", "http://b.org/", fingerprint=joint.fingerprint("http://b.org/")
+    )
     assert joint.results.known_content(stranger) == b""
 
 
@@ -513,7 +519,7 @@ def refreshing(open_joint: Callable[..., Joint]) -> Joint:
 def known(joint: Joint, **values: Any) -> None:
     """A page that was fetched, with two links."""
     joint.seeds(HOME)
-    joint.page(joint.errand(), fetch(HOME, b"first"), extracted("/x", "/y", noindex=True, **values))
+    joint.page(joint.fetch_task(), fetch(HOME, b"first"), extracted("/x", "/y", noindex=True, **values))
     joint.stages.commits.commit_now(Change())
     assert not joint.stages.views.problems()
 
@@ -524,10 +530,10 @@ def refresh(joint: Joint, answer: Fetch, *hrefs: str) -> Change:
     for url in ("http://a.org/x", "http://a.org/y"):
         joint.results.retire(url, change := Change())
         joint.stages.commits.commit(change)
-    errand = joint.errand()
-    assert errand.flags == SEED | REFRESH and errand.url == HOME
-    news = joint.results.shows_news(errand, answer)
-    change = joint.page(errand, answer, extracted(*hrefs) if news else None)
+    fetch_task = joint.fetch_task()
+    assert fetch_task.flags == SEED | REFRESH and fetch_task.url == HOME
+    news = joint.results.shows_news(fetch_task, answer)
+    change = joint.page(fetch_task, answer, extracted(*hrefs) if news else None)
     assert "urls.done" not in change.counts and not any(name.startswith("pages.") for name in change.counts)
     assert joint.stages.point.counters["pages.fetched"] == books["pages.fetched"] == 1
     return change
@@ -553,9 +559,9 @@ def test_a_refresh_that_was_read_all_the_same_brings_no_links(refreshing: Joint)
     """The worker may have read it before the first answer was committed."""
     joint = refreshing
     known(joint)
-    errand = joint.errand()
-    assert errand.flags & REFRESH
-    change = joint.page(errand, fetch(HOME, b"first"), extracted("/x", "/new"))
+    fetch_task = joint.fetch_task()
+    assert fetch_task.flags & REFRESH
+    change = joint.page(fetch_task, fetch(HOME, b"first"), extracted("/x", "/new"))
     assert not change.links and "urls.links" not in change.counts
 
 
@@ -583,7 +589,7 @@ def test_new_links_of_a_changed_page_are_discovery(refreshing: Joint) -> None:
         "bytes.wire": 106,
         "bytes.decoded": 6,
     }
-    assert links_of(change) == [("http://a.org/new", 1, 0, int(LinkFlag.NEWS))]
+    assert links_of(change) == [("http://a.org/new", 1, 0, LinkFlag.NEWS)]
     record = joint.stages.pages.record(joint.fingerprint(HOME))
     assert record is not None and (record.links, record.changes) == (2, 1)
     assert not joint.stages.views.problems()
@@ -595,7 +601,7 @@ def test_a_refresh_that_redirects_is_followed_as_discovery(refreshing: Joint) ->
     change = refresh(joint, redirect(HOME, "/moved"))
     assert change.counts["refresh.redirect"] == change.counts["refresh.done"] == 1
     assert not {"refresh.content_same", "refresh.content_changed"} & change.counts.keys()
-    assert links_of(change) == [("http://a.org/moved", 0, 1, int(LinkFlag.SEED | LinkFlag.REDIRECT))]
+    assert links_of(change) == [("http://a.org/moved", 0, 1, LinkFlag.SEED | LinkFlag.REDIRECT)]
 
 
 def test_a_refresh_that_fails_is_over(refreshing: Joint) -> None:
@@ -614,10 +620,10 @@ def test_a_refresh_that_fails_is_over(refreshing: Joint) -> None:
 def test_a_page_that_is_no_refresh_is_read_though_its_content_is_known(joint: Joint) -> None:
     known(joint)
     joint.add(HOME)
-    while (errand := joint.errand()).url != HOME:
-        joint.page(errand, fetch(errand.url))
-    assert joint.results.shows_news(errand, fetch(HOME, b"first"))
-    change = joint.page(errand, fetch(HOME, b"first"), extracted("/new"))
+    while (fetch_task := joint.fetch_task()).url != HOME:
+        joint.page(fetch_task, fetch(fetch_task.url))
+    assert joint.results.shows_news(fetch_task, fetch(HOME, b"first"))
+    change = joint.page(fetch_task, fetch(HOME, b"first"), extracted("/new"))
     assert change.counts["urls.to_due"] == 1
 
 
@@ -651,10 +657,10 @@ def test_the_books_of_a_crawl_that_has_not_begun_hold() -> None:
 def test_a_refresh_is_asked_as_the_schedule_says(refreshing: Joint) -> None:
     joint = refreshing
     joint.seeds(HOME)
-    joint.page(joint.errand(), fetch(HOME, b"first", **TAG), extracted())
-    errand = joint.errand()
-    assert errand.flags & REFRESH
-    assert joint.results.conditions(errand, joint.clock.now()) == ('"1"', "Mon, 01 Jan 2024 00:00:00 GMT")
+    joint.page(joint.fetch_task(), fetch(HOME, b"first", **TAG), extracted())
+    fetch_task = joint.fetch_task()
+    assert fetch_task.flags & REFRESH
+    assert joint.results.conditions(fetch_task, joint.clock.now()) == ('"1"', "Mon, 01 Jan 2024 00:00:00 GMT")
 
 
 def test_dates_of_other_hosts_are_no_signals(refreshing: Joint) -> None:
@@ -667,14 +673,14 @@ def test_dates_of_other_hosts_are_no_signals(refreshing: Joint) -> None:
         heard.append(list(dated)) or 0
     )  # type: ignore[method-assign, func-returns-value]
     dated = [("/x", 1.0), ("mailto:me", 2.0), ("http://b.org/y", 3.0), ("http://a.org/z", 4.0)]
-    errand = joint.errand()
-    joint.page(errand, fetch(HOME, b"news"), extracted(dated=dated, told_by="feed"))
+    fetch_task = joint.fetch_task()
+    joint.page(fetch_task, fetch(HOME, b"news"), extracted(dated=dated, told_by="feed"))
     assert heard == [[("http://a.org/x", 1.0), ("http://a.org/z", 4.0)]]
 
 
 def test_how_a_robots_txt_was_carried_is_counted(joint: Joint) -> None:
     joint.add(HOME)
-    errand = joint.errand(Task.ROBOTS)
-    answer = fetch(errand.url, b"", connection="reused")
-    change = joint.commit(joint.results.robots(errand, answer, joint.clock.now()))
+    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
+    answer = fetch(fetch_task.url, b"", connection="reused")
+    change = joint.commit(joint.results.robots(fetch_task, answer, joint.clock.now()))
     assert change.counts["connections.reused"] == 1

@@ -17,13 +17,13 @@ Open = Callable[..., Joint]
 HERE, THERE = "p0", "p1"
 HOME, NEW, AWAY = "http://a.org/", "http://a.org/new", "http://elsewhere.example/"
 FRESH: dict[str, Any] = {"refresh": {"endless": True, "share": 0.5}}
-SIGNAL = int(LinkFlag.SIGNAL)
+SIGNAL = LinkFlag.SIGNAL
 
 
 def take(joint: Joint, *urls: str, source: str = "signal") -> tuple[dict[str, tuple[str, str]], Change]:
     """(fate and reason of each URL, the change), committed."""
     said = Signalled()
-    change, _ = made(joint.stages.signal_intake.take(urls, source, said))
+    change, _ = made(joint.stages.signal_intake.decide(urls, source, said))
     joint.stages.commits.commit_now(change)
     return {each.url: (str(each.fate), each.why) for each in said.urls}, change
 
@@ -31,8 +31,10 @@ def take(joint: Joint, *urls: str, source: str = "signal") -> tuple[dict[str, tu
 def visited(joint: Joint, *urls: str, **values: Any) -> None:
     joint.seeds(*urls)
     for _ in urls:
-        errand = joint.errand()
-        joint.page(errand, fetch(errand.url, errand.url.encode(), began=joint.clock.now(), **values))
+        fetch_task = joint.fetch_task()
+        joint.page(
+            fetch_task, fetch(fetch_task.url, fetch_task.url.encode(), began=joint.clock.now(), **values)
+        )
 
 
 def by_owner(joint: Joint, count: int = 40) -> dict[str, list[str]]:
@@ -72,8 +74,8 @@ def test_each_url_has_its_fate(open_joint: Open) -> None:
     fates = {name.removeprefix("signals."): n for name, n in change.counts.items() if "signals." in name}
     assert fates == {"noted": 1, "queued": 1, "out_of_scope": 2, "refused": 4}
     assert heard(joint, HOME) == {"signal": 1}, "once, however often it was named"
-    errand = joint.errand()
-    assert (errand.url, errand.depth, errand.via, errand.flags) == (NEW, 1, 0, 0)
+    fetch_task = joint.fetch_task()
+    assert (fetch_task.url, fetch_task.depth, fetch_task.via, fetch_task.flags) == (NEW, 1, 0, 0)
     assert joint.stages.views.problems() == []
 
 
@@ -100,7 +102,7 @@ def test_requisites_may_lie_out_of_scope(open_joint: Open, requisites: bool) -> 
     joint = open_joint(**FRESH, crawl={"requisites": requisites})
     visited(joint, HOME)
     image = AWAY + "image.png"
-    joint.follow(image, fetch(image), flags=int(LinkFlag.REQUISITE))
+    joint.follow(image, fetch(image), flags=LinkFlag.REQUISITE)
     fate = ("noted", "") if requisites else ("out_of_scope", "scope")
     assert take(joint, image, AWAY)[0] == {image: fate, AWAY: ("out_of_scope", "scope")}
 
@@ -136,7 +138,7 @@ def test_many_urls_are_taken_in_portions(open_joint: Open) -> None:
     joint = open_joint(crawl={"scope": "any"})
     urls = [f"{HOME}{n}" for n in range(2 * PORTION_LINKS + 1)]
     said = Signalled()
-    change, pauses = made(joint.stages.signal_intake.take([*urls, *urls[:5]], "signal", said))
+    change, pauses = made(joint.stages.signal_intake.decide([*urls, *urls[:5]], "signal", said))
     assert pauses == 3 and said.queued == len(urls) == len(change.links) and len(said.urls) == 100
 
 
@@ -228,15 +230,15 @@ def test_dates_are_heard_of_pages_of_the_own_host(open_joint: Open, monkeypatch:
     told: list[Any] = []
     monkeypatch.setattr(joint.stages.refresh.changes, "note_dated", lambda *what: told.append(what))
     joint.add(HOME + "map")
-    errand = joint.errand()
+    fetch_task = joint.fetch_task()
     extracted = Extracted(
         HOME, told_by="feed", dated=[("/a", 5.0), ("http://b.org/", 6.0), ("http://[", 7.0), ("b", 8.0)]
     )
     change = Change()
-    joint.stages.signal_intake.hear(change, errand, extracted, 9.0)
-    assert told == [(errand.fingerprint, [(HOME + "a", 5.0), (HOME + "b", 8.0)], "feed", 9.0, change)]
+    joint.stages.signal_intake.hear(change, fetch_task, extracted, 9.0)
+    assert told == [(fetch_task.fingerprint, [(HOME + "a", 5.0), (HOME + "b", 8.0)], "feed", 9.0, change)]
     joint.stages.signal_intake._refresh = None
-    joint.stages.signal_intake.hear(change, errand, extracted, 9.0)
+    joint.stages.signal_intake.hear(change, fetch_task, extracted, 9.0)
     assert len(told) == 1
 
 

@@ -1,0 +1,62 @@
+"""What is left of a crawl, estimated from how it grew in about the last minute.
+
+Each URL that is done brings new ones: `brings` of them on average (links that
+the DUE found new, over URLs done). If that is below 1, the URLs that wait now
+and all that will come of them are a geometric series,
+
+    left = (todo + pending * share of pending links that are new) / (1 - brings)
+
+the expected size of a subcritical branching process (Watson and Galton 1875).
+From `GROWS` on no end is in sight: the crawl grows, or nearly so.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+GROWS = 0.95  # new URLs a page; the series is not worth a number above it
+
+
+class Eta(msgspec.Struct, frozen=True):
+    """`urls` that wait, as far as they are known to be new; `brings` a page, None before any is done.
+
+    `left` counts those that will come too and `seconds` is the time for them at
+    the present speed; both are None while the crawl grows.
+    """
+
+    urls: float
+    brings: float | None = None
+    left: float | None = None
+    seconds: float | None = None
+
+
+def eta(todo: int, pending: int, recent: Mapping[str, float]) -> Eta:
+    """Estimate what is left; `recent` is the growth of `done`, `new` and `known` over `span` seconds."""
+    done, new, known = (recent.get(name, 0.0) for name in ("done", "new", "known"))
+    urls = todo + pending * (new / (new + known) if new + known > 0.0 else 1.0)
+    if done <= 0.0:
+        return Eta(urls)
+    brings = new / done
+    if brings >= GROWS:
+        return Eta(urls, brings)
+    left = urls / (1.0 - brings)
+    return Eta(urls, brings, left, left * recent["span"] / done)
+
+
+def describe_eta(view: Eta) -> str:
+    """Say what is left of a crawl, alike at every entrance; "" while nothing is known."""
+    if view.brings is None:
+        return ""
+    if view.left is None or view.seconds is None:
+        return (
+            f"about {view.urls:,.0f} URLs wait and the crawl grows: a page brings {view.brings:.1f} new ones"
+        )
+    return f"about {view.left:,.0f} URLs, {duration(view.seconds)} at this rate; a page brings {view.brings:.2f} new ones"
+
+
+def duration(seconds: float) -> str:
+    """A length of time in the unit that suits it."""
+    for unit, length in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s"

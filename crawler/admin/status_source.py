@@ -1,0 +1,100 @@
+"""The source of the admin server's answers: this process, or the control sockets of several."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from crawler.admin.control import ANSWER_BYTES_MAX, _short_path
+from crawler.admin.status import Status, resting
+from crawler.errors import CrawlerError, UsageError
+
+Request = Mapping[str, Any]
+TIMEOUT = 10.0  # seconds; a process that does not answer meanwhile is left out
+
+
+class StatusSource(Protocol):
+    """The processes of a crawl."""
+
+    async def ask(self, request: Request, *, first: bool = False) -> list[Any]:
+        """The answers of all processes that give one, or of one of them.
+
+        Raises:
+            CrawlerError: all refused; the reason of one.
+        """
+
+    def missing(self) -> tuple[str, ...]:
+        """The processes that gave no answer to the latest request."""
+
+    def not_ready(self) -> str:
+        """Why the crawl is not ready, "" if it is."""
+
+
+class OwnProcess:
+    """The process that the server runs in."""
+
+    def __init__(self, run: Callable[[Request], Awaitable[Any]], not_ready: Callable[[], str]) -> None:
+        self._run = run
+        self.not_ready = not_ready
+
+    async def ask(self, request: Request, *, first: bool = False) -> list[Any]:
+        return [await self._run(request)]
+
+    def missing(self) -> tuple[str, ...]:
+        return ()
+
+
+class SiblingProcesses:
+    """Processes that answer on the control sockets in `folders`.
+
+    The last status of each is kept: of one that gives no answer it stands for what is stored.
+    """
+
+    def __init__(self, folders: Mapping[str, Path]) -> None:
+        self._folders = folders
+        self._missing: set[str] = set(folders)
+        self._last: dict[str, Any] = {}
+
+    async def ask(self, request: Request, *, first: bool = False) -> list[Any]:
+        names = list(self._folders)[: 1 if first else None]
+        found = await asyncio.gather(*(self._ask(name, request) for name in names), return_exceptions=True)
+        answers = {
+            name: answer
+            for name, answer in zip(names, found, strict=True)
+            if not isinstance(answer, BaseException)
+        }
+        failures = [answer for answer in found if isinstance(answer, BaseException)]
+        if failures and not answers:
+            raise failures[0] if isinstance(failures[0], CrawlerError) else CrawlerError("no process answers")
+        if request["command"] == "status":
+            self._last |= answers
+            answers |= {name: self._resting(name) for name in names if name in self._missing}
+        return [answers[name] for name in names if name in answers]
+
+    def _resting(self, name: str) -> Any:
+        last = self._last.get(name)
+        return resting(Status(name=name) if last is None else Status.of(last)).plain()
+
+    async def _ask(self, name: str, request: Request) -> Any:
+        self._missing.add(name)
+        async with asyncio.timeout(TIMEOUT):
+            with _short_path(self._folders[name]) as path:
+                reader, writer = await asyncio.open_unix_connection(path, limit=ANSWER_BYTES_MAX)
+            try:
+                writer.write(msgspec.json.encode(request) + b"\n")
+                answer = msgspec.json.decode(await reader.readline())
+            finally:
+                writer.close()
+        self._missing.discard(name)
+        if not answer["ok"]:
+            kind = UsageError if answer.get("code") == UsageError.exit_code else CrawlerError
+            raise kind(answer["error"])
+        return answer["result"]
+
+    def missing(self) -> tuple[str, ...]:
+        return tuple(sorted(self._missing))
+
+    def not_ready(self) -> str:
+        return f"{', '.join(self.missing())} did not answer" if self._missing else ""

@@ -1,0 +1,75 @@
+"""The companions of a crawl that the command line started: the admin server, and messages to systemd."""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crawler.clock import SystemClock
+from crawler.config import AdminConfig, Config
+
+if TYPE_CHECKING:
+    from crawler.admin.lazy_server import LazyAdminServer  # imported when it is needed
+    from crawler.admin.status_source import StatusSource
+
+OFF = "off"
+
+
+@asynccontextmanager
+async def companions(
+    source: "StatusSource", config: Config, directory: Path, *, quiet: bool
+) -> AsyncIterator[None]:
+    """Admin server and systemd's notifications while the crawl runs; `source` answers the server's questions."""
+    server = _admin(source, config, directory, quiet=quiet)
+    notify("READY=1")
+    beating = asyncio.create_task(_beat())
+    try:
+        yield
+    finally:
+        notify("STOPPING=1")
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+        if server is not None:
+            await server.close()
+
+
+def _admin(
+    source: "StatusSource", config: Config, directory: Path, *, quiet: bool
+) -> "LazyAdminServer | None":
+    if config.admin.address == OFF:
+        return None
+    from crawler.admin.lazy_server import LazyAdminServer, start_or_say
+
+    door = LazyAdminServer(source, config, directory, SystemClock().now)
+    if not start_or_say(door, config.admin.address, AdminConfig().address):
+        return None
+    if not quiet:
+        print(f"dashboard: {door.link()}", file=sys.stderr, flush=True)
+    return door
+
+
+def notify(state: str) -> None:
+    """Tell systemd (sd_notify(3)): one datagram to $NOTIFY_SOCKET; nothing where there is none."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address[:1] not in ("/", "@"):
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as link:
+        link.connect(address.replace("@", "\0", 1) if address[0] == "@" else address)
+        link.send(state.encode())
+
+
+async def _beat() -> None:
+    """Show the watchdog that the loop turns, twice as often as it asks for ($WATCHDOG_USEC)."""
+    try:
+        interval = int(os.environ.get("WATCHDOG_USEC", "")) / 2e6
+    except ValueError:
+        return
+    if os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return
+    while interval > 0.0:
+        notify("WATCHDOG=1")
+        await asyncio.sleep(interval)

@@ -1,0 +1,185 @@
+"""Lines of a seeds file: a URL, and the limits of what is found from it.
+
+    url                          scope    depth  limit
+    https://example.org/docs/    prefix   3      500
+    https://example.com/
+    +http://(net,example,
+
+The first line may name the columns, in any order, with blanks, tabs or commas between; without it they are in
+this order, and all but the URL may be left out (`-` in the middle). A line with `+` is
+a SURT prefix (Heritrix): a part of the web that is in scope, but no seed. The columns
+become `[[override]]` tables, which are kept with the crawl.
+
+    scope    page, prefix, host, domain, or a SURT prefix
+    depth    most link hops from a seed, in that part of the web
+    limit    most URLs of it: of the host, or in scope domain of the registrable domain
+"""
+
+import csv
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from crawler.errors import UsageError
+from crawler.urls.canonical import canonical, directory, hostname
+from crawler.urls.fingerprint import registrable_domain
+from crawler.urls.surt_prefix import surt_of, surt_prefix
+
+COLUMNS = ("url", "scope", "depth", "limit")
+SCOPES = ("page", "prefix", "host", "domain")
+TABLE_KEYS = frozenset({"match", "scope", "depth", "pages", "pages_per_domain"})
+
+
+class SeedLine(msgspec.Struct, frozen=True):
+    """A line; `scope` "" is the crawl's, `depth` and `limit` -1 are none of its own. `where` says where it stands."""
+
+    url: str
+    scope: str = ""
+    depth: int = -1
+    limit: int = -1
+    where: str = ""
+
+    @property
+    def is_plain(self) -> bool:
+        return self.url != "" and not self.scope and self.depth < 0 and self.limit < 0
+
+
+def seed_lines(lines: Iterable[str], name: str) -> Iterator[SeedLine]:
+    """The rows of the file `name`.
+
+    Raises:
+        UsageError: a column, or a word in one, that has no meaning.
+    """
+    columns: tuple[str, ...] = COLUMNS
+    commas, first = False, True
+    for number, text in enumerate(lines, 1):
+        line = text.strip().removeprefix("\ufeff")
+        if not line or line.startswith("#"):
+            continue
+        where = f"{name}, line {number}"
+        if first and re.match(r"url\b", line, re.IGNORECASE):
+            commas = "," in line
+            columns = _columns(_words(line, commas), where)
+        elif line.startswith("+"):
+            yield SeedLine("", _surt(line[1:], where), where=where)
+        else:
+            yield _row(
+                dict(zip(columns, _fitting(_words(line, commas), columns, where), strict=False)), where
+            )
+        first = False
+
+
+def _words(line: str, commas: bool) -> list[str]:
+    return [word.strip() for word in next(csv.reader([line]))] if commas else line.split()
+
+
+def _columns(words: list[str], where: str) -> tuple[str, ...]:
+    names = tuple(word.lower() for word in words)
+    for name in names:
+        if name not in COLUMNS:
+            raise UsageError(f"{where}: no column {name!r}; there are {', '.join(COLUMNS)}")
+        if names.count(name) > 1:
+            raise UsageError(f"{where}: two columns {name}")
+    return names
+
+
+def _fitting(words: list[str], columns: tuple[str, ...], where: str) -> list[str]:
+    if len(words) > len(columns):
+        raise UsageError(
+            f"{where}: {words[len(columns)]!r} stands in no column; there are {', '.join(columns)} "
+            "(a blank in a URL is written %20)"
+        )
+    return words
+
+
+def _row(cells: dict[str, str], where: str) -> SeedLine:
+    given = {name: "" if cell == "-" else cell for name, cell in cells.items()}
+    scope = given.get("scope", "")
+    if scope.lower() in SCOPES:
+        scope = scope.lower()
+    elif scope:
+        scope = _surt(scope, where)
+    depth, limit = (_number(name, given.get(name, ""), where) for name in ("depth", "limit"))
+    if scope == "page" and (depth >= 0 or limit >= 0):
+        raise UsageError(f"{where}: a seed of scope page has neither depth nor limit")
+    return SeedLine(given["url"], scope, depth, limit, where)
+
+
+def _surt(text: str, where: str) -> str:
+    if found := surt_prefix(text):
+        return found
+    if text.lower() == "any":
+        raise UsageError(f"{where}: scope any is of the whole crawl: --scope any")
+    raise UsageError(
+        f"{where}: scope {text[:100]!r} is none of {', '.join(SCOPES)}, nor a SURT prefix "
+        "such as http://(org,example,)/docs/ (a blank in a URL is written %20)"
+    )
+
+
+def _number(name: str, text: str, where: str) -> int:
+    if not text:
+        return -1
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise UsageError(f"{where}: {name} {text!r} is no whole number")
+    return int(text)
+
+
+def tables_of(rows: Iterable[SeedLine], crawl_scope: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """The `[[override]]` tables that rows with columns make, and the SURT prefixes of the scope.
+
+    Raises:
+        UsageError: limits that would count the same URLs.
+    """
+    tables: list[dict[str, Any]] = []
+    surts: list[str] = []
+    limited: dict[str, str] = {}
+    for row in rows:
+        url = canonical(row.url) if row.url else None
+        if "(" in row.scope:
+            surts.append(row.scope)
+        if url is None or row.is_plain:
+            continue
+        kind = row.scope if row.scope in SCOPES else "page" if row.scope else crawl_scope
+        if kind == "any":
+            raise UsageError(
+                f"{row.where}: depth and limit are of a part of the web; give a scope beside them"
+            )
+        values: dict[str, Any] = {"scope": "page" if "(" in row.scope else row.scope} if row.scope else {}
+        if row.depth >= 0:
+            values["depth"] = row.depth
+        if row.limit >= 0:
+            values["pages_per_domain" if kind == "domain" else "pages"] = row.limit
+            _check_limit(
+                limited, row, registrable_domain(hostname(url)) if kind == "domain" else hostname(url)
+            )
+        part = row.scope if "(" in row.scope else ""
+        matches = [f"{surt_of(url)}$", part] if part else _matches(kind, url)
+        tables += [
+            {"match": match} | (values if match != part else _without_scope(values)) for match in matches
+        ]
+    return [table for table in tables if len(table) > 1], list(dict.fromkeys(surts))
+
+
+def _without_scope(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != "scope"}
+
+
+def _check_limit(limited: dict[str, str], row: SeedLine, counted: str) -> None:
+    other = limited.setdefault(counted, row.where)
+    if other != row.where:
+        raise UsageError(f"{row.where}: {counted} has a limit already ({other}); limits count all URLs of it")
+
+
+def _matches(kind: str, url: str) -> list[str]:
+    """What `override.match` says for the part of the web that a seed spans."""
+    name = hostname(url)
+    if kind == "page":
+        return [f"{surt_of(url)}$"]
+    if kind == "prefix":
+        return [surt_of(directory(url))]
+    if kind == "domain":
+        return [f"*.{registrable_domain(name)}"]
+    twin = name.removeprefix("www.") if name.startswith("www.") else f"www.{name}"
+    return [name] if name.rpartition(".")[2].isdigit() or "." not in name else [name, twin]

@@ -1,0 +1,98 @@
+"""Links that wait for the next flush: their fingerprints in memory, the links themselves in the log.
+
+    append            stage            committed             take            (put_back)
+    unstaged  ----->  staged  ----->   waiting, oldest first  -----> a flush
+    (of this group)   (a list a group)
+
+The writer thread calls `append` and `stage`, the event loop the other methods. Groups
+pass between the two threads through a deque.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+
+from crawler.due.runs import Fingerprints
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A stretch of the links log that ends at `position`, as the fingerprints of its links, in order."""
+
+    fingerprints: Fingerprints
+    position: int
+
+    def __len__(self) -> int:
+        return len(self.fingerprints)
+
+
+class PendingLinks:
+    """The pieces of the log after the last flushed link.
+
+    Args:
+        entries_max: the most links that `take` returns, unless one piece is larger.
+    """
+
+    def __init__(self, entries_max: int) -> None:
+        self._entries_max = entries_max
+        self._unstaged: list[Piece] = []
+        self._staged: deque[list[Piece]] = deque()
+        self._pieces: deque[Piece] = deque()
+        self.count = 0  # links that `take` can return
+
+    def append(self, fingerprints: Sequence[int], position: int) -> None:
+        """Add links of the group being written, which end at `position` in the log. Writer."""
+        self._unstaged.append(Piece(np.array(fingerprints, np.uint64), position))
+
+    def stage(self) -> list[Piece]:
+        """End the group; return its pieces. Writer."""
+        pieces = _coalesce(self._unstaged, self._entries_max)
+        self._unstaged = []
+        self._staged.append(pieces)
+        return pieces
+
+    def committed(self) -> None:
+        """Note that the oldest staged group is durable: its links wait from now on. Loop."""
+        pieces = self._staged.popleft()
+        self._pieces.extend(pieces)
+        self.count += sum(map(len, pieces))
+
+    def take(self) -> list[Piece]:
+        """Remove and return the links that have waited longest, as many as a flush may hold. Loop."""
+        pieces: list[Piece] = []
+        taken = 0
+        while self._pieces and (not pieces or taken + len(self._pieces[0]) <= self._entries_max):
+            pieces.append(self._pieces.popleft())
+            taken += len(pieces[-1])
+        self.count -= taken
+        return pieces
+
+    def put_back(self, pieces: Sequence[Piece]) -> None:
+        """Undo the last `take`. Loop."""
+        self._pieces.extendleft(reversed(pieces))
+        self.count += sum(map(len, pieces))
+
+    def holds(self, fingerprint: int) -> bool:
+        """Return whether a link with this fingerprint waits. Loop."""
+        return hold(self._pieces, fingerprint)
+
+
+def hold(pieces: Iterable[Piece], fingerprint: int) -> bool:
+    """Return whether a link with this fingerprint is in `pieces`."""
+    return any(bool((piece.fingerprints == np.uint64(fingerprint)).any()) for piece in pieces)
+
+
+def _coalesce(pieces: Sequence[Piece], entries_max: int) -> list[Piece]:
+    """Return the same stretches as fewer pieces, none larger than `entries_max` unless it was already."""
+    gathered: list[list[Piece]] = []
+    count = 0
+    for piece in pieces:
+        if not gathered or count + len(piece) > entries_max:
+            gathered.append([])
+            count = 0
+        gathered[-1].append(piece)
+        count += len(piece)
+    return [
+        Piece(np.concatenate([piece.fingerprints for piece in some]), some[-1].position) for some in gathered
+    ]

@@ -1,0 +1,201 @@
+"""Processes that share the work on many pieces; the results come in the order of the pieces.
+
+The processes are forked when there is more than one piece, so the work may be any
+callable, with all that it holds. Each has one piece at a time. One that ends (a crash in
+a parser's C code, memory, a kill from outside) takes nothing with it: another takes its
+place, and does its piece the careful way. They end with this process, however it ends.
+"""
+
+import itertools
+import os
+import pickle
+import select
+import socket
+import struct
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from crawler.errors import CrawlerError
+from crawler.forked_children import ForkedChild, can_fork, fork_children
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+# (piece, careful) -> result; `careful` asks for the way that cannot fail.
+Work = Callable[[Piece, bool], Result]
+
+PROCESSES_MAX = 8  # more only wait for the one that hands out pieces
+_AHEAD = 3  # pieces a process that are done, or in work, before the caller takes the first of them
+_LENGTH = struct.Struct(">Q")
+
+
+def processes() -> int:
+    """How many processes to use: the cores that this one may run on."""
+    return min(PROCESSES_MAX, len(os.sched_getaffinity(0)))
+
+
+def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """`items` in lists of `size`."""
+    source = iter(items)
+    while batch := list(itertools.islice(source, size)):
+        yield batch
+
+
+class _Task(Generic[Piece, Result]):
+    """A piece, and its result once it is there."""
+
+    __slots__ = ("careful", "done", "piece", "result")
+
+    def __init__(self, piece: Piece) -> None:
+        self.piece = piece
+        self.careful = self.done = False
+        self.result: Result
+
+
+class WorkerPool(Generic[Piece, Result]):
+    """`count` processes that do `work`; with less than two it is done here. A context manager."""
+
+    def __init__(self, work: Work[Piece, Result], count: int) -> None:
+        self._work = work
+        self._count = count
+        self._busy: dict[ForkedChild, _Task[Piece, Result]] = {}
+        self._idle: list[ForkedChild] = []
+        self.broken = 0  # processes that ended over a piece
+
+    def __enter__(self) -> "WorkerPool[Piece, Result]":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for child in (*self._busy, *self._idle):
+            child.end()
+        self._busy.clear()
+        self._idle.clear()
+
+    def results(self, pieces: Iterable[Piece]) -> Iterator[Result]:
+        """The result of each piece, in their order; at most a few pieces ahead of the caller.
+
+        Raises:
+            CrawlerError: a process ended over a piece, and another over the same piece done carefully.
+        """
+        source = iter(pieces)
+        first = list(itertools.islice(source, 2))
+        source = itertools.chain(first, source)
+        if self._count < 2 or len(first) < 2 or not can_fork():
+            for piece in source:
+                yield self._work(piece, False)
+            return
+        self._fork(self._count)
+        pending: deque[_Task[Piece, Result]] = deque()
+        left = True
+        while left or pending:
+            while left and self._idle and len(pending) < _AHEAD * self._count:
+                for piece in itertools.islice(source, 1):
+                    pending.append(_Task(piece))
+                    self._give(pending[-1])
+                    break
+                else:
+                    left = False
+            if pending and pending[0].done:
+                yield pending.popleft().result
+            elif pending:
+                self._wait()
+
+    def _fork(self, count: int) -> None:
+        with warnings.catch_warnings():
+            # LevelDB may have a thread that compacts; a child never calls it.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            siblings = (*self._busy, *self._idle)
+            self._idle += fork_children(self._serve, count, helpers=True, siblings=siblings)
+
+    def _give(self, task: _Task[Piece, Result]) -> None:
+        child = self._idle.pop()
+        self._busy[child] = task
+        try:
+            _send(child.link, (task.piece, task.careful))
+        except OSError:  # it has ended while it had nothing to do
+            self._replace(child)
+
+    def _wait(self) -> None:
+        """Take what has come from those at work, at least one answer."""
+        by_link = {child.link: child for child in self._busy}
+        ready, _, _ = select.select(list(by_link), [], [])
+        for link in ready:
+            child = by_link[link]
+            task = self._busy[child]
+            try:
+                failed, found = _receive(link)
+            except (EOFError, OSError):
+                self._replace(child)
+                continue
+            if isinstance(failed, MemoryError) and not task.careful:
+                self._replace(child)
+                continue
+            if failed is not None:
+                raise failed
+            del self._busy[child]
+            self._idle.append(child)
+            task.result, task.done = found, True
+
+    def _replace(self, child: ForkedChild) -> None:
+        """Let another process do the piece of one that has ended, or is to end, carefully."""
+        task = self._busy.pop(child)
+        child.end()
+        self.broken += 1
+        if task.careful:
+            raise CrawlerError(
+                f"a process that shared the work was ended ({_cause(child.returncode)}), and so was another over "
+                "the same pages; is there too little memory? --processes 1 does the work in one"
+            )
+        task.careful = True
+        self._fork(1)
+        self._give(task)
+
+    def _serve(self, link: socket.socket) -> int:
+        """Do what comes, in a process of its own, until the link ends."""
+        while True:
+            try:
+                piece, careful = _receive(link)
+            except EOFError:
+                return 0
+            failed, found = None, None
+            try:
+                found = self._work(piece, careful)
+            except Exception as error:
+                failed = error
+            try:
+                _send(link, (failed, found))
+            except BrokenPipeError:  # nobody wants it any more
+                return 0
+
+
+def _cause(code: int | None) -> str:
+    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
+
+def _send(link: socket.socket, value: Any) -> None:
+    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    link.sendall(_LENGTH.pack(len(data)))
+    link.sendall(data)
+
+
+def _receive(link: socket.socket) -> Any:
+    """Receive an object that `_send` sent; both ends are processes of ours, so pickle is safe.
+
+    Raises:
+        EOFError: the other end is gone.
+    """
+    (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size))
+    return pickle.loads(_exactly(link, length))
+
+
+def _exactly(link: socket.socket, length: int) -> bytearray:
+    data = bytearray(length)
+    view = memoryview(data)
+    while view:
+        got = link.recv_into(view)
+        if not got:
+            raise EOFError
+        view = view[got:]
+    return data

@@ -1,0 +1,35 @@
+"""Requests outside the frontier's order, for what somebody configured: a hub, a login.
+
+They leave by the crawl's fetcher: identity, address guard, proxy, limits and cookies are
+those of every request.
+"""
+
+from msgspec.structs import replace
+
+from crawler.fetcher.dns_cache import Resolution
+from crawler.fetcher.fetch_request import FetchRequest, split
+from crawler.fetcher.fetchers import Fetcher, NameResolver
+from crawler.fetcher.outcome import blame_of
+from crawler.records import Fetch
+
+
+class DirectRequests:
+    """Asks at once. `proxied`: a proxy looks the names up."""
+
+    def __init__(self, fetcher: Fetcher, resolver: NameResolver, *, proxied: bool) -> None:
+        self._fetcher, self._resolver, self._proxied = fetcher, resolver, proxied
+
+    async def ask(self, task: FetchRequest) -> Fetch:
+        """What came of it; a redirect is not followed."""
+        if self._proxied:
+            return await self._fetcher.fetch(task)
+        found = await self._resolver.resolve(split(task.url).hostname)
+        if not found.addresses:
+            return no_address(task.url, found)
+        return await self._fetcher.fetch(replace(task, addresses=found.addresses))
+
+
+def no_address(url: str, found: Resolution) -> Fetch:
+    """The end of a fetch whose host has no address that may be asked."""
+    assert found.outcome is not None, found
+    return Fetch(url=url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error)

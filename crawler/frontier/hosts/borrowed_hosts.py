@@ -1,0 +1,64 @@
+"""Requests to hosts outside their queues: the redirect hops of robots.txt and of same-key chains.
+
+They count for politeness like any other. A borrowed host is busy until it is given
+back and its gap is over; the frontier hands out nothing for it until then. Callers
+that meet a busy host ask again.
+"""
+
+from crawler.frontier.hosts.addresses import Address, Addresses
+from crawler.frontier.hosts.politeness import HostPoliteness
+from crawler.frontier.hosts.registry import Registry
+from crawler.frontier.hosts.workbench import Workbench
+
+ASK_AGAIN = 0.25  # seconds after which a borrower asks for a busy host again
+
+
+class BorrowedHosts:
+    """The hosts on which a hop is under way."""
+
+    def __init__(
+        self, registry: Registry, politeness: HostPoliteness, addresses: Addresses, bench: Workbench
+    ) -> None:
+        self._registry = registry
+        self._politeness = politeness
+        self._addresses = addresses
+        self._bench = bench
+        self._busy: dict[int, Address | None] = {}  # host key -> the address held with it
+
+    def __len__(self) -> int:
+        return len(self._busy)
+
+    def borrow(self, hostname: str, now: float, address: str) -> float:
+        """Take a host that no fetch task holds; 0.0, or the instant at which to ask again."""
+        key = self._registry.host_key(hostname)
+        instant = self._registry.hosts.ready[self._registry.slot(hostname)]
+        if key in self._busy:
+            return now + ASK_AGAIN
+        if instant > now:
+            return instant
+        record = None
+        if address and self._addresses.counted:
+            record = self._addresses.meet(address, self._registry.domain_key(hostname), now)
+            at = self._addresses.start_at(record)
+            if at is None or at > now:
+                return now + ASK_AGAIN if at is None else at
+            self._addresses.acquire(record)
+        self._busy[key] = record
+        return 0.0
+
+    def give_back(self, hostname: str, now: float, took: float, retry_after: float) -> None:
+        """The hop has ended: the host's gap runs from now."""
+        key, slot = self._registry.host_key(hostname), self._registry.slot(hostname)
+        self._politeness.hop(slot, took, retry_after, now)
+        self._registry.note(slot, hostname)
+        address = self._busy.pop(key, None)
+        if address is not None:
+            self._bench.release_address(address, now, now)
+
+    def free_at(self, key: int, now: float) -> float:
+        """When to ask again whether no hop is on the host; 0.0 if none is."""
+        return now + ASK_AGAIN if key in self._busy else 0.0
+
+    def at(self, address: Address) -> int:
+        """How many hops are under way at an address."""
+        return sum(record is address for record in self._busy.values())

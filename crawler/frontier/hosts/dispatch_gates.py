@@ -1,0 +1,141 @@
+"""All that a request must pass before it starts, in this order.
+
+host       its own instant: gap, back-off, a hop on it        table, politeness, visits
+names      its addresses are known                            look_ups
+place      one of the process's; hosts that are slow or new   place_shares
+           may hold a part of them
+address    one of the host's that may be asked now            addresses
+rate       of the whole process                               rate
+"""
+
+from collections.abc import Callable
+
+from crawler.config import Config, PolitenessConfig
+from crawler.frontier.hosts.addresses import Address, Addresses
+from crawler.frontier.hosts.borrowed_hosts import ASK_AGAIN, BorrowedHosts
+from crawler.frontier.hosts.dns_lookups import DnsLookups
+from crawler.frontier.hosts.front_host import FrontHost
+from crawler.frontier.hosts.politeness import HostPoliteness
+from crawler.frontier.hosts.rate import Rate
+from crawler.frontier.hosts.registry import Registry
+from crawler.frontier.hosts.slot_shares import SlotShares
+from crawler.frontier.hosts.workbench import Workbench
+from crawler.orders.order import BREADTH_FIRST
+
+
+class DispatchGates:
+    """The parts of this folder, made from one configuration; `load` and `unload` are the workbench's.
+
+    Args:
+        concurrency: places of this process.
+        processes: of the whole crawl; they share rate and addresses.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        registry: Registry,
+        load: Callable[[int], FrontHost | None],
+        unload: Callable[[FrontHost], None],
+        *,
+        concurrency: int,
+        processes: int,
+    ) -> None:
+        self.registry = registry
+        self.hosts = registry.hosts
+        self.politeness = HostPoliteness(config.politeness, registry.hosts)
+        self.addresses: Addresses[FrontHost] = Addresses(
+            config.politeness, config.frontier.addresses_max, processes
+        )
+        self.rate = Rate(config.crawl.rate / processes)
+        self.bench = Workbench(
+            registry.hosts,
+            self.addresses,
+            load,
+            unload,
+            front_max=config.frontier.front_factor * concurrency,
+            turn_max=config.frontier.turn_max,
+            stay=config.fetch.keep_alive_max,
+            first_come=1.0 if config.order.name == BREADTH_FIRST else config.order.first_come,
+        )
+        self.look_ups = DnsLookups(self.bench, config.network.dns_concurrency, self.rate)
+        self.shares = SlotShares(
+            registry.hosts, concurrency, config.frontier.untried_share, config.fetch.crowded_timeout
+        )
+        self.visits = BorrowedHosts(registry, self.politeness, self.addresses, self.bench)
+        self.resolving = not config.fetch.proxy  # a proxy looks names up itself
+        self._waiters_max = config.frontier.address_waiters_max
+
+    def open(self, now: float) -> None:
+        """After the registry: of a crawl that has run before, every address waits its gap once."""
+        if len(self.hosts):
+            self.addresses.open(now)
+
+    def configure(self, politeness: PolitenessConfig) -> None:
+        """Gaps and back-offs from now on; a gap that runs already ends as it was meant to."""
+        self.politeness.config = politeness
+        self.addresses.configure(politeness)
+
+    def free_at(self, slot: int, now: float) -> float:
+        """The instant from which the host may be asked, as far as it alone decides."""
+        return max(self.hosts.ready[slot], self.visits.free_at(self.hosts.key[slot], now))
+
+    def call_others(self, now: float) -> None:
+        """Let hosts that are not known to answer soon have the places that are theirs."""
+        self.shares.look(now)
+        while (host := self.shares.next_waiting()) is not None:
+            self.bench.wake(host, now)
+        self.bench.admitting_others = not self.shares
+
+    def acquire_address(self, host: FrontHost, now: float) -> bool:
+        """Take a place on the first of the host's addresses that has one; else the host waits for one."""
+        if not self.addresses.counted or not self.resolving:
+            return True
+        address, instant = self.addresses.choose(host.addresses, host.domain, now)
+        if instant <= now and (not address.waiting or host.called_by is address):
+            self.addresses.acquire(address)
+            host.address = address
+            return True
+        if address.line < self._waiters_max:
+            self.bench.wait_at(host, address, now)
+        else:
+            self.hosts.ready[host.slot] = ready = now + self.addresses.line_takes(address)
+            if host.may_leave():
+                self.bench.leave(host, now, idle=False)
+            else:
+                self.bench.wake(host, ready)
+        return False
+
+    def acquire_own_address(self, host: FrontHost, name: str, now: float) -> float:
+        """Take a place on the address `name` for a host that is held; 0.0, or the instant to ask again."""
+        if host.address is not None or not name or not self.addresses.counted:
+            return 0.0
+        address = self.addresses.meet(name, host.domain, now)
+        at = self.addresses.start_at(address)
+        if at is None or at > now:
+            return now + ASK_AGAIN if at is None else at
+        self.addresses.acquire(address)
+        host.address = address
+        return 0.0
+
+    def release_address(self, host: FrontHost, ended: float, now: float) -> None:
+        """The host's request, ended at `ended`, frees its place on the address, if it had one."""
+        if host.address is not None:
+            self.bench.release_address(host.address, ended, now)
+            host.address = None
+
+    def _check(self, held: list[FrontHost]) -> None:
+        """Assert the invariants of all parts; `held` are the hosts that fetch tasks hold."""
+        self.bench._check()
+        self.hosts._check()
+        self.registry.domains._check()
+        self.look_ups._check()
+        self.shares._check({host.slot for host in held})
+        for address in self.addresses:
+            self._check_address(address, held)
+
+    def _check_address(self, address: Address, held: list[FrontHost]) -> None:
+        users = sum(host.address is address for host in held)
+        assert users + self.visits.at(address) == address.in_flight, address
+        assert all(host.waiting for host in address.waiting or ()), address
+        assert not address.waiting or address.in_flight or address.event, address

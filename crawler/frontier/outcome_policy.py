@@ -1,0 +1,228 @@
+"""The end of a fetch task: what becomes of its URL and of its host.
+
+    outcome charged to    the URL                                  its host
+    nobody                leaves the queue                         waits its gap
+    the URL               tried again `tries` times in all,        waits its gap
+                          30 s and 2 min apart (+-20 %)
+    the host              keeps its place                          backs off
+    its authority         keeps its place; URLs of the host's      waits its gap
+                          other authorities go first (`authorities.py`)
+
+A URL may fail for ever on a host that is well (a page that always resets the
+connection, or always says 503). It gets a *strike* each time a host that was well
+fails on it, and the host's other URLs go first. Every failure of a URL struck twice
+counts as a strike. After `strikes_max` strikes the failure is the URL's.
+
+A decision is final when it is made; its writes take effect with the group's
+batch. Between `decide` and the commit the host's counts in memory are ahead of
+the store.
+"""
+
+import itertools
+import math
+import random
+from enum import StrEnum
+
+import msgspec
+
+from crawler.config import Config, Override, Overrides
+from crawler.frontier.discovery import entries
+from crawler.frontier.discovery.waiting_index import index_key
+from crawler.frontier.hosts.authorities import Authorities, failed_alone, names_port
+from crawler.frontier.hosts.front_host import FrontHost
+from crawler.frontier.hosts.politeness import HostPoliteness
+from crawler.frontier.hosts.registry import Registry
+from crawler.records import Blame, Fetch, FetchTask, LinkFlag, Outcome, TaskKind
+from crawler.storage.kv import Batch
+
+_NO_OVERRIDE = Override()
+_DENIED_GAP = 0.01  # s; a verdict costs loop time: a host with nothing but denied URLs gets a share of it
+_OTHERS_LOOKED_AT = 64  # entries of the host among which another authority is looked for
+_REFRESH = LinkFlag.REFRESH
+_SUSPECT = 2  # strikes from which every failure counts
+_NO_ADDRESS = (Outcome.DNS_NOT_FOUND, Outcome.ADDRESS_DENIED)
+
+
+class End(StrEnum):
+    """What a decision does with its fetch task."""
+
+    DONE = "done"  # the URL leaves the queue: record its outcome
+    AGAIN = "again"  # the URL is tried again at `retry_at`
+    HOST = "host"  # the host waits; the URL keeps its place
+    READY = "ready"  # no URL was concerned: addresses or robots.txt are known now
+
+
+class Decision(msgspec.Struct, gc=False):
+    """What becomes of a fetch task that ended at `ended`.
+
+    `until` is the instant from which its host may be asked again, `retry_at`
+    that of the URL's next try (0 if there is none), `attempt` counts the
+    failures charged to the URL. `writes` are store keys with their new value,
+    None to delete.
+    """
+
+    fetch_task: FetchTask
+    end: End
+    ended: float
+    until: float
+    retry_at: float = 0.0
+    attempt: int = 0
+    writes: list[tuple[bytes, bytes | None]] = []
+
+
+def stage(decision: Decision, batch: Batch) -> None:
+    """Put a decision into the group's batch; reads nothing else, so any thread may do it."""
+    for key, value in decision.writes:
+        if value is None:
+            batch.delete(key)
+        else:
+            batch.put(key, value)
+
+
+class OutcomePolicy:
+    """Makes decisions; `crawl_delay` is that of the fetch task's authority, 0 if it has none.
+
+    `indexes`: there is an index of what waits (`discovery/waiting_index.py`).
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        registry: Registry,
+        politeness: HostPoliteness,
+        rng: random.Random,
+        *,
+        indexes: bool = False,
+    ) -> None:
+        self._config = config.frontier
+        self._pause_max = config.politeness.backoff_first
+        self._overrides = Overrides(config.override)
+        self._registry = registry
+        self._politeness = politeness
+        self._rng = rng
+        self._indexes = indexes
+        self.authorities = Authorities()
+
+    def decide(
+        self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, crawl_delay: float
+    ) -> Decision:
+        """Charge the outcome and decide."""
+        if fetch_task.flags & _REFRESH:
+            return self._refetched(host, fetch_task, fetch, now, crawl_delay)
+        if fetch_task.kind is TaskKind.PAGE:
+            return self._page(host, fetch_task, fetch, now, crawl_delay)
+        if fetch_task.kind is TaskKind.DENIED:
+            hosts = self._registry.hosts
+            hosts.ready[host.slot] = until = max(hosts.ready[host.slot], now + _DENIED_GAP)
+            return self._done(host, Decision(fetch_task, End.DONE, now, until))
+        if fetch_task.kind is TaskKind.RESOLVE:
+            return self._look_up(host, fetch_task, fetch, now)
+        charged = self._charges_host(host, fetch_task, fetch, now)
+        until = self._politeness.finish(host.slot, fetch, now, crawl_delay=crawl_delay, charged=charged)
+        end = End.HOST if charged and fetch.blame is Blame.HOST else End.READY
+        return self._with_record(host, Decision(fetch_task, end, now, until))
+
+    def _charges_host(self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float) -> bool:
+        """Whether the end of a request is the host's; else it has been charged to the fetch task's authority."""
+        authority = entries.split_authority(fetch_task.url)[0]
+        if fetch.blame is not Blame.HOST and fetch.status:
+            self.authorities.answered(authority)
+        items = itertools.islice(host.entries(), _OTHERS_LOOKED_AT)
+        others = (entries.split_authority(entries.join_url(host.name, entry.tail))[0] for _, entry in items)
+        if not failed_alone(fetch_task.kind, fetch, authority, others):
+            return True
+        self.authorities.failed(authority, now, self._politeness.config, fetch.outcome)
+        if not (fetch.status or names_port(authority)):
+            self._politeness.note_silence(host.slot, now)
+        return False
+
+    def _refetched(
+        self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, crawl_delay: float
+    ) -> Decision:
+        """A known page was asked again, or denied: it is in no queue, and its next turn is the schedule's to say."""
+        until = now
+        if fetch_task.kind is TaskKind.PAGE:
+            override = self._overrides.for_url(fetch_task.url, host.name) if self._overrides else _NO_OVERRIDE
+            until = self._politeness.finish(host.slot, fetch, now, crawl_delay=crawl_delay, override=override)
+        return self._with_record(host, Decision(fetch_task, End.DONE, now, until))
+
+    def _look_up(self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float) -> Decision:
+        if fetch.outcome in _NO_ADDRESS:
+            self._politeness.give_up(host.slot, fetch.outcome.value)
+            return self._with_record(host, Decision(fetch_task, End.HOST, now, now))
+        fetch.blame = Blame.HOST
+        until = self._politeness.finish(host.slot, fetch, now)
+        return self._with_record(host, Decision(fetch_task, End.HOST, now, until))
+
+    def _page(
+        self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, crawl_delay: float
+    ) -> Decision:
+        assert host.busy is not None and host.busy[0] == fetch_task.order, (host, fetch_task)
+        entry = host.busy[1]
+        was_well = not self._registry.hosts.failures[host.slot]
+        override = self._overrides.for_url(fetch_task.url, host.name) if self._overrides else _NO_OVERRIDE
+        charged = self._charges_host(host, fetch_task, fetch, now)
+        until = self._politeness.finish(
+            host.slot, fetch, now, crawl_delay=crawl_delay, override=override, charged=charged
+        )
+        decision = Decision(fetch_task, End.DONE, now, until, attempt=entry.attempt)
+        if not charged:
+            return self._host_failed(host, decision, struck=False)
+        if fetch.blame is Blame.HOST:
+            struck = was_well or entry.strikes >= _SUSPECT
+            entry.strikes += struck
+            if entry.strikes < self._config.strikes_max:
+                return self._host_failed(host, decision, struck)
+        elif fetch.blame is Blame.URL:
+            entry.attempt = decision.attempt = entry.attempt + 1
+            if entry.attempt < self._config.tries:
+                return self._again(host, decision)
+        return self._done(host, decision)
+
+    def _done(self, host: FrontHost, decision: Decision) -> Decision:
+        """The URL leaves the queue."""
+        assert host.busy is not None, host
+        decision.writes.append((entries.entry_key(host.prefix, host.busy[0]), None))
+        if self._indexes:
+            decision.writes.append((index_key(host.key, host.busy[1].fingerprint), None))
+        host.busy = None
+        self._registry.hosts.todo[host.slot] -= 1
+        self._registry.todo -= 1
+        return self._with_record(host, decision)
+
+    def _again(self, host: FrontHost, decision: Decision) -> Decision:
+        """The URL is tried again after the delay of its attempt."""
+        assert host.busy is not None, host
+        order, entry = item = host.busy
+        host.busy = None
+        delays = self._config.retry_delays
+        jitter = 1.0 + self._config.retry_jitter * self._rng.uniform(-1.0, 1.0)
+        entry.retry_at = math.ceil(decision.ended + delays[min(entry.attempt, len(delays)) - 1] * jitter)
+        decision.end, decision.retry_at = End.AGAIN, float(entry.retry_at)
+        decision.writes.append(entries.record(host.prefix, order, entry))
+        host.postpone(decision.retry_at, item)
+        return self._with_record(host, decision)
+
+    def _host_failed(self, host: FrontHost, decision: Decision, struck: bool) -> Decision:
+        """The host waits; a URL that was struck lets the host's other URLs go first."""
+        assert host.busy is not None, host
+        order, entry = item = host.busy
+        host.busy = None
+        decision.end = End.HOST
+        if struck:
+            decision.writes.append(entries.record(host.prefix, order, entry))
+        if struck and self._registry.hosts.todo[host.slot] > 1:
+            host.postpone(decision.until + min(decision.until - decision.ended, self._pause_max), item)
+        else:
+            host.push(order, entry)
+        return self._with_record(host, decision)
+
+    def _with_record(self, host: FrontHost, decision: Decision) -> Decision:
+        """Add the host's record, and those of hosts that changed outside a commit."""
+        registry = self._registry
+        registry.hosts.cursor[host.slot] = host.cursor()
+        if registry.notes:
+            decision.writes.extend(registry.notes.items())
+            registry.notes.clear()
+        decision.writes.append(registry.record(host.slot, host.name))
+        return decision

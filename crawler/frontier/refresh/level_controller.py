@@ -1,0 +1,213 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
+"""The common level, the levels of saturated hosts, and the rate they answer to.
+
+*The common level finds itself.* A page taken before it is due shows a level too high for the bandwidth: it
+sinks. A page taken late shows a level too low, and the level rises, unless the page had to wait for its host: a
+host that was asked up to this instant, and is hardly ever idle, is late for reasons of its own.
+
+*A host's own level* is `boost` times the common one. It is above the common one only while the host is hardly ever
+idle: politeness keeps a saturated host from its due pages, which would be taken round robin under the common
+level. The own level follows the values of the pages that the host gets to: up in small steps, down at once.
+
+*Leaps of importance*, as when readers come, move the level at once.
+
+Source: Busa-Fekete et al., section 5.2, for steering by what is due.
+"""
+
+import cython
+from cython.cimports.libc.math import log
+
+if cython.compiled:
+    from cython.cimports.crawler.frontier.refresh.tables import Tables
+else:
+    from math import log
+
+    from crawler.frontier.refresh.tables import Tables
+
+
+# Constants of one step; each keeps a schedule from one of two faults, too slow or overshooting.
+_STEP_OF_ONE = cython.declare(
+    cython.double, 0.25
+)  # step of a level over the number of its pages, for few pages
+_SMALL_STEP_MAX = cython.declare(cython.double, 0.01)
+_STEP_MAX = cython.declare(cython.double, 0.05)
+_FAR = cython.declare(cython.double, 20.0)  # steps for a page whose value is e times the level, or 1/e
+_FAR_MAX = cython.declare(cython.double, 32.0)  # steps at once for a page far from the level
+_RUN_MAX = cython.declare(cython.int, 4)  # doublings of the step in a long run to one side
+_HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # step of a small host's own level
+_HOST_STEP_MAX = cython.declare(cython.double, 0.2)
+_FALL_MAX = cython.declare(cython.double, 0.5)  # of a host's own level, at a page that is worth less
+_SATURATED = cython.declare(cython.double, 0.05)  # a host is, which is idle less than this
+_IDLE_SHARE = cython.declare(
+    cython.double, 0.25
+)  # a host that is idle more has no use for a level of its own
+_IDLE_WEIGHT = cython.declare(
+    cython.double, 1.0 / 128.0
+)  # of a take, in the mean share of time a host is idle
+_IDLE_STEP = cython.declare(cython.double, 16.0)  # then its own level sinks so much faster
+_TICK_TAKES = cython.declare(cython.double, 1000.0)  # over which the time between takes is averaged
+_PAUSE = cython.declare(cython.double, 10.0)  # a longer time between takes, in ticks, is a pause
+_SCALE_EVERY = cython.declare(cython.Py_ssize_t, 64)  # takes
+_LEVEL_MIN = cython.declare(cython.double, 1e-200)
+_LEVEL_MAX = cython.declare(cython.double, 1e200)
+_INFINITY = cython.declare(cython.double, float("inf"))
+
+_FIRST_REVISIT = cython.declare(cython.double, 28.0 * 86_400.0)  # until a rate is known
+
+# Also the queues'.
+STANDS = 0.97  # a value this near the level is due: keys are made to 1e-3
+RATIO_MAX = 1e4  # values further above the level are all alike
+
+
+@cython.cclass
+class LevelController:
+    """The level, the rate and the time constants that follow from it.
+
+    Args:
+        level: where the level starts; 0: not known.
+        gain: its step.
+        clock_min, clock_max: bounds of the neighbourhood's time constant `scale`.
+    """
+
+    def __init__(self, tables: Tables, level: float, gain: float, clock_min: float, clock_max: float) -> None:
+        self.tables = tables
+        self.level, self.rate = level, 0.0
+        self.gain = gain
+        self.unknown = level <= 0.0
+        self.previous, self.tick = -_INFINITY, 0.0
+        self._clock_min, self._clock_max, self._measured = clock_min, clock_max, 0.0
+        self.revisit = _FIRST_REVISIT
+        self.scale = min(max(0.25 * _FIRST_REVISIT, clock_min), clock_max)
+        self._run, self._side = 0, 0
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def fetch_rate(self) -> cython.double:
+        """Fetches per time, as they were set or else measured; 0 if neither."""
+        if self.rate > 0.0:
+            return self.rate
+        return 1.0 / self.tick if self.tick > 0.0 else 0.0
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def set_scale(self) -> cython.void:
+        """Take the mean revisit interval, and the neighbourhood's time constant, from rate and size."""
+        rate: cython.double = self.fetch_rate()
+        if rate > 0.0:
+            self.set_revisit(max(self.tables.pages.size, 1) / rate)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def set_revisit(self, revisit: cython.double) -> cython.void:
+        """Take the mean revisit interval, and what is measured in it: the clock's scale, the prior of rates."""
+        self.revisit = revisit
+        self.scale = min(max(0.25 * revisit, self._clock_min), self._clock_max)
+        self.tables.learning.scale = self.scale
+        self.tables.learning.rates.set_revisit(revisit)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def note_take(self, host: cython.int, now: cython.double, takes: cython.Py_ssize_t) -> cython.void:
+        """A page of the host is taken: measure the rate."""
+        if self.previous > -_INFINITY:
+            self._measure(now - self.previous)
+            if takes % _SCALE_EVERY == 0:
+                self.set_scale()
+        self.previous = max(now, self.previous)
+        self.tables.host_rows[host].previous = now
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def adjust(self, before: cython.double, after: cython.double) -> cython.void:
+        """Pages have other importances mu: the sum of their square roots was `before` and is `after`.
+
+        Where all pages are asked often, sum of sqrt(mu Delta / (2 level)) is the rate: at a given rate the
+        level goes with the square of that sum. Steps alone would take a thousand fetches for a leap of 1e6.
+        """
+        if not self.unknown and before > 0.0 and after > 0.0:
+            self.level = min(max(self.level * (after / before) ** 2, _LEVEL_MIN), _LEVEL_MAX)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def judge(
+        self,
+        host: cython.int,
+        deadline: cython.double,
+        worth: cython.double,
+        jumped: cython.bint,
+        tick: cython.double,
+        gap: cython.double,
+        now: cython.double,
+    ) -> cython.void:
+        """Move the levels by what a page taken now says of them.
+
+        It was due at `deadline`, by a signal if `jumped`, and its value is `worth` times its host's
+        level. `tick` and `gap` are the times since the last take, and the last of this host.
+        """
+        ready: cython.double = self.tables.host_rows[host].ready
+        above: cython.double = worth * self.tables.host_rows[host].boost  # over the common level
+        if deadline > now:
+            if above < 1.0:  # else its key is from before the level sank
+                self._turn(-1, above)
+        elif (
+            not jumped
+            and above >= STANDS
+            and now - deadline > tick
+            and (now - ready > tick or self.tables.host_rows[host].idle > _IDLE_SHARE)
+        ):
+            self._turn(1, above)
+        idle: cython.double = min(max((now - ready) / gap, 0.0), 1.0) if 0.0 < gap < _INFINITY else 1.0
+        idle = self.tables.host_rows[host].idle + _IDLE_WEIGHT * (idle - self.tables.host_rows[host].idle)
+        self.tables.host_rows[host].idle = idle
+        if not jumped and deadline < ready and worth > 1.0 and idle < _SATURATED:
+            self._boost(host, 1, 1.0)
+        elif self.tables.host_rows[host].boost > 1.0:
+            self._boost(host, -1, _IDLE_STEP if idle > _IDLE_SHARE else 1.0)
+            if worth < 1.0:
+                fallen: cython.double = self.tables.host_rows[host].boost * max(worth, _FALL_MAX)
+                self.tables.host_rows[host].boost = max(1.0, fallen)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _turn(self, side: cython.int, worth: cython.double) -> cython.void:
+        """Move the level one step to a side, after a page whose value is `worth` times the level was taken.
+
+        The step grows with the distance of that page's value from the level, and in a run to one side with its
+        length. Larger steps would overshoot, as most keys follow the level only at their next check.
+        """
+        self._run = self._run + 1 if side == self._side else 1
+        self._side = side
+        run: cython.int = self._run // max(64, self.tables.pages.size >> 2)
+        far: cython.double = _FAR * abs(log(max(worth, 1.0 / RATIO_MAX)))
+        step: cython.double = max(
+            self.gain, min(_STEP_OF_ONE / max(self.tables.pages.size, 1), _SMALL_STEP_MAX)
+        )
+        step *= max(1 << min(run, _RUN_MAX), min(max(far, 1.0), _FAR_MAX))
+        self.level *= 1.0 + side * min(step, _STEP_MAX)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _boost(self, host: cython.int, side: cython.int, pace: cython.double) -> cython.void:
+        """A step of the host's own level; of the order of one over the crawls until its keys have followed."""
+        run: cython.int = self.tables.host_rows[host].run
+        run = run + side if run * side > 0 else side
+        self.tables.host_rows[host].run = run
+        pages: cython.int = max(self.tables.host_rows[host].pages, 1)
+        step: cython.double = min(max(_STEP_OF_ONE / pages, self.gain), _HOST_GAIN_MAX)
+        step *= pace * (1 << min(abs(run) // max(16, pages >> 2), 4))
+        step = min(step, _HOST_STEP_MAX)
+        self.tables.host_rows[host].boost = min(
+            max(self.tables.host_rows[host].boost * (1.0 + side * step), 1.0), RATIO_MAX
+        )
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _measure(self, tick: cython.double) -> cython.void:
+        """The mean time between takes, pauses left out."""
+        if tick < 0.0:
+            return
+        if self.tick > 0.0:
+            tick = min(tick, _PAUSE * self.tick)
+        self._measured = min(self._measured + 1.0, _TICK_TAKES)
+        self.tick += (tick - self.tick) / self._measured

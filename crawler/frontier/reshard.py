@@ -1,0 +1,34 @@
+"""Queues, host records and refresh states follow their buckets when a crawl is resharded.
+
+`storage/reshard.py` moves most of it. This module moves what a process has beside them: its
+level of refreshes begins at the mean of the levels before, so deadlines stay nearly where they were.
+"""
+
+import math
+from collections import Counter
+
+from crawler.frontier.discovery.entries import decode
+from crawler.frontier.hosts.budget import RULES
+from crawler.frontier.hosts.registry import Meta
+from crawler.frontier.refresh.state import number_record, stored_number
+from crawler.storage.keys import FRONTIER, PARKED, REFRESH_LEVEL, REFRESH_REVISIT
+from crawler.storage.reshard import NewProcess, load, pack
+
+
+def move(to: NewProcess) -> None:
+    """Bring the queues of a new process, and make its crawl-wide numbers from all."""
+    parked: Counter[str] = Counter()
+    for _, key, value in to.copy(PARKED):
+        parked[RULES[decode(key, value).rule]] += 1
+    metas = [load(source.store, FRONTIER, Meta, Meta()) for source in to.sources]
+    meta = Meta(
+        sequence=max(each.sequence for each in metas),
+        parked=dict(parked),
+        limits=metas[0].limits,
+        unclean_at=max(each.unclean_at for each in metas),
+    )
+    to.put(FRONTIER, pack(meta))
+    for key in (REFRESH_LEVEL, REFRESH_REVISIT):
+        found = [number for source in to.sources if (number := stored_number(source.store, key)) > 0.0]
+        if found:  # their geometric mean
+            to.put(key, number_record(math.exp(sum(map(math.log, found)) / len(found))))

@@ -1,0 +1,201 @@
+"""What happens to machines: the faults of a plan (`fault_plan.py`), done to the lives, wires and disks they are for."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from crawler.lab.cluster.cluster_settings import START
+from crawler.lab.cluster.disk import StoreDisk
+from crawler.lab.cluster.fault_plan import QUOTA, Fault
+from crawler.lab.cluster.machine import CURRENT, Killed, Life, Machine, nobody
+from crawler.lab.cluster.population import PORT, Population
+
+POINT_WAIT = 60.0  # seconds for which a kill waits for its point; then it comes at any instant
+OF_LIVES = ("kill", "power", "clock", "stop", "clone", "restore")  # kinds that need somebody to meet
+
+
+class FaultInjector:
+    """Does faults when their instant, or the point of a process's code that they wait for, has come."""
+
+    # kind -> method; the fault counts as done at once
+    AT_ONCE = {
+        "partition": "_part",
+        "loss": "_lose",
+        "slow-disk": "_slow_down",
+        "full-disk": "_fill",
+        "clock": "_jump",
+        "stop": "_freeze",
+        "clone": "_clone",
+        "restore": "_back_up",
+    }
+
+    def __init__(self, population: Population) -> None:
+        self._population = population
+        self._wire = population.world.wire
+        self._done = population.observed.done
+        self._armed: dict[str, tuple[Fault, int]] = {}  # machine -> fault at a point, visits left
+        # Machine -> kill at a point of its next life, so that starts fail, too.
+        self._next: dict[str, Fault] = {}
+        population.on_begin, population.on_over = self._begun, self._over
+
+    def schedule(self, plan: Sequence[Fault]) -> None:
+        """Let faults come at their instants."""
+        for fault in plan:
+            asyncio.get_running_loop().call_at(START + fault.at, self._strike, fault)
+
+    def visited(self, point: str) -> None:
+        """A life has reached a point of its code.
+
+        Raises:
+            Killed: this was its end, or it is dead already.
+        """
+        life = CURRENT.get()
+        if life is None:
+            return
+        if life.dead:
+            raise Killed
+        fault, left = self._armed.get(life.machine.label, (None, 0))
+        if fault is None or fault.point != point:
+            return
+        if left > 1:
+            self._armed[life.machine.label] = fault, left - 1
+            return
+        del self._armed[life.machine.label]
+        if fault.kind == "reset":
+            self._reset(life.machine, fault)
+        elif fault.amount:
+            loop = asyncio.get_running_loop()
+            loop.call_later(fault.amount, self._fall_behind, life, fault, context=nobody())
+        else:
+            self._fell(life, fault, point)
+            raise Killed
+
+    def _begun(self, life: Life) -> None:
+        if fault := self._next.pop(life.machine.label, None):
+            self._arm(life, fault)
+
+    def _over(self, life: Life) -> None:
+        self._armed.pop(life.machine.label, None)
+
+    def _strike(self, fault: Fault) -> None:
+        machine = self._population.machines[fault.machines[0]]
+        life = machine.life
+        if life is None and fault.kind in OF_LIVES:
+            if fault.point:
+                self._next[machine.label] = fault
+            return
+        if method := self.AT_ONCE.get(fault.kind):
+            self._done.append(fault)
+            getattr(self, method)(machine, fault)
+        elif fault.kind == "reset":
+            self._break(machine, fault)
+        else:
+            assert life is not None
+            if fault.point:
+                self._arm(life, fault)
+            else:
+                self._fell(life, fault, "")
+
+    # -- ends of lives ------------------------------------------------------------------
+
+    def _arm(self, life: Life, fault: Fault) -> None:
+        """Let a life end when it reaches a point, or some time later."""
+        self._armed[life.machine.label] = fault, fault.visits
+        loop = asyncio.get_running_loop()
+        loop.call_later(POINT_WAIT, self._strike_anyway, life, fault, context=nobody())
+
+    def _strike_anyway(self, life: Life, fault: Fault) -> None:
+        """The point of a kill was not reached."""
+        armed = self._armed.get(life.machine.label)
+        if not life.dead and armed is not None and armed[0] is fault:
+            self._fell(life, fault, "")
+
+    def _fall_behind(self, life: Life, fault: Fault) -> None:
+        """The end comes a moment behind its point, unless another was quicker."""
+        if not life.dead:
+            self._fell(life, fault, f"{fault.amount:.3f} s behind {fault.point}")
+
+    def _fell(self, life: Life, fault: Fault, where: str) -> None:
+        """A kill takes place; the process is started again."""
+        if fault.kind not in self.AT_ONCE:
+            self._done.append(fault)
+        self._population.note_end(life, f"{fault.kind} at {where or 'any instant'}", killed=True)
+        self._population.kill(life, power=fault.kind == "power")
+        again = partial(self._population.start, life.machine)
+        asyncio.get_running_loop().call_later(fault.length, again, context=nobody())
+
+    def _jump(self, machine: Machine, fault: Fault) -> None:
+        assert machine.life is not None
+        machine.wall_offset += fault.amount
+        self._fell(machine.life, fault, f"a jump of the clock by {fault.amount:.0f} s")
+
+    def _freeze(self, machine: Machine, fault: Fault) -> None:
+        assert machine.life is not None
+        machine.life.frozen_until = asyncio.get_running_loop().time() + fault.length
+
+    # -- the wires ------------------------------------------------------------------------
+
+    def _break(self, machine: Machine, fault: Fault) -> None:
+        """Connections break now, or at a point of a life."""
+        if fault.point:
+            self._armed.setdefault(machine.label, (fault, fault.visits))
+        else:
+            self._reset(machine, fault)
+
+    def _reset(self, machine: Machine, fault: Fault) -> None:
+        self._done.append(fault)
+        self._wire.reset(machine.label, both=bool(fault.amount))
+
+    def _part(self, machine: Machine, fault: Fault) -> None:
+        others = (self._population.machines[k] for k in fault.machines[1:])
+        pairs = {frozenset((machine.label, other.label)) for other in others}
+        self._wire.cut |= pairs
+        asyncio.get_running_loop().call_later(fault.length, self._wire.cut.difference_update, pairs)
+
+    def _lose(self, machine: Machine, fault: Fault) -> None:
+        self._wire.loss = fault.amount
+        asyncio.get_running_loop().call_later(fault.length, setattr, self._wire, "loss", 0.0)
+
+    # -- the disks ------------------------------------------------------------------------
+
+    def _slow_down(self, machine: Machine, fault: Fault) -> None:
+        machine.slowness = fault.amount
+        asyncio.get_running_loop().call_later(fault.length, setattr, machine, "slowness", 1.0)
+
+    def _fill(self, machine: Machine, fault: Fault) -> None:
+        machine.room, machine.tells_room = fault.amount, fault.point != QUOTA
+        asyncio.get_running_loop().call_later(fault.length, setattr, machine, "room", math.inf)
+
+    def _clone(self, machine: Machine, fault: Fault) -> None:
+        """A copy of a machine, disk and all, is started at another address so many seconds later."""
+        population, loop = self._population, asyncio.get_running_loop()
+        number = len(population.machines)
+        label = f"{machine.label}-copy{number}"
+        copy = population.add_machine(label, machine.name, machine.folder.with_name(label))
+        copy.store = machine.copy_disk(copy.folder)
+        copy.wall_offset = machine.wall_offset
+        population.addresses[label] = (f"10.0.1.{number}", PORT)
+        population.observed.cloned_at = population.observed.cloned_at or loop.time()
+        loop.call_later(fault.amount, population.start, copy, context=nobody())
+
+    def _back_up(self, machine: Machine, fault: Fault) -> None:
+        """A backup of a disk is made, to be put back so many seconds later."""
+        folder = machine.folder.with_name(f"{machine.label}-backup{len(self._done)}")
+        put_back = partial(self._put_back, machine, fault, folder, machine.copy_disk(folder))
+        asyncio.get_running_loop().call_later(fault.amount, put_back, context=nobody())
+
+    def _put_back(self, machine: Machine, fault: Fault, folder: Path, store: StoreDisk) -> None:
+        """What the process has done since is undone.
+
+        Not if it knows that the crawl has ended: then the others leave. And of one name only: of others' links to
+        such a name, and of what it had found, nobody can say what may be lost.
+        """
+        population, life = self._population, machine.life
+        running = population.running.get(machine.label)
+        alone = set(population.observed.restored) <= {machine.name}
+        if alone and life is not None and running is not None and not running[1].exchange.ended:
+            self._fell(life, fault, f"a backup of {fault.amount:.1f} s ago")
+            machine.put_back(folder, store)
+            population.observed.restored[machine.name] = asyncio.get_running_loop().time()

@@ -1,0 +1,99 @@
+"""The environment of a process of the virtual world: network, store, chance (`process/opening/environment.py`)."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crawler.clock import Clock
+from crawler.config import Config, StoreConfig
+from crawler.errors import Unexpected
+from crawler.extract.loop_share import LoopShare
+from crawler.fetcher.fetch_request import HTTP
+from crawler.fetcher.fetchers import FetcherNeeds, MakeFetcher, make_fetcher
+from crawler.lab.cluster.cluster_settings import ClusterSettings
+from crawler.lab.cluster.fetching import VirtualClient, VirtualResolver, WebLog
+from crawler.lab.cluster.machine import Life, SystemCalls
+from crawler.lab.cluster.synthetic_web import SyntheticWeb
+from crawler.lab.cluster.virtual_network import VirtualListener, VirtualNetwork
+from crawler.process.fetching.fetch_tasks import Network
+from crawler.process.fetching.reader import Reader
+from crawler.process.opening.environment import Environment
+from crawler.storage.kv import KeyValue
+
+LONG, RARE_WATCH = 21_600.0, 60.0  # in runs of so many seconds a process looks at time and disk so seldom
+
+
+class SharedWorld(msgspec.Struct, frozen=True):
+    """What all processes have around them."""
+
+    settings: ClusterSettings
+    web: SyntheticWeb
+    log: WebLog
+    wire: VirtualNetwork
+    system: SystemCalls
+
+
+class VirtualEnvironment(Environment):
+    """What a process of the cluster finds around it."""
+
+    def __init__(self, world: SharedWorld, life: Life) -> None:
+        self._world, self._life = world, life
+        self.rng = random.Random(f"life {world.settings.seed} {life.number}")
+        if world.settings.length >= LONG:
+            self.watch_interval = RARE_WATCH
+
+    def random_bytes(self, count: int) -> bytes:
+        return self.rng.randbytes(count)
+
+    def open_store(self, path: Path, config: StoreConfig) -> tuple[KeyValue, str]:
+        return self._life.machine.open_store(path), ""
+
+    def network(
+        self, config: Config, clock: Clock, reader: Reader, unexpected: Unexpected, *, processes: int
+    ) -> Network:
+        world = self._world
+        share = LoopShare(clock=lambda: 0.0)
+        needs = FetcherNeeds(config, clock, unexpected, processes)
+        table: dict[str, MakeFetcher] = {
+            HTTP: lambda needs: VirtualClient(
+                world.web, world.log, clock.now, needs.config.fetch.header_timeout
+            )
+        }
+        resolver = VirtualResolver(world.web, clock.now)
+        own = Reader(config, share=share, reads_anchors=reader.reads_anchors)
+        return Network(make_fetcher(table, needs), resolver, own)
+
+    @property
+    def listen(self) -> Callable[[str, int], Any]:
+        return self._listen
+
+    def _listen(self, host: str, port: int) -> VirtualListener:
+        return self._world.wire.listen((host, port))
+
+    def in_thread(self, function: Callable[[], Any]) -> "asyncio.Future[None]":
+        return asyncio.get_running_loop().run_in_executor(None, function)
+
+    def frozen(self) -> AbstractContextManager[None]:
+        """A process that is killed here would never thaw."""
+        return nullcontext()
+
+    async def keep_heap_small(self) -> None:
+        """All processes are in one heap."""
+
+    def watchdog(self, limit: float) -> Any:
+        return _NoWatchdog()
+
+
+class _NoWatchdog:
+    """The loop stands only while it computes."""
+
+    def start(self) -> None:
+        """Nobody watches."""
+
+    def stop(self) -> None:
+        """Nobody did."""

@@ -1,0 +1,283 @@
+"""The network between simulated processes: connections in order, late, cut, or silent.
+
+A connection has two ends, each a transport for the protocol of a life. Written bytes
+arrive in pieces after a latency. While two machines are parted their bytes wait, as
+with TCP, and connecting finds no answer. A killed process resets its connections. A
+machine that has lost power is silent; after its return it resets what is sent to it.
+"""
+
+import asyncio
+import random
+from collections import Counter, deque
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import Any
+
+from crawler.lab.cluster.machine import CURRENT, Life
+from crawler.splitter.wire import LENGTH_BYTES, Frame
+
+Address = tuple[str, int]
+RETRANSMIT = 0.7  # seconds until bytes that were lost, or found the way cut, are sent again
+LATENCY = (0.0005, 0.02)  # seconds, drawn evenly
+_KINDS = frozenset(map(int, Frame))
+PIECES = (1, 7, 100, 0)  # bytes that arrive at once; 0: all
+
+
+class VirtualNetwork:
+    """All connections; `cut` holds pairs of names whose machines are parted, `loss` is the share of pieces lost once.
+
+    `pieces`: what is written arrives in pieces, as it may; else whole, which costs a quarter.
+    """
+
+    def __init__(self, rng: random.Random, *, pieces: bool = True) -> None:
+        self.rng = rng
+        self.pieces = pieces
+        self.cut: set[frozenset[str]] = set()
+        self.loss = 0.0
+        self.listening: dict[Address, VirtualListener] = {}
+        self.names: dict[str, str] = {}  # host name -> address
+        self.ends: dict[VirtualTransport, None] = {}
+        self.bytes: Counter[Frame] = Counter()  # written by all, by kind of frame
+        self.frames: Counter[Frame] = Counter()
+        self.writes = 0
+
+    def listen(self, address: Address) -> "VirtualListener":
+        """A place to listen at, of the life that runs now."""
+        life = CURRENT.get()
+        assert life is not None
+        self.listening[address] = found = VirtualListener(self, address, life)
+        return found
+
+    def note(self, data: bytes) -> None:
+        """Count what a life writes: whole frames; anything else is a write of no kind."""
+        self.writes += 1
+        at = 0
+        while at + LENGTH_BYTES < len(data) and data[at + LENGTH_BYTES] in _KINDS:
+            kind = Frame(data[at + LENGTH_BYTES])
+            size = LENGTH_BYTES + int.from_bytes(data[at : at + LENGTH_BYTES], "big")
+            self.bytes[kind] += size
+            self.frames[kind] += 1
+            at += size
+
+    def parted(self, one: Life, other: Life) -> bool:
+        """Whether no byte passes between two machines."""
+        return frozenset((one.machine.name, other.machine.name)) in self.cut
+
+    async def connect(
+        self, factory: Callable[[], asyncio.Protocol], address: Address
+    ) -> tuple["VirtualTransport", asyncio.Protocol]:
+        """Connect to who listens there; a host name is looked up.
+
+        Raises:
+            OSError: nobody does.
+        """
+        life = CURRENT.get()
+        assert life is not None
+        address = self.names.get(address[0], address[0]), address[1]
+        await asyncio.sleep(self.rng.uniform(*LATENCY))
+        while True:
+            listening = self.listening.get(address)
+            if (
+                listening is not None
+                and not self.parted(life, listening.life)
+                and listening.life.machine.has_power
+            ):
+                if listening.life.dead or listening.closed:
+                    raise ConnectionRefusedError("connection refused")
+                break
+            if listening is None:
+                raise ConnectionRefusedError("connection refused")
+            await asyncio.sleep(RETRANSMIT)  # SYN after SYN, until the caller has enough
+        near, far = VirtualTransport(self, life), VirtualTransport(self, listening.life)
+        near.other, far.other = far, near
+        protocol = factory()
+        listening.come(AcceptedEnd(far))
+        near.carry(protocol)
+        return near, protocol
+
+    def reset(self, label: str, *, both: bool) -> None:
+        """The connections of a machine break; the other ends learn of it now, or when they send."""
+        for end in [end for end in self.ends if end.life.machine.label == label and not end.life.dead]:
+            other = end.other
+            end._close(ConnectionResetError("connection reset"))
+            if both:
+                other.reset_soon()
+
+    def end_of(self, life: Life, *, silent: bool) -> None:
+        """A life is over: its connections are reset, or nobody hears of it."""
+        for end in [end for end in self.ends if end.life is life]:
+            end.closed = True
+            del self.ends[end]
+            if not silent:
+                end.other.reset_soon()
+
+
+class VirtualListener:
+    """What stands in for a listening socket."""
+
+    def __init__(self, wire: VirtualNetwork, address: Address, life: Life) -> None:
+        self.wire, self.address, self.life = wire, address, life
+        self.closed = False
+        self._come: deque[AcceptedEnd] = deque()
+        self._reader: Callable[[], object] | None = None
+
+    def come(self, accepted: "AcceptedEnd") -> None:
+        self._come.append(accepted)
+        if self._reader is not None:
+            self._reader()
+
+    def read_by(self, reader: Callable[[], object] | None) -> None:
+        """Whom to call when there is something to accept."""
+        self._reader = reader
+        if self._come and reader is not None:
+            reader()
+
+    def accept(self) -> tuple["AcceptedEnd", Address]:
+        """As of a socket that does not block."""
+        if not self._come:
+            raise BlockingIOError
+        return self._come.popleft(), self.address
+
+    def getsockname(self) -> Address:
+        return self.address
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class AcceptedEnd:
+    """What stands in for an accepted socket."""
+
+    def __init__(self, end: "VirtualTransport") -> None:
+        self._end = end
+
+    def carry(self, protocol: asyncio.Protocol) -> tuple["VirtualTransport", asyncio.Protocol]:
+        self._end.carry(protocol)
+        return self._end, protocol
+
+    def setblocking(self, flag: bool) -> None:
+        """It never blocks."""
+
+    def close(self) -> None:
+        self._end.abort()
+
+
+class VirtualTransport(asyncio.Transport):
+    """One end of a connection."""
+
+    other: "VirtualTransport"
+
+    def __init__(self, wire: VirtualNetwork, life: Life) -> None:
+        super().__init__()
+        self.wire, self.life = wire, life
+        self.closed = False  # nothing is taken or written any more
+        self._protocol: asyncio.Protocol | None = None
+        self._context: Context | None = None
+        self._on_way: deque[tuple[float, bytes | None]] = deque()  # to this end: instant, bytes or the end
+        self._pumping = False
+        self._lost = False
+        wire.ends[self] = None
+
+    def carry(self, protocol: asyncio.Protocol) -> None:
+        """Serve `protocol` in the context of the life that runs now."""
+        self._protocol, self._context = protocol, copy_context()
+        if self.closed:
+            self._lose(ConnectionResetError("connection reset"))
+            return
+        protocol.connection_made(self)
+        self._pump()
+
+    # -- as a transport -----------------------------------------------------------
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self.closed:
+            return
+        data, rng = bytes(data), self.wire.rng
+        self.wire.note(data)
+        size = rng.choice(PIECES) if self.wire.pieces and len(data) < 4000 else 0
+        if len(data) > 40 * size:  # a frame in hundreds of pieces tells nothing new
+            size = 0
+        for start in range(0, len(data), size or len(data)):
+            self.other._send(data[start : start + (size or len(data))])
+
+    def close(self) -> None:
+        if not self.closed:
+            self.other._send(None)
+            self._close(None)
+
+    def abort(self) -> None:
+        if not self.closed:
+            self.other._send(None)
+            self._close(None)
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    # -- the way to this end ----------------------------------------------------------
+
+    def _send(self, data: bytes | None) -> None:
+        """Put bytes, or the end, on the way to this end."""
+        rng = self.wire.rng
+        at = asyncio.get_running_loop().time() + rng.uniform(*LATENCY)
+        if self.wire.loss and rng.random() < self.wire.loss:
+            at += RETRANSMIT * rng.choice((1, 1, 2, 4))
+        self._on_way.append((max(at, self._on_way[-1][0]) if self._on_way else at, data))
+        self._pump()
+
+    def _pump(self) -> None:
+        """See to it that what is on the way arrives."""
+        if not self._on_way or self._pumping or self.closed or self._protocol is None:
+            if self.closed and self._on_way:  # nobody is there: who sends learns of it
+                self._on_way.clear()
+                if self.life.machine.has_power:
+                    self.other.reset_soon()
+            return
+        self._pumping = True
+        loop = asyncio.get_running_loop()
+        loop.call_at(self._on_way[0][0], self._arrive, context=self._context)
+
+    def _arrive(self) -> None:
+        self._pumping = False
+        if self.closed or not self._on_way:
+            return
+        loop = asyncio.get_running_loop()
+        if self.wire.parted(self.life, self.other.life):
+            again = loop.time() + RETRANSMIT
+            self._on_way = deque((max(at, again), data) for at, data in self._on_way)
+            return self._pump()
+        _, data = self._on_way.popleft()
+        if data is None:
+            self._close(None)
+        else:
+            assert self._protocol is not None
+            self._protocol.data_received(data)
+            self._pump()
+
+    def reset_soon(self) -> None:
+        """The other end is gone and says so."""
+        if not self.closed and not self.life.dead:
+            self._on_way.clear()
+            context = self._context
+            loop = asyncio.get_running_loop()
+            loop.call_later(self.wire.rng.uniform(*LATENCY), self._reset, context=context)
+
+    def _reset(self) -> None:
+        if self.wire.parted(self.life, self.other.life):
+            return  # it never arrives: silence tells, in the end
+        if not self.closed:
+            self._close(ConnectionResetError("connection reset"))
+
+    def _close(self, error: Exception | None) -> None:
+        self.closed = True
+        self.wire.ends.pop(self, None)
+        self._on_way.clear()
+        if self._protocol is not None:
+            asyncio.get_running_loop().call_soon(self._lose, error, context=self._context)
+
+    def _lose(self, error: Exception | None) -> None:
+        if not self._lost and self._protocol is not None:
+            self._lost = True
+            self._protocol.connection_lost(error)

@@ -1,0 +1,78 @@
+"""Builds the WARC records of one capture from a fetch."""
+
+from collections.abc import Callable, Iterator
+
+from crawler.pages import warc
+from crawler.pages.captures import Capturing
+from crawler.records import Outcome
+
+
+class RecordBuilder:
+    """Turns a `Capturing` into records.
+
+    `decoded` says that stored payloads have no content coding, `url_of` gives
+    the URL of a page's fingerprint, `random(n)` n random bytes.
+    """
+
+    def __init__(
+        self, *, decoded: bool, random: Callable[[int], bytes], url_of: Callable[[int], str]
+    ) -> None:
+        self._decoded = decoded
+        self.random = random
+        self._url_of = url_of
+
+    def records(self, capturing: Capturing) -> Iterator[bytes]:
+        """The WARC records of a capture, uncompressed; the answer comes first."""
+        fetch = capturing.fetch
+        date = warc.date_text(capturing.instant)
+        target = warc.target_fields(fetch.url, fetch.address, fetch.version)
+        identity, request_id, metadata_id = warc.record_ids(self.random, 3)
+        yield self._answer(capturing, identity, date, target)
+        if fetch.request_head:
+            yield warc.request(request_id, date, target, identity, fetch.request_head)
+        if capturing.record is not None:
+            facts = self._facts(capturing)
+            yield warc.metadata(metadata_id, date, target, identity, facts)
+
+    def _answer(self, capturing: Capturing, identity: bytes, date: bytes, target: bytes) -> bytes:
+        fetch = capturing.fetch
+        line = f"{fetch.version} {fetch.status:03d} {fetch.reason}".encode("latin-1", "replace")
+        undone = self._decoded and bool(fetch.content)
+        confirms = fetch.outcome is Outcome.UNCHANGED  # then the length is that of the page
+        length = None if confirms else len(capturing.payload)
+        headers = warc.stored_headers(fetch.headers, length, decoded=undone)
+        head = warc.http_head(line, headers)
+        if capturing.original is None or not capturing.profile:
+            digest = capturing.payload_digest
+            return warc.response(
+                identity, date, target, head, capturing.payload, digest, truncated=fetch.truncated
+            )
+        return warc.revisit(
+            identity,
+            date,
+            target,
+            head,
+            self._repeated_digest(capturing),
+            profile=capturing.profile,
+            refers_to_url=capturing.original.url,
+            refers_to_date=warc.date_text(capturing.original.fetched_at),
+        )
+
+    @staticmethod
+    def _repeated_digest(capturing: Capturing) -> bytes:
+        """SHA-1 of the payload that a revisit repeats."""
+        if capturing.profile == warc.NOT_MODIFIED and capturing.record is not None:
+            return capturing.record.digest
+        return capturing.payload_digest
+
+    def _facts(self, capturing: Capturing) -> list[tuple[str, object]]:
+        fetch, fetch_task = capturing.fetch, capturing.fetch_task
+        return [
+            ("via", self._url_of(fetch_task.via) if fetch_task.via else ""),
+            ("depth", fetch_task.depth),
+            ("redirects", fetch_task.redirects),
+            ("fetchTimeMs", int(fetch.took * 1000)),
+            ("outcome", fetch.outcome.value),
+            ("robots", capturing.directives),
+            ("tls", "" if fetch.tls_ok else "not verified"),
+        ]

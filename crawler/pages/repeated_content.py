@@ -1,0 +1,48 @@
+"""The content-seen test (Heydon, Najork 1999, section 3.4), host by host: how many pages had these bytes.
+
+It stops traps that show one page under endless URLs, and hosts that answer 200
+for what is missing (soft 404; Bar-Yossef et al. 2004, section 3). Such a page often names the URL that
+was asked for, so contents are compared without it. Equal pages of different
+hosts are stored once anyway (`page_cache.py`), and their links are followed.
+"""
+
+import html
+from array import array
+
+import mmh3
+
+COMPARED_BYTES_MAX = 64 << 10  # longer pages are compared as they are: no page of errors is so long
+PATH_CHARS_MIN = 4  # a shorter path stands in any text
+
+
+def digest_without_url(content: bytes, path: str, digest: bytes) -> bytes:
+    """16 bytes, equal for pages that differ only in their own path; `digest`, that of the content, without one."""
+    if not PATH_CHARS_MIN <= len(path) <= len(content) <= COMPARED_BYTES_MAX:
+        return digest
+    own = path.encode("ascii", "replace")
+    escaped = html.escape(path).encode("ascii", "replace")
+    if own not in content and escaped not in content:
+        return digest
+    return mmh3.mmh3_x64_128_digest(content.replace(own, b"").replace(escaped, b""))
+
+
+class RepeatedContent:
+    """Counts the pages of a host with the same content, for the latest pairs of both.
+
+    A table of `slots` (a power of two): a pair has one place, and takes it from the pair
+    that was there. 12 bytes a slot, as a large crawl meets more pairs than can be kept.
+    """
+
+    def __init__(self, slots: int = 1 << 18) -> None:
+        assert slots & (slots - 1) == 0, slots
+        self._pairs = array("Q", bytes(8 * slots))
+        self._counts = array("I", bytes(4 * slots))
+        self._mask = slots - 1
+
+    def count(self, host: int, digest: bytes) -> int:
+        """Count one more page and return how many there have been."""
+        pair: int = mmh3.hash64(digest, host & 0xFFFFFFFF, signed=False)[0] ^ (host >> 32)
+        slot = pair & self._mask
+        n = self._counts[slot] + 1 if self._pairs[slot] == pair else 1
+        self._pairs[slot], self._counts[slot] = pair, n
+        return n

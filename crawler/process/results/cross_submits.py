@@ -1,0 +1,60 @@
+"""Which URLs a sitemap may name (sitemaps.org, cross-submits).
+
+It may name URLs of its own host, and of an authority whose robots.txt names the
+map. The host is compared as the host of the URL, never as text within it. Each
+authority is looked up once a map.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+
+from crawler.records import FetchTask
+from crawler.urls.canonical import authority, hostname, resolve
+
+_AUTHORITIES_MAX = 10_000  # remembered a map
+_LOOKED_UP = 64  # URLs that are brought to their request form between two pauses: about 2 ms
+
+Names = Callable[[str, str], bool]  # (authority, URL of a map): whether that robots.txt names the map
+
+
+class CrossSubmits:
+    """Judges the URLs of the map that `fetch_task` fetched; `names` asks a robots.txt."""
+
+    def __init__(self, fetch_task: FetchTask, names: Names) -> None:
+        self._map_url = fetch_task.url
+        self._hostname = fetch_task.hostname
+        # Nothing behind the slash can change the host.
+        self._plain = (
+            f"http://{fetch_task.hostname}/",
+            f"https://{fetch_task.hostname}/",
+            f"{authority(fetch_task.url)}/",
+        )
+        self._names = names
+        self._judged: dict[str, bool] = {}
+        self._asked = False  # a robots.txt, which may have had to bring all its lines to request forms
+
+    def among(self, locs: Sequence[str]) -> Generator[None, None, list[str]]:
+        """Those of `locs` that the map may name; what has no request form too, as the filter counts it."""
+        taken: list[str] = []
+        work = 0
+        for loc in locs:
+            if loc.startswith(self._plain):
+                taken.append(loc)
+                continue
+            if self._may_name(resolve(self._map_url, loc)):  # as the URL filter does: `//B/x` is a URL of B
+                taken.append(loc)
+            work += 1
+            if work >= _LOOKED_UP or self._asked:
+                work, self._asked = 0, False
+                yield
+        return taken
+
+    def _may_name(self, url: str | None) -> bool:
+        if url is None or hostname(url) == self._hostname:
+            return True
+        of = authority(url)
+        found = self._judged.get(of)
+        if found is None:
+            found, self._asked = self._names(of, self._map_url), True
+            if len(self._judged) < _AUTHORITIES_MAX:
+                self._judged[of] = found
+        return found

@@ -1,0 +1,51 @@
+"""The line of pages.jsonl for a fetch."""
+
+import msgspec
+
+from crawler.clock import iso_time
+from crawler.frontier.outcome_policy import End
+from crawler.records import Extracted, Fetch, FetchTask
+
+_encode_json = msgspec.json.Encoder().encode
+
+
+class PageLine(msgspec.Struct, omit_defaults=True, gc=False):
+    """A line of pages.jsonl; fields without a value are left out."""
+
+    id: str
+    url: str
+    ts: str
+    outcome: str
+    status: int
+    mime: str
+    bytes: int
+    took: float
+    depth: int
+    attempt: int
+    decision: str
+    title: str = ""
+    truncated: str = ""
+    location: str = ""
+    error: str = ""
+
+
+def page_line(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, end: End) -> bytes:
+    """What is logged of a fetch that ended so, with its line feed."""
+    line = PageLine(
+        f"{fetch_task.fingerprint:016x}",
+        fetch_task.url,
+        iso_time(fetch.began),
+        fetch.outcome,
+        fetch.status,
+        fetch.content_type,
+        len(fetch.body),
+        round(fetch.took, 4),
+        fetch_task.depth,
+        fetch_task.attempt + 1,
+        end,
+        extracted.title if extracted is not None else "",
+        fetch.truncated,
+        fetch.location,
+        fetch.error,
+    )
+    return _encode_json(line) + b"\n"

@@ -1,0 +1,90 @@
+"""The way of the seeds from their pieces to the frontier: one change after the other.
+
+command line, file, configuration --> crawl/seeds.py: canonical, in pieces
+    one process, or a node         Seeds                     every seed is a link like any other
+    several under a supervisor     SeedFile, read by all     each takes its own; the scope learns all first
+
+With `crawl.timestamping` known pages go the same way first, back into the queues
+of their hosts: each once, unless it waits there already.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import compress, islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crawler.process.results.admission import Admission
+from crawler.process.results.site_knowledge import SiteKnowledge
+from crawler.records import Link, LinkFlag, PageRecord, PageState
+from crawler.splitter.partition import Partition
+from crawler.storage.commit import Change, Maker
+from crawler.urls.fingerprint import Fingerprinter
+
+Pieces = Iterable[Sequence[str]]
+Own = Callable[[Sequence[str]], Sequence[str]]
+KNOWN_AT_ONCE = 1000  # known pages queued for one commit
+_AGAIN, _OWN_REQUEST = LinkFlag.AGAIN, LinkFlag.OWN_REQUEST
+_ASKED_AGAIN = frozenset({PageState.STORED, PageState.REDIRECTED, PageState.GONE, PageState.FAILED})
+
+
+def seed_changes(
+    pieces: Pieces, admission: Admission, knowledge: SiteKnowledge, *, scope: str, own: Own | None
+) -> Iterator[Maker]:
+    """What makes the changes that bring canonical seeds to the frontier, in order.
+
+    `own` keeps the seeds of this process where all processes read the same pieces, which can then be
+    read more than once; None where the pieces are for this process alone. The scope (`crawl.scope`)
+    must span shared seeds before anything is fetched, else links would be dropped.
+    """
+    if own is not None and scope != "any":
+        yield partial(_widen, knowledge, pieces)
+    for urls in pieces:
+        if taken := urls if own is None else own(urls):
+            yield partial(admission.seeds, taken)
+
+
+def own_seeds(fingerprinter: Fingerprinter, partition: Partition, me: str, urls: Sequence[str]) -> list[str]:
+    """Return those URLs (request forms) of hosts that the process `me` owns."""
+    places = partition.split(fingerprinter.fingerprints(urls))
+    return [urls[place] for place in places.get(me, [])]
+
+
+def known_changes(
+    queued_fingerprints: Callable[[], Iterable[int]],
+    all_records: Callable[[], Iterable[tuple[int, PageRecord]]],
+    queue_again: Callable[[Sequence[Link]], Change],
+) -> Iterator[Maker]:
+    """What makes the changes that put known pages into the queues once more, unless they wait there already."""
+    queued = np.unique(np.fromiter(queued_fingerprints(), np.uint64))
+    asked = (
+        _again(fingerprint, record)
+        for fingerprint, record in all_records()
+        if record.state in _ASKED_AGAIN and not record.flags & _OWN_REQUEST
+    )
+    while chunk := list(islice(asked, KNOWN_AT_ONCE)):
+        new = ~_among(queued, np.array([link.fingerprint for link in chunk], np.uint64))
+        if links := list(compress(chunk, new)):
+            yield partial(queue_again, links)
+
+
+def _among(ordered: NDArray[np.uint64], some: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Which of `some` are in a sorted array: bool, shape (len(some),)."""
+    if not len(ordered):
+        return np.zeros(len(some), bool)
+    places = np.minimum(np.searchsorted(ordered, some), len(ordered) - 1)
+    return np.asarray(ordered[places] == some)
+
+
+def _again(fingerprint: int, record: PageRecord) -> Link:
+    flags = record.flags | _AGAIN
+    return Link(fingerprint, record.url, record.depth, record.via, record.redirects, flags)
+
+
+def _widen(knowledge: SiteKnowledge, pieces: Pieces) -> Generator[None, None, Change]:
+    change = Change()
+    for urls in pieces:
+        knowledge.widen(change, urls)
+        yield
+    return change

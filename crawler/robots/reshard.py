@@ -1,0 +1,16 @@
+"""Robots files follow their host when a crawl is resharded."""
+
+from collections.abc import Callable
+
+from crawler.storage.keys import ROBOTS
+from crawler.storage.kv import scan_prefix
+from crawler.storage.reshard import NewProcess
+from crawler.urls.canonical import hostname
+
+
+def move(to: NewProcess, bucket_of: Callable[[str], int]) -> None:
+    """Bring the robots files of a new process's hosts; `bucket_of` gives the bucket of a host name."""
+    for source in to.sources:
+        for key, value in scan_prefix(source.store, ROBOTS):
+            if to.owns(bucket_of(hostname(key[2:].decode() + "/"))):
+                to.put(key, value)

@@ -1,0 +1,539 @@
+"""The shell of our HTTP servers: connections, limits and bytes.
+
+`request_reader.py` parses requests; the answer's bytes are ours, since a stored answer is sent
+as it was received. Limits, each a key of `[serve]`: connections
+(`connection_slots.py`), bytes of a request header, time without a whole header, time
+in which a client must take what is buffered for it.
+
+`start` opens a listener. `close` ends it and gives answers under way a moment.
+"""
+
+import asyncio
+import logging
+import os
+import resource
+import socket
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import cast
+
+from crawler.errors import ConfigError, CrawlerError
+from crawler.serve.connection_slots import ConnectionSlots
+from crawler.serve.header_fields import SANDBOX, head, http_date
+from crawler.serve.http_error import HttpError
+from crawler.serve.reply import Reply
+from crawler.serve.representation import UNKNOWN_LENGTH
+from crawler.serve.request_reader import RequestReader, ServedRequest
+
+log = logging.getLogger("crawler")
+
+SWEEP_INTERVAL = 1.0  # seconds between looks for clients that keep us waiting
+CLOSE_GRACE = 1.0  # seconds that answers under way are given at the end
+LINGERING = 2.0  # seconds in which what a client still sends is read and thrown away
+LINGERING_BYTES = 256 << 10  # of it
+BODY_HELD = 64 << 10  # bytes of a body that wait to be taken; then the connection is not read
+BACKLOG = 512
+_DESCRIPTORS = 65_536  # that are asked for, if the system allows so many
+PAUSE_PIECES = 4  # pieces of a streamed body after which other work gets a turn
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+)
+_REASONS = {
+    200: "OK", 202: "Accepted", 204: "No Content", 400: "Bad Request", 403: "Forbidden", 404: "Not Found",
+    405: "Method Not Allowed", 408: "Request Timeout", 409: "Conflict", 410: "Gone", 413: "Content Too Large",
+    414: "URI Too Long", 415: "Unsupported Media Type", 416: "Range Not Satisfiable", 421: "Misdirected Request",
+    422: "Unprocessable Content", 429: "Too Many Requests", 431: "Request Header Fields Too Large",
+    451: "Unavailable For Legal Reasons", 500: "Internal Server Error", 502: "Bad Gateway",
+    503: "Service Unavailable", 504: "Gateway Timeout",
+}  # fmt: skip
+_JSON = ((b"Content-Type", b"application/json"), *SANDBOX[1:])
+
+Handle = Callable[[ServedRequest, "ServedConnection"], Awaitable["Sending"]]
+
+
+def json_reply(status: int, content: bytes, more: tuple[tuple[str, str], ...] = ()) -> Reply:
+    """A reply that holds JSON."""
+    fields = [*_JSON, *((name.encode(), value.encode("latin-1", "replace")) for name, value in more)]
+    return Reply(status, head(status, _REASONS.get(status, "Unknown"), fields), len(content), content)
+
+
+def whole_error(refusal: HttpError) -> bytes:
+    """A whole response that says why there is no other, and ends the connection."""
+    reply = error_reply(refusal)
+    assert reply.body is not None
+    return reply.head + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % reply.length + reply.body
+
+
+@contextmanager
+def short_path(folder: Path, name: str) -> Iterator[str]:
+    """A path to a file of a folder that is short enough for a socket's name (107 bytes)."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
+
+
+def error_reply(refusal: HttpError) -> Reply:
+    return json_reply(refusal.status, refusal.content(), refusal.fields)
+
+
+def whole(reply: Reply, now: float) -> bytes:
+    """A reply with its body as it goes to a client of HTTP/1.1 that stays."""
+    assert reply.body is not None
+    date = http_date(int(now)).encode()
+    return b"%bDate: %b\r\nContent-Length: %d\r\n\r\n%b" % (reply.head, date, reply.length, reply.body)
+
+
+class Sending:
+    """A reply on its way to one client. `keep_alive` says afterwards whether the connection may go on."""
+
+    __slots__ = ("_connection", "_reply", "keep_alive")
+
+    def __init__(self, reply: Reply, *, close: bool = False) -> None:
+        self._reply = reply
+        self._connection: ServedConnection
+        self.keep_alive = not close
+
+    @property
+    def status(self) -> int:
+        return self._reply.status
+
+    async def send(self, request: ServedRequest, connection: "ServedConnection") -> None:
+        """Write the answer; at the end the client has taken most of it, so that pipelined requests pile up nothing."""
+        self._connection = connection
+        self.keep_alive = self.keep_alive and request.keep_alive
+        await self.write(request)
+        await connection.room()
+
+    async def write(self, request: ServedRequest) -> None:
+        """Write head and body."""
+        reply = self._reply
+        connection = self._connection
+        bodiless = request.method == "HEAD" or reply.status in (204, 304)
+        old = request.version < (1, 1)
+        lines = [reply.head, b"Date: ", http_date(int(connection.wall_time())).encode()]
+        if reply.length != UNKNOWN_LENGTH and reply.status not in (204, 304):
+            lines.append(b"\r\nContent-Length: %d" % reply.length)
+        elif not old and reply.status not in (204, 304):
+            lines.append(b"\r\nTransfer-Encoding: chunked")
+        else:
+            self.keep_alive = self.keep_alive and reply.status in (204, 304)
+        if not self.keep_alive:
+            lines.append(b"\r\nConnection: close\r\n\r\n")
+        else:
+            lines.append(b"\r\nConnection: keep-alive\r\n\r\n" if old else b"\r\n\r\n")
+        if reply.body is not None and not bodiless:
+            lines.append(reply.body)
+        connection.write(b"".join(lines))
+        if reply.body is None and reply.pieces is not None and not bodiless:
+            await self._stream(chunked=reply.length == UNKNOWN_LENGTH and not old)
+
+    async def _stream(self, *, chunked: bool) -> None:
+        """Write the pieces, each as soon as the client has taken those before it."""
+        assert self._reply.pieces is not None
+        connection = self._connection
+        pieces = self._reply.pieces()
+        try:
+            for number, piece in enumerate(pieces, 1):
+                connection.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                await connection.room()
+                if number % PAUSE_PIECES == 0:
+                    await asyncio.sleep(0)
+        except CrawlerError as error:  # too late for a status: the client sees a body cut short
+            log.error("serve: %s", error)
+            connection.drop()
+            raise ConnectionResetError(str(error)) from error
+        finally:
+            if isinstance(pieces, Generator):  # others hold no file
+                pieces.close()
+        if chunked:
+            connection.write(b"0\r\n\r\n")
+
+
+class ServedConnection(asyncio.Protocol):
+    """One client: its requests are answered in their order; its header, slowness and idleness are bounded.
+
+        waiting --request--> answering --last answer taken--> waiting, or lingering --> closed
+
+    It is not read while more than one request waits for its turn, or much of a body.
+    """
+
+    def __init__(self, listener: "HttpListener") -> None:
+        self._listener = listener
+        self._reader = RequestReader(listener.header_bytes_max)
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[ServedRequest] = deque()
+        self._current: ServedRequest | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._reading = True
+        self._lingering = self._eof = False
+        self._thrown_away = 0
+        self._news: asyncio.Future[None] | None = None  # of the body that is coming
+        self._room: asyncio.Future[None] | None = None
+        self._stuck: asyncio.TimerHandle | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing more can be written."""
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def answering(self) -> asyncio.Task[None] | None:
+        """What answers its requests now."""
+        return self._task
+
+    def wall_time(self) -> float:
+        return self._listener.now()
+
+    def write(self, data: bytes) -> None:
+        """Send bytes.
+
+        Raises:
+            ConnectionResetError: the client has gone.
+        """
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionResetError("the client has gone")
+        self._transport.write(data)
+
+    # -- what the loop tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by name
+        self._listener.enter(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._transport = None
+        self._listener.leave(self)
+        self._let_write()
+        self._tell()
+
+    def data_received(self, data: bytes) -> None:
+        """Answer at once, or parse."""
+        if self._lingering:
+            self._thrown_away += len(data)
+            return self.drop() if self._thrown_away > LINGERING_BYTES else None
+        if self._task is None and self._room is None and self._reader.at_rest and data.endswith(b"\r\n\r\n"):
+            response = self._listener.answered(self, data)
+            if response is not None:
+                cast(asyncio.Transport, self._transport).write(response)
+                return
+        self._waiting += self._reader.feed(data)
+        self._tell()
+        if self._task is None and (self._waiting or self._reader.refusal is not None):
+            self._task = asyncio.get_running_loop().create_task(self._answer_all())
+        self._read_or_rest()
+
+    def eof_received(self) -> bool:
+        """A client that asks and shuts its side down still gets its answers."""
+        self._eof = True
+        self._reader.end()
+        self._tell()
+        return self._task is not None
+
+    def pause_writing(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._room = loop.create_future()
+        self._stuck = loop.call_later(self._listener.write_timeout, self.drop)
+        self._listener.places.wait(self, loop.time())
+
+    def resume_writing(self) -> None:
+        if self._task is not None:
+            self._listener.places.serve(self)
+        self._let_write()
+
+    # -- answering
+
+    async def _answer_all(self) -> None:
+        """Answer what has come, request by request; then wait for more, or end the connection."""
+        goes_on = True
+        try:
+            while self._waiting and goes_on:
+                self._current = self._waiting.popleft()
+                if not self._reading:
+                    self._read_or_rest()
+                goes_on = await self._answer(self._current)
+                if self._waiting:
+                    await asyncio.sleep(0)  # many requests in one piece hold nobody else up
+            if goes_on and self._reader.refusal is not None:
+                self.write(whole_error(self._reader.refusal))
+                goes_on = False
+        except ConnectionError:
+            self.drop()
+        finally:
+            self._task = self._current = None
+        if not goes_on:
+            self._linger()
+        self._read_or_rest()
+
+    async def _answer(self, request: ServedRequest) -> bool:
+        """Answer one request; whether the connection may go on. Until it is taken, the client waits for us."""
+        places = self._listener.places
+        places.serve(self)
+        try:
+            sending = await self._sending(request)
+            await sending.send(request, self)
+        finally:
+            places.wait(self, asyncio.get_running_loop().time())
+        return sending.keep_alive and (request.complete or await self._throw_away(request)) and not self._eof
+
+    async def _throw_away(self, request: ServedRequest) -> bool:
+        """Whether the body, which nobody wanted, has come to its end within bounds."""
+        size = 0
+        with suppress(TimeoutError, HttpError):
+            async with asyncio.timeout(LINGERING):
+                async for part in self.body_pieces(request):
+                    size += len(part)
+                    if size > LINGERING_BYTES:
+                        return False
+        return request.complete
+
+    async def _sending(self, request: ServedRequest) -> Sending:
+        try:
+            return await self._listener.handle(request, self)
+        except ConnectionError:
+            raise
+        except Exception:
+            log.exception("serve: a request failed")
+            refusal = HttpError(500, "error", "an error of the server; its log has it")
+            return Sending(error_reply(refusal), close=True)
+
+    def _linger(self) -> None:
+        """End the connection, and read a little on: a client that still sends would lose the answer to a reset."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._eof or (self._reader.refusal is None and not self._reader.busy):
+            return self._transport.close()
+        self._lingering = True
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        asyncio.get_running_loop().call_later(LINGERING, self.drop)
+
+    def _read_or_rest(self) -> None:
+        """Read while at most one request waits for its turn and little is held of a body."""
+        body = self._current.held if self._current is not None else 0
+        wanted = self._lingering or (len(self._waiting) < 2 and body < BODY_HELD)
+        if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = wanted
+            if wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _tell(self) -> None:
+        """Wake who reads a body."""
+        news, self._news = self._news, None
+        if news is not None and not news.done():
+            news.set_result(None)
+
+    async def body_pieces(self, request: ServedRequest) -> AsyncIterator[bytes]:
+        """The body of the request that is being answered, as it comes.
+
+        Raises:
+            Refusal: 400, it is no HTTP.
+            ConnectionResetError: the client has gone.
+        """
+        while True:
+            for part in request.take():
+                yield part
+            if request.complete:
+                return
+            if request.broken:
+                raise HttpError(400, "bad_request", "this is no HTTP request")
+            if self.gone:
+                raise ConnectionResetError("the client has gone")
+            self._news = asyncio.get_running_loop().create_future()
+            self._read_or_rest()
+            await self._news
+
+    def _let_write(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
+        room, self._room = self._room, None
+        if room is not None and not room.done():
+            room.set_result(None)
+
+    async def room(self) -> None:
+        """Wait until the client has taken most of what is buffered for it."""
+        if self._room is not None:
+            await self._room
+        if self.gone:
+            raise ConnectionResetError("the client has gone")
+
+    def turn_away(self) -> None:
+        """Say that all places are taken."""
+        self.write(_FULL)
+        self._lingering = True
+        cast(asyncio.Transport, self._transport).close()
+
+    def drop(self) -> None:
+        """Close at once, whatever is buffered."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class HttpListener:
+    """An address on which `handle` answers; `now` gives the wall time.
+
+    `again` is asked first: the whole response to the bytes of a request, None = `handle` answers it.
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        now: Callable[[], float],
+        *,
+        connections_max: int,
+        header_bytes_max: int,
+        idle_timeout: float,
+        write_timeout: float,
+        again: Callable[[bytes], bytes | None] = lambda request: None,
+    ) -> None:
+        self.now = now
+        self.header_bytes_max = max(header_bytes_max, 1024)
+        self.write_timeout = write_timeout
+        self.places: ConnectionSlots[ServedConnection] = ConnectionSlots(connections_max, idle_timeout)
+        self.address: tuple[str, int] = ("", 0)
+        self.requests = 0
+        self._handle = handle
+        self._again = again
+        self._connections: set[ServedConnection] = set()
+        self._sockets: list[asyncio.AbstractServer] = []
+        self._sweeper: asyncio.Task[None] | None = None
+
+    def _connection(self) -> ServedConnection:
+        return ServedConnection(self)
+
+    async def handle(self, request: ServedRequest, connection: ServedConnection) -> Sending:
+        """The answer to a request."""
+        self.requests += 1
+        return await self._handle(request, connection)
+
+    def answered(self, connection: ServedConnection, request: bytes) -> bytes | None:
+        """The response to a request that need not be parsed, if it is one."""
+        response = self._again(request)
+        if response is not None:
+            self.requests += 1
+            self.places.note_answered(connection, asyncio.get_running_loop().time())
+        return response
+
+    async def start(self, address: tuple[str, int], key: str, *, shared: bool = False) -> None:
+        """Listen; port 0 = any. With `shared` several processes may listen on one port.
+
+        Raises:
+            ConfigError: nobody can listen there, or somebody does.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(
+                self._connection, *address, backlog=BACKLOG, reuse_port=True if shared else None
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"{key}: cannot listen on {address[0]}:{address[1]}: {_cause(error)}"
+            ) from error
+        self._sockets.append(server)
+        self.address = server.sockets[0].getsockname()[:2]
+        self._sweep_from_now_on()
+
+    async def start_on(self, sock: socket.socket) -> None:
+        """Answer what comes to a socket that listens already, clients in its queue first."""
+        server = await asyncio.get_running_loop().create_server(self._connection, sock=sock, backlog=BACKLOG)
+        self._sockets.append(server)
+        self.address = sock.getsockname()[:2]
+        self._sweep_from_now_on()
+
+    async def start_unix(self, folder: Path, name: str = "serve.sock") -> None:
+        """Listen on a Unix socket too, for siblings; a dead one's is taken over."""
+        loop = asyncio.get_running_loop()
+        (folder / name).unlink(missing_ok=True)
+        made = socket.socket(socket.AF_UNIX)
+        with short_path(folder, name) as path:
+            made.bind(path)
+        (folder / name).chmod(0o600)
+        self._sockets.append(await loop.create_unix_server(self._connection, sock=made))
+        self._sweep_from_now_on()
+
+    def _sweep_from_now_on(self) -> None:
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+
+    def enter(self, connection: ServedConnection) -> None:
+        """A client has connected: it stays, perhaps in the place of another, or goes."""
+        self._connections.add(connection)
+        stays, victim = self.places.enter(connection, asyncio.get_running_loop().time())
+        if victim is not None:
+            victim.drop()
+        if not stays:
+            connection.turn_away()
+
+    def leave(self, connection: ServedConnection) -> None:
+        """A client has gone."""
+        self._connections.discard(connection)
+        self.places.leave(connection)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_INTERVAL)
+            for connection in self.places.overdue(asyncio.get_running_loop().time()):
+                self.places.leave(connection)
+                connection.drop()
+
+    async def close(self) -> None:
+        """Take no new clients, end the present ones."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._sweeper
+        for server in self._sockets:
+            server.close()
+        answering = [each.answering for each in self._connections if each.answering is not None]
+        if answering:
+            await asyncio.wait(answering, timeout=CLOSE_GRACE)
+        for connection in list(self._connections):
+            connection.drop()
+        for task in answering:
+            task.cancel()
+        await asyncio.gather(*answering, return_exceptions=True)
+        await asyncio.sleep(0)  # transports tell that they are closed
+
+
+def _cause(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
+async def read_body(
+    request: ServedRequest, connection: ServedConnection, bytes_max: int, timeout: float
+) -> bytes:
+    """The body of a request.
+
+    Raises:
+        Refusal: 400, 408, 413 or 415: it is broken, slow, large, or coded.
+    """
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise HttpError(415, "bad_request", "send the body without a content coding")
+    if request.headers.get("Expect", "").lower() == "100-continue" and not request.complete:
+        connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(timeout):
+            async for part in connection.body_pieces(request):
+                parts.append(part)
+                size += len(part)
+                if size > bytes_max:
+                    raise HttpError(413, "bad_request", f"a body has at most {bytes_max} bytes")
+    except TimeoutError:
+        raise HttpError(408, "bad_request", "the body did not come in time") from None
+    return b"".join(parts)
+
+
+def more_descriptors() -> None:
+    """Let this process open as many files as it may: clients must not take those of fetches."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

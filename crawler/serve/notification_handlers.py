@@ -1,0 +1,158 @@
+"""Passes requests to the receivers: signals, IndexNow's keys, WebSub's subscriptions."""
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from crawler.config import ServeConfig
+from crawler.serve import indexnow
+from crawler.serve.http_error import HttpError
+from crawler.serve.http_server import json_reply
+from crawler.serve.interfaces import ServedCrawl
+from crawler.serve.page_handler import OwnedByOther
+from crawler.serve.reply import Reply
+from crawler.serve.request_parsing import ParsedRequest, Route
+from crawler.serve.signal_handler import Signal, SignalHandler, parse
+from crawler.serve.websub import Subscriptions, slot_of
+
+FetchText = Callable[
+    [str], Awaitable[bytes | None]
+]  # politely, as the crawl fetches; None: there is no such text
+ReadFeed = Callable[[bytes], list[str]]  # the links of a feed's entries
+
+
+class Notices(Protocol):
+    """Notices that wait for their key files, as they are stored."""
+
+    def load(self) -> list[indexnow.Notice]:
+        """The notices of earlier runs."""
+
+    async def keep(self, notice: indexnow.Notice) -> None:
+        """Store a notice; raise Refusal (503) if that takes too long."""
+
+    def judged(self, notice: indexnow.Notice, urls: Sequence[str], source: str) -> None:
+        """Queue `urls` as signals, and forget the notices of this key in the same change."""
+
+
+class NotificationHandlers:
+    """Answers the doors that take something in, in the process `me` of `processes`.
+
+    `signal` takes signals, `notices` stores what waits for key files, `fetch_text` fetches IndexNow's key files,
+    `read_feed` takes the entries out of a WebSub delivery, `in_background` runs what must not hold an answer up.
+    """
+
+    def __init__(
+        self,
+        crawl: ServedCrawl,
+        config: ServeConfig,
+        now: Callable[[], float],
+        *,
+        signal: Signal,
+        notices: Notices,
+        processes: Sequence[str] = ("p0",),
+        me: str = "p0",
+        random: Callable[[int], bytes],
+        fetch_text: FetchText,
+        read_feed: ReadFeed,
+        in_background: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self._crawl = crawl
+        self._config = config
+        self._now = now
+        self._processes, self._me = processes, me
+        self._fetch_text = fetch_text
+        self._read_feed = read_feed
+        self._in_background = in_background
+        self._notices = notices
+        self.signals = SignalHandler(signal, config.signals_per_second, config.signal_urls_max)
+        self.keys = indexnow.Keys(config.key_files_max)
+        self.subscriptions = Subscriptions(random, processes.index(me))
+
+    def resume(self) -> None:
+        """Go on with the notices of earlier runs, whose key files were not read then."""
+        for notice in self._notices.load():
+            if self.keys.wait(notice):
+                self._in_background(self._look_at_key(notice))
+
+    async def receive(self, asked: ParsedRequest, request: Any, body: bytes) -> Reply:
+        """The reply at one of the receivers' doors.
+
+        Raises:
+            Refusal: with the status that the door's protocol names.
+            Elsewhere: another process has the site's key file, or the subscription.
+        """
+        method = request.method
+        if asked.door is Route.SIGNAL:
+            if method != "POST":
+                raise _only("POST")
+            said = await self.signals.handle(*parse(body, self.signals.urls_max), self._now())
+            return json_reply(200, msgspec.json.encode(said) + b"\n")
+        fields = _fields(request.raw_path)
+        if asked.door is Route.INDEXNOW:
+            posted = method == "POST"
+            limit = self._config.signal_urls_max
+            notice = indexnow.parse_post(body, limit) if posted else indexnow.parse_get(fields)
+            located = self._crawl.locate(notice.location)
+            if located.archive is None:
+                raise OwnedByOther(located.owner, body)
+            return await self._indexnow(notice)
+        owner = self._processes[slot_of(asked.rest, len(self._processes))]
+        if owner != self._me:
+            raise OwnedByOther(owner, body)
+        if method == "POST":
+            return await self._delivered(asked.rest, body, request.headers.get("X-Hub-Signature", ""))
+        challenge = self.subscriptions.verify(asked.rest, fields, self._now()).encode()
+        return Reply(
+            200,
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-Content-Type-Options: nosniff\r\n",
+            len(challenge),
+            challenge,
+        )
+
+    async def _indexnow(self, notice: indexnow.Notice) -> Reply:
+        status, fetch = self.keys.submit(notice, self._now())
+        if status == 200:
+            source = f"indexnow:{notice.host}"
+            said = await self.signals.handle(notice.urls, source, self._now(), whole=True)
+            return json_reply(status, msgspec.json.encode(said) + b"\n")
+        if fetch:
+            self._in_background(self._look_at_key(notice))
+        await self._notices.keep(notice)
+        return json_reply(status, b'{"waiting": %d}\n' % len(notice.urls))
+
+    async def _look_at_key(self, notice: indexnow.Notice) -> None:
+        try:
+            text = await self._fetch_text(notice.location)
+        except indexnow.KeyUnreadError:
+            return  # the notice is stored; the next run goes on with it
+        except Exception:
+            text = None
+        urls = self.keys.found(notice, text, self._now())
+        # At no rate: they were taken, and PENDING_MAX bounds them.
+        self._notices.judged(notice, urls, f"indexnow:{notice.host}")
+
+    async def _delivered(self, token: str, body: bytes, signature: str) -> Reply:
+        subscription = self.subscriptions.deliver(token, body, signature, self._now())
+        if subscription is None:
+            return json_reply(202, b'{"ignored": "signature"}\n')
+        links = self._read_feed(body)[: self._config.signal_urls_max]
+        said = await self.signals.handle(links, f"websub:{subscription.hub}", self._now(), whole=True)
+        return json_reply(202, msgspec.json.encode(said) + b"\n")
+
+
+def _fields(target: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(
+            target.partition("?")[2], keep_blank_values=True, max_num_fields=16, errors="strict"
+        )
+    except ValueError:
+        raise HttpError(400, "bad_request", "the query cannot be read") from None
+    return dict(reversed(pairs))
+
+
+def _only(methods: str) -> HttpError:
+    refusal = HttpError(405, "bad_request", f"only {methods}")
+    refusal.fields = (("Allow", methods),)
+    return refusal

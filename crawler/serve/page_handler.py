@@ -1,0 +1,272 @@
+"""The answer to a request for a page: everything between the request and the bytes, without waiting.
+
+    Asked --> where its copies lie --> which copy --> may it be shown, is it fresh enough
+          --> representation (kept ready, or made) --> 304, 206, 416 or the whole
+
+The shell writes a `Reply`. An answer that is kept ready costs one read of the store:
+every fetch of a URL changes its record, in the batch of its captures, so an answer is
+current while the stored record is the same.
+"""
+
+import math
+from collections.abc import Hashable, Mapping
+
+from crawler.config import ServeConfig
+from crawler.pages.archive import Archive
+from crawler.pages.captures import record_key, unpack_record
+from crawler.records import Capture
+from crawler.serve import copy_selection, header_fields, memento, ranges
+from crawler.serve.client_headers import ClientHeaders
+from crawler.serve.http_error import HttpError
+from crawler.serve.interfaces import Ahead, AheadState, Located, ServedCrawl
+from crawler.serve.reply import Reply
+from crawler.serve.representation import Representation, Rewriter, represent, rfc3339, whole_length
+from crawler.serve.request_parsing import ParsedRequest, Route, accept_datetime, http_instant
+from crawler.serve.response_cache import CachedResponse, ResponseCache
+from crawler.serve.stored_bodies import open_copy, part
+
+
+class OwnedByOther(Exception):
+    """Another process of the crawl, `owner`, has to answer; it is given the request's `body`."""
+
+    def __init__(self, owner: str, body: bytes = b"") -> None:
+        super().__init__(owner)
+        self.owner = owner
+        self.body = body
+
+
+class PageHandler:
+    """Answers requests for pages of one crawl. `rewriter` makes links lead back to /page; None = not offered."""
+
+    def __init__(self, crawl: ServedCrawl, config: ServeConfig, rewriter: Rewriter | None = None) -> None:
+        self._crawl = crawl
+        self._config = config
+        self._rewriter = rewriter
+        self.response_cache = ResponseCache(config.ready_bytes_max)
+
+    def again(self, asked: ParsedRequest, client_headers: ClientHeaders, now: float) -> Reply | None:
+        """The reply to a plain request whose answer is kept ready; None: it takes more than that."""
+        if asked.door is not Route.PAGE or asked.refresh or asked.max_stale is not None:
+            return None
+        located = self._crawl.locate(asked.url)
+        if located.archive is None:
+            return None
+        proof = located.archive.store.get(record_key(located.fingerprint)) or b""
+        shown = self.response_cache.get(_name(located, asked, asked.at, client_headers), proof)
+        if shown is None:
+            return None
+        self._count(located, client_headers)
+        ready = shown.ready
+        _, _, extra = self._of_now(shown, located, now)
+        return Reply(ready.status, ready.head + extra, ready.length, ready.body)
+
+    def reply(self, asked: ParsedRequest, client_headers: ClientHeaders, now: float) -> Reply:
+        """The reply to GET; that to HEAD is its head.
+
+        Raises:
+            Refusal: there is nothing to show, with its status and reason.
+            Elsewhere: another process has the page.
+            DamageError: the stored bytes cannot be read.
+        """
+        located = self._crawl.locate(asked.url)
+        archive = located.archive
+        if archive is None:
+            raise OwnedByOther(located.owner)
+        if asked.door is Route.TIMEMAP:
+            return self._timemap(archive, located, asked.url, client_headers.base)
+        self._count(located, client_headers)
+        at = asked.at
+        if asked.door is Route.TIMEGATE:
+            at = accept_datetime(client_headers.headers.get("Accept-Datetime", ""))
+        proof = archive.store.get(record_key(located.fingerprint)) or b""
+        name = _name(located, asked, at, client_headers)
+        shown = self.response_cache.get(name, proof)
+        if shown is None:
+            shown = self._show(archive, located, asked, at, client_headers, proof)
+            self.response_cache.put(name, shown)
+        return self._copy(asked, client_headers.headers, now, shown, located)
+
+    def _count(self, located: Located, client_headers: ClientHeaders) -> None:
+        if self._config.count_bots or not client_headers.is_bot:
+            self._crawl.note_request(located.fingerprint)
+
+    def _show(
+        self,
+        archive: Archive,
+        located: Located,
+        asked: ParsedRequest,
+        at: float | None,
+        client_headers: ClientHeaders,
+        proof: bytes,
+    ) -> CachedResponse:
+        """Choose a copy and make its representation.
+
+        Raises:
+            Refusal: there is none, or it may not be shown.
+        """
+        fingerprint = located.fingerprint
+        record = unpack_record(record_key(fingerprint), proof) if proof else None
+        capture = copy_selection.choose_copy(archive.captures(fingerprint), at)
+        copy_selection.check_shown(record, capture)
+        if capture is None:
+            ahead = self._crawl.request_fetch(asked.url, fingerprint) if asked.refresh else None
+            raise self._missing(asked, located, ahead, client_headers.base)
+        ready = represent(
+            open_copy(archive, capture),
+            capture,
+            base=client_headers.base,
+            url=capture.url,
+            taken=client_headers.taken,
+            held_max=self._config.held_bytes_max,
+            rewriter=self._rewriter if asked.rewrite else None,
+            negotiated=asked.door is Route.TIMEGATE,
+        )
+        path = memento.page_path(asked.url, capture.fetched_at, rewrite=asked.rewrite)
+        ready.head += f"Content-Location: {path}\r\n".encode()
+        if at is None and record is not None:
+            ready.head += b"X-Changed-At: " + rfc3339(record.changed_at) + b"\r\n"
+        return CachedResponse(proof, None if at is not None else record, capture, ready)
+
+    def _missing(self, asked: ParsedRequest, located: Located, ahead: Ahead | None, base: str) -> HttpError:
+        if ahead is not None and ahead.state in _AHEAD:
+            return _said_ahead(ahead)
+        state, why = self._crawl.missing(asked.url, located.fingerprint)
+        refusal = HttpError(404, state, why, url=asked.url)
+        if ahead is not None:
+            refusal.body["refresh"] = ahead.state
+        if asked.door is Route.TIMEGATE:
+            refusal.fields = (("Vary", "Accept-Datetime"), ("Link", memento.link_field(base, asked.url)))
+        return refusal
+
+    def _copy(
+        self,
+        asked: ParsedRequest,
+        headers: Mapping[str, str],
+        now: float,
+        shown: CachedResponse,
+        located: Located,
+    ) -> Reply:
+        """The reply with a copy: what changes with time, then the conditions of the request."""
+        age, probability, extra = self._of_now(shown, located, now)
+        if asked.refresh:
+            ahead = self._crawl.request_fetch(asked.url, located.fingerprint)
+            wait = b"; wait=%d" % math.ceil(ahead.wait) if ahead.wait > 0.0 else b""
+            extra += b"X-Refresh: %s%s\r\n" % (ahead.state.encode(), wait)
+        if asked.max_stale is not None:
+            self._check_fresh(asked, located, age, probability)
+        return _conditional(shown.ready, headers, extra, shown.capture)
+
+    def _of_now(
+        self, shown: CachedResponse, located: Located, now: float
+    ) -> tuple[float, float | None, bytes]:
+        """What changes with time: age, P(fresh), and both as header lines."""
+        age = max(0.0, now - shown.capture.fetched_at)
+        probability = None
+        if shown.record is not None:
+            probability = self._crawl.fresh_probability(located.fingerprint, shown.record, now)
+        if probability is None:
+            return age, None, b"Age: %d\r\n" % age
+        return age, probability, b"Age: %d\r\nX-Fresh-Probability: %.3f\r\n" % (age, probability)
+
+    def _check_fresh(
+        self, asked: ParsedRequest, located: Located, age: float, probability: float | None
+    ) -> None:
+        """Raises Refusal (504), the page queued ahead, if the copy is too stale for the client."""
+        enough = self._config.fresh_enough
+        try:
+            copy_selection.check_fresh(asked.max_stale, age, probability, enough, False)
+        except HttpError as refusal:
+            refusal.body["queued"] = self._crawl.request_fetch(asked.url, located.fingerprint).queued
+            raise
+
+    def _timemap(self, archive: Archive, located: Located, url: str, base: str) -> Reply:
+        """The list of copies; 404 without any."""
+        captures = []
+        for capture in archive.captures(located.fingerprint):
+            captures.append(capture)
+            if len(captures) >= copy_selection.CAPTURES_MAX:
+                break
+        copy_selection.check_shown(
+            Archive.record(archive, located.fingerprint), captures[0] if captures else None
+        )
+        if not captures:
+            state, why = self._crawl.missing(url, located.fingerprint)
+            raise HttpError(404, state, why, url=url)
+        body = b"".join(memento.timemap(base, url, reversed(captures)))
+        links = memento.link_field(base, url).encode("latin-1", "replace")
+        kind = (b"Content-Type", b"application/link-format")
+        head = header_fields.head(200, "OK", [kind, (b"Link", links), *header_fields.SANDBOX[1:]])
+        return Reply(200, head, len(body), body)
+
+
+# The status of `refresh=1` without a copy, by what became of it; of the others the page's own state is told, 404.
+_AHEAD = {
+    AheadState.QUEUED: 202,
+    AheadState.BLOCKED: 409,
+    AheadState.DISALLOWED: 403,
+    AheadState.OUT_OF_SCOPE: 403,
+    AheadState.RETIRED: 410,
+    AheadState.FULL: 503,
+}
+
+
+def _said_ahead(ahead: Ahead) -> HttpError:
+    refusal = HttpError(_AHEAD[ahead.state], ahead.state, ahead.why, queued=ahead.queued)
+    if ahead.wait > 0.0:
+        refusal.fields = (("Retry-After", str(math.ceil(ahead.wait))),)
+    return refusal
+
+
+def _name(
+    located: Located, asked: ParsedRequest, at: float | None, client_headers: ClientHeaders
+) -> Hashable:
+    """What an answer is kept under: all that it depends on but the stored record."""
+    negotiated = asked.door is Route.TIMEGATE
+    return located.fingerprint, at, client_headers.taken, asked.rewrite, client_headers.base, negotiated
+
+
+def _conditional(ready: Representation, headers: Mapping[str, str], extra: bytes, capture: Capture) -> Reply:
+    """304, 206, 416 or the whole representation."""
+    if ready.status == 200 and not _CONDITIONS.isdisjoint(headers):
+        range_field = headers.get("Range", "")
+        since = headers.get("If-Modified-Since", "")
+        seen = http_instant(since) if since else None
+        if header_fields.not_modified(headers.get("If-None-Match", ""), seen, ready.etag, capture.fetched_at):
+            kept = [field for field in ready.fields if field[0].lower() not in _OF_A_BODY]
+            return Reply(304, header_fields.head(304, "Not Modified", kept) + extra, 0, b"")
+        if _wants_range(ready, headers, range_field):
+            return _range(ready, range_field, extra)
+    head = ready.head + extra
+    return Reply(ready.status, head, ready.length, ready.body, ready.pieces)
+
+
+_CONDITIONS = frozenset({"If-None-Match", "If-Modified-Since", "Range"})
+
+
+def _wants_range(ready: Representation, headers: Mapping[str, str], field: str) -> bool:
+    if not field or not ranges.is_single(field):
+        return False
+    return ranges.allowed_by_if_range(headers.get("If-Range", ""), ready.etag, ready.modified)
+
+
+_OF_A_BODY = (b"content-type", b"content-encoding", b"content-disposition", b"content-language")
+
+
+def _range(ready: Representation, field: str, extra: bytes) -> Reply:
+    length = whole_length(ready)
+    try:
+        span = ranges.resolve(field, length)
+    except ranges.Unsatisfiable:
+        refusal = HttpError(416, "bad_request", f"the representation has {length} bytes")
+        refusal.fields = (("Content-Range", f"bytes */{length}"),)
+        raise refusal from None
+    if span is None:
+        head = ready.head + extra
+        return Reply(ready.status, head, ready.length, ready.body, ready.pieces)
+    first, end = span
+    content_range = (b"Content-Range", b"bytes %d-%d/%d" % (first, end - 1, length))
+    head = header_fields.head(206, "Partial Content", [*ready.fields, content_range]) + extra
+    if ready.body is not None:
+        return Reply(206, head, end - first, ready.body[first:end])
+    pieces = ready.pieces
+    return Reply(206, head, end - first, None, lambda: part(pieces(), first, end))

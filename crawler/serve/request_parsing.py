@@ -1,0 +1,198 @@
+"""What a request asks for: the request target and its fields as one `ParsedRequest`.
+
+    /page?url=U[&at=TIME][&max-stale=S][&refresh=1][&rewrite=1]     a copy of U
+    /timegate/U           with Accept-Datetime                      the copy nearest to it (RFC 7089)
+    /timemap/link/U                                                 the list of copies
+    http://host/path      the proxy form (`curl -x`)                as /page?url=http://host/path
+    /signal /indexnow /websub/TOKEN /healthz /readyz                the other doors
+
+In `/timegate/U` and `/timemap/link/U` all that follows is U, its query too, as in
+RFC 7089 and every archive. A target is only compared with these prefixes, and U only
+looked up in the store: no target names a file.
+"""
+
+import re
+from calendar import IllegalMonthError, monthrange
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from functools import lru_cache
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from crawler.serve.http_error import HttpError
+from crawler.urls.canonical import canonical
+
+TARGET_CHARS_MAX = 16_384  # of a request target: a URL of 8,192 octets, half of them escaped
+_FIELDS_MAX = 16
+_STAMP = re.compile(r"[0-9]{4}(?:[0-9]{2}){0,5}")
+_END_OF_TIME = "99991231235959"
+_SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
+_PARSED_MAX = 4096  # targets whose meaning is remembered, of at most `_PARSED_CHARS` each: 4 MB
+_PARSED_CHARS = 512
+
+
+class Route(StrEnum):
+    """Which of the server's services a target names."""
+
+    PAGE = "page"
+    PROXY = "proxy"
+    TIMEGATE = "timegate"
+    TIMEMAP = "timemap"
+    SIGNAL = "signal"
+    INDEXNOW = "indexnow"
+    WEBSUB = "websub"
+    HEALTHZ = "healthz"
+    READYZ = "readyz"
+
+
+class ParsedRequest(msgspec.Struct, frozen=True):
+    """A request's meaning. `url` is the request form ("" where the door needs none), `rest` what follows the door.
+
+    `at` is an instant, `max_stale` seconds; None = not given.
+    """
+
+    door: Route
+    url: str = ""
+    rest: str = ""
+    at: float | None = None
+    max_stale: float | None = None
+    refresh: bool = False
+    rewrite: bool = False
+
+
+def parse(target: str) -> ParsedRequest:
+    """The meaning of a request target.
+
+    Raises:
+        Refusal: 400 for what cannot be understood, 404 for an unknown path, 414 for an endless one.
+    """
+    return _remembered(target) if len(target) <= _PARSED_CHARS else _parse(target)
+
+
+def _parse(target: str) -> ParsedRequest:
+    if len(target) > TARGET_CHARS_MAX:
+        raise HttpError(414, "bad_request", f"a request target has at most {TARGET_CHARS_MAX} characters")
+    if target[:1] != "/":
+        return _proxy(target)
+    path, _, query = target.partition("?")
+    if path == "/page":
+        return _page(query)
+    if target.startswith("/timegate/"):
+        return ParsedRequest(Route.TIMEGATE, url=_url(_embedded(target[len("/timegate/") :])))
+    if target.startswith("/timemap/link/"):
+        return ParsedRequest(Route.TIMEMAP, url=_url(_embedded(target[len("/timemap/link/") :])))
+    if path.startswith("/websub/"):
+        return ParsedRequest(Route.WEBSUB, rest=path[len("/websub/") :])
+    if path in ("/signal", "/indexnow", "/healthz", "/readyz"):
+        return ParsedRequest(Route(path[1:]))
+    raise HttpError(
+        404, "no_such_path", "here are /page?url=, /timegate/, /timemap/link/, /signal, /indexnow"
+    )
+
+
+_remembered = lru_cache(maxsize=_PARSED_MAX)(_parse)
+
+
+def _proxy(target: str) -> ParsedRequest:
+    scheme = target.partition("://")[0].lower()
+    if scheme not in ("http", "https"):
+        raise HttpError(400, "bad_request", "the target is neither a path nor an http(s) URL")
+    return ParsedRequest(Route.PROXY, url=_url(target))
+
+
+def _page(query: str) -> ParsedRequest:
+    fields = _fields(query)
+    if not fields.get("url"):
+        raise HttpError(400, "bad_request", "say which page: /page?url=URL, the URL percent-encoded")
+    at, stale = fields.get("at"), fields.get("max-stale")
+    if stale is not None and not _SECONDS.fullmatch(stale):
+        raise HttpError(400, "bad_request", "max-stale is a number of seconds")
+    return ParsedRequest(
+        Route.PAGE,
+        url=_url(fields["url"]),
+        at=None if at is None else instant(at),
+        max_stale=None if stale is None else float(stale),
+        refresh=_flag(fields, "refresh"),
+        rewrite=_flag(fields, "rewrite"),
+    )
+
+
+def _fields(query: str) -> dict[str, str]:
+    """The fields of a query; of a repeated one the first counts."""
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_FIELDS_MAX, errors="strict")
+    except ValueError as error:
+        raise HttpError(400, "bad_request", f"the query cannot be read: {error}") from None
+    fields: dict[str, str] = {}
+    for name, value in pairs:
+        fields.setdefault(name, value)
+    return fields
+
+
+def _flag(fields: dict[str, str], name: str) -> bool:
+    value = fields.get(name, "0")
+    if value not in ("0", "1"):
+        raise HttpError(400, "bad_request", f"{name} is 1 or 0")
+    return value == "1"
+
+
+def _embedded(text: str) -> str:
+    """A URL that stands in a path as it is, or percent-encoded as a whole."""
+    return text if "://" in text[:9] else unquote(text)
+
+
+def _url(text: str) -> str:
+    """The request form of a URL.
+
+    Raises:
+        Refusal: 400, it is none.
+    """
+    url = canonical(text if "://" in text else f"http://{text}")
+    if url is None:
+        raise HttpError(400, "bad_request", "this is no http(s) URL that could be stored")
+    return url
+
+
+def instant(text: str) -> float:
+    """Seconds since the epoch of `20260131120000` (UTC), of what it begins with, or of RFC 3339.
+
+    A stamp that is cut short means the end of its year, month, day ..., as in other archives (pywb 2.10).
+
+    Raises:
+        Refusal: 400, it is none.
+    """
+    try:
+        if _STAMP.fullmatch(text):
+            whole = text + _END_OF_TIME[len(text) :]
+            if len(text) == len("YYYYMM"):
+                whole = f"{text}{monthrange(int(text[:4]), int(text[4:]))[1]}235959"
+            return datetime.strptime(whole, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError, IllegalMonthError):
+        raise HttpError(400, "bad_request", "a time is 20260131120000 or 2026-01-31T12:00:00Z") from None
+
+
+def http_instant(text: str) -> float | None:
+    """Seconds since the epoch of an HTTP date (RFC 9110, 5.6.7); None if it is none."""
+    try:
+        moment = parsedate_to_datetime(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+def accept_datetime(text: str) -> float | None:
+    """The instant of an Accept-Datetime field, None if there is none.
+
+    Raises:
+        Refusal: 400, it is no date (RFC 7089, 4.5.3).
+    """
+    if not text:
+        return None
+    found = http_instant(text)
+    if found is None:
+        raise HttpError(400, "bad_request", "Accept-Datetime is no HTTP date")
+    return found

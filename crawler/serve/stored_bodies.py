@@ -1,0 +1,251 @@
+"""A stored answer, read piece by piece: from a gzip member of a segment to the bytes a client gets.
+
+    pread --> inflate --> skip WARC and HTTP header --> payload --> (content coding undone)
+
+Each arrow is a generator, each piece at most `PIECE_BYTES`, so a body of any
+size costs a few pieces of memory. The payload's length stands in the record's
+header; that of the decoded content is known when it has been read once.
+A content coding that breaks off gives what came before the break, as
+`pages/reading.py` does; a WARC member that breaks is damage.
+"""
+
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import brotli
+import msgspec
+from isal import igzip_lib, isal_zlib
+
+from crawler.errors import DamageError
+from crawler.pages import reading, segments
+from crawler.pages.archive import Archive
+from crawler.records import Capture
+from crawler.serve.header_fields import Field, codings_of
+
+PIECE_BYTES = 64 << 10
+_HEAD_BYTES_MAX = 1 << 20
+_GZIP = 31
+_GAP = b"\r\n\r\n"
+_IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub says instance
+
+Pieces = Callable[[], Iterator[bytes]]
+
+
+class Copy(msgspec.Struct):
+    """A stored answer opened for reading: its head, and a maker of iterators over its payload.
+
+    `length` is that of the payload in bytes, its content coding still on.
+    """
+
+    status: int
+    reason: str
+    headers: tuple[Field, ...]
+    length: int
+    pieces: Pieces
+
+    @property
+    def codings(self) -> list[bytes]:
+        return codings_of(self.headers)
+
+
+def open_copy(archive: Archive, capture: Capture) -> Copy:
+    """The answer of a capture; a revisit comes with the payload it repeats, a 304 with its head too.
+
+    Raises:
+        DamageError: the bytes are not there, or are not a record.
+    """
+    copy = _open_record(archive.folder, capture)
+    if not capture.refers_to:
+        return copy
+    original = archive.capture_at(capture.refers_to)
+    if original is None:
+        raise DamageError(f"{capture.url}: the response that it repeats is not in the store")
+    repeated = _open_record(archive.folder, original)
+    if capture.status == 304:
+        return repeated
+    copy.length, copy.pieces = repeated.length, repeated.pieces
+    return copy
+
+
+def _open_record(folder: Path, capture: Capture) -> Copy:
+    where = f"{capture.segment} at {capture.offset}"
+    data, warc_end, http_end = b"", -1, -1
+    for piece in _record_pieces(folder, capture):
+        data += piece
+        if warc_end < 0:
+            warc_end = data.find(_GAP)
+        if warc_end >= 0 and http_end < 0:
+            http_end = data.find(_GAP, warc_end + 4)
+        if http_end >= 0:
+            break
+        if len(data) > _HEAD_BYTES_MAX:
+            break
+    if warc_end < 0:
+        raise DamageError(f"{where}: no WARC header")
+    block = _block_length(data[:warc_end], where)
+    start = (http_end if http_end >= 0 else warc_end) + 4
+    message = reading.parse_http(data[warc_end + 4 : start])
+    length = max(0, block - (start - warc_end - 4)) if http_end >= 0 else 0
+    small = data[start : start + length] if len(data) - start >= length else None
+    if small is not None:
+        pieces: Pieces = lambda: iter((small,))  # noqa: E731
+    else:
+        pieces = lambda: _part(_record_pieces(folder, capture), start, length, where)  # noqa: E731
+    return Copy(message.status, message.reason, message.headers, length, pieces)
+
+
+def _block_length(head: bytes, where: str) -> int:
+    for line in head.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-length" and value.strip().isdigit():
+            return int(value)
+    raise DamageError(f"{where}: no Content-Length")
+
+
+def _record_pieces(folder: Path, capture: Capture) -> Iterator[bytes]:
+    """The uncompressed record of a capture."""
+    path = segments.segment_path(folder, capture.segment)
+    where = f"{path.name} at {capture.offset}"
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise DamageError(f"{path}: {error.strerror}") from error
+    try:
+        inflater = isal_zlib.decompressobj(_GZIP)
+        offset, end = capture.offset, capture.offset + capture.length
+        while offset < end:
+            data = os.pread(file, min(PIECE_BYTES, end - offset), offset)
+            if not data:
+                raise DamageError(f"{where}: segment is short")
+            offset += len(data)
+            yield from _inflated(inflater, data)
+        if not inflater.eof:
+            raise DamageError(f"{where}: gzip member is cut short")
+    except (_IsalError, OSError) as error:
+        raise DamageError(f"{where}: broken gzip member: {error}") from error
+    finally:
+        os.close(file)
+
+
+def _inflated(inflater: object, data: bytes) -> Iterator[bytes]:
+    """What `data` adds, in pieces."""
+    decompress = inflater.decompress  # type: ignore[attr-defined]
+    piece = decompress(data, PIECE_BYTES)
+    while piece:
+        yield piece
+        if inflater.eof:  # type: ignore[attr-defined]
+            return
+        piece = decompress(inflater.unconsumed_tail, PIECE_BYTES)  # type: ignore[attr-defined]
+
+
+def _part(pieces: Iterable[bytes], start: int, length: int, where: str) -> Iterator[bytes]:
+    """`length` bytes from `start` on.
+
+    Raises:
+        DamageError: there are fewer.
+    """
+    for piece in part(pieces, start, start + length):
+        length -= len(piece)
+        yield piece
+    if length:
+        raise DamageError(f"{where}: record is {length} bytes short")
+
+
+def part(pieces: Iterable[bytes], first: int, end: int) -> Iterator[bytes]:
+    """The bytes from `first` to before `end` of what `pieces` make together."""
+    at = 0
+    for piece in pieces:
+        if at >= end:
+            return
+        if chosen := piece[max(0, first - at) : end - at]:
+            yield chosen
+        at += len(piece)
+
+
+def decoded(pieces: Iterable[bytes], codings: Sequence[bytes]) -> Iterator[bytes]:
+    """The content without its codings, undone from the last one applied to the first.
+
+    A coding that is not known ends the undoing: what is left passes as it is.
+    """
+    for name in reversed(codings):
+        undo = _UNDONE_BY.get(name)
+        if undo is None:
+            break
+        pieces = undo(pieces)
+    return iter(pieces)
+
+
+def can_decode(codings: Sequence[bytes]) -> bool:
+    """Whether all codings are known here."""
+    return all(name in _UNDONE_BY for name in codings)
+
+
+def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """gzip, of one member or several; what does not begin as gzip passes as it is."""
+    inflater = None
+    head, plain = b"", False
+    for piece in pieces:
+        if plain:
+            yield piece
+            continue
+        data = head + piece
+        head = b""
+        while data:
+            if inflater is None:
+                if len(data) < 2:
+                    head = data
+                    break
+                if data[:2] != b"\x1f\x8b":
+                    plain = True
+                    yield data
+                    break
+                inflater = zlib.decompressobj(_GZIP)
+            try:
+                yield from _inflated(inflater, data)
+            except zlib.error:
+                return
+            if not inflater.eof:
+                break
+            data, inflater = inflater.unused_data, None
+            if data[:2] not in (b"", b"\x1f", b"\x1f\x8b"):
+                return  # bytes behind the last member
+    yield head
+
+
+def _undeflate(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """deflate, with the zlib wrapper it should have or without."""
+    inflater = None
+    for piece in pieces:
+        if inflater is None:
+            wrapped = piece[0] & 0x0F == 8 and int.from_bytes(piece[:2], "big") % 31 == 0
+            inflater = zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
+        try:
+            yield from _inflated(inflater, piece)
+        except zlib.error:
+            return
+        if inflater.eof:
+            return
+
+
+def _unbrotli(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    decoder = brotli.Decompressor()
+    try:
+        for piece in pieces:
+            made = decoder.process(piece, output_buffer_limit=PIECE_BYTES)
+            while made:
+                yield made
+                made = decoder.process(b"", output_buffer_limit=PIECE_BYTES)
+            if decoder.is_finished():
+                return
+    except brotli.error:
+        return
+
+
+_UNDONE_BY: dict[bytes, Callable[[Iterable[bytes]], Iterator[bytes]]] = {
+    b"gzip": _gunzip,
+    b"x-gzip": _gunzip,
+    b"deflate": _undeflate,
+    b"br": _unbrotli,
+}

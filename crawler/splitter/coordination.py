@@ -1,0 +1,317 @@
+"""Agreement of all processes without a centre: shares of the rate, limits, the end.
+
+Every process tells every other its `Counters` about once a second, on acks and
+heartbeats. Each computes the rest alone.
+
+**Rate.** With w the hosts that have work, process i takes the share
+
+    w_i / (w_i + sum over j of w_j as heard)
+
+of the rate, where its own w_i is the least of the values that any peer may
+still hold for it: the last one echoed and all sent since. Nobody underrates
+another, so the shares never add up to more than 1, whatever is lost or late;
+a share grows only after all have heard.
+
+A peer that was not heard for `silence_max` is missing. It may be dead, or cut off
+and fetching. In both cases 1/N of the rate is left to it, and the c others that
+still hear one another divide c/N by their work. A process falls to such a share at
+once and rises to it only after another `silence_max`, when the missing one has
+fallen. A process that has heard nobody takes 1/N. So the sum can exceed 1 only for
+an interval, while processes start or a cut heals.
+
+**Known pages.** Their part of the rate is shared in the same way by the `weight` of
+each process's refresh schedule; its own is the least that a peer may hold. Levels
+are sent with the weights; the schedule moves its weight by them.
+
+**Limits.** Pages and bytes of this run are sums of what was last heard; what is
+in flight counts, so the overshoot is at most what all can begin in an interval.
+
+**The end.** Each process takes two rounds. A round is good if all, itself among
+them, are idle with nothing in their outboxes; the second must show the same
+(boot, appended, applied) of each, in messages written after the first round
+was complete (they echo a number sent after it). Then nothing was left or on its
+way at the instant between the rounds: an entry leaves an outbox only after its
+owner has applied it. The process that finds this tells the others (`ended`).
+A missing peer writes nothing, so it holds up the end, not the crawl. Who has been
+told may leave: so a process tells it only once it would know it after a crash (`tells_end`).
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from crawler.splitter.wire import Counters
+
+_OUTSTANDING_MAX = 256  # counters told to a peer and not echoed; more are merged into the oldest
+
+
+class Progress(msgspec.Struct, gc=False):
+    """What a process knows of itself at this moment; the fields are those of `Counters`."""
+
+    idle: bool = False
+    outbox: int = 0
+    appended: int = 0
+    applied: int = 0
+    pages: int = 0
+    bytes: int = 0
+    in_flight: int = 0
+    work: int = 0
+    level: float = 0.0
+    weight: float = 0.0
+    busy: bool = False
+
+
+_SUMMED = ("outbox", "appended", "applied", "pages", "bytes", "in_flight", "work")
+
+
+class _Told(msgspec.Struct, frozen=True, gc=False):
+    """What a message to a peer said by which rates are shared; `number` is the message's."""
+
+    number: int
+    work: int
+    weight: float
+
+
+class _Round(msgspec.Struct):
+    """A good round: what all said, our number when it was complete, and who has not echoed a later one."""
+
+    said: tuple[int, int, int]
+    number: int
+    awaited: set[str]
+
+
+class _Peer:
+    """What was heard of a peer, and what it may hold of us."""
+
+    __slots__ = ("echo", "heard", "heard_at", "held", "outstanding", "rest")
+
+    def __init__(self) -> None:
+        self.heard: Counters | None = None
+        self.echo = 0  # our last number that it has echoed
+        self.heard_at = float("-inf")
+        self.rest: tuple[bytes, int, int] | None = None  # (boot, appended, applied) if it has nothing to do
+        self.held: _Told | None = None  # the last message of ours that it has echoed
+        self.outstanding: deque[_Told] = deque()  # those since
+
+    def least_work(self) -> int:
+        """The least `work` of ours that the peer may hold; 0 if it has echoed none."""
+        return min((told.work for told in self._may_hold()), default=0)
+
+    def least_weight(self) -> float:
+        """The same for the weight of our known pages."""
+        return min((told.weight for told in self._may_hold()), default=0.0)
+
+    def _may_hold(self) -> list[_Told]:
+        return [self.held, *self.outstanding] if self.held is not None else []
+
+
+class Coordination:
+    """The view of one process on the whole crawl.
+
+    `progress` says what the process knows of itself, whenever it is asked.
+    `rate` is in pages per second; 0 = no limit, as for the other limits.
+    """
+
+    def __init__(
+        self,
+        me: str,
+        names: Iterable[str],
+        boot: bytes,
+        progress: Callable[[], Progress],
+        *,
+        rate: float = 0.0,
+        pages_max: int = 0,
+        bytes_max: int = 0,
+        silence_max: float = 30.0,
+    ) -> None:
+        self.me = me
+        self.boot = boot
+        self.rate = rate
+        self.pages_max = pages_max
+        self.bytes_max = bytes_max
+        self.silence_max = silence_max
+        self._progress = progress
+        self.ended = False
+        self.tells_end = True  # False while it would not know of the end after a crash
+        self._number = 0
+        self._peers = {name: _Peer() for name in names if name != me}
+        self._at_work = len(self._peers)  # peers that have something to do, or were never heard
+        self._changes = 0  # of `rest`, of any peer
+        self._round: _Round | None = None
+
+    # -- input ------------------------------------------------------------------------------------
+
+    def counters_for(self, name: str) -> Counters:
+        """The counters to put into a message to the peer `name`; they count as told."""
+        peer = self._peers[name]
+        self._number += 1
+        own = self._progress()
+        if len(peer.outstanding) == _OUTSTANDING_MAX:
+            first, second = peer.outstanding.popleft(), peer.outstanding.popleft()
+            least = min(first.work, second.work), min(first.weight, second.weight)
+            peer.outstanding.appendleft(_Told(second.number, *least))
+        peer.outstanding.append(_Told(self._number, own.work, own.weight))
+        heard = peer.heard
+        echo, echo_boot = (heard.number, heard.boot) if heard is not None else (0, b"")
+        return Counters(
+            self.boot,
+            self._number,
+            echo,
+            echo_boot,
+            ended=self.ended and self.tells_end,
+            **msgspec.structs.asdict(own),
+        )
+
+    def record_counters(self, name: str, counters: Counters, now: float) -> None:
+        """Take what a peer says; an older message than the last one is dropped."""
+        peer = self._peers[name]
+        last = peer.heard
+        if last is not None and last.boot == counters.boot and counters.number <= last.number:
+            return
+        if last is not None and last.boot != counters.boot:  # a new process holds nothing of ours
+            peer.held, peer.echo = None, 0
+        peer.heard, peer.heard_at = counters, now
+        if counters.echo_boot == self.boot:  # it may still echo what we said before we started again
+            peer.echo = counters.echo
+        while peer.outstanding and peer.outstanding[0].number <= peer.echo:
+            peer.held = peer.outstanding.popleft()
+        self._note_rest(peer, counters)
+        if self._round is not None and peer.echo > self._round.number:
+            self._round.awaited.discard(name)
+        self.ended = self.ended or counters.ended
+        self.advance()
+
+    def _note_rest(self, peer: _Peer, counters: Counters) -> None:
+        idle = counters.idle and not counters.outbox
+        rest = (counters.boot, counters.appended, counters.applied) if idle else None
+        if rest != peer.rest:
+            self._at_work += (rest is None) - (peer.rest is None)
+            self._changes += 1
+            peer.rest = rest
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Begin, confirm or give up a round; also to be called when this process has become idle.
+
+        It is called for every message, so it looks at no peer but to begin a round.
+        """
+        said = self._all_idle()
+        if said is None:
+            self._round = None
+            return
+        if self._round is None or self._round.said != said:
+            self._round = _Round(said, self._number, set(self._peers))
+        if not self._round.awaited:
+            self.ended = True
+
+    def _all_idle(self) -> tuple[int, int, int] | None:
+        """What says so, and differs if anything was done since, if everyone is idle with nothing on the way, or None."""
+        if self._at_work:
+            return None
+        own = self._progress()
+        return (self._changes, own.appended, own.applied) if own.idle and not own.outbox else None
+
+    @property
+    def all_know(self) -> bool:
+        """Whether every peer has said that the crawl has ended: nobody waits for this process any more."""
+        return self.ended and all(
+            peer.heard is not None and peer.heard.ended for peer in self._peers.values()
+        )
+
+    # -- shares and limits ------------------------------------------------------------------------
+
+    def share(self, now: float) -> float:
+        """The part of the rate, 0 to 1, that this process may use now."""
+        if not self._peers:
+            return 1.0
+        present = [peer for peer in self._peers.values() if self._is_present(peer, now)]
+        among_present = self._portion(present) * (len(present) + 1) / self.process_count
+        absent = [peer for peer in self._peers.values() if not self._is_present(peer, now)]
+        if all(now - peer.heard_at >= 2 * self.silence_max or peer.held is None for peer in absent):
+            return among_present
+        known = [peer for peer in self._peers.values() if peer.held is not None]
+        return min(among_present, self._portion(known))
+
+    def _is_present(self, peer: _Peer, now: float) -> bool:
+        return peer.held is not None and now - peer.heard_at < self.silence_max
+
+    @property
+    def heard_all(self) -> bool:
+        """Whether each peer was heard in this life."""
+        return all(peer.heard is not None for peer in self._peers.values())
+
+    def missing(self, now: float) -> list[str]:
+        """Peers that were not heard for `silence_max`."""
+        return [name for name, peer in self._peers.items() if not self._is_present(peer, now)]
+
+    def _portion(self, peers: Sequence[_Peer]) -> float:
+        """Our part of the work of `peers` and ourselves, none of whom may rate us lower than we do here."""
+        mine = min([self._progress().work, *(peer.least_work() for peer in peers)])
+        return (
+            mine / (mine + sum(peer.heard.work for peer in peers if peer.heard is not None)) if mine else 0.0
+        )
+
+    def refresh_share(self) -> float:
+        """The part, 0 to 1, of what is spent on known pages that is this process's, by the weights of all.
+
+        One that was not heard for long keeps its weight. Before the first words a process takes 1/N at most.
+        """
+        peers = self._peers.values()
+        if any(peer.held is None for peer in peers):
+            return 1.0 / self.process_count if self._progress().weight else 0.0
+        mine = min([self._progress().weight, *(peer.least_weight() for peer in peers)])
+        return mine / (mine + sum(peer.heard.weight for peer in peers if peer.heard)) if mine else 0.0
+
+    def rates_stated(self) -> dict[str, Progress | Counters]:
+        """How far this process is, and what was last heard of each other, by name."""
+        others = {name: peer.heard for name, peer in self._peers.items() if peer.heard is not None}
+        return {self.me: self._progress(), **others}
+
+    def pages_left(self, now: float) -> int | None:
+        """Fetches that may still begin before the limit of pages, None without one."""
+        if not self.pages_max:
+            return None
+        in_flight = sum(
+            peer.heard.in_flight
+            for peer in self._peers.values()
+            if peer.heard and self._is_present(peer, now)
+        )
+        everyone = self._everyone()
+        pages = sum(each.pages for each in everyone)
+        return max(0, self.pages_max - pages - everyone[0].in_flight - in_flight)
+
+    @property
+    def limit_reached(self) -> str:
+        """The limit that the crawl as a whole has reached: "max_pages", "max_bytes" or ""."""
+        if not (self.pages_max or self.bytes_max):
+            return ""
+        everyone = self._everyone()
+        if self.pages_max and sum(each.pages for each in everyone) >= self.pages_max:
+            return "max_pages"
+        if self.bytes_max and sum(each.bytes for each in everyone) >= self.bytes_max:
+            return "max_bytes"
+        return ""
+
+    def _everyone(self) -> list[Progress | Counters]:
+        """How far this process is, and then what was last heard of the others."""
+        return [self._progress(), *(peer.heard for peer in self._peers.values() if peer.heard is not None)]
+
+    def total(self) -> Progress:
+        """The sums over all processes, as last heard; `idle` if all are."""
+        everyone = self._everyone()
+        sums = {name: sum(getattr(each, name) for each in everyone) for name in _SUMMED}
+        return Progress(idle=self._all_idle() is not None, **sums)
+
+    @property
+    def process_count(self) -> int:
+        """Processes of the crawl; gaps per address are multiplied by it, as each may have hosts there."""
+        return len(self._peers) + 1
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._peers
+
+    def __repr__(self) -> str:
+        heard = sum(peer.heard is not None for peer in self._peers.values())
+        return f"CrawlWide({self.me}: heard {heard} of {len(self._peers)}, ended {self.ended})"

@@ -1,0 +1,54 @@
+"""The first step of `crawler reshard`: afterwards nothing is on its way.
+
+The owner applies every link that waits in an outbox, through the same queues as over
+a connection; every DUE is flushed.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from crawler.process.opening.stages import Stages
+from crawler.splitter.spool import Greeting
+from crawler.storage.commit import Change
+
+
+def deliver_pending(processes: Sequence[Stages]) -> None:
+    """Let each process apply what the others have for it, and flush: then nothing is on its way.
+
+    Raises:
+        DamageError: an outbox or a queue is not what was written.
+        StoreError: the disk failed.
+    """
+    by_name = {stages.name: stages for stages in processes}
+    while True:
+        for sender in processes:
+            for peer in sender.topology.peers:
+                _deliver(sender, by_name[peer])
+        for stages in processes:
+            stages.commits.commit_now(Change(sync=True))
+        if not any(stages.outbox.links for stages in processes if stages.outbox):  # credits may be passed on
+            break
+
+
+def _deliver(sender: Stages, receiver: Stages) -> None:
+    """Hand over one outbox queue, as a connection would."""
+    assert sender.outbox is not None and receiver.inbox is not None
+    spool = sender.outbox.spools[receiver.name]
+    while True:
+        durable = receiver.inbox.greet(sender.name, spool.state.epoch)
+        assert durable is not None, receiver.inbox
+        chain = receiver.inbox.chain(sender.name)
+        if sender.outbox.welcome(receiver.name, spool.state.epoch, durable, chain) is Greeting.GO_ON:
+            break
+        sender.commits.commit(Change(sync=True))  # a fresh epoch must be durable before it is used
+    while True:
+        first, entries = spool.take_unsent()
+        for sequence, entry in enumerate(entries, first):
+            receiver.inbox.accept(sender.name, sequence, entry)
+            for received in receiver.inbox.take():
+                receiver.commits.commit(partial(receiver.received, received))
+        if not entries:
+            break
+        spool.acknowledge(receiver.inbox.durable(sender.name))
+    spool.disconnect()
+    sender.commits.commit(Change(sync=True))

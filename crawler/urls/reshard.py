@@ -1,0 +1,21 @@
+"""Authorities proven to be one site, and traces, when a crawl is resharded."""
+
+import msgspec
+
+from crawler.storage.files import link_or_copy
+from crawler.storage.keys import EQUIVALENCES
+from crawler.storage.kv import seal
+from crawler.storage.reshard import NewProcess, load_json
+
+
+def move(to: NewProcess) -> None:
+    """Put what any old process had proven; the heir keeps all traces."""
+    proven: dict[str, str] = {}
+    for source in to.sources:
+        proven |= load_json(source.store, EQUIVALENCES) or {}
+    if proven:
+        to.put(EQUIVALENCES, seal(msgspec.json.encode(proven)))
+    if to.heir:
+        for source in to.sources:
+            for path in sorted((source.folder / "trace").glob("*")):
+                link_or_copy(path, to.folder / "trace" / f"{source.name}-{path.name}")

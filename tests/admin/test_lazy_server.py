@@ -1,0 +1,93 @@
+"""The door of the admin server: it listens from the start, and the server comes with the first client."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from crawler.admin.lazy_server import LazyAdminServer, start_or_say
+from crawler.config import AdminConfig, Config
+from crawler.errors import ConfigError
+from tests.admin.test_server import Processes
+
+
+async def _get(port: int, path: str) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def _door(folder: Path, source: Processes) -> LazyAdminServer:
+    return LazyAdminServer(source, Config(), folder, lambda: 100.0)
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_the_first_clients_bring_the_server_in(tmp_path: Path, loop: object) -> None:
+    """Those who connect before it is there wait, all are answered, and so are those who come later."""
+    source = Processes()
+
+    async def play() -> None:
+        door = _door(tmp_path, source)
+        door.start("127.0.0.1:0")
+        port = int(door.link().split(":")[2].split("/")[0])
+        assert (tmp_path / "admin-token").exists()
+        while not source.asked:
+            await asyncio.sleep(0)
+        assert door.server is None, "the curves begin without it"
+        first = await asyncio.gather(*(_get(port, path) for path in ("/healthz", "/status", "/")))
+        later = await _get(port, "/healthz")
+        await door.close()
+        assert all(answer.startswith(b"HTTP/1.1 200") for answer in (*first, later))
+        with pytest.raises(OSError):
+            await asyncio.open_connection("127.0.0.1", port)
+
+    with asyncio.Runner(loop_factory=loop) as runner:  # type: ignore[arg-type]
+        runner.run(play())
+
+
+def test_closing_a_door_nobody_came_to(tmp_path: Path) -> None:
+    """Closed before a client came, and right after one did: nothing is left that listens."""
+
+    async def play() -> None:
+        for comes in (False, True):
+            door = _door(tmp_path, Processes())
+            door.start("127.0.0.1:0")
+            port = int(door.link().split(":")[2].split("/")[0])
+            if comes:
+                client = socket.create_connection(("127.0.0.1", port))
+                await asyncio.sleep(0)
+            await door.close()
+            with pytest.raises(OSError):
+                await asyncio.open_connection("127.0.0.1", port)
+            if comes:
+                client.close()
+
+    uvloop.run(play())
+
+
+def test_an_address_that_is_taken(tmp_path: Path) -> None:
+    """The default one is gone without; any other is the user's mistake."""
+
+    async def play() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            text = f"127.0.0.1:{other.getsockname()[1]}"
+            assert not start_or_say(_door(tmp_path, Processes()), text, text)
+            with pytest.raises(ConfigError, match="cannot listen on .*: Address already in use"):
+                start_or_say(_door(tmp_path, Processes()), text, AdminConfig().address)
+
+    asyncio.run(play())
+
+
+def test_a_crawl_that_nobody_looks_at_loads_no_http_server() -> None:
+    """A third of a start's CPU: nothing that a plain crawl imports may bring it in by the way."""
+    code = (
+        "import sys, crawler.api, crawler.cli.crawl, crawler.cli.companions, crawler.admin.lazy_server;"
+        "assert not {'aiohttp', 'prometheus_client', 'rich'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,54 @@
+"""Settings that what is stored rests on."""
+
+from typing import Any
+
+import pytest
+
+from crawler.config import Config, convert
+from crawler.crawl.immutable_settings import (
+    check_immutable,
+    immutable_settings,
+    keep_immutable,
+    load_immutable,
+)
+from crawler.errors import DirectoryError
+from crawler.storage.kv import MemoryStore
+
+
+def config_of(key: str, value: Any, **refresh: Any) -> Config:
+    section, _, name = key.partition(".")
+    tables: dict[str, dict[str, Any]] = {"refresh": refresh}
+    tables.setdefault(section, {})[name] = value
+    return convert(tables)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("urls.partition", "host"), ("urls.fingerprint", "blake2b"), ("urls.strip_session_ids", False)],
+)
+def test_a_process_keeps_what_it_was_begun_with(key: str, value: Any) -> None:
+    store = MemoryStore()
+    for _ in range(2):
+        keep_immutable(store, Config())
+    with pytest.raises(DirectoryError) as raised:
+        keep_immutable(store, config_of(key, value))
+    assert str(raised.value).startswith(f"{key} is ")
+    assert load_immutable(store) == immutable_settings(Config())
+    keep_immutable(MemoryStore(), config_of(key, value))
+
+
+def test_the_clock_of_the_sites_is_settled_by_the_first_refresh() -> None:
+    store = MemoryStore()
+    keep_immutable(store, config_of("refresh.speed", 5))
+    keep_immutable(store, Config())
+    for _ in range(2):
+        keep_immutable(store, config_of("refresh.speed", 60, share=0.2))
+    for share in (0.2, 0.4):
+        with pytest.raises(DirectoryError, match=r"refresh\.speed is 1\.0, but .* with 60\.0"):
+            keep_immutable(store, config_of("refresh.speed", 1, share=share))
+    keep_immutable(store, Config())
+
+
+def test_what_was_begun_before_settings_were_kept_is_read() -> None:
+    check_immutable({}, Config())
+    check_immutable({"of.another.version": 1}, Config())

@@ -1,0 +1,134 @@
+"""Looser settings hold for the seeds that they were given for."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from crawler.config import Config, convert
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.relaxed_settings import PLACES_MAX, SeedPlaces, confirm, inherited, relaxed
+from crawler.errors import ConfigError, DamageError, UsageError
+
+LOOSE = {"politeness": {"delay": 0.0}, "robots": {"policy": "ignore"}}
+
+
+def test_defaults_and_stricter_values_are_not_loose() -> None:
+    assert relaxed(Config()) == {}
+    assert relaxed(convert({"politeness": {"delay": 30}, "crawl": {"scope": "prefix"}})) == {}
+
+
+@pytest.mark.parametrize(
+    ("tree", "key", "value"),
+    [
+        ({"politeness": {"delay": 0.25}}, "politeness.delay", "0.25"),
+        ({"politeness": {"delay_factor": 0}}, "politeness.delay_factor", "0"),
+        ({"politeness": {"crawl_delay_max": 5}}, "politeness.crawl_delay_max", "5"),
+        ({"politeness": {"shared_address_in_flight": 99}}, "politeness.shared_address_in_flight", "99"),
+        ({"politeness": {"shared_address_rate": 0}}, "politeness.shared_address_rate", "0"),
+        ({"robots": {"policy": "ignore"}}, "robots.policy", "ignore"),
+        ({"crawl": {"scope": "any"}}, "crawl.scope", "any"),
+        ({"fetch": {"tls": "record"}}, "fetch.tls", "record"),
+        ({"network": {"allow_networks": ["10.0.0.0/8", "::1/128"]}}, "network.allow_networks", "10.0.0.0/8,::1/128"),
+    ],
+)  # fmt: skip
+def test_what_is_loose_is_told_as_it_is_typed(tree: dict[str, object], key: str, value: str) -> None:
+    config = convert(tree)
+    assert relaxed(config) == {key: value}
+    assert inherited(config, [key]) == {}
+    confirm(config, {key: value})
+    with pytest.raises(UsageError, match="crawler set"):
+        confirm(Config(), {key: value})
+
+
+@pytest.mark.parametrize(
+    ("scope", "known", "url", "covered"),
+    [
+        ("host", "http://a.test/x", "https://www.a.test:8443/y", True),
+        ("host", "http://a.test/", "http://b.a.test/", False),
+        ("prefix", "http://a.test/x/", "http://a.test/y/", True),
+        ("any", "http://a.test/", "http://b.test/", False),
+        ("domain", "http://a.co.uk/", "http://b.a.co.uk/", True),
+        ("domain", "http://a.co.uk/", "http://b.co.uk/", False),
+        ("host", "http://[::1]/", "http://[::1]:80/", True),
+    ],
+)
+def test_a_seed_elsewhere_asks_again(scope: str, known: str, url: str, covered: bool) -> None:
+    """Goal: the gap is a host's, so a host that has a seed is no other place; scope domain spans its hosts."""
+    places = SeedPlaces(scope)
+    places.add(known)
+    names = list(places.names)
+    places = SeedPlaces(scope, {"politeness.delay": "0"})
+    places.restrict(names)
+    if covered:
+        places.add(url)
+        assert not places.grown
+        return
+    with pytest.raises(UsageError, match=r"--set politeness\.delay=0\)"):
+        places.add(url)
+    given_again = SeedPlaces(scope)
+    given_again.restrict(names)
+    given_again.add(url)
+    assert given_again.grown and given_again.covers(url)
+
+
+def test_more_hosts_than_are_recorded_are_any() -> None:
+    places = SeedPlaces("host")
+    for number in range(PLACES_MAX + 1):
+        places.add(f"http://h{number}.test/")
+    assert [*places.names] == ["*"] and places.covers("http://other.test/")
+
+
+def test_the_places_outlast_every_other_change_of_the_file(tmp_path: Path) -> None:
+    directory = CrawlDirectory(tmp_path)
+    directory.create()
+    directory.save_config(convert(LOOSE))
+    assert directory.seed_places() == []
+    directory.note_places(["a.test", "*.b.test"])
+    directory.save_config(convert({}))
+    assert directory.seed_places() == ["a.test", "*.b.test"]
+    saved = convert(directory.saved_config())
+    assert replace(saved, store=Config().store) == Config(), "but the engine of its store"
+
+
+@pytest.mark.parametrize("damage", ["deleted", "cut"])
+def test_lost_settings_are_no_silent_new_beginning(tmp_path: Path, damage: str) -> None:
+    """A crawl.toml that was cut between two lines, or deleted, left the defaults, and nothing said so."""
+    directory = CrawlDirectory(tmp_path)
+    directory.create()
+    assert directory.saved_config() == {}, "nothing was begun yet"
+    directory.save_config(convert({"politeness": {"delay": 30.0}}))
+    directory.save_report({})
+    text = directory.config_file.read_text()
+    if damage == "cut":
+        directory.config_file.write_text(text[: text.index("[robots]")])
+    else:
+        directory.config_file.unlink()
+    with pytest.raises(DamageError, match="check --repair"):
+        directory.saved_config()
+    assert "defaults" in directory.renew_config()
+    assert_defaults(directory)
+
+
+def assert_defaults(directory: CrawlDirectory) -> None:
+    saved = convert(directory.saved_config())
+    assert replace(saved, store=Config().store) == Config() and saved.store.engine != "auto"
+    assert directory.renew_config() == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("[robots]", "[r\x00bots]"), ("[robots]", "[robots"), ("delay =", "dela\x19 =")]
+)
+def test_settings_that_cannot_be_read_are_put_aside(tmp_path: Path, old: str, new: str) -> None:
+    """A byte flipped in the file made `check --repair` refuse for ever."""
+    directory = CrawlDirectory(tmp_path)
+    directory.create()
+    directory.save_config(convert({"politeness": {"delay": 30.0}}))
+    directory.save_report({})
+    damaged = directory.config_file.read_text().replace(old, new, 1)
+    directory.config_file.write_text(damaged)
+    with pytest.raises(ConfigError):
+        convert(directory.saved_config())
+    assert "crawl.damaged" in directory.renew_config()
+    assert (tmp_path / "crawl.damaged").read_text() == damaged
+    assert_defaults(directory)

@@ -1,0 +1,46 @@
+"""A crawl is put aside under the first free number, unless somebody has it."""
+
+from pathlib import Path
+
+import pytest
+
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.restart import put_aside
+from crawler.errors import DirectoryError
+from crawler.storage.files import Lock
+
+
+def test_each_goes_to_the_first_free_number(tmp_path: Path) -> None:
+    crawl = CrawlDirectory(tmp_path / "crawl")
+    assert put_aside(crawl) is None, "there is none"
+    for number in (1, 2, 3):
+        crawl.create()
+        (crawl.process("p0") / "store").mkdir(parents=True)
+        assert put_aside(crawl) == tmp_path / f"crawl.{number}"
+        assert not crawl.path.exists()
+        with Lock(tmp_path / f"crawl.{number}" / "p0" / "node.lock", "p0"):
+            pass  # let go again
+
+
+def test_one_in_use_stays(tmp_path: Path) -> None:
+    crawl = CrawlDirectory(tmp_path / "crawl")
+    crawl.create()
+    for name in ("p0", "p1"):
+        (crawl.process(name) / "store").mkdir(parents=True)
+    with Lock(crawl.process("p1") / "node.lock", "p1"), pytest.raises(DirectoryError, match="p1"):
+        put_aside(crawl)
+    with Lock(crawl.process("p0") / "node.lock", "p0"):
+        pass  # the try has let go of it
+    assert crawl.exists()
+
+
+def test_one_that_cannot_be_renamed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crawl = CrawlDirectory(tmp_path / "crawl")
+    crawl.create()
+
+    def fails(self: Path, target: Path) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(DirectoryError, match="crawl: cannot be put aside: Invalid cross-device link"):
+        put_aside(crawl)

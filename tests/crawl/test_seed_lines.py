@@ -1,0 +1,117 @@
+"""Seeds files with columns: what they mean, and which words are refused."""
+
+import pytest
+
+from crawler.crawl.seed_lines import SeedLine, seed_lines, tables_of
+from crawler.errors import UsageError
+
+
+def plain(row: SeedLine) -> tuple[str, str, int, int]:
+    return row.url, row.scope, row.depth, row.limit
+
+
+A, B, BC = "http://a/", "http://b/", "http://b/,c"
+COMMAS = f'URL,limit,Scope\n{A}?x=1,7,Host\n"{BC}",,'
+TURNED = f"+http://(org,example,\n{A} org,x)/docs"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{A}\n\n# x\n{B} ", [(A, "", -1, -1), (B, "", -1, -1)]),
+        (f"url scope depth limit\n{A} prefix 3 500\n{B}", [(A, "prefix", 3, 500), (B, "", -1, -1)]),
+        (COMMAS, [(f"{A}?x=1", "host", -1, 7), (BC, "", -1, -1)]),
+        (f"{BC} - 2", [(BC, "", 2, -1)]),
+        (f"\ufeffurl\tdepth\n{A}\t0", [(A, "", 0, -1)]),
+        (TURNED, [("", "http://(org,example,", -1, -1), (A, "http://(org,x,)/docs", -1, -1)]),
+    ],
+)
+def test_rows(text: str, expected: list[tuple[str, str, int, int]]) -> None:
+    assert [plain(row) for row in seed_lines(text.splitlines(), "f")] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("url scope color\n", "line 1: no column 'color'; there are url, scope, depth, limit"),
+        ("url url\n", "two columns url"),
+        ("\nhttp://a/ hots", "line 2: scope 'hots' is none of page, prefix, host, domain"),
+        ("http://a/ host many", "depth 'many' is no whole number"),
+        ("http://a/ host 1 2 3", "'3' stands in no column"),
+        ("http://a/ any", "--scope any"),
+        ("http://a/ page 1", "neither depth nor limit"),
+        ("+example", "nor a SURT prefix"),
+        ("+http://(org,example)x)", "nor a SURT prefix"),
+    ],
+)
+def test_words_without_a_meaning_are_refused_with_their_line(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        list(seed_lines(text.splitlines(), "--seeds f"))
+    assert said in str(raised.value) and str(raised.value).startswith("--seeds f, line ")
+
+
+def test_the_parts_of_the_web_that_rows_mean() -> None:
+    given = """
+        http://www.a.org/docs/x prefix 3 50
+        http://b.c.co.uk/ domain - 9
+        http://d.org/ - 1
+        https://e.org/one page
+        http://f.org/ http://(org,f,)/a 4
+        http://plain.org/
+    """
+    tables, surts = tables_of(seed_lines(given.splitlines(), "f"), "host")
+    assert tables == [
+        {"match": "http://(org,a,www,)/docs/", "scope": "prefix", "depth": 3, "pages": 50},
+        {"match": "*.c.co.uk", "scope": "domain", "pages_per_domain": 9},
+        {"match": "d.org", "depth": 1},
+        {"match": "www.d.org", "depth": 1},
+        {"match": "http://(org,e,)/one$", "scope": "page"},
+        {"match": "http://(org,f,)/$", "scope": "page", "depth": 4},
+        {"match": "http://(org,f,)/a", "depth": 4},
+    ]
+    assert surts == ["http://(org,f,)/a"]
+
+
+def test_a_seed_without_links_has_a_table_of_its_own() -> None:
+    tables, _ = tables_of([SeedLine("http://127.0.0.1/", depth=0)], "host")
+    assert tables == [{"match": "127.0.0.1", "depth": 0}]
+    tables, _ = tables_of([SeedLine("http://127.0.0.1/", limit=0)], "host")
+    assert tables == [{"match": "127.0.0.1", "pages": 0}], "0 is a limit"
+
+
+def test_a_part_of_the_web_without_limits_needs_no_table() -> None:
+    tables, surts = tables_of([SeedLine("http://f.org/", "http://(org,f,)/a")], "host")
+    assert tables == [{"match": "http://(org,f,)/$", "scope": "page"}] and surts == ["http://(org,f,)/a"]
+
+
+def test_a_row_with_nothing_of_its_own_is_plain() -> None:
+    assert SeedLine(A).is_plain
+    for row in (SeedLine(""), SeedLine(A, "host"), SeedLine(A, "", 0), SeedLine(A, "", -1, 0)):
+        assert not row.is_plain
+
+
+@pytest.mark.parametrize(
+    ("url", "matches"),
+    [
+        ("http://127.0.0.1/", ["127.0.0.1"]),
+        ("http://localhost/", ["localhost"]),
+        ("http://www.a.org/", ["www.a.org", "a.org"]),
+        ("http://a.org/", ["a.org", "www.a.org"]),
+    ],
+)
+def test_a_host_is_matched_with_its_twin_if_it_can_have_one(url: str, matches: list[str]) -> None:
+    tables, _ = tables_of([SeedLine(url, "host", 1)], "domain")
+    assert [table["match"] for table in tables] == matches
+
+
+@pytest.mark.parametrize(
+    ("text", "scope", "said"),
+    [
+        ("http://a/x/ prefix 1 2\nhttp://a/y/ prefix 1 2", "host", "a has a limit already (f, line 1)"),
+        ("http://a/ - 2", "any", "give a scope beside them"),
+    ],
+)
+def test_limits_that_would_not_hold_are_refused(text: str, scope: str, said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        tables_of(seed_lines(text.splitlines(), "f"), scope)
+    assert said in str(raised.value)

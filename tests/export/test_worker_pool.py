@@ -1,0 +1,71 @@
+"""Shared work: order, bounds, and what a piece that kills its process does to the others."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from crawler.export.worker_pool import WorkerPool, batches
+
+
+def _square(piece: int, careful: bool) -> tuple[int, int, bool]:
+    return piece * piece, os.getpid(), careful
+
+
+def test_results_come_in_order_from_several_processes() -> None:
+    with WorkerPool(_square, 2) as worker_pool:
+        results = list(worker_pool.results(range(50)))
+    assert [value for value, _, _ in results] == [n * n for n in range(50)]
+    assert os.getpid() not in {pid for _, pid, _ in results}
+
+
+@pytest.mark.parametrize(("count", "pieces"), [(1, 5), (2, 1), (2, 0)])
+def test_little_work_is_done_here(count: int, pieces: int) -> None:
+    with WorkerPool(_square, count) as worker_pool:
+        assert {pid for _, pid, _ in worker_pool.results(range(pieces))} <= {os.getpid()}
+
+
+def test_it_is_only_a_few_pieces_ahead() -> None:
+    taken = []
+
+    def pieces() -> Iterator[int]:
+        for number in range(1000):
+            taken.append(number)
+            yield number
+
+    with WorkerPool(_square, 2) as worker_pool:
+        results = worker_pool.results(pieces())
+        for _ in range(10):
+            next(results)
+        assert len(taken) <= 20
+
+
+def _deadly(piece: int, careful: bool) -> tuple[int, bool]:
+    if piece == 13 and not careful:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if piece == 60 and not careful:
+        raise MemoryError
+    return piece, careful
+
+
+def test_a_piece_that_kills_its_process_takes_no_other_with_it() -> None:
+    """All results are there; what was in work at that moment was done the careful way, the rest as ever."""
+    with WorkerPool(_deadly, 2) as worker_pool:
+        results = list(worker_pool.results(range(100)))
+        assert worker_pool.broken == 2
+    assert [piece for piece, _ in results] == list(range(100))
+    careful = {piece for piece, was_careful in results if was_careful}
+    assert {13, 60} <= careful and len(careful) <= 14
+
+
+def test_an_error_of_ours_comes_out() -> None:
+    def wrong(piece: int, careful: bool) -> int:
+        raise KeyError(piece)
+
+    with WorkerPool(wrong, 2) as worker_pool, pytest.raises(KeyError):
+        list(worker_pool.results(range(10)))
+
+
+def test_batches() -> None:
+    assert list(batches(range(5), 2)) == [[0, 1], [2, 3], [4]]

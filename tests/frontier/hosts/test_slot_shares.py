@@ -1,0 +1,196 @@
+"""Places kept free for hosts that answer soon."""
+
+import random
+
+import pytest
+
+from crawler.frontier.hosts.front_host import FrontHost
+from crawler.frontier.hosts.slot_shares import SlotShares
+from crawler.frontier.hosts.table import HostFlag, HostTable
+from crawler.records import Fetch, FetchTask, Outcome, TaskKind
+from tests.frontier.model import Crawl, config, fetched, link
+
+
+def test_hosts_that_trickle_take_no_place_from_those_that_answer() -> None:
+    """A tar pit of 40 hosts beside 4 good ones, 10 places: the good ones go on as if they were alone."""
+
+    def answer(fetch_task: FetchTask, now: float) -> Fetch:
+        return fetched(fetch_task.url, took=60.0 if fetch_task.hostname.startswith("tar") else 0.1)
+
+    good = [link(f"https://good{n}.g{n}.org/{k}") for k in range(300) for n in range(4)]
+    tar = [link(f"https://tar{n}.t{n}.org/{k}") for n in range(40) for k in range(50)]
+
+    def pages(*links_: list) -> int:
+        crawl = Crawl(
+            config(frontier={"front_factor": 12}),
+            answer=answer,
+            concurrency=10,
+            addresses=lambda name: (f"10.{hash(name)}",),
+        )
+        crawl.add(links_[0][:4])  # met before the flood comes
+        crawl.run(5.0)
+        for some in links_:
+            crawl.add(some[4:] if some is links_[0] else some)
+        crawl.run(300.0)
+        return sum(
+            fetch_task.hostname.startswith("good") and fetch_task.kind is TaskKind.PAGE
+            for fetch_task in crawl.handed
+        )
+
+    assert pages(good, tar) >= 0.95 * pages(good)
+
+
+def test_others_get_all_of_their_share_in_turn() -> None:
+    crawl = Crawl(answer=lambda fetch_task, now: fetched(fetch_task.url, took=9.0), concurrency=10)
+    urls = [f"https://h{n}.d{n}.org/{k}" for n in range(40) for k in range(3)]
+    random.Random(1).shuffle(urls)
+    crawl.add([link(url) for url in urls])
+    most = 0
+    while crawl.step(1e9):
+        most = max(most, crawl.frontier.requests)
+    assert sorted(crawl.done) == sorted(urls) and most == 8
+
+
+def test_shared_hosting_has_a_gap_and_a_rate() -> None:
+    """400 domains on one address: each of 16 places is held for the gap of 0.5 s, and 20 begin a second at most."""
+    began: dict[float, list[float]] = {}
+    for rate, most in ((0.0, 16 / 0.51), (20.0, 20.0)):
+        crawl = Crawl(
+            config(
+                politeness={"shared_address_rate": rate, "delay_factor": 0.0},
+                frontier={"front_factor": 12, "address_waiters_max": 64},
+            ),
+            answer=lambda fetch_task, now: fetched(fetch_task.url, took=0.01),
+            addresses=lambda name: ("10.0.0.1",),
+            concurrency=50,
+        )
+        crawl.checking = False
+        crawl.add([link(f"https://h{n}.d{n}.org/{k}") for n in range(400) for k in range(4)])
+        crawl.run(120.0)
+        began[rate] = sorted(request.began for request in crawl.requests)
+        late = [instant for instant in began[rate] if 20.0 <= instant - 1e6 < 40.0]
+        assert 0.8 * most * 20 <= len(late) <= 1.01 * most * 20 + 16
+
+
+def test_a_place_is_asked_back_once_for_each_host_in_the_line() -> None:
+    """Of those that had it long enough: 5 s if they never answered, `crowded_timeout` if they did, but late."""
+    hosts = HostTable()
+    shares = SlotShares(hosts, 4, 1.0, crowded_timeout=15.0)
+    front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", 0, 0) for n in range(7)]
+    hosts.flags[front[0].slot] = HostFlag.LATE
+    for host in front[:4]:
+        assert shares.acquire(host, 100.0)
+    assert not any(shares.must_yield(host.slot, 1000.0) for host in front), "nobody waits"
+    assert not shares.acquire(front[4], 103.0) and not shares.acquire(front[5], 103.0)
+    assert not any(shares.must_yield(host.slot, 104.9) for host in front)
+    asked = [host.name for host in front if shares.must_yield(host.slot, 105.0)]
+    assert asked == ["h1.org", "h2.org"], "two wait, and h0 answers late"
+    assert not any(shares.must_yield(host.slot, 105.0) for host in front), "each is asked once"
+    shares.release(front[1].slot, 105.5)
+    assert shares.next_waiting() is front[4]
+    shares.note_arrival(front[4].slot)
+    assert shares.acquire(front[4], 105.5)
+    assert not any(shares.must_yield(host.slot, 106.0) for host in front), "one waits, and h2 was asked"
+    assert not shares.acquire(front[6], 106.0)
+    assert [host.name for host in front if shares.must_yield(host.slot, 110.0)] == ["h3.org"]
+    shares.release(front[2].slot, 110.0)
+    shares.release(front[3].slot, 110.0)
+    shares.release(front[4].slot, 110.0)
+    assert not shares.must_yield(front[0].slot, 200.0), "there is room for the one that waits"
+    for _ in range(2):
+        host = shares.next_waiting()
+        assert host is not None and shares.acquire(host, 110.0)
+        shares.note_arrival(host.slot)
+    assert shares.acquire(front[1], 110.0) and not shares.acquire(front[2], 110.0)
+    assert not shares.must_yield(front[0].slot, 114.9) and shares.must_yield(front[0].slot, 115.0)
+    shares._check({host.slot for host in front})
+
+
+def test_a_prompt_host_that_stays_counts_among_the_others() -> None:
+    """Four hosts with good pages before turn into endless ones: two of four places are free for others again."""
+    hosts = HostTable()
+    shares = SlotShares(hosts, 4, 0.5)
+    front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", 0, 0) for n in range(6)]
+    for host in front[:5]:
+        hosts.flags[host.slot] = HostFlag.PROMPT
+    for at, host in enumerate(front[:4]):
+        assert shares.acquire(host, 100.0 + at)
+    shares.look(104.9)
+    assert shares.has_room
+    shares.look(106.0)
+    assert not shares.has_room and not shares.acquire(front[5], 106.0)
+    asked = [host.name for host in front[:4] if shares.must_yield(host.slot, 107.9, full=True)]
+    assert asked == ["h0.org", "h1.org"], "one for the host in the line, one beyond the share"
+    asked = [host.name for host in front[:4] if shares.must_yield(host.slot, 108.0, full=True)]
+    assert asked == ["h2.org"], "h3 has been there long, too: two beyond"
+    assert not any(shares.must_yield(host.slot, 200.0) for host in front[:4]), "not all places are taken"
+    for host in front[:4]:
+        shares.record_outcome(host.slot, fetched("http://a.org/", took=0.1), 109.0)
+        assert not shares.is_prompt(host.slot), "it answered soon and was held long: for what came with it"
+    shares._check(set())
+
+
+def test_time_without_a_place_does_not_count() -> None:
+    hosts = HostTable()
+    shares = SlotShares(hosts, 4, 0.5)
+    host = FrontHost(hosts.insert(1), 1, "a.org", 0, 0)
+    assert shares.acquire(host, 100.0)
+    shares.release(host.slot, 102.0)
+    shares.reacquire(host.slot, 200.0)
+    shares.record_outcome(host.slot, fetched("http://a.org/", took=0.1), 203.0)
+    assert shares.is_prompt(host.slot)
+
+
+def test_robots_txt_makes_no_host_prompt() -> None:
+    """Behind a robots.txt that comes soon a page may be endless; it takes nothing from a host that is prompt."""
+    hosts = HostTable()
+    shares = SlotShares(hosts, 4, 0.5)
+    slot = hosts.insert(1)
+    for task, flag in (
+        (TaskKind.ROBOTS, HostFlag.LATE),
+        (TaskKind.PAGE, HostFlag.PROMPT),
+        (TaskKind.ROBOTS, HostFlag.PROMPT),
+    ):
+        shares.record_outcome(slot, fetched("http://a.org/", took=0.1), 1.0, task)
+        assert hosts.flags[slot] == flag
+
+
+@pytest.mark.parametrize(
+    ("took", "truncated", "flags"),
+    [(5.0, "", HostFlag.PROMPT), (5.1, "", HostFlag.LATE), (3.0, "time", 0), (60.0, "time", 0)],
+)
+def test_what_an_answer_says_of_the_next(took: float, truncated: str, flags: int) -> None:
+    hosts = HostTable()
+    shares = SlotShares(hosts, 4, 1.0)
+    slot = hosts.insert(1)
+    hosts.flags[slot] = HostFlag.PROMPT | HostFlag.LATE | HostFlag.EXCLUDED
+    shares.record_outcome(
+        slot, Fetch("http://a.org/", Outcome.FETCHED, status=200, took=took, truncated=truncated), 60.0
+    )
+    assert hosts.flags[slot] == flags | HostFlag.EXCLUDED
+
+
+def test_a_request_goes_on_without_its_place_before_any_has_to_end() -> None:
+    """Ten places, twenty hosts whose pages take long: half as many as there are places go on, then one ends."""
+    crawl = Crawl(
+        config(frontier={"front_factor": 12}),
+        answer=lambda fetch_task, now: fetched(fetch_task.url, took=60.0),
+        concurrency=10,
+    )
+    crawl.add([link(f"https://h{n}.d{n}.org/") for n in range(20)])
+    crawl.run(0.1)
+    frontier, ended, most = crawl.frontier, 0, 0
+    for _ in range(300):
+        held = [fetch_task for fetch_task, _ in crawl._fetching.values() if fetch_task.kind is TaskKind.PAGE]
+        end = sum(frontier.under_way.yields(fetch_task, crawl.now) for fetch_task in held)
+        ended += end
+        assert not end or len(frontier._outstanding._slow) == 5, (
+            "none ends while one may go on without its place"
+        )
+        most = max(most, len(held))
+        assert len(held) <= 10 + 5 and frontier.requests <= 10
+        frontier._check()
+        crawl.run(0.0)
+        crawl.clock.advance(1.0)
+    assert ended and most == 8 + 5, (ended, most, len(crawl.done), crawl.now, frontier)
+    assert len(crawl.done) == 20 and frontier.requests == 0

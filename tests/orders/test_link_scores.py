@@ -1,0 +1,44 @@
+"""What links add to what is known of a URL, against dicts that forget nothing."""
+
+import random
+
+import numpy as np
+import pytest
+
+from crawler.orders.classes import class_of
+from crawler.orders.link_scores import LinkScores
+
+
+@pytest.mark.parametrize("adds", [False, True])
+def test_news_is_what_makes_a_difference_of_two_classes_to_what_was_told(adds: bool) -> None:
+    rng = random.Random(7)
+    worths = LinkScores(16, adds=adds, base=2.0**-16 if adds else 0.0, news=2)
+    known: dict[int, float] = {}
+    told: dict[int, float] = {}
+    for _ in range(400):
+        some = rng.sample(range(1, 40), 5)
+        scores = np.array([2.0 ** -rng.uniform(2, 14) for _ in some])
+        worth, before, news = worths.add(np.array(some, np.uint64), scores)
+        for i, url in enumerate(some):
+            base = known.get(url, 2.0**-16 if adds else 0.0)
+            expected = min(1.0, base + scores[i]) if adds else max(base, scores[i])
+            assert worth[i] == pytest.approx(expected, rel=1e-4)
+            assert before[i] == pytest.approx(told.get(url, 0.0), rel=1e-4)
+            if url in told:
+                gained = class_of(told[url]) - class_of(expected)
+                assert gained >= 1 if news[i] else gained <= 2
+            assert url in told or not news[i]
+            known[url] = expected
+            if news[i] or url not in told:
+                told[url] = expected
+
+
+def test_without_raises_nothing_is_news_and_another_url_takes_an_entry_over() -> None:
+    worths = LinkScores(1, adds=False, base=0.0, news=0)
+    one, other = np.array([2], np.uint64), np.array([4], np.uint64)
+    worths.add(one, np.array([0.001]))
+    assert not worths.add(one, np.array([1.0]))[2].any()
+    worths.add(other, np.array([0.5]))
+    assert worths.add(one, np.array([0.25]))[0] == pytest.approx(0.25)
+    worths.clear()
+    assert worths.add(one, np.array([0.1]))[1] == 0.0

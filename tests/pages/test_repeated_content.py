@@ -1,0 +1,35 @@
+"""The content-seen test: counts by host and digest, the latest ones."""
+
+import random
+
+from crawler.pages.repeated_content import RepeatedContent
+
+
+def test_pages_are_counted_by_host_and_content() -> None:
+    same = RepeatedContent()
+    assert [same.count(1, b"x") for _ in range(3)] == [1, 2, 3]
+    assert [same.count(2, b"x"), same.count(1, b"y"), same.count(1, b"x")] == [1, 1, 4]
+
+
+def test_hosts_differ_by_all_of_their_key() -> None:
+    same = RepeatedContent()
+    assert [same.count(host, b"x") for host in (1, 1 << 40, 1 << 63, 0)] == [1, 1, 1, 1]
+
+
+def test_a_pair_that_takes_the_place_of_another_is_new_and_so_is_the_other() -> None:
+    """No pair ever has the count of another; what was not displaced is counted on."""
+    rng, same, model = random.Random(1), RepeatedContent(slots=8), {}
+    for _ in range(2000):
+        host, digest = rng.randrange(6), bytes([rng.randrange(3)])
+        n = same.count(host, digest)
+        assert n == 1 or n == model[host, digest] + 1
+        model[host, digest] = n
+
+
+def test_nearly_all_of_the_latest_are_remembered() -> None:
+    """Behind as many pairs as a sixteenth of the table, some 6 % are displaced."""
+    same = RepeatedContent(slots=1 << 12)
+    for host in range(256):
+        same.count(host, b"x")
+    again = [same.count(host, b"x") for host in range(256)]
+    assert again.count(2) > 220 and set(again) <= {1, 2}

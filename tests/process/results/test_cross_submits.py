@@ -1,0 +1,113 @@
+"""Which URLs a sitemap may name, and that the work for it is linear; long lists in portions."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.config import RobotsConfig
+from crawler.process.committing.portions import PORTION_CHARS, PORTION_LINKS, portions
+from crawler.process.results import cross_submits as submitted_module
+from crawler.process.results.cross_submits import CrossSubmits
+from crawler.records import FetchTask, Outcome, TaskKind
+from crawler.robots import cache as cache_module
+from crawler.robots.cache import RobotsCache
+from crawler.storage.kv import MemoryStore
+
+MAP = "http://evil.test/map.xml"
+
+
+def robots(**files: str) -> RobotsCache:
+    """A cache that knows the robots.txt of hosts `name`.test."""
+    cache = RobotsCache(MemoryStore(), RobotsConfig(), "crawler", 1000)
+    for name, body in files.items():
+        answer: dict[str, Any] = {"status": 200, "outcome": Outcome.FETCHED, "complete": True, "now": 0.0}
+        cache.record(f"http://{name}.test", body=body.encode(), **answer)
+    return cache
+
+
+def among(cache: RobotsCache, locs: list[str]) -> list[str]:
+    making = CrossSubmits(FetchTask(TaskKind.PAGE, 1, "evil.test", MAP), cache.names).among(locs)
+    while True:
+        try:
+            next(making)
+        except StopIteration as end:
+            return end.value
+
+
+@pytest.mark.parametrize(
+    ("loc", "taken"),
+    [
+        ("http://evil.test/a", True),
+        ("https://evil.test/a", True),
+        ("HTTP://EVIL.test:80/a", True),
+        ("http://evil.test:8080/a", True),
+        ("http://evil.test", True),
+        ("http://user@evil.test/a", True),
+        ("//evil.test/a", True),
+        ("/a", True),
+        ("//victim.test/a", False),
+        ("\\\\victim.test\\a", False),
+        ("/\\victim.test/a", False),
+        ("\t//victim.test/a", False),
+        ("http://", True),
+        ("http://named.test/a", True),
+        ("http://NAMED.test/a", True),
+        ("http://named.test:8080/a", False),  # another authority, whose robots.txt says nothing
+        ("https://named.test/a", False),
+        ("http://other.test/a", False),
+        ("http://unknown.test/a", False),
+        ("http://victim.test/x?u=//evil.test", False),
+        ("http://victim.test/x?u=http://evil.test/", False),
+        ("http://victim.test/#//evil.test/", False),
+        ("http://victim.test//evil.test/", False),
+        ("http://evil.test@victim.test/", False),
+        ("http://evil.test.victim.test/", False),
+        ("http://notevil.test/", False),
+    ],
+)
+def test_own_foreign_and_cross_named(loc: str, taken: bool) -> None:
+    cache = robots(
+        named=f"Sitemap: HTTP://EVIL.test:80{MAP[16:]}", other="Sitemap: http://evil.test/other.xml"
+    )
+    assert among(cache, [loc]) == ([loc] if taken else [])
+
+
+def test_the_lines_of_a_robots_txt_are_canonicalised_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work is lines + URLs, not lines x URLs, which held the loop for 45 minutes."""
+    calls = 0
+    for module, name in ((cache_module, "canonical"), (submitted_module, "resolve")):
+        whole = getattr(module, name)
+
+        def counted(*given: str, whole: Any = whole) -> Any:
+            nonlocal calls
+            calls += 1
+            return whole(*given)
+
+        monkeypatch.setattr(module, name, counted)
+    lines, locs = 400, 3000
+    cache = robots(named="".join(f"Sitemap: http://named.test/{n}.xml\n" for n in range(lines)))
+    assert among(cache, [f"http://named.test/{n}" for n in range(locs)]) == []
+    assert calls == lines + locs
+    assert among(cache, ["http://named.test/x"]) == [], "another map"
+    assert calls == lines + locs + 1
+    assert len(among(cache, [f"http://evil.test/{n}" for n in range(locs)])) == locs
+    assert calls == lines + locs + 1, "its own are told without"
+
+
+def test_lines_beyond_the_bound_are_counted() -> None:
+    most = RobotsConfig().sitemaps_max
+    cache = robots(named="".join(f"Sitemap: http://named.test/{n}.xml\n" for n in range(most + 7)))
+    assert len(cache.sitemaps("http://named.test")) == most
+    assert cache.sitemaps_ignored == 7
+
+
+@given(st.lists(st.integers(0, 3 * PORTION_CHARS), max_size=20), st.integers(0, 3 * PORTION_LINKS))
+def test_portions_are_bounded_and_whole(lengths: list[int], short: int) -> None:
+    hrefs = ["x" * length for length in lengths] + ["y"] * short
+    parts = list(portions(hrefs))
+    assert [href for part in parts for href in part] == hrefs
+    for part in parts:
+        assert 0 < len(part) <= PORTION_LINKS
+        assert sum(map(len, part[:-1])) < PORTION_CHARS

@@ -1,0 +1,146 @@
+"""The way of the seeds: one change a piece; among several processes each takes its own, and the scope all.
+
+And of known pages once more: those that were tried, each once.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from crawler.clock import VirtualClock
+from crawler.config import convert
+from crawler.crawl.topology import Topology
+from crawler.process.opening.stages import Stages
+from crawler.process.results import seed_intake
+from crawler.process.results.seed_intake import known_changes, own_seeds, seed_changes
+from crawler.records import Link, LinkFlag, Outcome, PageRecord, PageState
+from crawler.splitter.partition import Partition
+from tests.process.support import made
+
+PIECES = [[f"http://h{n}.org/" for n in range(at, at + 4)] for at in (0, 4, 8)]
+ALL = sum(PIECES, [])
+
+
+def process(folder: Path, name: str, names: list[str], scope: str = "host") -> Stages:
+    topology = Topology(name, Partition.equal_ranges(names))
+    config = convert({"crawl": {"scope": scope}})
+    return Stages(config, folder / name, bytes(16), clock=VirtualClock(), name=name, topology=topology)
+
+
+def seeds_of(stages: Stages, *, shared: bool) -> Iterator[Any]:
+    own = partial(own_seeds, stages.fingerprinter, stages.topology.partition, stages.name)
+    scope = stages.config.crawl.scope
+    return seed_changes(PIECES, stages.admission, stages.knowledge, scope=scope, own=own if shared else None)
+
+
+def seeded(stages: Stages, *, shared: bool) -> int:
+    """Feed the seeds; how many changes they were."""
+    changes = list(seeds_of(stages, shared=shared))
+    for change in changes:
+        stages.commits.commit(change)
+    while (plan := stages.commits.flush_begin(dry=True)) is not None:
+        plan.run()
+        stages.commits.commit(partial(stages.commits.flush_change, plan))
+    return len(changes)
+
+
+def test_alone_every_seed_reaches_the_frontier(tmp_path: Path) -> None:
+    stages = process(tmp_path, "p0", ["p0"])
+    assert seeded(stages, shared=False) == len(PIECES)
+    assert stages.views.frontier_counts().todo == len(ALL) and stages.views.problems() == []
+    stages.close()
+
+
+@pytest.mark.parametrize("scope", ["host", "any"])
+def test_of_shared_seeds_each_process_takes_its_own(tmp_path: Path, scope: str) -> None:
+    names = ["p0", "p1", "p2"]
+    todo = 0
+    for name in names:
+        stages = process(tmp_path, name, names, scope)
+        seeded(stages, shared=True)
+        counts = stages.views.splitter_counts()
+        assert counts is not None and (counts.waiting, counts.scope_told) == (0, 0), "nobody need be told"
+        assert stages.views.problems() == []
+        todo += stages.views.frontier_counts().todo
+        assert all(stages.intake.explain(f"{url}page").rule == "" for url in ALL), "the scope spans all"
+        stages.close()
+    assert todo == len(ALL)
+
+
+def test_the_scope_spans_all_shared_seeds_before_any_is_queued(tmp_path: Path) -> None:
+    """Else a link that a sibling sends meanwhile would be dropped."""
+    stages = process(tmp_path, "p0", ["p0", "p1"])
+    stages.commits.commit(next(seeds_of(stages, shared=True)))
+    assert all(stages.intake.explain(f"{url}page").rule == "" for url in ALL)
+    assert stages.point.counters["urls.seeds"] == 0
+    stages.close()
+
+
+def test_of_seeds_for_one_node_those_of_others_go_to_their_owners(tmp_path: Path) -> None:
+    stages = process(tmp_path, "p0", ["p0", "p1"])
+    seeded(stages, shared=False)
+    counts = stages.views.splitter_counts()
+    assert counts is not None and counts.waiting > 0 and counts.scope_told == len(ALL)
+    assert stages.views.frontier_counts().todo + counts.waiting - counts.scope_told == len(ALL)
+    stages.close()
+
+
+def test_the_scope_is_spanned_piece_by_piece(tmp_path: Path) -> None:
+    """Millions of seeds would hold up the loop."""
+    stages = process(tmp_path, "p0", ["p0", "p1"])
+    _, pauses = made(next(seeds_of(stages, shared=True))())
+    assert pauses == len(PIECES)
+    stages.close()
+
+
+def record(url: str, state: PageState = PageState.STORED, **values: Any) -> PageRecord:
+    return PageRecord(url, state, Outcome.FETCHED, **values)
+
+
+def asked_again(records: list[PageRecord], queued: Sequence[int] = ()) -> list[list[Link]]:
+    """The links of each change that puts known pages, numbered from 10 on in steps of ten, into the queues."""
+    again: Any = lambda links: links  # noqa: E731
+    numbered = lambda: ((10 * n, each) for n, each in enumerate(records, 1))  # noqa: E731
+    return [cast(Any, maker()) for maker in known_changes(lambda: queued, numbered, again)]
+
+
+def test_a_page_that_was_tried_is_asked_again_as_the_link_that_it_was() -> None:
+    page = record("http://a.org/", depth=3, via=7, redirects=2, flags=LinkFlag.SEED)
+    assert asked_again([page]) == [
+        [Link(10, "http://a.org/", 3, 7, 2, LinkFlag.SEED | LinkFlag.AGAIN)],
+    ]
+
+
+@pytest.mark.parametrize("state", PageState)
+def test_pages_that_nobody_may_ask_are_left_alone(state: PageState) -> None:
+    denied = state in (PageState.DENIED, PageState.RETIRED)
+    assert asked_again([record("http://a.org/", state)]) == (
+        [] if denied else asked_again([record("http://a.org/")])
+    )
+
+
+def test_a_page_of_a_user_s_own_request_is_not_asked_again() -> None:
+    flags = LinkFlag.OWN_REQUEST | LinkFlag.SEED
+    assert asked_again([record("http://a.org/", flags=flags)]) == []
+
+
+@pytest.mark.parametrize(
+    ("queued", "chunks"),
+    [
+        ([], [[10, 20], [30, 40], [50]]),
+        ([5, 10, 25, 40, 99], [[20], [30], [50]]),
+        ([9, 10, 20, 60], [[30, 40], [50]]),
+        ([50], [[10, 20], [30, 40]]),
+        ([10, 50], [[20], [30, 40]]),
+        ([11], [[10, 20], [30, 40], [50]]),
+    ],
+)
+def test_known_pages_come_in_portions_without_those_that_wait_already(
+    monkeypatch: pytest.MonkeyPatch, queued: list[int], chunks: list[list[int]]
+) -> None:
+    monkeypatch.setattr(seed_intake, "KNOWN_AT_ONCE", 2)
+    found = asked_again([record(f"http://a.org/{n}") for n in range(5)], queued)
+    assert [[link.fingerprint for link in chunk] for chunk in found] == chunks

@@ -1,0 +1,545 @@
+"""What a running process shows and takes, with real stages, no loop of a crawl and no socket."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from crawler.admin import process_metrics
+from crawler.change_signals import Signalled
+from crawler.clock import iso_time
+from crawler.config import convert
+from crawler.errors import ConfigError, UsageError
+from crawler.process import live_services as module
+from crawler.process.answering.commands import Commands
+from crawler.process.answering.wait_log import Wait
+from crawler.process.live_services import COUNTS_INTERVAL, KEY_FILE_WAIT, LiveServices, live_settings
+from crawler.records import FetchTask, Outcome, TaskKind
+from crawler.serve.http_error import HttpError
+from crawler.serve.indexnow import KEY_AGE_MAX
+from crawler.storage.commit import Change
+from crawler.storage.keys import ASKED, TODO
+from crawler.storage.kv import scan_prefix, seal, unseal
+from tests.process.support import Joint, fetch, made
+
+HOME, NEW, AWAY = "http://a.org/", "http://a.org/new", "http://elsewhere.example/"
+ON = {"refresh": {"endless": True, "share": 0.5, "min_age": 0.0}}
+
+
+class Shown:
+    """What is live about a process that only remembers what it is told."""
+
+    def __init__(self, joint: Joint) -> None:
+        self.joint = joint
+        self.queued: list[Any] = []
+        self.woken: list[str] = []
+        self.configured: list[Any] = []
+        stages = joint.stages
+        self.process = SimpleNamespace(
+            stages=stages,
+            queue=self.queued.append,
+            wake=lambda: self.woken.append("wake"),
+            stopped_by="",
+            kept=None,
+            started=12.0,
+            commands=Commands(stages, self.queued.append, dict),
+            commits=SimpleNamespace(observe=None),
+            last_changes=[],
+            configure=self.configured.append,
+        )
+        self.live = LiveServices(cast(Any, self.process))
+
+    def commit(self) -> None:
+        """What was queued."""
+        for maker in self.queued:
+            self.joint.stages.commits.commit_now(maker if isinstance(maker, Change) else made(maker())[0])
+        self.queued.clear()
+
+    def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
+        steps = self.live.steps({"command": command} | arguments)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return cast(dict[str, Any], end.value)
+
+    def fingerprint(self, url: str) -> int:
+        return self.joint.fingerprint(url)
+
+
+def stored(joint: Joint, *urls: str, **values: Any) -> None:
+    joint.seeds(*urls)
+    for _ in urls:
+        fetch_task = joint.fetch_task()
+        joint.page(
+            fetch_task, fetch(fetch_task.url, fetch_task.url.encode(), began=joint.clock.now(), **values)
+        )
+
+
+@pytest.fixture
+def shown(joint: Joint) -> Shown:
+    stored(joint, HOME)
+    return Shown(joint)
+
+
+@pytest.fixture
+def fresh(open_joint: Callable[..., Joint]) -> Shown:
+    """One that keeps known pages fresh."""
+    joint = open_joint(**ON)
+    stored(joint, HOME)
+    return Shown(joint)
+
+
+@pytest.fixture
+def level() -> Iterator[logging.Logger]:
+    log = logging.getLogger("crawler")
+    before = log.level
+    yield log
+    log.setLevel(before)
+
+
+# -- what clients may ask for
+
+
+def in_loop(call: Callable[[], Any]) -> Any:
+    async def play() -> Any:
+        return call()
+
+    return asyncio.run(play())
+
+
+def ahead(shown: Shown, *urls: str) -> list[str]:
+    """What becomes of these pages, asked for one after the other."""
+    return in_loop(lambda: [shown.live.ahead(url, shown.fingerprint(url)).state.value for url in urls])
+
+
+def test_an_unknown_page_is_fetched_soon_as_a_link_once(shown: Shown) -> None:
+    assert ahead(shown, NEW, NEW) == ["queued", "queued"]
+    assert len(shown.queued) == 1
+    shown.commit()
+    assert shown.joint.fetch_task().depth == 1, "as deep as a link of a seed"
+
+
+def test_a_page_that_waits_already_needs_nothing(shown: Shown) -> None:
+    shown.joint.seeds(NEW)
+    assert ahead(shown, NEW) == ["queued"] and not shown.queued
+
+
+def test_what_may_not_be_fetched_is_not_promised(shown: Shown) -> None:
+    """`refresh=1` said "queued" of a blocked host and of a page that robots.txt forbids."""
+    assert ahead(shown, AWAY, HOME) == ["out_of_scope", "not_refreshed"]
+    rules = b"User-agent: *\nDisallow: /no\n"
+    url = "http://a.org/robots.txt"
+    fetch_task = FetchTask(TaskKind.ROBOTS, shown.joint.frontier._registry.host_key("a.org"), "a.org", url)
+    change = Change()
+    made(shown.joint.results._record_robots(change, fetch_task, fetch(url, rules), shown.joint.clock.now()))  # type: ignore[arg-type]
+    assert ahead(shown, HOME + "no/1") == ["disallowed"]
+    shown.joint.frontier.blocks.block("a.org")
+    assert ahead(shown, NEW) == ["blocked"]
+    assert (
+        shown.live.ahead(NEW, shown.fingerprint(NEW)).why
+        == "its host is blocked; `crawler unblock` takes it up again"
+    )
+    shown.joint.frontier.blocks.unblock("a.org", shown.joint.clock.now())
+    shown.process.stopped_by = "signal"
+    assert ahead(shown, NEW) == ["at_rest"] and not shown.queued
+
+
+def test_pages_asked_ahead_have_a_bound_and_a_time(open_joint: Callable[..., Joint]) -> None:
+    shown = Shown(open_joint(serve={"ahead_max": 2}))
+    stored(shown.joint, HOME)
+
+    async def play() -> None:
+        loop, waits = asyncio.get_running_loop(), []
+        loop.call_later = lambda *timer: waits.append(timer)  # type: ignore[method-assign,assignment]
+        urls = [f"{HOME}{n}" for n in range(3)]
+        said = [shown.live.ahead(url, shown.fingerprint(url)) for url in urls]
+        assert [each.state for each in said] == ["queued", "queued", "full"] and said[2].wait == 60.0
+        delay, forget, number = waits[0]
+        assert delay == 60.0
+        forget(number)
+        assert shown.live.ahead(urls[2], shown.fingerprint(urls[2])).queued
+
+    asyncio.run(play())
+
+
+def test_a_known_page_is_the_refresh_frontier_s(fresh: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ahead(fresh, HOME) == ["queued"] and fresh.woken == ["wake"]
+    assert not fresh.queued
+    monkeypatch.setattr(fresh.joint.stages.refresh.claims, "request", lambda fingerprint: False)
+    assert ahead(fresh, HOME) == ["full"]
+
+
+# -- signals
+
+
+def test_signals_are_told_of_once_they_are_durable(fresh: Shown) -> None:
+    """An answer that does not wait tells a client of a signal that a crash loses."""
+    committed: list[int] = []
+
+    async def kept() -> bool:
+        committed.append(len(fresh.queued))
+        fresh.commit()
+        return True
+
+    fresh.process.kept = kept
+    said = asyncio.run(fresh.live.signal([HOME, NEW, AWAY, AWAY + "x"], "indexnow"))
+    assert said.counts() == Signalled(noted=1, queued=1, out_of_scope=2).counts() and committed == [1]
+    assert fresh.joint.stages.views.frontier_counts().todo == 1
+
+    async def late() -> bool:
+        return False
+
+    fresh.process.kept = late
+    with pytest.raises(HttpError) as refusal:
+        asyncio.run(fresh.live.signal([HOME], "indexnow"))
+    assert refusal.value.status == 503
+
+
+# -- requests are importance
+
+
+def test_counts_of_requests_outlast_the_run(shown: Shown) -> None:
+    one, two = shown.fingerprint(HOME), shown.fingerprint(NEW)
+    for fingerprint in (one, one, two):
+        shown.live.demand.add(fingerprint, shown.joint.clock.now())
+    shown.live.put_counts()
+    assert len(shown.queued) == 1
+    shown.commit()
+    shown.live.put_counts()
+    assert not shown.queued, "nothing has changed"
+    rows = dict(scan_prefix(shown.joint.stages.store, ASKED))
+    assert set(rows) == {ASKED + each.to_bytes(8, "big") for each in (one, two)}
+    key = ASKED + one.to_bytes(8, "big")
+    assert msgspec.msgpack.decode(unseal(key, rows[key])) == [pytest.approx(2.0), shown.joint.clock.now()]
+    again = Shown(shown.joint)
+    again.live._load_counts()
+    now = shown.joint.clock.now()
+    assert [again.live.demand.count(each, now) for each in (one, two)] == pytest.approx([2.0, 1.0])
+
+
+def test_a_count_that_has_faded_is_forgotten(shown: Shown) -> None:
+    key = ASKED + (7).to_bytes(8, "big")
+    change = shown.live._counted({7: 1.0}, 5.0)
+    shown.joint.stages.commits.commit(change)
+    assert shown.joint.stages.store.get(key) is not None
+    shown.joint.stages.commits.commit(shown.live._counted({7: 0.0}, 5.0))
+    assert shown.joint.stages.store.get(key) is None
+
+
+def test_damaged_counts_are_left_behind(shown: Shown) -> None:
+    batch = shown.joint.stages.store.batch()
+    batch.put(ASKED + (7).to_bytes(8, "big"), seal(b"")[:-1] + b"?")
+    shown.joint.stages.store.write(batch)
+    shown.live._load_counts()
+    assert len(shown.live.demand) == 0
+
+
+def test_counts_weigh_pages_that_are_kept_fresh(fresh: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    weighed: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(
+        fresh.joint.stages.refresh.outcomes, "renew_importance", lambda *what: weighed.append(what)
+    )
+    change = fresh.live._counted({7: 1.0}, 5.0)
+    assert weighed == [({7: 1.0}, fresh.joint.clock.now(), change)]
+
+
+def test_counts_are_put_time_and_again(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    naps: list[float] = []
+
+    async def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) > 2:
+            raise asyncio.CancelledError
+
+    puts: list[int] = []
+    monkeypatch.setattr(module.asyncio, "sleep", nap)
+    monkeypatch.setattr(shown.live, "put_counts", lambda: puts.append(1))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(shown.live._keep_counts())
+    assert naps == [COUNTS_INTERVAL] * 3 and len(puts) == 2
+
+
+# -- key files of who signals
+
+
+def key_file(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, url: str, arrives: Any = None
+) -> tuple[bytes | None, int]:
+    """The file, and how often there was a wait for it."""
+    naps = 0
+
+    async def nap(seconds: float) -> None:
+        nonlocal naps
+        naps += 1
+        shown.joint.clock.advance(seconds)
+        if arrives is not None and naps == 3:
+            arrives()
+
+    monkeypatch.setattr(module.asyncio, "sleep", nap)
+    return asyncio.run(shown.live._key_file(url)), naps
+
+
+def test_a_key_file_comes_as_any_link(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    def arrives() -> None:
+        shown.commit()
+        fetch_task = shown.joint.fetch_task()
+        shown.joint.page(fetch_task, fetch(fetch_task.url, b"k" * 2000, began=shown.joint.clock.now()))
+
+    assert key_file(shown, monkeypatch, HOME + "key.txt", arrives) == (b"k" * 1024, 3)
+    assert key_file(shown, monkeypatch, HOME + "key.txt") == (b"k" * 1024, 0), "it is there"
+
+
+def test_a_key_file_that_is_missing_or_never_comes_is_none(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert key_file(shown, monkeypatch, AWAY) == (None, 0), "out of scope"
+    found, naps = key_file(shown, monkeypatch, HOME + "never.txt")
+    assert found is None and naps == int(KEY_FILE_WAIT) == 600
+
+
+def test_a_key_file_of_long_ago_or_of_an_error_does_not_count(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert key_file(shown, monkeypatch, HOME) == (HOME.encode(), 0)
+    fetched_at = next(iter(shown.joint.stages.pages.captures(shown.fingerprint(HOME)))).fetched_at
+    shown.joint.clock.advance(fetched_at + KEY_AGE_MAX - shown.joint.clock.now())
+    assert shown.joint.clock.now() - fetched_at == KEY_AGE_MAX
+    assert key_file(shown, monkeypatch, HOME) == (None, 0), "nothing is refreshed, so no other will come"
+    joint = shown.joint
+    joint.follow(HOME + "gone.txt", fetch(HOME + "gone.txt", b"not here", status=404, outcome=Outcome.GONE))
+    assert key_file(shown, monkeypatch, HOME + "gone.txt")[0] is None
+
+
+def test_an_old_key_file_is_waited_for_where_it_may_be_asked_again(
+    fresh: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh.joint.clock.advance(KEY_AGE_MAX + 1.0)
+    monkeypatch.setattr(
+        fresh.joint.stages.refresh.claims, "request", lambda fingerprint: False
+    )  # too many wait
+    assert key_file(fresh, monkeypatch, HOME) == (None, 600)
+
+
+# -- commands
+
+
+def test_the_status_has_the_sections_of_a_running_process(shown: Shown) -> None:
+    shown.joint.stages.frontier.pauses.pause()
+    status = shown.ask("status")
+    assert status["paused"] == list(shown.joint.stages.frontier.pauses.reasons) != []
+    (process,) = status["processes"]
+    assert process["name"] == "p0" and process["started"] == 12.0 and process["loop_lag"] == 0.0
+    assert status["run"] == {"fetched": 1} and status["serve"] == {}
+    assert set(status["timings"]) == {"commit", "flush"}
+    assert status["waited"] == shown.joint.stages.frontier.views.why_slow(shown.joint.clock.now())
+
+
+def test_a_host_is_explained_with_its_robots_txt(shown: Shown) -> None:
+    facts = shown.ask("host", host="a.org")
+    assert [(each["of"], each["status"]) for each in facts["robots"]] == [("http://a.org", 404)]
+    assert "robots" not in shown.ask("host", host="never.example")
+    with pytest.raises(UsageError, match="no host name"):
+        shown.ask("host", host="a b")
+
+
+def test_a_crawl_is_paused_and_resumed(shown: Shown) -> None:
+    assert shown.ask("pause")["paused"] and shown.joint.stages.frontier.pauses.reasons and not shown.woken
+    assert shown.ask("resume") == {"paused": []} and shown.woken == ["wake"]
+    assert not shown.joint.stages.frontier.pauses.reasons
+
+
+def test_wrong_arguments_and_commands_are_refused(shown: Shown) -> None:
+    with pytest.raises(UsageError, match="host"):
+        shown.ask("host", port=1)
+    with pytest.raises(UsageError):
+        shown.ask("nonsense")
+
+
+def test_settings_change_for_this_run(shown: Shown, level: logging.Logger) -> None:
+    quiet = logging.Handler()
+    level.addHandler(quiet)
+    level.addHandler(shown.live.errors)
+    before = shown.live.errors.level
+    try:
+        assert shown.ask("set", settings={"politeness.delay": "5", "log.level": "debug"}) == {
+            "set": {"politeness.delay": "5", "log.level": "debug"}
+        }
+        assert quiet.level == level.level == logging.DEBUG and shown.live.errors.level == before
+    finally:
+        level.removeHandler(quiet)
+        level.removeHandler(shown.live.errors)
+    (config,) = shown.configured
+    assert config.politeness.delay == 5
+    with pytest.raises(UsageError, match="refreshes nothing"):
+        shown.ask("set", settings={"refresh.share": "0.5"})
+    assert len(shown.configured) == 1
+
+
+def test_the_share_of_refresh_changes_where_there_is_one(fresh: Shown) -> None:
+    fresh.ask("set", settings={"refresh.share": "0.75"})
+    assert fresh.configured[0].refresh.share == 0.75
+
+
+def test_live_settings_are_those_alone() -> None:
+    config = convert({"crawl": {"concurrency": 8, "depth": 3}, "refresh": {"share": 0.2, "min_age": 7}})
+    made = live_settings(config, {"crawl.concurrency": "8", "refresh.share": "0.5"}, 8)
+    assert made == convert({"crawl": {"concurrency": 8, "depth": 3}, "refresh": {"share": 0.5, "min_age": 7}})
+    with pytest.raises(UsageError, match="at most 8"):
+        live_settings(config, {"crawl.concurrency": "9"}, 8)
+    with pytest.raises(ConfigError):
+        live_settings(config, {"politeness.delay": "soon"}, 8)
+
+
+# -- the life of it
+
+
+def test_it_collects_warnings_and_timings_while_it_runs(shown: Shown) -> None:
+    async def play() -> None:
+        await shown.live.start()
+        logging.getLogger("crawler").error("something")
+        shown.process.commits.observe("flush", 0.5)
+        await shown.live.close()
+        logging.getLogger("crawler").error("later")
+
+    asyncio.run(play())
+    sections = shown.live.sections()
+    assert sections["log"] == {"error": 1} or sum(sections["log"].values()) == 1
+    empty = process_metrics.Histogram().plain()
+    assert sections["timings"]["commit"] == empty != sections["timings"]["flush"]
+
+
+def test_lateness_fades_and_hosts_that_wait_are_told(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    late = [0.5, 0.0, 0.0, 0.1] + [0.0] * 17
+    lags: list[float] = []
+    taken: list[dict[str, int]] = []
+
+    class Loop:
+        now = 0.0
+
+        def time(self) -> float:
+            return self.now
+
+    loop = Loop()
+
+    async def nap(seconds: float) -> None:
+        lags.append(shown.live._lag)
+        assert taken, "at once, so that there is something to compare with"
+        if not late:
+            raise asyncio.CancelledError
+        loop.now += seconds + late.pop(0)
+
+    monkeypatch.setattr(module.asyncio, "sleep", nap)
+    monkeypatch.setattr(module.asyncio, "get_running_loop", lambda: loop)
+    monkeypatch.setattr(shown.live._recent, "sample", lambda counts, now: taken.append(counts))
+    monkeypatch.setattr(
+        shown.live._waits, "new_lines", lambda hosts: [Wait("a.org: waits", {"host": "a.org"})]
+    )
+    with caplog.at_level(logging.DEBUG, "crawler"), pytest.raises(asyncio.CancelledError):
+        coroutine = shown.live._watch_lag()
+        while True:
+            coroutine.send(None)
+    assert lags[:6] == pytest.approx([0.0, 0.5, 0.375, 0.28125, 0.2109375, 0.158203125])
+    assert [record.message for record in caplog.records].count("a.org: waits") == 5, "once a second"
+    assert taken == [{"done": 1, "hosts": 1, "new": 1, "known": 0}] * 2, "every five seconds"
+
+
+def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tmp_path: Path) -> None:
+    """Alone there is no socket for siblings; what was asked before counts again."""
+    shown = Shown(open_joint(serve={"address": "127.0.0.1:0"}))
+    stored(shown.joint, HOME)
+    shown.joint.stages.commits.commit(shown.live._counted({7: 1.0}, shown.joint.clock.now()))
+
+    async def play() -> None:
+        await shown.live.start()
+        assert shown.live.sections()["serve"]["counted_pages"] == 1
+        served = shown.live.sections()["serve"]
+        assert (served["requests"], served["connections"], served["answers"]) == (0, 0, {})
+        assert not (shown.joint.stages.directory / "serve.sock").exists()
+        server = shown.live.server
+        assert server is not None and server._forward is None
+        (await asyncio.open_connection(*server.listener.address))[1].close()
+        await shown.live.close()
+        with pytest.raises(OSError):
+            await asyncio.open_connection(*server.listener.address)
+
+    asyncio.run(play())
+    assert shown.process.last_changes == [shown.live.put_counts]
+    assert next(scan_prefix(shown.joint.stages.store, TODO), None) is None
+
+
+def test_siblings_ask_each_other_over_sockets_of_their_own(open_joint: Callable[..., Joint]) -> None:
+    """And those of a machine share the address."""
+    shown = Shown(open_joint(names=("p0", "p1"), serve={"address": "127.0.0.1:0"}))
+
+    async def play() -> None:
+        await shown.live.start()
+        server = shown.live.server
+        assert server is not None and server._forward is not None
+        assert (shown.joint.stages.directory / "serve.sock").exists()
+        other = Shown(
+            open_joint(names=("p0", "p1"), serve={"address": ":".join(map(str, server.listener.address))})
+        )
+        await other.live.start()
+        await other.live.close()
+        await shown.live.close()
+
+    asyncio.run(play())
+
+
+def test_requests_say_how_much_known_pages_matter(open_joint: Callable[..., Joint]) -> None:
+    fresh = Shown(open_joint(**ON, serve={"address": "127.0.0.1:0"}))
+    refresh = fresh.joint.stages.refresh
+    assert refresh is not None
+
+    async def play() -> None:
+        await fresh.live.start()
+        assert refresh.importance.asked == fresh.live.demand.rate
+        await fresh.live.close()
+
+    asyncio.run(play())
+
+
+def test_what_goes_on_in_the_background_ends_before_the_server_is_closed(shown: Shown) -> None:
+    async def play() -> None:
+        ends: list[str] = []
+
+        async def long() -> None:
+            try:
+                await asyncio.sleep(1000.0)
+            finally:
+                await asyncio.sleep(0)
+                ends.append("long")
+
+        async def short() -> None:
+            ends.append("short")
+
+        shown.live._in_background(short())
+        shown.live._in_background(long())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert ends == ["short"] and len(shown.live._tasks) == 1, "what has ended is forgotten"
+        await shown.live.close()
+        assert ends == ["short", "long"]
+
+    asyncio.run(play())
+
+
+def test_robots_txt_of_a_host_that_has_https_alone(shown: Shown) -> None:
+    joint = shown.joint
+    joint.seeds("https://s.org/")
+    assert shown.ask("host", host="s.org")["robots"] == []
+    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
+    joint.commit(joint.results.robots(fetch_task, fetch(fetch_task.url, b""), joint.clock.now()))
+    (told,) = shown.ask("host", host="s.org")["robots"]
+    assert (told["of"], told["status"]) == ("https://s.org", 200)
+    assert told["fetched_at"] == iso_time(joint.clock.now())
+    joint.seeds("http://new.org/")
+    assert shown.ask("host", host="new.org")["robots"] == []

@@ -1,0 +1,93 @@
+"""Which copy answers."""
+
+import pytest
+
+from crawler.records import Capture, Outcome, PageRecord, PageState
+from crawler.serve import copy_selection
+from crawler.serve.http_error import HttpError
+
+
+def capture(instant: float, status: int = 200, **values: object) -> Capture:
+    return Capture(
+        "s", int(instant), 1, "response", instant, status, "text/html", b"d", "http://a.example/", **values
+    )  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("instants", "at", "expected"),
+    [
+        ([30, 20, 10], None, 30),
+        ([30, 20, 10], 0, 10),
+        ([30, 20, 10], 99, 30),
+        ([30, 20, 10], 20, 20),
+        ([30, 20, 10], 24, 20),
+        ([30, 20, 10], 26, 30),
+        ([30, 20, 10], 25, 20),  # equally near: the earlier one
+        ([], None, None),
+        ([], 5, None),
+    ],
+)
+def test_newest_and_nearest(instants: list[float], at: float | None, expected: float | None) -> None:
+    chosen = copy_selection.choose_copy(map(capture, instants), at)
+    assert (None if chosen is None else chosen.fetched_at) == expected
+
+
+def test_a_temporary_failure_hides_no_copy() -> None:
+    copies = [capture(30, 503), capture(10, 200)]
+    for at in (None, 30.0, 29.0):
+        chosen = copy_selection.choose_copy(copies, at)
+        assert chosen is not None and chosen.fetched_at == 10
+    only = copy_selection.choose_copy([capture(30, 503)], 1.0)
+    assert only is not None and only.status == 503
+
+
+def test_no_more_than_the_newest_copies_are_looked_at() -> None:
+    seen = []
+
+    def copies():
+        for instant in range(10 * copy_selection.CAPTURES_MAX, 0, -1):
+            seen.append(instant)
+            yield capture(instant)
+
+    assert copy_selection.choose_copy(copies(), 1.0) is not None
+    assert len(seen) == copy_selection.CAPTURES_MAX + 1
+
+
+def record(**values: object) -> PageRecord:
+    return PageRecord("http://a.example/", PageState.STORED, Outcome.FETCHED, **values)  # type: ignore[arg-type]
+
+
+def test_what_is_withheld() -> None:
+    copy_selection.check_shown(record(), capture(1))
+    copy_selection.check_shown(None, None)
+    retired = record()
+    retired.state = PageState.RETIRED
+    for page, copy in [
+        (record(noarchive=True), capture(1)),
+        (record(), capture(1, noarchive=True)),
+        (retired, capture(1)),
+    ]:
+        with pytest.raises(HttpError) as caught:
+            copy_selection.check_shown(page, copy)
+        assert caught.value.status == 451
+
+
+@pytest.mark.parametrize(
+    ("max_stale", "age", "probability", "shown"),
+    [
+        (None, 1e9, 0.0, True),
+        (10.0, 10.0, 0.0, True),
+        (10.0, 10.1, None, False),
+        (10.0, 10.1, 0.94, False),
+        (10.0, 10.1, 0.95, True),
+        (0.0, 0.0, None, True),
+    ],
+)
+def test_stale_copies(max_stale: float | None, age: float, probability: float | None, shown: bool) -> None:
+    try:
+        copy_selection.check_fresh(max_stale, age, probability, 0.95, True)
+    except HttpError as refusal:
+        assert not shown and refusal.status == 504
+        assert refusal.body["age"] == round(age) and refusal.body["queued"] is True
+    else:
+        assert shown

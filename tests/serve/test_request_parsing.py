@@ -1,0 +1,97 @@
+"""Request targets and their fields."""
+
+import pytest
+
+from crawler.serve.http_error import HttpError
+from crawler.serve.request_parsing import ParsedRequest, Route, accept_datetime, instant, parse
+
+PAGE = "http://site.example/"
+
+
+@pytest.mark.parametrize(
+    ("target", "asked"),
+    [
+        ("/page?url=http://site.example/", ParsedRequest(Route.PAGE, PAGE)),
+        ("/page?url=site.example", ParsedRequest(Route.PAGE, PAGE)),
+        ("/page?url=HTTP%3A%2F%2FSite.EXAMPLE%3A80%2Fa%2F..%2F", ParsedRequest(Route.PAGE, PAGE)),
+        ("/page?url=http://site.example/%3Fa=1%26b=2", ParsedRequest(Route.PAGE, "http://site.example/?a=1&b=2")),
+        ("/page?url=http://site.example/&rewrite=1", ParsedRequest(Route.PAGE, PAGE, rewrite=True)),
+        ("/page?url=http://site.example/&refresh=1&max-stale=30",
+         ParsedRequest(Route.PAGE, PAGE, max_stale=30.0, refresh=True)),
+        ("/page?url=http://site.example/&at=20260131120000", ParsedRequest(Route.PAGE, PAGE, at=1769860800.0)),
+        ("/page?url=http://site.example/&url=http://other.example/", ParsedRequest(Route.PAGE, PAGE)),
+        ("http://site.example/", ParsedRequest(Route.PROXY, PAGE)),
+        ("http://site.example", ParsedRequest(Route.PROXY, PAGE)),
+        ("/timegate/http://site.example/?a=1&b=2", ParsedRequest(Route.TIMEGATE, "http://site.example/?a=1&b=2")),
+        ("/timegate/http%3A%2F%2Fsite.example%2F", ParsedRequest(Route.TIMEGATE, PAGE)),
+        ("/timemap/link/http://site.example/", ParsedRequest(Route.TIMEMAP, PAGE)),
+        ("/websub/abc", ParsedRequest(Route.WEBSUB, rest="abc")),
+        ("/indexnow?url=x", ParsedRequest(Route.INDEXNOW)),
+    ],
+)  # fmt: skip
+def test_targets(target: str, asked: ParsedRequest) -> None:
+    assert parse(target) == asked
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("/", 404),
+        ("/page", 400),
+        ("/page?url=", 400),
+        ("/page?url=javascript:alert(1)", 400),
+        ("/page?url=file:///etc/passwd", 400),
+        ("/page?url=http://[::1/", 400),
+        ("/page?url=http://a.example/%ff%fe&at=x", 400),
+        ("/page?url=http://a.example/&at=yesterday", 400),
+        ("/page?url=http://a.example/&at=20261399", 400),
+        ("/page?url=http://a.example/&at=202613", 400),
+        ("/page?url=http://a.example/&at=20261", 400),
+        ("/page?url=http://a.example/&at=000000", 400),
+        ("/page?url=http://a.example/&max-stale=-1", 400),
+        ("/page?url=http://a.example/&max-stale=inf", 400),
+        ("/page?url=http://a.example/&rewrite=yes", 400),
+        ("/page?" + "&".join(f"a{i}=1" for i in range(50)), 400),
+        ("/page/../../etc/passwd?url=http://a.example/", 404),
+        ("/../../etc/passwd", 404),
+        ("//etc/passwd", 404),
+        ("/page%00", 404),
+        ("/static/..%2f..%2fetc/passwd", 404),
+        ("ftp://a.example/", 400),
+        ("*", 400),
+        ("a.example:443", 400),
+        ("/page?url=http://a.example/" + "a" * 20_000, 414),
+        ("/timegate/", 400),
+        ("/timemap/json/http://a.example/", 404),
+    ],
+)
+def test_targets_that_mean_nothing(target: str, status: int) -> None:
+    with pytest.raises(HttpError) as caught:
+        parse(target)
+    assert caught.value.status == status
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970", 365 * 86400.0 - 1.0),
+        ("197002", (31 + 28) * 86400.0 - 1.0),
+        ("19700102", 2 * 86400.0 - 1.0),
+        ("1970010203", 86400.0 + 4 * 3600.0 - 1.0),
+        ("19700101000001", 1.0),
+        ("1970-01-01T00:00:02Z", 2.0),
+        ("1970-01-01T01:00:00+01:00", 0.0),
+        ("1970-01-02", 86400.0),
+    ],
+)
+def test_times(text: str, seconds: float) -> None:
+    assert instant(text) == seconds
+
+
+def test_accept_datetime() -> None:
+    """The date of RFC 7089, section 2.1.1; what is none is refused (section 4.5.3)."""
+    assert accept_datetime("") is None
+    assert accept_datetime("Thu, 31 May 2007 20:35:00 GMT") == 1180643700.0
+    for text in ("yesterday", "2007-05-31", "Thu, 99 May 2007 20:35:00 GMT", "\x00"):
+        with pytest.raises(HttpError):
+            accept_datetime(text)

@@ -1,0 +1,116 @@
+"""A page that another node owns: its page server is asked, the answer passes as it comes, and no request goes round."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from crawler.errors import ConfigError
+from crawler.serve import server
+from crawler.serve.sibling_client import SiblingClient
+from tests.serve.support import Served
+
+PAGE = "http://site.example/"
+AT = "/page?url=" + PAGE
+
+
+def between(tmp_path: Path, talk: Callable[[Served, Served], Awaitable[None]]) -> None:
+    """Two nodes: p1 has the pages, `first` knows it as a peer and has none."""
+    first, owner = Served(tmp_path / "a"), Served(tmp_path / "b")
+    first.crawl.elsewhere = True
+    owner.store(body=b"the owner's page " * 20_000)
+
+    async def at_owner(owner: Served) -> None:
+        async def at_first(first: Served) -> None:
+            first.server._forward = SiblingClient([f"p1=127.0.0.1:{owner.port}"], tmp_path).ask
+            await talk(first, owner)
+
+        _, first.port = await first.server.start("127.0.0.1:0")
+        try:
+            await at_first(first)
+        finally:
+            await first.server.close()
+
+    owner.run(at_owner)
+
+
+def test_the_owner_answers(tmp_path: Path) -> None:
+    async def talk(first: Served, owner: Served) -> None:
+        direct = await owner.get(AT, "Host: 127.0.0.1")
+        for _ in range(2):
+            passed = await first.get(AT, "Host: 127.0.0.1")
+            assert passed.status == 200 and passed.body == direct.body
+            assert {**passed.fields, "date": ""} == {**direct.fields, "date": ""}
+        assert len(first.crawl.asked) == 0 and len(owner.crawl.asked) == 3, "counted where the page is"
+        head = await first.get(AT, method="HEAD")
+        assert head.body == b"" and head.fields["content-length"] == str(len(direct.body))
+        part = await first.get(AT, "Range: bytes=4-9")
+        assert part.status == 206 and part.body == direct.body[4:10]
+        assert (await first.get(AT, f"If-None-Match: {direct.fields['etag']}")).status == 304
+        assert (await first.get(AT + "none")).status == 404
+        assert (await first.get("/timemap/link/" + PAGE)).status == 200
+
+    between(tmp_path, talk)
+
+
+def test_a_request_does_not_go_round(tmp_path: Path) -> None:
+    """Nodes that do not agree about the owner ask one another once."""
+
+    async def talk(first: Served, owner: Served) -> None:
+        owner.crawl.elsewhere = True
+        owner.server._forward = SiblingClient([f"p1=127.0.0.1:{first.port}"], tmp_path).ask
+        response = await first.get(AT)
+        assert response.status == 421 and response.json["owner"] == "p1"
+
+    between(tmp_path, talk)
+
+
+def test_an_owner_that_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "CONNECT_TIMEOUT", 0.2)
+
+    async def talk(first: Served, owner: Served) -> None:
+        async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        silent = await asyncio.start_server(listen, "127.0.0.1", 0)
+        port = silent.sockets[0].getsockname()[1]
+        first.server._forward = SiblingClient([f"p1=127.0.0.1:{port}"], tmp_path).ask
+        response = await first.get(AT)
+        assert response.status == 503 and "no answer in time" in response.json["why"]
+        silent.close()
+        response = await first.get(AT)
+        assert response.status == 503 and "p1" in response.json["why"]
+        first.server._forward = SiblingClient([], tmp_path).ask
+        response = await first.get(AT)
+        assert response.status == 421 and response.json["owner"] == "p1"
+
+    between(tmp_path, talk)
+
+
+def test_an_owner_that_dies_in_the_middle(tmp_path: Path) -> None:
+    """What was promised as longer is cut: the client sees that it is not whole."""
+
+    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\nConnection: close\r\n\r\nhalf")
+        await writer.drain()
+        writer.close()
+
+    async def talk(first: Served, owner: Served) -> None:
+        dying = await asyncio.start_server(half, "127.0.0.1", 0)
+        port = dying.sockets[0].getsockname()[1]
+        first.server._forward = SiblingClient([f"p1=127.0.0.1:{port}"], tmp_path).ask
+        response = await first.get(AT)
+        assert response.fields["content-length"] == "100" and response.body == b"half"
+        dying.close()
+        assert (await first.get("/healthz")).status == 200
+
+    between(tmp_path, talk)
+
+
+@pytest.mark.parametrize("peer", ["p1", "=a:80", "p1=a", "p1=a:x", "p1=a:99999"])
+def test_what_is_no_peer(peer: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"serve\.peers"):
+        SiblingClient([peer], tmp_path)

@@ -1,0 +1,333 @@
+"""Shares, limits and the end: N views that talk over a network that delays, drops and cuts."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.splitter.coordination import Coordination, Progress
+from crawler.splitter.wire import Counters
+from tests.splitter.links import Unread
+
+
+class Views:
+    """N processes' views. `tell` sends one message a pair; a network of the test's choice delivers it."""
+
+    def __init__(self, count: int, **limits: object) -> None:
+        self.names = [f"p{index}" for index in range(count)]
+        self.progress = {name: Progress(work=1) for name in self.names}
+        self.boots = dict.fromkeys(self.names, 0)
+        self.limits = limits
+        self.views = {name: self.make(name) for name in self.names}
+        self.now = 0.0
+
+    def make(self, name: str) -> Coordination:
+        boot = b"%d" % self.boots[name]
+        return Coordination(name, self.names, boot, lambda: self.progress[name], **self.limits)
+
+    def restart(self, name: str) -> None:
+        self.boots[name] += 1
+        self.views[name] = self.make(name)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        return [(one, other) for one in self.names for other in self.names if one != other]
+
+    def tell_all(self, rounds: int = 1) -> None:
+        for _ in range(rounds):
+            for one, other in self.pairs():
+                self.views[other].record_counters(one, self.views[one].counters_for(other), self.now)
+
+    def shares(self) -> dict[str, float]:
+        return {name: view.share(self.now) for name, view in self.views.items()}
+
+
+def test_shares_follow_the_hosts_that_have_work() -> None:
+    views = Views(3, rate=30.0)
+    assert views.shares() == pytest.approx(dict.fromkeys(views.names, 1 / 3))
+    for work in ((10, 10, 10), (10, 20, 30), (0, 0, 5), (7, 0, 0), (0, 0, 0)):
+        for name, hosts in zip(views.names, work, strict=True):
+            views.progress[name].work = hosts
+        views.tell_all(3)
+        expected = [hosts / max(1, sum(work)) for hosts in work]
+        assert list(views.shares().values()) == pytest.approx(expected)
+    views.progress["p1"].work = 4
+    views.tell_all(3)
+    assert views.views["p1"].share(views.now) == 1.0
+
+
+def test_known_pages_are_shared_by_weight_from_the_first_words_on() -> None:
+    views = Views(3)
+    assert [view.refresh_share() for view in views.views.values()] == [0.0] * 3
+    for name, weight in zip(views.names, (0.0, 30.0, 10.0), strict=True):
+        views.progress[name].weight = weight
+    assert [view.refresh_share() for view in views.views.values()] == [0.0, 1 / 3, 1 / 3]
+    views.tell_all(3)
+    assert [view.refresh_share() for view in views.views.values()] == [0.0, 0.75, 0.25]
+    views.now += 1e6
+    assert views.views["p1"].refresh_share() == 0.75, "one that is silent keeps its weight: it may go on"
+
+
+def test_one_process_alone_has_the_whole_rate() -> None:
+    assert Coordination("p0", ["p0"], b"", Progress, rate=5.0).share(0.0) == 1.0
+
+
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=60)
+def test_shares_never_add_up_to_more_than_the_rate(seed: int) -> None:
+    """Work changes all the time, messages are late or lost; every process has been heard once."""
+    rng = random.Random(seed)
+    views = Views(rng.choice([2, 3, 5]))
+    views.tell_all(3)
+    on_the_way: dict[tuple[str, str], list[Counters]] = {pair: [] for pair in views.pairs()}
+    for _ in range(150):
+        views.now += rng.uniform(0, 0.05)
+        name = rng.choice(views.names)
+        views.progress[name].work = rng.choice([0, 1, 2, 10, 100])
+        views.progress[name].weight = rng.choice([0.0, 0.1, 3.0, 1e6])
+        one, other = pair = rng.choice(views.pairs())
+        on_the_way[pair].append(views.views[one].counters_for(other))
+        one, other = pair = rng.choice(views.pairs())
+        queue = on_the_way[pair]
+        if queue and rng.random() < 0.8:
+            message = queue.pop(0)
+            if rng.random() < 0.8:
+                views.views[other].record_counters(one, message, views.now)
+        assert sum(views.shares().values()) <= 1 + 1e-9
+        assert sum(view.refresh_share() for view in views.views.values()) <= 1 + 1e-9
+
+
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=15)
+def test_shares_hold_across_a_cut_and_nobody_starves(seed: int) -> None:
+    """The network falls into two parts for some minutes, and heals; only that may overshoot, for seconds."""
+    rng = random.Random(seed)
+    views = Views(rng.choice([2, 3, 4]))
+    for name in views.names:
+        views.progress[name].work = rng.choice([0, 1, 50])
+    views.tell_all(3)
+    part = set(rng.sample(views.names, rng.randrange(1, len(views.names))))
+    for second in range(200):
+        views.now += 1.0
+        for one, other in views.pairs():
+            if (one in part) == (other in part) or not 20 <= second < 150:
+                message = views.views[one].counters_for(other)
+                if rng.random() < 0.9:
+                    views.views[other].record_counters(one, message, views.now)
+        if rng.random() < 0.2:
+            views.progress[rng.choice(views.names)].work = rng.choice([1, 50])
+        if not 150 <= second < 160:
+            assert sum(views.shares().values()) <= 1 + 1e-9, second
+        if 100 <= second < 150:
+            working = [name for name in views.names if views.progress[name].work and name in part]
+            assert not working or any(views.shares()[name] > 0 for name in working)
+    views.tell_all(3)
+    busy = [name for name in views.names if views.progress[name].work]
+    assert sum(views.shares()[name] for name in busy) == pytest.approx(1.0 if busy else 0.0)
+
+
+def test_a_missing_process_leaves_the_others_their_part() -> None:
+    views = Views(4)
+    views.progress["p3"].work = 1000
+    views.tell_all(3)
+    assert views.shares()["p0"] == pytest.approx(1 / 1003)
+    for _ in range(70):
+        views.now += 1.0
+        for one, other in views.pairs():
+            if "p3" not in (one, other):
+                views.views[other].record_counters(one, views.views[one].counters_for(other), views.now)
+    assert views.shares() == pytest.approx(dict.fromkeys(views.names, 0.25))
+
+
+def test_a_process_that_starts_again_knows_nothing_of_the_others_until_it_has_heard_them() -> None:
+    """Until it echoes, the others take no more than their part of the equal shares."""
+    views = Views(2)
+    views.progress["p0"].work = 99
+    views.tell_all(3)
+    assert views.shares() == pytest.approx({"p0": 0.99, "p1": 0.01})
+    views.restart("p1")
+    views.views["p0"].record_counters("p1", views.views["p1"].counters_for("p0"), views.now)
+    assert views.shares() == pytest.approx({"p0": 0.5, "p1": 0.5})
+    views.tell_all(3)
+    assert views.shares() == pytest.approx({"p0": 0.99, "p1": 0.01})
+
+
+def test_memory_of_what_was_told_is_bounded() -> None:
+    views = Views(2)
+    for work in range(5000):
+        views.progress["p0"].work = 5000 - work
+        views.views["p0"].counters_for("p1")
+    peer = views.views["p0"]._peers["p1"]
+    assert len(peer.outstanding) <= 256
+    assert peer.least_work() == 0
+    views.tell_all(2)
+    assert views.shares()["p0"] == pytest.approx(1 / 2)
+
+
+def test_pages_and_bytes_of_all_count_towards_the_limits() -> None:
+    views = Views(3, pages_max=100, bytes_max=1000)
+    view = views.views["p0"]
+    assert view.pages_left(views.now) == 100
+    for index, name in enumerate(views.names):
+        views.progress[name].pages, views.progress[name].in_flight = 20 + index, 5
+    views.tell_all(2)
+    assert view.pages_left(views.now) == 100 - 63 - 15
+    assert view.limit_reached == ""
+    views.now += 31.0  # what a missing process had in flight is not waited for
+    assert view.pages_left(views.now) == 100 - 63 - 5
+    views.progress["p2"].pages = 60
+    views.tell_all()
+    assert view.limit_reached == "max_pages" and view.pages_left(views.now) == 0
+    views.progress["p2"].pages, views.progress["p1"].bytes = 0, 1000
+    views.tell_all()
+    assert view.limit_reached == "max_bytes"
+    assert Coordination("p0", ["p0"], b"", Progress).pages_left(0.0) is None
+
+
+@given(st.integers(0, 1 << 32), st.integers(1, 5))
+@settings(max_examples=40)
+def test_the_end_is_found_and_never_too_early(seed: int, count: int) -> None:
+    """A pool of work wanders between processes; links travel only through outboxes, in random order."""
+    rng = random.Random(seed)
+    views = Views(count)
+    tasks = dict.fromkeys(views.names, 0)
+    outboxes: list[tuple[str, str]] = []  # (from, to), each a link that is on its way
+    tasks["p0"] = 10
+
+    def refresh(name: str) -> None:
+        progress = views.progress[name]
+        progress.idle, progress.outbox = tasks[name] == 0, sum(one == name for one, _ in outboxes)
+
+    def work(name: str) -> None:
+        if tasks[name]:
+            tasks[name] -= 1
+            for _ in range(rng.choice([0, 0, 1, 2])):
+                other = rng.choice(views.names)
+                if other == name:
+                    tasks[name] += 1
+                else:
+                    outboxes.append((name, other))
+                    views.progress[name].appended += 1
+
+    def deliver() -> None:
+        if outboxes:
+            one, other = outboxes.pop(rng.randrange(len(outboxes)))
+            tasks[other] += 1
+            views.progress[other].applied += 1
+
+    def restart(name: str) -> None:
+        views.restart(name)
+
+    actions: list[Callable[[], None]] = [lambda: work(rng.choice(views.names)), deliver]
+    for step in range(1500):
+        if step < 300 or rng.random() < 0.5:
+            rng.choice(actions)()
+        if rng.random() < 0.01 and step < 500:
+            restart(rng.choice(views.names))
+        for name in views.names:
+            refresh(name)
+        if count > 1:
+            one, other = rng.choice(views.pairs())
+            views.views[other].record_counters(one, views.views[one].counters_for(other), views.now)
+        else:
+            views.views["p0"].advance()
+        if any(view.ended for view in views.views.values()):
+            assert not outboxes and not any(tasks.values())
+        if step > 750:
+            tasks = dict.fromkeys(tasks, 0)
+            outboxes.clear()
+    for name in views.names:
+        refresh(name)
+    views.tell_all(4)
+    assert all(view.ended for view in views.views.values())
+    assert all(view.all_know for view in views.views.values())
+
+
+def test_an_echo_of_an_earlier_life_counts_for_nothing() -> None:
+    """p1 has heard number 50 of p0; p0 starts again, and its new numbers are small."""
+    views = Views(2)
+    views.tell_all(50)
+    views.restart("p0")
+    for name in views.names:
+        views.progress[name].idle = True
+    for _ in range(3):
+        views.views["p0"].record_counters("p1", views.views["p1"].counters_for("p0"), views.now)
+    assert not views.views["p0"].ended
+    assert views.views["p0"]._peers["p1"].held is None
+    views.tell_all(2)
+    assert views.views["p0"].ended
+
+
+def test_a_message_looks_at_no_other_peer() -> None:
+    """Each process hears each other once a beat: what looked at all of them would cost the square of their number."""
+    views = Views(4)
+    views.tell_all(2)
+    for name in ("p1", "p2"):
+        views.progress[name].idle = True
+    view = views.views["p0"]
+    view._peers = Unread(view._peers)
+    for _ in range(3):
+        for name in ("p1", "p2", "p3"):
+            views.views[name].record_counters("p0", view.counters_for(name), views.now)
+            view.record_counters(name, views.views[name].counters_for("p0"), views.now)
+    assert not view.ended
+
+
+def test_one_round_is_not_enough() -> None:
+    """p1 was idle when it spoke, then took a link of p0, which is idle now: at no instant were both."""
+    views = Views(2)
+    views.tell_all(2)
+    for name in views.names:
+        views.progress[name].idle = True
+    early = views.views["p1"].counters_for("p0")
+    views.progress["p1"].idle, views.progress["p1"].applied = False, 1
+    views.progress["p0"].appended = 1
+    views.views["p0"].record_counters("p1", early, 0.0)
+    views.views["p0"].advance()
+    assert not views.views["p0"].ended
+
+
+@pytest.mark.parametrize(
+    ("who", "what"),
+    [("p0", "appended"), ("p0", "applied"), ("p1", "appended"), ("p1", "applied"), ("p1", "boot")],
+)
+def test_rounds_between_which_something_was_done_do_not_count(who: str, what: str) -> None:
+    """All are idle in both, but one has applied, sent or begun anew in between."""
+    views = Views(3)
+    view = views.views["p0"]
+    views.tell_all(2)
+    for name in views.names:
+        views.progress[name].idle = True
+
+    def hear_all() -> None:
+        for name in ("p1", "p2"):
+            views.views[name].record_counters("p0", view.counters_for(name), views.now)
+            view.record_counters(name, views.views[name].counters_for("p0"), views.now)
+
+    hear_all()  # the first round is complete with the last message
+    assert view._round is not None and not view.ended
+    if what == "boot":
+        views.restart(who)
+    else:
+        setattr(views.progress[who], what, 1)
+    hear_all()
+    assert not view.ended
+    hear_all()
+    hear_all()
+    assert view.ended
+
+
+def test_an_old_message_of_a_process_is_dropped() -> None:
+    views = Views(2)
+    view = views.views["p0"]
+    first, second = views.views["p1"].counters_for("p0"), views.views["p1"].counters_for("p0")
+    views.progress["p1"].pages = 9
+    third = views.views["p1"].counters_for("p0")
+    for message in (third, first, second):
+        view.record_counters("p1", message, 0.0)
+    assert view.total().pages == 9
+    views.restart("p1")
+    views.progress["p1"].pages = 10
+    view.record_counters("p1", views.views["p1"].counters_for("p0"), 0.0)
+    assert view.total().pages == 10, "a new boot numbers its messages from one"

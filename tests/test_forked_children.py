@@ -1,0 +1,54 @@
+"""Children that are forked: they do their work, end with its code, and see the end of their parent."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Sequence
+
+from crawler.forked_children import ForkedChild, fork_children
+
+
+def codes(children: Sequence[ForkedChild]) -> list[int]:
+    """The exit codes of all, waited for together."""
+
+    async def wait() -> list[int]:
+        return await asyncio.gather(*(child.wait() for child in children))
+
+    try:
+        return asyncio.run(wait())
+    finally:
+        for child in children:
+            child.link.close()
+
+
+def test_children_talk_and_end_with_the_code_of_their_work() -> None:
+    def add_one(link: socket.socket) -> int:
+        (number,) = link.recv(1)
+        link.sendall(bytes([number + 1]))
+        return number
+
+    children = fork_children(add_one, 3)
+    for number, child in enumerate(children):
+        child.link.sendall(bytes([number]))
+    assert [child.link.recv(1) for child in children] == [b"\x01", b"\x02", b"\x03"]
+    assert codes(children) == [0, 1, 2]
+
+
+def test_each_child_sees_the_end_of_its_link_while_siblings_live() -> None:
+    """A child that held the parent's ends of its siblings would keep them waiting for ever."""
+    children = fork_children(lambda link: 7 if link.recv(1) == b"" else 1, 3)
+    for child in children:
+        child.link.close()
+        assert codes([child]) == [7]
+
+
+def test_a_child_that_fails_ends_with_1_and_a_killed_one_with_its_signal() -> None:
+    def fail(link: socket.socket) -> int:
+        link.recv(1)
+        raise RuntimeError("planted")
+
+    failing, killed = fork_children(fail, 2)
+    failing.link.sendall(b"x")
+    killed.kill()
+    assert codes([failing, killed]) == [1, -signal.SIGKILL]
+    killed.kill()  # harmless once it is reaped

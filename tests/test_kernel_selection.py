@@ -1,0 +1,94 @@
+"""The compiled modules that see one another's structs are of one form, compiled or source; both say the same."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from crawler import kernel_selection
+from tests.canned_refresh import canned
+
+ROOT = Path(__file__).resolve().parent.parent
+ASK = (
+    "import crawler.due.elias_fano, crawler.urls.clock_cache;"
+    "from crawler.frontier.refresh.schedule import Schedule; from crawler.frontier.refresh import heaps;"
+    "s = Schedule(); s.add(1, 1, 1, 0.0, 1.0); p = s.claim_next(9.0); s.record_outcome(p, 9.0, 1); s._check();"
+    "print(heaps.__file__.endswith('.py'), len(s))"
+)
+
+
+def ask(folder: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", ASK],
+        cwd=folder,
+        env={"PYTHONPATH": str(folder), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_those_that_import_one_another_are_listed() -> None:
+    named = {
+        each["name"].removeprefix("crawler.")
+        for each in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"]
+    }
+    bound = set()
+    for name in named:
+        path = ROOT / "crawler" / f"{name.replace('.', '/')}.py"
+        for text in (each.read_text() for each in (path, path.with_suffix(".pxd")) if each.exists()):
+            found = set(
+                re.findall(
+                    r"cython\.cimports\.crawler\.(\S+) import|^from crawler\.(\S+) cimport", text, re.M
+                )
+            )
+            used = {one or other for one, other in found} - {name}
+            used -= {
+                each for each in used if not (ROOT / "crawler" / f"{each.replace('.', '/')}.py").exists()
+            }
+            bound |= {name, *used} if used else set()
+    assert bound == set(kernel_selection.BOUND)
+    assert named == {*kernel_selection.BOUND, *kernel_selection.ALONE, kernel_selection.SHARED}
+
+
+@pytest.mark.skipif(
+    not kernel_selection.all_compiled(str(ROOT / "crawler")), reason="not all are compiled here"
+)
+@pytest.mark.parametrize("missing", ["schedule", "memoryviews"])
+def test_one_that_was_not_compiled_makes_all_of_them_source(tmp_path: Path, missing: str) -> None:
+    """A build that failed for one module, as a build may, left a schedule that found no heap's nodes."""
+    shutil.copytree(
+        ROOT / "crawler",
+        tmp_path / "crawler",
+        ignore=shutil.ignore_patterns(f"{missing}.*.so", "__pycache__"),
+    )
+    assert list((tmp_path / "crawler" / "frontier" / "refresh").glob("heaps.*.so"))
+    assert ask(tmp_path) == "True 1"
+
+
+def test_source_is_used_where_it_is_asked_for() -> None:
+    assert ask(ROOT, CRAWLER_INTERPRETED="1") == "True 1"
+
+
+def test_both_forms_say_the_same(tmp_path: Path) -> None:
+    """Numbers of numpy, which kernels as source met in their tables, warned, wrapped and were no JSON."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.canned_refresh", str(tmp_path / "source")],
+        cwd=ROOT,
+        env={**os.environ, "CRAWLER_INTERPRETED": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert json.loads(done.stdout) == canned(tmp_path / "here")

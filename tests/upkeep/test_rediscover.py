@@ -1,0 +1,236 @@
+"""What nothing remembers is queued again: pages without a copy, links that waited, links of stored pages."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crawler.crawl.directory import CrawlDirectory
+from crawler.errors import DamageError
+from crawler.pages.captures import pack, record_key
+from crawler.process.opening.stages import Stages
+from crawler.records import FetchTask, Link, LinkFlag, Outcome, PageRecord, PageState, TaskKind
+from crawler.storage.commit import Change
+from crawler.storage.keys import SCOPE_STATE, TODO
+from crawler.storage.kv import scan_prefix
+from crawler.storage.reshard import load_json
+from crawler.upkeep import rediscover as module
+from crawler.upkeep.rediscover import refind
+from tests.process.support import Joint, fetch, redirect
+
+A, B, C = "http://a.org/", "http://a.org/b", "http://b.org/c"
+AGAIN = "{} pages whose copies are gone are to be fetched again"
+FOUND = "{} URLs that nothing remembered are found again in stored pages and waiting links"
+Open = Callable[..., Joint]
+
+
+def known(joint: Joint, url: str, **values: Any) -> int:
+    """Let a page have been fetched; its fingerprint."""
+    fingerprint = joint.fingerprint(url)
+    change = Change()
+    change.put(record_key(fingerprint), pack(PageRecord(url, PageState.STORED, Outcome.FETCHED, **values)))
+    change.count("stored.records")
+    change.count("urls.done")
+    joint.stages.commits.commit_now(change)
+    return fingerprint
+
+
+def fetch_tasks(joint: Joint, count: int) -> list[FetchTask]:
+    return [joint.fetch_task(TaskKind.PAGE) for _ in range(count)]
+
+
+def queued(joint: Joint) -> int:
+    return sum(1 for _ in scan_prefix(joint.stages.store, TODO))
+
+
+def test_a_page_without_a_copy_is_to_do_as_the_link_that_it_was(open_joint: Open) -> None:
+    joint = open_joint()
+    lost = [known(joint, A, depth=3, via=7, redirects=2, flags=LinkFlag.SEED)]
+    before = joint.stages.point.counters
+    assert (before["urls.done"], before["stored.records"]) == (1, 1)
+    assert refind(joint.stages, [*lost, 99], [], reread=False) == [AGAIN.format(1)]
+    assert joint.stages.pages.record(lost[0]) is None
+    after = joint.stages.point.counters
+    assert (after["urls.done"], after["stored.records"]) == (0, 0)
+    (fetch_task,) = fetch_tasks(joint, 1)
+    assert (fetch_task.url, fetch_task.fingerprint) == (A, lost[0])
+    assert (fetch_task.depth, fetch_task.via, fetch_task.redirects, fetch_task.flags) == (
+        3,
+        7,
+        2,
+        LinkFlag.SEED,
+    )
+
+
+def test_a_page_without_a_copy_that_waits_already_is_queued_once(open_joint: Open) -> None:
+    joint = open_joint()
+    lost = [known(joint, A), known(joint, B)]
+    joint.add(A)
+    assert refind(joint.stages, lost, [], reread=False) == [AGAIN.format(2)]
+    assert queued(joint) == 2
+    counters = joint.stages.point.counters
+    assert (counters["urls.done"], counters["stored.records"]) == (1, 0), "the one that waited was not done"
+
+
+def test_nothing_lost_changes_nothing(open_joint: Open) -> None:
+    joint = open_joint()
+    known(joint, A)
+    before = dict(joint.stages.store.scan(b""))
+    assert refind(joint.stages, [], [], reread=False) == []
+    assert refind(joint.stages, [99], [], reread=False) == []
+    assert dict(joint.stages.store.scan(b"")) == before
+
+
+def test_links_that_waited_are_queued_if_they_are_new_and_ours(open_joint: Open) -> None:
+    joint = open_joint(names=("p0", "p1"))
+    urls = [f"http://h{n}.org/" for n in range(8)]
+    owner = joint.stages.topology.partition.owner
+    own = [url for url in urls if owner(joint.fingerprint(url)) == "p0"]
+    assert 1 < len(own) < len(urls)
+    links = [Link(joint.fingerprint(url), url, 1) for url in urls]
+    assert refind(joint.stages, [], links, reread=False) == [FOUND.format(len(own))]
+    counters = joint.stages.point.counters
+    assert (counters["urls.resharded"], counters["urls.to_due"]) == (len(own), len(own))
+    assert joint.stages.views.problems() == [] and queued(joint) == len(own)
+    assert refind(joint.stages, [], links, reread=False) == [], "all are known by now"
+    assert queued(joint) == len(own)
+    assert counters["urls.to_due"] == joint.stages.point.counters["urls.to_due"]
+
+
+def taken(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> list[list[Link]]:
+    """The links that a second reading of everything queues, portion by portion."""
+    portions: list[list[Link]] = []
+    monkeypatch.setattr(module, "_queue", lambda _, links: portions.append(list(links)))
+    refind(stages, [], [], reread=True)
+    assert portions.pop(0) == [], "no links waited"
+    return portions
+
+
+def visited(joint: Joint, url: str, answer: Any, **values: Any) -> int:
+    joint.follow(url, answer, None, **values)
+    return joint.fingerprint(url)
+
+
+def test_links_of_pages_redirects_and_seeds_pass_once_more(
+    open_joint: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each as the link that it was: a redirect has the depth of its page, a link is one deeper."""
+    joint = open_joint(seeds=[A, C])
+    page = visited(joint, A, fetch(A, b'<a href="/b">b</a><a href="x">x</a>'), depth=4)
+    moved = visited(joint, B, redirect(B, "http://a.org/moved"), depth=2)
+    assert joint.stages.pages.record(joint.fingerprint("http://a.org/robots.txt")) is None
+    (links,) = taken(joint.stages, monkeypatch)
+    expected = [
+        (A, 0, 0, LinkFlag.SEED),
+        (C, 0, 0, LinkFlag.SEED),
+        (B, 5, page, 0),
+        ("http://a.org/x", 5, page, 0),
+        ("http://a.org/moved", 2, moved, LinkFlag.REDIRECT),
+    ]
+    assert links == [
+        Link(joint.fingerprint(url), url, depth, via, 0, int(flags)) for url, depth, via, flags in expected
+    ]
+
+
+def spanned(joint: Joint) -> list[str]:
+    """What the stored scope spans after a second reading."""
+    refind(joint.stages, [], [], reread=True)
+    state = load_json(joint.stages.store, SCOPE_STATE)
+    return [] if state is None else state["entries"]
+
+
+def test_a_scope_that_was_lost_is_spanned_by_seeds_and_their_redirects(open_joint: Open) -> None:
+    """It stayed empty: a store made anew had no link of any page within its scope."""
+    joint = open_joint(seeds=[A])
+    visited(joint, A, redirect(A, "http://moved.org/"))
+    visited(joint, "http://moved.org/", redirect("http://moved.org/", "http://moved.org/in"))
+    visited(joint, "http://moved.org/in", redirect("http://moved.org/in", A))  # and round again
+    visited(joint, "http://link.org/", redirect("http://link.org/", "http://other.org/"))
+    assert spanned(joint) == ["a.org", "moved.org"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "places", "entries"),
+    [
+        ("host", ["a.org", "sub.b.org"], ["a.org", "sub.b.org"]),
+        ("domain", ["*.a.org"], ["a.org"]),
+        ("host", ["*"], []),
+        ("prefix", ["a.org"], []),
+    ],
+)
+def test_a_scope_that_was_lost_is_spanned_by_the_places_of_all_seeds(
+    open_joint: Open, scope: str, places: list[str], entries: list[str]
+) -> None:
+    """Those of files and commands, which the configuration does not name; a directory within a host is not known."""
+    joint = open_joint(crawl={"scope": scope})
+    directory = CrawlDirectory(joint.stages.directory.parent)
+    directory.save_config(joint.stages.config)
+    directory.note_places(places)
+    assert spanned(joint) == entries
+
+
+def test_a_scope_that_is_there_stays(open_joint: Open) -> None:
+    joint = open_joint(seeds=[A])
+    joint.seeds(C)
+    assert spanned(joint) == ["b.org"]
+
+
+def test_a_reading_queues_in_portions(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the links of a billion pages would lie in memory."""
+    monkeypatch.setattr(module, "_LINKS_AT_ONCE", 3)
+    joint = open_joint(seeds=[A, C])
+    visited(joint, A, fetch(A, b'<a href="/b">b</a>'))
+    visited(joint, B, redirect(B, "http://a.org/moved"))
+    portions = taken(joint.stages, monkeypatch)
+    assert [[link.url for link in each] for each in portions] == [[A, C, B], ["http://a.org/moved"]]
+
+
+def test_a_crawl_without_seeds_and_pages_has_nothing_to_read(
+    open_joint: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert taken(open_joint().stages, monkeypatch) == [[]]
+
+
+def test_links_of_other_processes_are_left_to_them(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    urls = [f"http://h{n}.org/" for n in range(8)]
+    joint = open_joint(names=("p0", "p1"), seeds=urls)
+    owner = joint.stages.topology.partition.owner
+    (links,) = taken(joint.stages, monkeypatch)
+    assert [link.url for link in links] == [url for url in urls if owner(joint.fingerprint(url)) == "p0"]
+
+
+def test_a_copy_that_cannot_be_read_gives_no_links_and_stops_nothing(
+    open_joint: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joint = open_joint(crawl={"scope": "any"})
+    for url in (A, B):
+        visited(joint, url, fetch(url, b'<a href="/of%s">x</a>' % url[-2:].encode()))
+    broken = sorted((joint.fingerprint(url), url) for url in (A, B))[0][1]
+    read = joint.stages.pages.read
+
+    def reads(capture: Any) -> Any:
+        if capture.url == broken:
+            raise DamageError("broken")
+        return read(capture)
+
+    monkeypatch.setattr(joint.stages.pages, "read", reads)
+    (links,) = taken(joint.stages, monkeypatch)
+    (whole,) = {A, B} - {broken}
+    assert [link.via for link in links] == [joint.fingerprint(whole)]
+
+
+def test_what_is_found_again_outlasts_a_power_cut(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has been told so does not look again."""
+    joint = open_joint(seeds=[A])
+    lost = known(joint, B)
+    changes: list[Change] = []
+    commit = joint.stages.commits.commit
+    monkeypatch.setattr(
+        joint.stages.commits, "commit", lambda change: changes.append(change) or commit(change)
+    )
+    refind(joint.stages, [lost], [Link(joint.fingerprint(C), C)], reread=True)
+    again, waited, *_ = [change for change in changes if isinstance(change, Change)]
+    assert again.sync and waited.sync and [link.url for link in waited.links] == [C]
+    spans = [change for change in changes if isinstance(change, Change) and not change.links]
+    assert len(spans) >= 2 and all(change.sync for change in spans)
+    assert (waited.counts["urls.resharded"], waited.counts["urls.to_due"]) == (1, 1)

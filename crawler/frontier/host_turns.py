@@ -154,7 +154,7 @@ class HostTurns:
         return _TASK_OF[verdict.kind], authority
 
     def _starts_too_soon(self, host: FrontHost, url: str, now: float) -> bool:
-        """Return whether the gap of a request that an unclean stop cut off, and nobody recorded, may still run."""
+        """Return whether the gap of an unrecorded request, interrupted by an unclean stop, may still run."""
         unclean_at = self._gates.registry.unclean_at
         if not unclean_at:
             return False

@@ -45,7 +45,7 @@ _NO_ADDRESS = (Outcome.DNS_NOT_FOUND, Outcome.ADDRESS_DENIED)
 
 
 class End(StrEnum):
-    """What a decision does with its fetch task."""
+    """The effect of a decision on its fetch task."""
 
     DONE = "done"  # the URL leaves the queue; its outcome is recorded
     AGAIN = "again"  # the URL is tried again at `retry_at`
@@ -54,7 +54,7 @@ class End(StrEnum):
 
 
 class Decision(msgspec.Struct, gc=False):
-    """What happens after a fetch task that ended at `ended`.
+    """The consequences of a fetch task that ended at `ended`.
 
     `until` is the instant from which its host may be requested again, `retry_at`
     that of the URL's next try (0 if there is none), and `attempt` the number of
@@ -125,7 +125,7 @@ class OutcomePolicy:
         return self._with_record(host, Decision(fetch_task, end, now, until))
 
     def _charges_host(self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float) -> bool:
-        """Return whether the failure is charged to the host; if not, it may have been charged to the task's authority."""
+        """Return whether to charge the host; if not, a failure may have been charged to the task's authority."""
         authority = entries.split_authority(fetch_task.url)[0]
         if fetch.blame is not Blame.HOST and fetch.status:
             self.authorities.answered(authority)

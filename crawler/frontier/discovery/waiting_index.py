@@ -30,7 +30,7 @@ def index_key(host_key: int, fingerprint: int) -> bytes:
 
 
 class WaitingIndex:
-    """The index described in the module docstring; `keeps`: whether it is kept."""
+    """The index described in the module docstring; `keeps` is True if there is one."""
 
     def __init__(self, store: KeyValue, *, keeps: bool) -> None:
         self._store = store
@@ -108,7 +108,7 @@ class WaitingIndex:
             del self._promises[next(iter(self._promises))]
 
     def promised(self, fingerprint: int, place: int) -> int:
-        """Return the class for a URL that is queued now, whose first link has the class `place`."""
+        """Return the class with which to queue a URL now; its first link has the class `place`."""
         if not self._promises:
             return place
         return min(place, self._promises.pop(fingerprint, place))

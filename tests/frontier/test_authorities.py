@@ -1,4 +1,4 @@
-"""What fails at one scheme and port of a host holds up nothing else of it."""
+"""Failures of one scheme and port of a host: they delay no other URL of the host."""
 
 import itertools
 
@@ -34,7 +34,9 @@ def test_links_to_dead_ports_do_not_silence_a_host() -> None:
 
 
 def test_nor_do_hundreds_of_links_to_one_dead_port() -> None:
-    crawl = Crawl(answer=dead_ports)  # it keeps four entries of a host for later, and reads three ahead
+    crawl = Crawl(
+        answer=dead_ports
+    )  # the crawl keeps four entries of a host for later, and reads three ahead
     crawl.add([link(f"http://a.org:1/{n}") for n in range(900)])
     crawl.add([link(url) for url in GOOD])
     crawl.run(30.0)
@@ -102,7 +104,7 @@ def test_a_port_is_told_from_an_address() -> None:
 
 
 def test_ports_of_which_nothing_is_known_cost_a_host_one_turn_in_nine() -> None:
-    """40 dead ports, met before 100 pages: between two first visits eight gaps pass, of 5 s (Crawl-delay) each."""
+    """40 dead ports, added before 100 pages: between two first visits, eight gaps of 5 s (Crawl-delay) pass."""
     crawl = Crawl(robots=Robots(), answer=dead_ports)
     crawl.add([link(f"http://a.org:{port}/") for port in range(1, 41)])
     crawl.add([link(f"http://a.org/{n}") for n in range(100)])
@@ -112,4 +114,4 @@ def test_ports_of_which_nothing_is_known_cost_a_host_one_turn_in_nine() -> None:
     ]
     assert len(began) == 40
     assert all(later - earlier >= 40.0 for earlier, later in itertools.pairwise(began[1:]))
-    assert began[1] - began[0] >= 8.0, "nothing is known of its gap but the least one"
+    assert began[1] - began[0] >= 8.0, "only the minimum gap of the host is known"

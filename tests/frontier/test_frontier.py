@@ -1,4 +1,4 @@
-"""The frontier as a whole, in the model of the shell (`model.py`)."""
+"""The frontier as a whole, in the model of the process (`model.py`)."""
 
 import random
 import re
@@ -32,10 +32,12 @@ def by(requests: list[Request], field: str) -> dict[str, list[Request]]:
 def judge(
     requests: list[Request], *, delay: float = 1.0, factor: float = 10.0, address_gap: float = 0.5
 ) -> None:
-    """No overlap and no gap shorter than the rule, by host and by address, from the server's log."""
+    """Assert from the server's log that no requests overlap and no gap is too short, by host and by address."""
     for group in by(requests, "host").values():
         for one, two in zip(group, group[1:], strict=False):
-            known = 0.0 if one.outcome is Outcome.RESET else one.ended - one.began  # RESET: killed meanwhile
+            known = (
+                0.0 if one.outcome is Outcome.RESET else one.ended - one.began
+            )  # RESET: the process was killed meanwhile
             gap = max(delay, min(30.0, factor * known))
             assert two.began >= one.ended + gap - 1e-5, (one, two)
     for group in by(requests, "address").values():
@@ -89,7 +91,7 @@ def test_priority_comes_before_depth() -> None:
 
 
 def test_a_smaller_order_that_comes_late_is_not_missed() -> None:
-    """The cursor moves back: deep URLs are in memory, in part, when shallow ones arrive."""
+    """The cursor moves back: some deep URLs are in memory when shallow ones arrive."""
     crawl = Crawl()
     crawl.add([link(f"https://a.org/deep{n}", depth=5) for n in range(30)])
     crawl.run(requests=10)
@@ -104,11 +106,11 @@ def test_new_urls_of_a_host_in_memory_start_before_their_batch_is_written() -> N
     crawl.add([link("https://a.org/1")], commit_after=500.0)
     crawl.run(10.0)
     assert crawl.handed[-1].url == "https://a.org/1"
-    assert crawl.frontier.finished(crawl.now) == ""  # a batch is out
+    assert crawl.frontier.finished(crawl.now) == ""  # a batch is not written yet
 
 
 def test_urls_on_disk_wait_for_their_batch() -> None:
-    crawl = Crawl(concurrency=1)  # a front of two
+    crawl = Crawl(concurrency=1)  # with a front of two hosts
     crawl.add([link(url) for url in urls_of(6, 2)], commit_after=50.0)
     crawl.run(45.0)
     early = {fetch_task.hostname for fetch_task in crawl.handed}
@@ -139,10 +141,10 @@ def slow_server(rng: random.Random, failing: float) -> Any:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_overlap_and_no_short_gap_in_the_servers_log(seed: int) -> None:
-    """40 hosts on 12 addresses, slow and failing, killed and resumed twice on the way.
+    """40 hosts on 12 addresses, slow and failing; the process is killed and resumed twice.
 
-    What ended at the very instant of the kill is not committed: how long it
-    took is not known afterwards, and only the least gap holds.
+    A request that ended at the instant of the kill is not committed: its duration is not
+    known afterwards, so only the minimum gap applies.
     """
     rng = random.Random(seed)
     store, log, now, clean = MemoryStore(), [], 1e9, True
@@ -174,7 +176,7 @@ def test_no_overlap_and_no_short_gap_in_the_servers_log(seed: int) -> None:
 
 
 def test_all_places_are_used_when_hosts_suffice() -> None:
-    """120 hosts that answer within 2 s: ten places do what ten can, once the hosts are known to answer."""
+    """120 hosts answer within 2 s: ten slots reach their full throughput once the hosts are known to answer."""
     crawl = Crawl(
         config(frontier={"front_factor": 12}),
         concurrency=10,
@@ -224,7 +226,7 @@ def test_addresses_are_looked_up_again_when_they_expire() -> None:
     crawl = Crawl(config(politeness={"delay": "30 min"}, crawl={"patience": "1 h"}))
     crawl.add([link(f"https://a.org/{n}") for n in range(6)])
     crawl.run()
-    assert [fetch_task.kind for fetch_task in crawl.handed].count(TaskKind.RESOLVE) == 3  # good for an hour
+    assert [fetch_task.kind for fetch_task in crawl.handed].count(TaskKind.RESOLVE) == 3  # valid for an hour
 
 
 def test_a_proxy_needs_no_look_up() -> None:
@@ -276,7 +278,7 @@ def test_overrides_change_the_gap_of_a_part_of_the_web() -> None:
 
 
 class Robots(OpenRobots):
-    """robots.txt must be fetched; `/no` is denied; unreachable hosts wait; a Crawl-delay of 5 s."""
+    """A robots cache that must fetch robots.txt, denies `/no`, waits for unreachable hosts; the Crawl-delay is 5 s."""
 
     def __init__(self, unreachable_until: float = 0.0) -> None:
         self.known: set[str] = set()
@@ -379,7 +381,7 @@ def test_other_urls_go_on_while_one_waits_for_its_retry() -> None:
 
 
 def test_a_host_that_is_down_loses_no_page() -> None:
-    """Down for an hour: one request a try, none charged to a URL."""
+    """During an hour of downtime, each try is one request, and none is charged to a URL."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if now < 1e6 + 3600:
@@ -412,7 +414,7 @@ def test_a_site_that_answers_429_above_thirty_a_minute_loses_no_page() -> None:
 
 
 def test_a_url_that_kills_its_host_does_not_block_the_others() -> None:
-    """One page always resets the connection: it goes behind the others and has failed after five strikes."""
+    """One page always resets the connection: other URLs go first, and the page has failed after five strikes."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if fetch_task.url.endswith("/poison"):
@@ -629,7 +631,7 @@ def test_budgets_of_a_part_of_the_web() -> None:
 
 
 def test_a_host_goes_on_before_its_pages_are_committed() -> None:
-    """Ten seconds to a commit: as many requests as there are places, then none until they are committed."""
+    """With ten seconds to a commit: as many requests as there are slots, then none until they are committed."""
     crawl = Crawl(config(politeness={"delay": 0.5, "delay_factor": 0}), concurrency=4, commit_delay=10.0)
     crawl.add([link(f"https://a.org/{n}") for n in range(10)], commit_after=0.0)
     assert crawl.run() == "done" and len(crawl.done) == 10
@@ -638,7 +640,7 @@ def test_a_host_goes_on_before_its_pages_are_committed() -> None:
 
 
 def test_a_host_that_failed_waits_for_its_commit() -> None:
-    """What is to be tried again is in the store first."""
+    """The retry is stored first."""
     crawl = Crawl(
         answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.TEMPORARY, Blame.URL),
         concurrency=4,
@@ -653,7 +655,7 @@ def test_a_host_that_failed_waits_for_its_commit() -> None:
 def test_nobody_looks_for_parked_entries_behind_a_queue_that_was_deleted(
     parked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scan of no keys walks over all that was deleted behind it: 160 ms for a million URLs."""
+    """A scan without results reads all tombstones in its range: 160 ms for a million URLs."""
     crawl = Crawl(config(crawl={"depth": 2}))
     batch = crawl.store.batch()
     links = [link(f"https://a.org/{n}", depth=3 if parked and not n else 1) for n in range(8)]
@@ -681,7 +683,7 @@ def test_a_page_that_is_done_but_still_stored_is_not_retired() -> None:
 
 
 def test_a_page_that_is_done_but_still_stored_is_not_given_out_again() -> None:
-    """URLs that come before it push its host's queue out to the disk, from where it is read again."""
+    """URLs with a smaller order push its host's queue out to disk, from where it is read again."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if fetch_task.url == "https://a.org/deep":
@@ -700,7 +702,7 @@ def test_a_page_that_is_done_but_still_stored_is_not_given_out_again() -> None:
 
 
 def test_a_host_with_endless_links_starves_nobody() -> None:
-    """One place, no delay: the endless host and nineteen others share it in turns."""
+    """With one fetch slot and no delay, the endless host and nineteen others share the slot in turns."""
     crawl = Crawl(
         config(politeness={"delay": 0, "delay_factor": 0}),
         concurrency=1,
@@ -718,7 +720,7 @@ def test_a_host_with_endless_links_starves_nobody() -> None:
 
 
 def test_an_address_with_many_hosts_starves_nobody() -> None:
-    """200 hosts of one domain on one address fill no front for good."""
+    """200 hosts of one domain on one address do not fill the front permanently."""
     crawl = Crawl(
         concurrency=4,
         addresses=lambda name: ("10.0.0.1",) if name.endswith("crowd.org") else (name,),
@@ -783,11 +785,11 @@ def test_a_hop_on_the_fetch_tasks_own_host_waits_for_its_gap_only() -> None:
     fetch_task = next(fetch_task for fetch_task in fetch_tasks if fetch_task.hostname == "a.org")
     assert crawl.frontier.hops.borrow("a.org", now, fetch_task) == now + 2.0
     assert crawl.frontier.hops.borrow("a.org", now + 2.0, fetch_task) == 0.0
-    assert crawl.frontier.hops.borrow("b.org", now, fetch_task) > now, "b.org is held by another errand"
+    assert crawl.frontier.hops.borrow("b.org", now, fetch_task) > now, "b.org is held by another fetch task"
 
 
 def _with_fetch_tasks(crawl: Crawl, *hosts: str) -> dict[str, FetchTask]:
-    """The first request of each host, under way."""
+    """Return the first request of each host, under way."""
     crawl.add([link(f"https://{host}/") for host in hosts])
     for fetch_task in [fetch_task for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)]:
         crawl.frontier.resolved(fetch_task, [fetch_task.hostname], crawl.now + 60, crawl.now)
@@ -796,7 +798,7 @@ def _with_fetch_tasks(crawl: Crawl, *hosts: str) -> dict[str, FetchTask]:
 
 
 def test_who_waits_for_a_hop_gives_place_and_address_back() -> None:
-    """With two places, both fetch tasks waiting, a third may begin; a hop goes on when there is a place for it."""
+    """With two slots and both fetch tasks waiting, a third may begin; a hop continues when a slot is free."""
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=2)
     fetch_tasks = _with_fetch_tasks(crawl, "a.org", "b.org", "c.org")
     frontier, now = crawl.frontier, crawl.now + 5.0
@@ -808,7 +810,7 @@ def test_who_waits_for_a_hop_gives_place_and_address_back() -> None:
     third = frontier.claim_next(now)
     assert third is not None and third.hostname not in fetch_tasks
     assert frontier.hops.borrow("elsewhere.org", now, first, "9.9.9.9") == 0.0
-    assert frontier.hops.borrow("other.org", now, second, "8.8.8.8") > now, "both places are taken"
+    assert frontier.hops.borrow("other.org", now, second, "8.8.8.8") > now, "both fetch slots are taken"
     frontier._check()
 
 
@@ -829,7 +831,7 @@ def test_two_that_redirect_to_each_other_do_not_wait_for_each_other() -> None:
 
 
 def test_look_ups_go_on_while_all_places_are_taken_and_do_not_fill_the_front() -> None:
-    """One look-up at a time: at most two hosts wait for it, and the others are not let in to wait too."""
+    """With one look-up at a time, at most two hosts wait for it, and the others are not admitted to the front."""
     crawl = Crawl(config(frontier={"front_factor": 50}, network={"dns_concurrency": 1}), concurrency=1)
     crawl.add([link(f"https://h{n}.org/") for n in range(3)])
     frontier, now = crawl.frontier, crawl.now
@@ -844,12 +846,12 @@ def test_look_ups_go_on_while_all_places_are_taken_and_do_not_fill_the_front() -
     assert following[0] is not None and following[0].attempt == 0
     frontier.resolved(following[0], ["2.2.2.2"], now + 60, now)
     again = frontier.claim_next(now)
-    assert again is not None and again.kind is TaskKind.RESOLVE, "though the only place is taken"
+    assert again is not None and again.kind is TaskKind.RESOLVE, "although the only slot is taken"
     frontier._check()
 
 
 def many_seeds(hosts: int, concurrency: int, **settings: Any) -> Crawl:
-    """Two URLs a host, each with a robots.txt and an address of its own."""
+    """Return a crawl with two URLs per host, each host with its own robots.txt and address."""
     crawl = Crawl(
         config(**settings),
         concurrency=concurrency,
@@ -863,7 +865,7 @@ def many_seeds(hosts: int, concurrency: int, **settings: Any) -> Crawl:
 
 
 def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
-    """Sixty seeds in a front of 24 hosts: each goes on with its first page once its robots.txt is known."""
+    """Sixty seeds, a front of 24 hosts: each host continues with its first page once its robots.txt is known."""
     crawl = many_seeds(60, 2, frontier={"front_factor": 12})
     assert crawl.run() == "done"
     requests = [fetch_task.kind for fetch_task in crawl.handed if fetch_task.kind is not TaskKind.RESOLVE]
@@ -871,7 +873,7 @@ def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
 
 
 def test_with_a_rate_no_more_hosts_are_begun_than_it_can_ask() -> None:
-    """Four hundred seeds at 20 requests a second: first pages do not wait for the robots.txt of all."""
+    """Four hundred seeds at 20 requests per second: first pages do not wait for the robots.txt of all hosts."""
     crawl = many_seeds(400, 512, crawl={"rate": 20.0})
     crawl.run(requests=300)
     assert [request.task for request in crawl.requests].count(TaskKind.PAGE) >= 100
@@ -880,7 +882,7 @@ def test_with_a_rate_no_more_hosts_are_begun_than_it_can_ask() -> None:
 
 
 def test_a_new_crawl_begins_at_once_and_one_that_was_killed_waits() -> None:
-    """Even one killed before its first commit: it may have asked for what no record knows."""
+    """A crawl killed before its first commit waits too, because there may be unrecorded requests."""
     new = Crawl(config(), clean=False)
     new.add([link("https://a.org/")])
     began = new.now
@@ -890,12 +892,12 @@ def test_a_new_crawl_begins_at_once_and_one_that_was_killed_waits() -> None:
     again = Crawl(config(), store=killed.store, clean=False)
     again.add([link(f"https://h{n}.org/") for n in range(99)])
     began = again.now
-    assert not again.frontier._bench.front, "none of them may be asked yet"
+    assert not again.frontier._bench.front, "no host may be requested yet"
     again.run(requests=1)
     assert again.requests[0].began - began >= config().politeness.delay
 
 
-# ---- what it tells ----
+# ---- views ----
 
 
 def test_counters_and_explanations() -> None:
@@ -936,7 +938,7 @@ def test_why_slow_tells_host_gaps_from_address_gaps_and_rate() -> None:
 
 
 def test_a_wait_counts_while_it_lasts() -> None:
-    """Looked at each second, a process that may start every three was idle in most: the wait counted when it ended."""
+    """A wait used to be counted only when it ended, so a process with one start per three seconds seemed mostly idle."""
     crawl = Crawl(config(crawl={"rate": 0.3}), concurrency=4)
     crawl.add([link(f"https://h{n}.org/") for n in range(4)])
     while crawl.frontier.views.why_slow(crawl.now)["rate"] == 0.0:
@@ -984,7 +986,7 @@ def test_a_clock_that_jumps_stalls_nobody_and_makes_no_burst() -> None:
 
 
 def test_a_clock_that_is_set_back_does_not_put_retries_off() -> None:
-    """The instant of a retry outlived the clock that had noted it: an hour set back was an hour's wait."""
+    """The stored instant of a retry is ahead of a clock that was set back: one hour back used to delay it by one hour."""
     store = MemoryStore()
     crawl = Crawl(
         store=store, answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.TEMPORARY, Blame.URL)
@@ -1006,7 +1008,7 @@ def test_domains_are_counted_by_registrable_domain() -> None:
 
 
 def test_instants_keep_their_precision_over_a_restart() -> None:
-    """The gap is stored in 32 bits; instants computed in 32 bits would be off by a minute (it happened)."""
+    """The gap is stored in 32 bits; instants computed in 32 bits would be off by one minute (a past bug)."""
     store, now = MemoryStore(), 1_760_000_000.3
     answer = {"answer": lambda fetch_task, now: fetched(fetch_task.url, 0.01, retry_after=7.25)}
     crawl = Crawl(store=store, now=now, **answer)
@@ -1019,7 +1021,7 @@ def test_instants_keep_their_precision_over_a_restart() -> None:
 
 
 def test_a_request_that_a_stop_cut_off_comes_again_behind_its_gap() -> None:
-    """Ctrl-C with a slow server: the stop gives it some seconds, then it is cut off (an assertion once)."""
+    """After Ctrl-C with a slow server, the request is cut off after some seconds (this used to fail an assertion)."""
     store = MemoryStore()
     crawl = Crawl(store=store, answer=lambda fetch_task, now: fetched(fetch_task.url, 60.0))
     crawl.add([link(f"https://a.org/{n}") for n in range(2)])
@@ -1046,7 +1048,7 @@ def test_domain_budgets_count_what_came_before_a_restart() -> None:
 
 
 def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
-    """Else the end would be seen too early, and what comes would be forgotten until the next start."""
+    """Otherwise the end would be found too early, and later entries would be lost until the next start."""
     crawl = Crawl()
     crawl.add([link(f"https://a.org/{n}") for n in range(20)])
     crawl.run(requests=3)
@@ -1058,9 +1060,9 @@ def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
 
 
 def test_new_hosts_wait_outside_while_known_ones_are_ready() -> None:
-    """One place, twenty hosts whose gaps are over sooner than their turn comes: connections to them live.
+    """With one slot and twenty hosts, gaps end before the hosts' turns come, and connections stay open.
 
-    New hosts that are found meanwhile were asked first of all.
+    New hosts found meanwhile used to go first.
     """
     crawl = Crawl(
         config(frontier={"front_factor": 50, "turn_max": 100}),

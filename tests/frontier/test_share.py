@@ -1,6 +1,7 @@
-"""Who starts next, where fetches are divided by worth.
+"""The choice between discovery and refresh where fetches are divided by value.
 
-Fixed shares: `refresh/test_rate_balancing.py` and `test_machine.py`."""
+Fixed shares: `refresh/test_rate_balancing.py` and `test_machine.py`.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Each thing that a host or URL waits for is named, with its cause and the next try, in the front and out of it."""
+"""Each reason for which a host or URL waits is shown with its cause and next try, in the front and outside it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ Answer = Callable[[FetchTask, float], Fetch]
 
 
 class Unreachable(OpenRobots):
-    """robots.txt that is tried again at `until`."""
+    """A robots cache whose robots.txt is retried at `until`."""
 
     def __init__(self, until: float) -> None:
         self.until = until
@@ -57,7 +57,7 @@ def ending(outcome: Outcome, blame: Blame, **fields: Any) -> Answer:
 def test_what_is_waited_for_has_a_cause_and_a_next_try(
     options: dict[str, Any], state: str, cause: str
 ) -> None:
-    """The next try is when the next request is made: nothing is asked before it, and something then."""
+    """The next try is the time of the next request: none is made before it, and one is made then."""
     store = MemoryStore()
     crawl = run_to_the_wait(store=store, **options)
     host, url = seen(crawl)
@@ -71,7 +71,7 @@ def test_what_is_waited_for_has_a_cause_and_a_next_try(
 
 
 def test_hosts_out_of_the_front_say_the_same() -> None:
-    """As after a restart, and of hosts for which the front has no room: the queue on disk is looked into."""
+    """This holds after a restart and for hosts that do not fit into the front: their queue is read from disk."""
     store = MemoryStore()
     robots = Unreachable(1_000_300.0)
     crawl = Crawl(store=store, robots=robots, concurrency=1)
@@ -85,7 +85,7 @@ def test_hosts_out_of_the_front_say_the_same() -> None:
 
 
 def test_one_url_that_may_be_asked_makes_a_host_ready() -> None:
-    """A URL that waits says so of itself; its host, which has another, does not."""
+    """A waiting URL reports its own wait; its host, which has another URL, is ready."""
 
     class Secure(Unreachable):
         def verdict(self, authority: str, target: str, now: float) -> Verdict:

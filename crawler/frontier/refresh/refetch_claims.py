@@ -49,7 +49,7 @@ class RefetchClaims:
         return None
 
     def _first_requested(self, now: float) -> Refetch | None:
-        """Return the first requested page, of the next `AHEAD_LOOKS`, whose host may be requested."""
+        """Return the first of the next `AHEAD_LOOKS` requested pages with a host that may be requested."""
         then = self._clock.at(now)
         for _ in range(min(AHEAD_LOOKS, len(self._ahead))):
             fingerprint = self._ahead[0]

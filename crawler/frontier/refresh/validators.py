@@ -215,7 +215,7 @@ class Validators:
 
     @staticmethod
     def _is_trial(host: _Host, record: PageRecord) -> bool:
-        """Return whether to try distrusted validators once more."""
+        """Return whether distrusted validators are to be tried again."""
         host.untried += 1
         if record.not_modified or host.untried < TRIAL_EVERY:
             return False

@@ -1,4 +1,4 @@
-"""Hubs in the schedule: pages that showed new pages are asked again for what they would show."""
+"""Hubs in the schedule: pages that showed new pages are refetched for the new pages they may show."""
 
 import math
 import random
@@ -19,7 +19,7 @@ def schedule_of(pages: int, rate: float, **settings: float) -> tuple[Schedule, l
 
 
 def run(made: Schedule, pages: list[int], days: float, rate: float, hub: int = -1) -> dict[int, int]:
-    """Fetch at a constant rate; `hub` shows two new pages a day, the others nothing. Fetches by page."""
+    """Fetch at a constant rate; `hub` shows two new pages per day, other pages none. Return the fetches per page."""
     counts = dict.fromkeys(pages, 0)
     asked_at = 0.0
     now = 0.0
@@ -55,7 +55,7 @@ def test_without_weight_a_hub_is_a_page() -> None:
 
 
 def test_no_page_goes_before_a_hub_that_is_worth_far_more_while_the_level_lags() -> None:
-    """For forty days nearly all fetches are elsewhere: all pages are late, and their keys from before."""
+    """For forty days nearly all fetches go elsewhere: all pages are late, and their keys are outdated."""
     made, pages = schedule_of(600, 10.0 / DAY)
     hub, asked, now, most = pages[7], 0.0, 0.0, 0.0
     while now < 320 * DAY:
@@ -96,7 +96,7 @@ def test_endless_new_pages_leave_a_host_half_of_its_refreshes() -> None:
 
 @pytest.mark.parametrize("weight", [1.0, 3.0, 10.0])
 def test_no_hub_waits_for_long_behind_others(weight: float) -> None:
-    """Ten hubs of which the busiest shows forty times as much as the quietest; each is due where D meets the level."""
+    """Ten hubs, the busiest shows forty times as much as the quietest; each is due when D reaches the level."""
     made, rate, rng = Schedule(Settings(new_page_weight=weight), seed=1), 16.0 / DAY, random.Random(1)
     made.rate = rate
     pages = [made.add(number + 1, 1 + number % 10, 100 + number % 40, 0.0, 0.0) for number in range(600)]
@@ -143,7 +143,7 @@ def test_credit_is_checked_and_rows_are_given_back() -> None:
         made._check()
     assert made.overview.hubs(1.0)["hubs"] == 1
     again = made.add(100, 1, 10, 1.0, 1.0)
-    assert made.overview.hub(again, 1.0) == {}, "the row of a page that left"
+    assert made.overview.hub(again, 1.0) == {}, "the row of the removed page"
     made.credit_hub(again, 1.0, 2.0)
     made._check()
 
@@ -169,7 +169,7 @@ def test_what_is_known_of_a_hub_is_restored() -> None:
 
 
 def test_pages_that_are_gone_cost_a_hundredth_of_the_fetches() -> None:
-    """Half of 200 pages are gone for good; asking each of them monthly would take most of a fetch an hour."""
+    """Half of 200 pages are gone forever; asking for each monthly would take most of one fetch per hour."""
     rate = 24.0 / DAY
     made = Schedule(Settings(explore=0.0, gone_age=DAY))
     made.rate = rate

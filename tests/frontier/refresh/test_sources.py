@@ -1,4 +1,4 @@
-"""How often it pays to read a source of signals: against closed forms, and against what it told."""
+"""The reading interval of a source of signals, compared with closed forms and with the changes it listed."""
 
 import math
 
@@ -14,11 +14,11 @@ from crawler.storage import keys
 from crawler.storage.kv import MemoryStore, seal
 
 RATE = 1.0 / (300 * DAY)
-LEVEL = 50 * DAY  # what a page of that rate is worth after some 200 days
+LEVEL = 50 * DAY  # the value of a page of that rate after about 200 days
 
 
 def told_by(pages: int, days: float, precision: float, share: float = 1.0, level: float = LEVEL) -> float:
-    """The interval, in days, of a source that is read every so many days and tells that share of the changes."""
+    """Return the interval, in days, of a source read every `days` days that lists the `share` of the changes."""
     readings = Readings()
     interval = math.inf
     for _ in range(12):
@@ -47,7 +47,7 @@ def test_gains_are_never_negative_and_grow_with_precision(
 
 
 def test_a_source_is_read_as_often_as_pays() -> None:
-    """sqrt(2 L/s), s = 100 pages of rate D; half as many told, sqrt(2) times the interval."""
+    """sqrt(2 L/s) with s = 100 pages of rate D; if half as many changes are listed, sqrt(2) times the interval."""
     wanted = math.sqrt(2.0 * LEVEL / (100 * RATE)) / DAY
     assert told_by(100, 60, 1.0) == pytest.approx(wanted, rel=0.15)
     assert told_by(100, 60, 1.0, share=0.5) == pytest.approx(wanted * math.sqrt(2.0), rel=0.15)

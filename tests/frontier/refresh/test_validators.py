@@ -1,4 +1,4 @@
-"""Which validators are believed: a guest of the changing web asks as it is told, judged by the web's log."""
+"""Trust in validators: a client of the changing web sends requests as told, and the web's log is evaluated."""
 
 import random
 from collections.abc import Callable
@@ -20,13 +20,13 @@ from crawler.storage.kv import MemoryStore, seal
 
 START = 1_750_000_000.0
 HOUR = 3600.0
-VISIT = 6 * HOUR  # of a page, between two requests
+VISIT = 6 * HOUR  # between two requests for a page
 PAGE_IN_40 = (("/d1/p13.html", "etag-fixed"),)
 DIRECTORY_IN_4 = (("/d1/", "etag-fixed"),)
 
 
 class Guest:
-    """Asks all pages of a web's one host in turn, as `validators` say; keeps records as a crawl does."""
+    """A client that fetches all pages of one host in turn, as `validators` decide, and keeps records as a crawl does."""
 
     def __init__(self, web: ChangingWeb, validators: Validators, store: MemoryStore | None = None) -> None:
         self.web, self.validators = web, validators
@@ -65,7 +65,7 @@ class Guest:
 
 
 class Seen(msgspec.Struct):
-    """Shares of the requests after the tenth round; `repeated` brought what was known. Freshness is the web's."""
+    """Shares of the requests after the tenth round; `repeated`: answers with known content. The web measures freshness."""
 
     conditional: float
     not_modified: float
@@ -74,7 +74,7 @@ class Seen(msgspec.Struct):
 
 
 def seen(web: ChangingWeb, pages: Callable[[int], bool] = lambda page: True, rounds: int = 60) -> Seen:
-    """What the log says of these pages."""
+    """Return the statistics of these pages in the log."""
     copies: dict[int, int] = {}
     asked: list[tuple[WebRequest, bool]] = []
     for each in web.log:
@@ -91,7 +91,7 @@ def seen(web: ChangingWeb, pages: Callable[[int], bool] = lambda page: True, rou
 
 
 def false_304s(web: ChangingWeb) -> int:
-    """Answers 304 where the copy was not current."""
+    """Return the number of 304 answers for copies that were not current."""
     copies: dict[int, int] = {}
     false = 0
     for each in web.log:
@@ -102,7 +102,7 @@ def false_304s(web: ChangingWeb) -> int:
 
 
 def played(rounds: int = 60, *, conditional: bool = True, **spec: object) -> Guest:
-    """A guest that has visited 40 pages in four directories, half of them changed at each visit."""
+    """Return a client that has visited 40 pages in four directories, half of which change between visits."""
     values = {"pages": 40, "directories": 4, "rate": 0.5 / VISIT, "lastmod": "none", "spread": 0.5} | spec
     host = msgspec.convert({"name": "a", **values}, HostSpec)
     web = ChangingWeb([host], horizon=(rounds + 1) * VISIT, start=START, seed=3)
@@ -121,7 +121,7 @@ def test_pages_are_asked_with_conditions_where_validators_are_right() -> None:
 def test_liars_cost_honest_pages_of_their_host_nothing(
     exceptions: tuple[tuple[str, str], ...], found_out_after: int
 ) -> None:
-    """A page that lies among honest ones is found out by its first check, a directory by that of two or three."""
+    """A lying page among honest ones is exposed by its first check, a lying directory by two or three checks."""
     guest = played(exceptions=exceptions)
     lying = {page for page in range(40) if guest.web.validators_of(page) != "right"}
     honest = seen(guest.web, lambda page: page not in lying)
@@ -143,7 +143,7 @@ def test_a_directory_that_lies_among_honest_ones_is_asked_plainly() -> None:
 
 
 def test_of_two_validators_the_one_that_is_right_is_sent() -> None:
-    """Where the date lies, If-None-Match goes alone; where the server does not know its own tags, the date does."""
+    """If the date lies, only If-None-Match is sent; if the server does not recognize its own tags, only the date."""
     for kind, sent in (("date-fixed", (True, False)), ("etag-unknown", (False, True))):
         guest = played(validators=kind)
         now = START + 61 * VISIT
@@ -170,7 +170,7 @@ def test_a_304_with_other_validators_than_the_copys_is_checked_at_once() -> None
     assert guest.validators.lies == 1
     for number in range(10):
         guest.visit(page, later + (2 + number) * VISIT)
-        assert not guest.web.log[-1].conditional, "it is not asked with conditions for a while"
+        assert not guest.web.log[-1].conditional, "no conditions are sent for a while"
 
 
 def test_signals_make_a_304_doubtful_until_the_host_has_proven_right() -> None:
@@ -234,7 +234,7 @@ def test_long_urls_have_short_patterns() -> None:
 
 
 def test_any_order_of_answers_keeps_counts_and_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hosts, patterns, pages beyond their bounds; answers that nobody asked for; records that have vanished."""
+    """Includes hosts, patterns and pages beyond their bounds, answers to no request, and records that have vanished."""
     for name, most in (("HOSTS_MAX", 4), ("CELLS_MAX", 20), ("PATTERNS_MAX", 3), ("PAGES_MAX", 5)):
         monkeypatch.setattr(believing, name, most)
     rng = random.Random(7)

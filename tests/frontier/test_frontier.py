@@ -59,7 +59,7 @@ def test_hands_out_every_url_once() -> None:
     assert crawl.frontier.views.counters()["todo"] == 0
 
 
-def test_an_fetch_task_has_all_of_its_link() -> None:
+def test_a_fetch_task_has_all_fields_of_its_link() -> None:
     crawl = Crawl()
     crawl.add([Link(2**64 - 1, "http://a.org:81/x?y", 3, 2**64 - 2, 4, 5)])
     crawl.run()
@@ -175,7 +175,7 @@ def test_no_overlap_and_no_short_gap_in_the_servers_log(seed: int) -> None:
     judge(log)
 
 
-def test_all_places_are_used_when_hosts_suffice() -> None:
+def test_all_fetch_slots_are_used_if_there_are_enough_hosts() -> None:
     """120 hosts answer within 2 s: ten slots reach their full throughput once the hosts are known to answer."""
     crawl = Crawl(
         config(frontier={"front_factor": 12}),
@@ -316,7 +316,7 @@ def test_robots_txt_comes_first_for_each_authority() -> None:
     judge(crawl.requests, delay=5.0)
 
 
-def test_denied_urls_cost_no_request_and_hardly_a_gap() -> None:
+def test_denied_urls_cost_no_request_and_almost_no_gap() -> None:
     crawl = Crawl(robots=Robots())
     crawl.add([link(f"https://a.org/no{n}") for n in range(200)])
     assert crawl.run() == "done"
@@ -368,7 +368,7 @@ def test_tries_are_counted_over_a_crash() -> None:
     assert len(again.requests) == 1 and again.requests[0].began - crawl.requests[1].ended > 95
 
 
-def test_other_urls_go_on_while_one_waits_for_its_retry() -> None:
+def test_other_urls_continue_while_one_waits_for_its_retry() -> None:
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if fetch_task.url.endswith("/bad"):
             return failed(fetch_task.url, Outcome.TEMPORARY, Blame.URL, status=500)
@@ -568,7 +568,7 @@ def test_pause_for_two_reasons() -> None:
 # ---- budgets ----
 
 
-def test_what_lies_beyond_a_limit_is_parked_and_comes_back() -> None:
+def test_urls_beyond_a_limit_are_parked_and_unparked() -> None:
     store = MemoryStore()
     steps = [
         ({"depth": 1, "pages_per_host": 6}, 2 * 6, {"parked_depth": 2 * 5, "parked_pages_per_host": 2 * 4}),
@@ -594,7 +594,7 @@ def test_what_lies_beyond_a_limit_is_parked_and_comes_back() -> None:
     assert total == 30
 
 
-def test_scope_any_has_limits_of_its_own() -> None:
+def test_scope_any_has_its_own_limits() -> None:
     crawl = Crawl(config(crawl={"scope": "any"}))
     crawl.checking = False
     crawl.add([link("https://a.org/deep", depth=21), link("https://a.org/flat", depth=20)])
@@ -630,7 +630,7 @@ def test_budgets_of_a_part_of_the_web() -> None:
 # ---- between the end of a request and its commit ----
 
 
-def test_a_host_goes_on_before_its_pages_are_committed() -> None:
+def test_a_host_continues_before_its_pages_are_committed() -> None:
     """With ten seconds to a commit: as many requests as there are slots, then none until they are committed."""
     crawl = Crawl(config(politeness={"delay": 0.5, "delay_factor": 0}), concurrency=4, commit_delay=10.0)
     crawl.add([link(f"https://a.org/{n}") for n in range(10)], commit_after=0.0)
@@ -652,7 +652,7 @@ def test_a_host_that_failed_waits_for_its_commit() -> None:
 
 
 @pytest.mark.parametrize("parked", [False, True])
-def test_nobody_looks_for_parked_entries_behind_a_queue_that_was_deleted(
+def test_retiring_does_not_scan_tombstones_for_parked_entries(
     parked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A scan without results reads all tombstones in its range: 160 ms for a million URLs."""
@@ -701,7 +701,7 @@ def test_a_page_that_is_done_but_still_stored_is_not_given_out_again() -> None:
 # ---- fairness and memory ----
 
 
-def test_a_host_with_endless_links_starves_nobody() -> None:
+def test_a_host_with_endless_links_starves_no_other_host() -> None:
     """With one fetch slot and no delay, the endless host and nineteen others share the slot in turns."""
     crawl = Crawl(
         config(politeness={"delay": 0, "delay_factor": 0}),
@@ -719,7 +719,7 @@ def test_a_host_with_endless_links_starves_nobody() -> None:
     assert len(others) == 38
 
 
-def test_an_address_with_many_hosts_starves_nobody() -> None:
+def test_an_address_with_many_hosts_starves_no_other_host() -> None:
     """200 hosts of one domain on one address do not fill the front permanently."""
     crawl = Crawl(
         concurrency=4,
@@ -758,7 +758,7 @@ def test_one_host_with_many_urls_is_read_in_pieces() -> None:
 # ---- hops ----
 
 
-def test_a_borrowed_host_is_nobody_elses_and_waits_its_gap() -> None:
+def test_a_borrowed_host_is_held_exclusively_and_waits_its_gap() -> None:
     crawl = Crawl()
     frontier, now = crawl.frontier, crawl.now
     assert frontier.hops.borrow("a.org", now, address="10.0.0.9") == 0.0
@@ -797,7 +797,7 @@ def _with_fetch_tasks(crawl: Crawl, *hosts: str) -> dict[str, FetchTask]:
     return {fetch_task.hostname: fetch_task for fetch_task in fetch_tasks}
 
 
-def test_who_waits_for_a_hop_gives_place_and_address_back() -> None:
+def test_a_task_waiting_for_a_hop_frees_fetch_slot_and_address() -> None:
     """With two slots and both fetch tasks waiting, a third may begin; a hop continues when a slot is free."""
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=2)
     fetch_tasks = _with_fetch_tasks(crawl, "a.org", "b.org", "c.org")
@@ -814,7 +814,7 @@ def test_who_waits_for_a_hop_gives_place_and_address_back() -> None:
     frontier._check()
 
 
-def test_two_that_redirect_to_each_other_do_not_wait_for_each_other() -> None:
+def test_two_hosts_that_redirect_to_each_other_do_not_deadlock() -> None:
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=4)
     fetch_tasks = _with_fetch_tasks(crawl, "a.org", "b.org")
     now = crawl.now + 5.0
@@ -830,7 +830,7 @@ def test_two_that_redirect_to_each_other_do_not_wait_for_each_other() -> None:
     crawl.frontier._check()
 
 
-def test_look_ups_go_on_while_all_places_are_taken_and_do_not_fill_the_front() -> None:
+def test_look_ups_continue_while_all_slots_are_taken_and_do_not_fill_the_front() -> None:
     """With one look-up at a time, at most two hosts wait for it, and the others are not admitted to the front."""
     crawl = Crawl(config(frontier={"front_factor": 50}, network={"dns_concurrency": 1}), concurrency=1)
     crawl.add([link(f"https://h{n}.org/") for n in range(3)])
@@ -872,7 +872,7 @@ def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
     assert requests[:60].count(TaskKind.PAGE) > 15
 
 
-def test_with_a_rate_no_more_hosts_are_begun_than_it_can_ask() -> None:
+def test_a_rate_limits_the_number_of_hosts_begun() -> None:
     """Four hundred seeds at 20 requests per second: first pages do not wait for the robots.txt of all hosts."""
     crawl = many_seeds(400, 512, crawl={"rate": 20.0})
     crawl.run(requests=300)
@@ -919,7 +919,7 @@ def test_counters_and_explanations() -> None:
     assert crawl.frontier.next_wakeup(crawl.now) is None and crawl.frontier.wants_urls(crawl.now)
 
 
-def test_why_slow_tells_host_gaps_from_address_gaps_and_rate() -> None:
+def test_why_slow_distinguishes_host_gaps_address_gaps_and_rate() -> None:
     def waited(settings: Any, links: list[Link], **options: Any) -> dict[str, float]:
         crawl = Crawl(settings, concurrency=4, **options)
         crawl.add(links)
@@ -972,7 +972,7 @@ def test_a_store_without_its_totals_is_damaged() -> None:
             Crawl(store=store)
 
 
-def test_a_clock_that_jumps_stalls_nobody_and_makes_no_burst() -> None:
+def test_a_clock_jump_stalls_no_host_and_causes_no_burst() -> None:
     store = MemoryStore()
     crawl = Crawl(store=store)
     crawl.add([link(url) for url in urls_of(5, 6)])
@@ -985,7 +985,7 @@ def test_a_clock_that_jumps_stalls_nobody_and_makes_no_burst() -> None:
         assert later.now - now < 60
 
 
-def test_a_clock_that_is_set_back_does_not_put_retries_off() -> None:
+def test_a_clock_that_is_set_back_does_not_delay_retries() -> None:
     """The stored instant of a retry is ahead of a clock that was set back: one hour back used to delay it by one hour."""
     store = MemoryStore()
     crawl = Crawl(
@@ -1020,7 +1020,7 @@ def test_instants_keep_their_precision_over_a_restart() -> None:
     assert 7.25 <= later.requests[0].began - crawl.requests[0].ended < 7.35
 
 
-def test_a_request_that_a_stop_cut_off_comes_again_behind_its_gap() -> None:
+def test_a_request_cut_off_by_a_stop_is_repeated_after_its_gap() -> None:
     """After Ctrl-C with a slow server, the request is cut off after some seconds (this used to fail an assertion)."""
     store = MemoryStore()
     crawl = Crawl(store=store, answer=lambda fetch_task, now: fetched(fetch_task.url, 60.0))
@@ -1036,7 +1036,7 @@ def test_a_request_that_a_stop_cut_off_comes_again_behind_its_gap() -> None:
     judge(crawl.cut_off() + later.requests)
 
 
-def test_domain_budgets_count_what_came_before_a_restart() -> None:
+def test_domain_budgets_include_urls_from_before_a_restart() -> None:
     settings, store = config(crawl={"pages_per_domain": 5}), MemoryStore()
     crawl = Crawl(settings, store=store)
     crawl.add([link(f"https://h{n}.a.org/") for n in range(4)])
@@ -1090,7 +1090,7 @@ def test_new_hosts_enter_at_once_while_nothing_is_ready() -> None:
     assert {request.host for request in crawl.requests} >= {f"new{n}.org" for n in range(4)}
 
 
-def test_hosts_that_have_answered_are_counted_once_and_for_good() -> None:
+def test_hosts_that_have_answered_are_counted_once() -> None:
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if fetch_task.hostname == "dead.org":
             return failed(fetch_task.url, Outcome.CONNECT_ERROR, Blame.HOST)

@@ -46,7 +46,7 @@ def test_within_a_host_the_best_class_goes_first_then_who_came_first() -> None:
     assert not index(crawl)
 
 
-def test_between_hosts_the_best_class_goes_first_and_a_fifth_as_they_came() -> None:
+def test_the_best_class_goes_first_and_a_fifth_of_the_turns_by_arrival() -> None:
     """With one slot, nearly all hosts are ready at any time: the mean class of the requests gets worse over time."""
     order = ORDER | {"first_come": 0.2}
     crawl = Crawl(config(order=order, crawl={"rate": 2.0}, frontier={"front_factor": 12}), concurrency=4)
@@ -90,7 +90,7 @@ def test_a_better_link_moves_a_url_that_waits(written: bool) -> None:
     assert [fetch_task.url for fetch_task in pages(crawl)][1:] == [f"https://a.org/{n}" for n in range(29)]
 
 
-def test_a_better_link_to_what_is_not_queued_yet_is_kept_for_it() -> None:
+def test_a_better_link_to_a_url_not_queued_yet_is_remembered() -> None:
     crawl = Crawl(config(order=ORDER))
     assert improve(crawl, scored("https://a.org/2", 10), scored("https://b.org/none", 3)) == 0
     crawl.add([scored(f"https://a.org/{n}", 50) for n in range(3)])
@@ -98,7 +98,7 @@ def test_a_better_link_to_what_is_not_queued_yet_is_kept_for_it() -> None:
     assert [fetch_task.url[-1] for fetch_task in pages(crawl)] == ["2", "0", "1"]
 
 
-def test_what_is_done_in_flight_parked_or_was_tried_is_not_moved() -> None:
+def test_urls_done_in_flight_parked_or_tried_are_not_moved() -> None:
     crawl = Crawl(config(order=ORDER, crawl={"depth": 3}))
     crawl.add(
         [scored("https://a.org/1", 50), scored("https://a.org/2", 60), scored("https://a.org/deep", 50, 9)]
@@ -130,7 +130,7 @@ def test_a_priority_of_the_user_shifts_a_class_and_keeps_its_place() -> None:
     assert [class_in_order(fetch_task.order) for fetch_task in pages(crawl)] == [55, 255]
 
 
-def test_a_url_retired_by_a_batch_that_is_not_written_yet_stays_so() -> None:
+def test_a_url_retired_by_an_unwritten_batch_is_not_restored() -> None:
     """The store still contains the URL: moving it would restore it without counting it."""
     crawl = Crawl(config(order=ORDER))
     crawl.frontier.pauses.pause()
@@ -145,7 +145,7 @@ def test_a_url_retired_by_a_batch_that_is_not_written_yet_stays_so() -> None:
     assert [fetch_task.url[-1] for fetch_task in pages(crawl)] == ["0", "2"]
 
 
-def test_the_index_is_made_and_dropped_as_orders_come_and_go() -> None:
+def test_the_index_is_built_with_an_order_and_dropped_without_one() -> None:
     """A directory begun without an order has no index, and neither has a resharded or repaired one."""
     store: Any = MemoryStore()
     whole: list[bool] = []
@@ -195,7 +195,7 @@ def test_without_an_order_best_waiting_falls_with_the_depth_of_the_next_hosts_fi
 
 
 @pytest.mark.parametrize("order", [{}, ORDER])
-def test_who_is_asked_when_is_polite_under_any_order(order: dict[str, Any]) -> None:
+def test_requests_are_polite_under_any_order(order: dict[str, Any]) -> None:
     """Gaps hold while better URLs are added all the time, some of them for hosts that were just requested."""
     from tests.frontier.test_frontier import judge
 

@@ -29,7 +29,7 @@ def _known(host: FrontHost) -> FrontHost:
     ("task", "places"),
     [(TaskKind.PAGE, 1), (TaskKind.ROBOTS, 1), (TaskKind.DENIED, 0), (TaskKind.RESOLVE, 0)],
 )
-def test_only_requests_take_a_place(task: TaskKind, places: int) -> None:
+def test_only_requests_take_a_fetch_slot(task: TaskKind, places: int) -> None:
     hosts = HostTable()
     out, host = Outstanding(hosts, 4), _host(hosts, 1)
     fetch_task = out.acquire(host, task)
@@ -41,7 +41,7 @@ def test_only_requests_take_a_place(task: TaskKind, places: int) -> None:
     assert (len(out), out.requests, host.held, host.given_out, out.held) == (0, 0, False, set(), {})
 
 
-def test_a_known_page_goes_before_the_queue_and_stands_in_none() -> None:
+def test_a_known_page_goes_before_the_queue_and_is_in_no_queue() -> None:
     """Fetch tasks of known pages have different, negative orders, which no queue entry has."""
     hosts = HostTable()
     out = Outstanding(hosts, 4)
@@ -53,7 +53,7 @@ def test_a_known_page_goes_before_the_queue_and_stands_in_none() -> None:
     assert all(len(host.queue) == 1 for host in out.held.values())
 
 
-def test_an_fetch_task_aside_has_no_place_until_it_comes_back() -> None:
+def test_a_fetch_task_aside_has_no_fetch_slot_until_it_comes_back() -> None:
     hosts = HostTable()
     out, one, two = Outstanding(hosts, 1), _host(hosts, 1), _host(hosts, 2)
     fetch_task = out.acquire(one, TaskKind.PAGE)
@@ -72,7 +72,7 @@ def test_an_fetch_task_aside_has_no_place_until_it_comes_back() -> None:
     out._check()
 
 
-def test_hosts_wait_in_line_for_a_look_up_and_stop_the_inflow() -> None:
+def test_hosts_queue_for_look_ups_and_limit_admission() -> None:
     hosts = HostTable()
     config = Config()
     addresses = Addresses(config.politeness, 10, 1)
@@ -95,7 +95,7 @@ def test_hosts_wait_in_line_for_a_look_up_and_stop_the_inflow() -> None:
 
 
 @pytest.mark.parametrize("rate, admits", [(0.0, 30), (100.0, 30), (1.0, 5), (0.01, 1)])
-def test_hosts_are_looked_up_for_some_seconds_of_the_rate(rate: float, admits: int) -> None:
+def test_look_ups_stay_a_few_seconds_of_the_rate_ahead(rate: float, admits: int) -> None:
     hosts = HostTable()
     addresses = Addresses(Config().politeness, 10, 1)
     bench = Workbench(

@@ -8,7 +8,7 @@ import pytest
 from crawler.frontier.share import LEAST, Share, Side
 
 
-def test_by_worth_the_better_side_goes_first_and_neither_starves() -> None:
+def test_the_more_valuable_side_goes_first_and_neither_starves() -> None:
     share = Share("auto")
     turns = []
     for _ in range(2000):

@@ -84,7 +84,7 @@ def test_reading_stays_within_one_host() -> None:
         assert [(order, entry.tail) for order, entry in found] == [(n, f"/{host}/{n}") for n in (2, 3, 4)]
 
 
-def test_an_entry_that_is_damaged_is_named() -> None:
+def test_a_damaged_entry_is_reported_by_its_key() -> None:
     for entry in (Todo("/a", 1), Todo("/a", 1, attempt=1)):
         key, value = record(TODO + bytes(8), 1, entry)
         for bit in range(8 * len(value)):
@@ -105,7 +105,7 @@ WORDS, BYTES = st.integers(0, (1 << 64) - 1), st.integers(0, 255)
     via=WORDS,
     rest=st.one_of(st.just((0,) * 6), st.tuples(BYTES, BYTES, BYTES, st.integers(0, 1 << 40), BYTES, BYTES)),
 )
-def test_an_entry_is_what_was_stored(
+def test_entries_survive_encoding_and_decoding(
     tail: str, host: int, fingerprint: int, beside: bool, via: int, rest: tuple[int, ...]
 ) -> None:
     """The short form is used if only tail, via and fingerprint are set and the fingerprint is in the key's bucket."""
@@ -129,7 +129,7 @@ def test_the_stored_form_of_an_entry() -> None:
     assert encode(key, entry) == value and decode(key, value) == entry
 
 
-def test_entries_of_versions_before_are_read() -> None:
+def test_entries_of_earlier_versions_can_be_read() -> None:
     """Golden value: an array of nine fields, the form of every entry in 0.1.0."""
     key = bytes.fromhex("742f0102 0000000000ff80 0001 0000000007")
     payload = bytes.fromhex("99a22f61cf01020000dec0ffee08000001ce650000000002")
@@ -171,7 +171,7 @@ def test_spilling_and_reading_again_loses_nothing(orders: set[int], keep: int, c
     assert sorted(found) == sorted(orders)
 
 
-def test_spilling_again_does_not_jump_over_what_was_never_read() -> None:
+def test_spilling_again_skips_no_entry_that_was_never_read() -> None:
     """A recalled entry may lie beyond `read_to`; the entries in between are only on disk."""
     host = FrontHost(0, 9, "a.org", 0, 10)
     for order in (1, 2):

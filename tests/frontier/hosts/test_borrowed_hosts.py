@@ -65,14 +65,14 @@ def test_a_gap_is_waited_for(ready: float, at: float) -> None:
 @pytest.mark.parametrize(
     ("start", "at"), [(None, NOW + ASK_AGAIN), (NOW + 4.0, NOW + 4.0), (NOW, 0.0), (NOW - 1.0, 0.0)]
 )
-def test_an_address_may_have_enough_already(start: float | None, at: float) -> None:
+def test_an_address_at_its_limit_refuses_a_hop(start: float | None, at: float) -> None:
     around = Around(start=start)
     assert around.visits.borrow("a.org", NOW, "1.2.3.4") == at
     assert (("acquired", "1.2.3.4") in around.did) is (at == 0.0) and len(around.visits) == (at == 0.0)
 
 
 @pytest.mark.parametrize(("counted", "address"), [(False, "1.2.3.4"), (True, "")])
-def test_addresses_that_do_not_count_are_not_held(counted: bool, address: str) -> None:
+def test_addresses_without_limits_are_not_held(counted: bool, address: str) -> None:
     around = Around(counted=counted, start=None)
     assert around.visits.borrow("a.org", NOW, address) == 0.0 and around.did == []
     around.visits.give_back("a.org", NOW, 0.5, 0.0)

@@ -80,7 +80,7 @@ def test_only_the_table_touches_the_memory_of_its_columns() -> None:
             assert name not in table_only, f"{path.name}:{node.lineno} uses {name}"
 
 
-def test_what_the_table_hands_out_owns_its_numbers() -> None:
+def test_arrays_returned_by_the_table_are_copies() -> None:
     """Every method of the table that returns an array returns a copy."""
     crawl = Crawl()
     crawl.add([link("https://a.org/")])

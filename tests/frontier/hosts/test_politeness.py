@@ -62,7 +62,7 @@ def test_back_off_doubles_from_a_minute_to_four_hours() -> None:
     assert rules.finish(0, silence(), 0.0) == 60.0
 
 
-def test_failures_are_counted_without_end() -> None:
+def test_the_failure_count_does_not_overflow() -> None:
     assert backoff(10_000, DEFAULTS, Outcome.RESET) == 14_400
     assert [backoff(n, DEFAULTS, Outcome.TLS_ERROR) for n in (1, 2, 3)] == [60, 86_400, 86_400]
     rules, hosts = politeness()

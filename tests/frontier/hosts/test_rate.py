@@ -20,7 +20,7 @@ def starts(rate: float, looks: list[float]) -> list[float]:
     return started
 
 
-def test_a_loop_that_is_late_keeps_the_rate() -> None:
+def test_a_late_loop_keeps_the_rate() -> None:
     """Each look is up to 90 ms late; at 48 starts per second, four are due by then."""
     looks = [1.0 + 0.03 * step + (0.0, 0.05, 0.025)[step % 3] for step in range(3000)]
     assert abs(len(starts(48.0, sorted(looks))) / 90.0 - 48.0) < 0.5

@@ -11,7 +11,7 @@ from crawler.records import Fetch, FetchTask, Outcome, TaskKind
 from tests.frontier.model import Crawl, config, fetched, link
 
 
-def test_hosts_that_trickle_take_no_place_from_those_that_answer() -> None:
+def test_trickling_hosts_take_no_fetch_slots_from_prompt_hosts() -> None:
     """40 hosts that trickle and 4 good ones share 10 slots: the good ones proceed as if they were alone."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
@@ -40,7 +40,7 @@ def test_hosts_that_trickle_take_no_place_from_those_that_answer() -> None:
     assert pages(good, tar) >= 0.95 * pages(good)
 
 
-def test_others_get_all_of_their_share_in_turn() -> None:
+def test_the_others_use_all_of_their_share_in_turn() -> None:
     crawl = Crawl(answer=lambda fetch_task, now: fetched(fetch_task.url, took=9.0), concurrency=10)
     urls = [f"https://h{n}.d{n}.org/{k}" for n in range(40) for k in range(3)]
     random.Random(1).shuffle(urls)
@@ -72,7 +72,7 @@ def test_shared_hosting_has_a_gap_and_a_rate() -> None:
         assert 0.8 * most * 20 <= len(late) <= 1.01 * most * 20 + 16
 
 
-def test_a_place_is_asked_back_once_for_each_host_in_the_line() -> None:
+def test_one_fetch_slot_is_reclaimed_per_waiting_host() -> None:
     """A slot is reclaimed after 5 s from a host that never answered, after `crowded_timeout` from a late one."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 1.0, crowded_timeout=15.0)
@@ -108,7 +108,7 @@ def test_a_place_is_asked_back_once_for_each_host_in_the_line() -> None:
     shares._check({host.slot for host in front})
 
 
-def test_a_prompt_host_that_stays_counts_among_the_others() -> None:
+def test_a_prompt_host_that_holds_its_slot_too_long_counts_as_other() -> None:
     """Four hosts with good pages return endless ones: two of their four slots become free for others again."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 0.5)
@@ -134,7 +134,7 @@ def test_a_prompt_host_that_stays_counts_among_the_others() -> None:
     shares._check(set())
 
 
-def test_time_without_a_place_does_not_count() -> None:
+def test_time_without_a_fetch_slot_is_not_counted() -> None:
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 0.5)
     host = FrontHost(hosts.insert(1), 1, "a.org", 0, 0)
@@ -163,7 +163,7 @@ def test_robots_txt_makes_no_host_prompt() -> None:
     ("took", "truncated", "flags"),
     [(5.0, "", HostFlag.PROMPT), (5.1, "", HostFlag.LATE), (3.0, "time", 0), (60.0, "time", 0)],
 )
-def test_what_an_answer_says_of_the_next(took: float, truncated: str, flags: int) -> None:
+def test_an_answer_decides_whether_a_host_is_prompt(took: float, truncated: str, flags: int) -> None:
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 1.0)
     slot = hosts.insert(1)
@@ -174,7 +174,7 @@ def test_what_an_answer_says_of_the_next(took: float, truncated: str, flags: int
     assert hosts.flags[slot] == flags | HostFlag.EXCLUDED
 
 
-def test_a_request_goes_on_without_its_place_before_any_has_to_end() -> None:
+def test_requests_continue_without_a_slot_before_any_must_end() -> None:
     """Ten slots, twenty hosts with slow pages: up to five requests continue without a slot, then one must end."""
     crawl = Crawl(
         config(frontier={"front_factor": 12}),

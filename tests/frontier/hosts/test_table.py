@@ -73,7 +73,7 @@ def test_a_host_costs_at_most_a_hundred_bytes() -> None:
     assert HostTable(1_000_000).bytes_held / 1_000_000 < 82
 
 
-def test_stored_hosts_come_back() -> None:
+def test_stored_hosts_are_restored() -> None:
     table, batch_store = HostTable(), MemoryStore()
     batch = batch_store.batch()
     for index in range(300):
@@ -99,7 +99,7 @@ STORED += ("failures", "refusals", "cause", "maps")
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 65_536])
-def test_short_and_full_records_come_back(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_short_and_full_records_are_restored(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     """A short record is used if all omitted fields are 0; both ways of packing agree, and loading restores them."""
     monkeypatch.setattr(table_module, "_OPEN_CHUNK", chunk)
     table, store, rng = HostTable(), MemoryStore(), random.Random(2)
@@ -133,7 +133,7 @@ def test_short_and_full_records_come_back(monkeypatch: pytest.MonkeyPatch, chunk
         assert stored_name(store, loaded.key[slot]) == names[twin]
 
 
-def test_what_opening_gives_a_host_is_not_stored() -> None:
+def test_ready_times_set_by_opening_are_not_stored() -> None:
     """After an unclean stop, every new host waits the delay from the opening on, without a record of that."""
     table = HostTable()
     table.opened_at = 100.0
@@ -158,7 +158,7 @@ def test_the_stored_forms_of_a_host() -> None:
     assert table.pack(slot, "a.org", 9)[5:].hex() == full
 
 
-def test_a_record_of_another_host_is_named() -> None:
+def test_a_record_of_another_host_is_reported() -> None:
     """Applies to both forms; a full record read as a short one has the wrong mark."""
     for asked in (0, HostFlag.REACHED):
         table = HostTable()
@@ -181,13 +181,13 @@ def test_a_record_of_another_host_is_named() -> None:
         seal(bytes(RECORD.size))[:-1],
     ],
 )
-def test_a_damaged_record_is_named(value: bytes) -> None:
+def test_a_damaged_record_is_reported(value: bytes) -> None:
     store = MemoryStore({host_key_bytes(5): value})
     with pytest.raises(DamageError, match="h/"):
         list(HostTable().load(store))
 
 
-def test_a_missing_record_is_named() -> None:
+def test_a_missing_record_is_reported() -> None:
     with pytest.raises(DamageError, match="h/"):
         stored_name(MemoryStore(), 77)
 
@@ -211,7 +211,7 @@ def test_a_column_held_while_the_table_grows_sees_the_new_row(name: str) -> None
     table._check()
 
 
-def test_what_is_read_of_whole_columns_is_a_copy() -> None:
+def test_whole_columns_are_returned_as_copies() -> None:
     """A view would prevent the table from growing, or show outdated rows."""
     table = HostTable(capacity=4)
     fill(table)

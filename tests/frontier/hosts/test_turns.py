@@ -71,7 +71,7 @@ def test_the_back_queue_against_a_list(seed: int) -> None:
         assert sorted(back) == sorted(model) and len(back) == len(model)
 
 
-def test_nobody_starves_behind_better_hosts_that_never_end() -> None:
+def test_endless_better_hosts_starve_no_host() -> None:
     hosts = HostTable(4)
     back = ClassedBackQueue(hosts, 0.2)
     for key in range(12):
@@ -84,7 +84,7 @@ def test_nobody_starves_behind_better_hosts_that_never_end() -> None:
     assert turns <= 5 * 12
 
 
-def test_the_due_by_class_and_by_waiting_and_none_twice() -> None:
+def test_due_hosts_go_by_class_or_waiting_time_and_none_twice() -> None:
     valid: set[int] = set()
     due = DueFront(0.2, lambda plan: plan[1] in valid)
     places = [3, 200, 3, 0, 200, 1, 1, 255]

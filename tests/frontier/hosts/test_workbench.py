@@ -37,7 +37,7 @@ def bench(
     )
 
 
-def test_hosts_at_an_address_go_in_the_order_they_came() -> None:
+def test_hosts_at_an_address_go_in_order_of_arrival() -> None:
     """A host that is called in vain, because the address was taken meanwhile, keeps its turn."""
     work, addresses, hosts = bench(3)
     address = addresses.meet("10.0.0.1", 1, 0.0)
@@ -88,7 +88,7 @@ def test_a_later_plan_replaces_the_earlier_one() -> None:
     assert work.pop(1.0) is host and work.pop(2000.0) is None
 
 
-def test_hosts_that_are_asked_again_soon_keep_their_places() -> None:
+def test_hosts_that_are_soon_ready_again_stay_in_the_front() -> None:
     """Their connections stay open that long; an outside host enters when one of them is idle or waits long."""
     work, _, hosts = bench(10)
     for host in hosts[:8]:
@@ -132,7 +132,7 @@ def asked_every(seconds: float, count: int, work: Workbench) -> list[int]:
     return asked
 
 
-def test_ready_hosts_behind_a_full_front_are_asked_though_the_front_is_never_dry() -> None:
+def test_ready_hosts_outside_a_full_front_get_turns_too() -> None:
     """The rate is far lower than the hosts allow: each host's turn comes too late, so the hosts take turns."""
     turns: list[int] = []
     asked = asked_every(10.0, 400, full_front(40, turns))
@@ -140,7 +140,7 @@ def test_ready_hosts_behind_a_full_front_are_asked_though_the_front_is_never_dry
     assert min(turns) == 3, "at least a look-up, robots.txt and the first page"
 
 
-def test_hosts_that_are_asked_before_their_connections_end_keep_the_front() -> None:
+def test_hosts_with_open_connections_stay_in_the_front() -> None:
     """With `stay` = 35 s, a host served by every eighth task, ready after 1 s, is late by eight tasks minus 1 s."""
     for seconds in (1.0, 4.4):
         assert set(asked_every(seconds, 400, full_front(40))) == set(range(8))

@@ -118,7 +118,7 @@ def test_a_burst_of_signals_is_answered_in_nearly_the_order_of_values(seed: int)
 
 
 @pytest.mark.parametrize("start", [0.2, 5.0])
-def test_the_level_finds_itself_and_taken_pages_are_worth_it(start: float) -> None:
+def test_the_level_converges_and_taken_pages_reach_it(start: float) -> None:
     rng = np.random.default_rng(1)
     pages = Pages(rng.random(30), rng.random(30), rng.beta(0.25, 0.25, 30), rng.uniform(0.1, 0.6, 30))
     schedule, values = Schedule(PLAIN, level=start), []
@@ -138,7 +138,7 @@ def test_the_level_finds_itself_and_taken_pages_are_worth_it(start: float) -> No
     assert 0.85 < np.median(values[900:]) < 1.4
 
 
-def test_a_leap_of_importances_takes_the_level_with_it() -> None:
+def test_a_jump_of_importances_moves_the_level() -> None:
     """When requests arrive, importances grow a million times, by different factors. Rates and order stay right."""
     rng = np.random.default_rng(2)
     importance = 1e6 / rng.permutation(np.arange(1.0, 41.0))
@@ -163,7 +163,7 @@ def test_a_leap_of_importances_takes_the_level_with_it() -> None:
     assert 0.6 < landed / np.median(levels[3000:]) < 1.6
 
 
-def test_a_saturated_host_has_a_level_of_its_own_and_loses_no_turn() -> None:
+def test_a_saturated_host_gets_its_own_level_and_loses_no_turn() -> None:
     """One host has half of all pages and a quarter of the fetches; all other pages stay as fresh as possible."""
     rng = np.random.default_rng(3)
     size, rate = 400, 40.0
@@ -188,7 +188,7 @@ def test_a_saturated_host_has_a_level_of_its_own_and_loses_no_turn() -> None:
 
 
 def bursts(policy: str) -> tuple[Schedule, float]:
-    """Return (the schedule, the share of current copies) for 30 hosts with bursts of changes, each free 1/3 of the time."""
+    """Return (the schedule, the share of current copies): 30 hosts with bursts of changes, each free 1/3 of the time."""
     day, hosts, size, rng = 86_400.0, 30, 600, np.random.default_rng(5)
     schedule = Schedule(Settings(policy=policy))
     schedule.rate = rate = 3 * size / (300 * day)
@@ -212,7 +212,7 @@ def bursts(policy: str) -> tuple[Schedule, float]:
     return schedule, current / total
 
 
-def test_hosts_that_bursts_saturate_for_a_while_keep_no_level_of_their_own() -> None:
+def test_hosts_saturated_by_a_burst_return_to_the_common_level() -> None:
     schedule, current = bursts("ncis")
     schedule._check()
     boosts = sorted(schedule.overview.host(schedule.host(1 + k)).boost for k in range(30))
@@ -220,7 +220,7 @@ def test_hosts_that_bursts_saturate_for_a_while_keep_no_level_of_their_own() -> 
     assert current > bursts("uniform")[1]
 
 
-def test_a_level_of_its_own_that_is_far_too_high_costs_a_host_no_turn() -> None:
+def test_a_host_with_a_far_too_high_level_loses_no_turn() -> None:
     """Such a level exists after a restart, or after a burst."""
     schedule = Schedule(PLAIN, level=0.5)
     for number in range(40):
@@ -237,7 +237,7 @@ def test_a_level_of_its_own_that_is_far_too_high_costs_a_host_no_turn() -> None:
     assert schedule.overview.host(0).boost < 2.0
 
 
-def test_the_neighbourhood_brings_the_pages_of_a_changing_directory_forward() -> None:
+def test_pages_of_a_changing_directory_are_due_earlier() -> None:
     day = 86_400.0
     schedule = Schedule(Settings(explore=0.0), level=5e5)
     schedule.rate = 40 / (30 * day)
@@ -255,7 +255,7 @@ def test_the_neighbourhood_brings_the_pages_of_a_changing_directory_forward() ->
     schedule._check()
 
 
-def test_no_look_corrects_more_keys_than_it_may() -> None:
+def test_no_look_corrects_more_keys_than_its_bound() -> None:
     """After a signal to all pages, and after a neighbourhood becomes active, every call stays within its bound."""
     day, size = 86_400.0, 4000
     schedule = Schedule(Settings(), level=1e6)

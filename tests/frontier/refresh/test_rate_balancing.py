@@ -36,7 +36,7 @@ def test_weights_move_towards_higher_levels(told: dict[str, LevelReport]) -> Non
         assert all(tilts[name] < 1.0 for name in told if not told[name].busy)
 
 
-def test_reports_that_cannot_be_right_change_nothing() -> None:
+def test_invalid_reports_are_ignored() -> None:
     balance = Balance("a")
     mine = balance.report(2.0, 10, True, 0.0, 1.0)
     assert mine == LevelReport(2.0, 10.0, True)
@@ -183,7 +183,7 @@ def test_a_share_is_kept_while_both_have_work_and_no_claim_outlasts_a_pause(
         assert abs(taken - refresh * contended) <= 1.5
 
 
-def test_a_share_is_a_share() -> None:
+def test_the_share_must_be_between_0_and_1() -> None:
     for wrong in (-0.1, 1.1, float("nan")):
         with pytest.raises(UsageError):
             Share(wrong)

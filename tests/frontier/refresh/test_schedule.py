@@ -167,7 +167,7 @@ def test_a_certain_signal_makes_a_page_due_before_those_worth_less() -> None:
     assert schedule.claim_next(0.6) == 0
 
 
-def test_what_a_trusted_source_says_or_not_is_a_rate_before_any_crawl() -> None:
+def test_signals_of_a_trusted_source_change_rates_before_any_crawl() -> None:
     """Of two pages of a site, the one with three signals since its crawl has the higher change rate."""
     schedule = Schedule(Settings(explore=0.0), level=1e-3)
     pages = [schedule.add(1 + n, 1, 1, 0.0, 0.0) for n in range(3)]
@@ -242,7 +242,7 @@ def test_ages_are_bounded_below_and_above() -> None:
     assert {taken, schedule.claim_next(7.1)} == {0, 1}
 
 
-def test_a_host_that_is_blocked_for_ever_holds_up_nobody() -> None:
+def test_a_host_that_is_blocked_forever_delays_no_other_host() -> None:
     schedule = Schedule(level=0.5)
     for number in range(4):
         schedule.add(number + 1, 1 + number % 2, 1 + number % 2, 0.0, 0.0)
@@ -269,7 +269,7 @@ def test_exploration_goes_to_the_page_longest_unvisited() -> None:
     assert 8 <= len(worthless) <= 12
 
 
-def test_bulk_signals_are_worked_off_in_slices() -> None:
+def test_bulk_signals_are_processed_in_slices() -> None:
     schedule = Schedule(Settings(neighbourhood=False, pooling=False), level=0.5)
     size = 5000
     keys = np.arange(1, size + 1, dtype=np.uint64)
@@ -355,7 +355,7 @@ def test_wrong_use_is_a_bug() -> None:
     schedule._check()
 
 
-def test_settings_that_exclude_each_other_are_the_users_mistake() -> None:
+def test_contradictory_settings_raise_a_usage_error() -> None:
     for wrong in (
         {"policy": "best"}, {"min_age": 5.0, "max_age": 4.0}, {"explore": 1.0}, {"explore": math.nan},
         {"clock_min": 5.0, "clock_max": 4.0}, {"gain": 0.0}, {"max_age": math.nan}, {"retry_age": -1.0},
@@ -373,7 +373,7 @@ def test_a_page_whose_signals_are_certain_is_fresh_until_one_comes(recall: float
     assert schedule.overview.page(0, 2.0).fresh == 0.0
 
 
-def test_signals_of_great_noise_tell_next_to_nothing() -> None:
+def test_very_noisy_signals_have_nearly_no_effect() -> None:
     """A page's own parameters used to be valued by only 100,000 terms of the series: far too low at this noise."""
     noisy, silent = PageParameters(1.0, 0.1, 0.5, 1e5), PageParameters(1.0, 0.1, 0.0, 0.0)
     schedule = plain(noisy, silent, level=1e-9)

@@ -67,7 +67,7 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
     assert taken[0] == taken[1]
 
 
-def test_what_was_in_flight_is_as_before() -> None:
+def test_a_crash_restores_pages_in_flight() -> None:
     """After a crash during a fetch, the signals of the interval are still there."""
     schedule = Schedule(level=1e6, track=True)
     page = schedule.add(7, 1, 2, 0.0, 0.0)

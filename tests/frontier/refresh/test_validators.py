@@ -65,7 +65,7 @@ class Guest:
 
 
 class Seen(msgspec.Struct):
-    """Shares of the requests after the tenth round; `repeated`: answers with known content. The web measures freshness."""
+    """Shares of the requests after the tenth round; `repeated`: answers with known content. Freshness is the web's."""
 
     conditional: float
     not_modified: float
@@ -111,14 +111,14 @@ def played(rounds: int = 60, *, conditional: bool = True, **spec: object) -> Gue
     return guest
 
 
-def test_pages_are_asked_with_conditions_where_validators_are_right() -> None:
+def test_requests_are_conditional_where_validators_are_right() -> None:
     right = seen(played().web)
     assert right.conditional > 0.95 and right.repeated < 0.03
     assert right.freshness == pytest.approx(seen(played(conditional=False).web).freshness, abs=0.003)
 
 
 @pytest.mark.parametrize(("exceptions", "found_out_after"), [(PAGE_IN_40, 20), (DIRECTORY_IN_4, 5)])
-def test_liars_cost_honest_pages_of_their_host_nothing(
+def test_lying_pages_do_not_harm_honest_pages_of_their_host(
     exceptions: tuple[tuple[str, str], ...], found_out_after: int
 ) -> None:
     """A lying page among honest ones is exposed by its first check, a lying directory by two or three checks."""
@@ -132,17 +132,17 @@ def test_liars_cost_honest_pages_of_their_host_nothing(
 
 
 @pytest.mark.parametrize("validators", ["always-304", "bare-304", "etag-fixed", "date-fixed"])
-def test_a_host_that_lies_throughout_costs_bodies_and_no_freshness(validators: str) -> None:
+def test_a_host_that_always_lies_costs_bodies_but_no_freshness(validators: str) -> None:
     lying = seen(played(validators=validators).web)
     assert lying.freshness > seen(played(conditional=False).web).freshness - 0.02
 
 
-def test_a_directory_that_lies_among_honest_ones_is_asked_plainly() -> None:
+def test_a_lying_directory_among_honest_ones_gets_plain_requests() -> None:
     guest = played(exceptions=(("/d1/", "bare-304"),))
     assert seen(guest.web, lambda page: guest.web.path(page).startswith("/d1/")).conditional < 0.3
 
 
-def test_of_two_validators_the_one_that_is_right_is_sent() -> None:
+def test_of_two_validators_only_the_correct_one_is_sent() -> None:
     """If the date lies, only If-None-Match is sent; if the server does not recognize its own tags, only the date."""
     for kind, sent in (("date-fixed", (True, False)), ("etag-unknown", (False, True))):
         guest = played(validators=kind)
@@ -190,7 +190,7 @@ def test_signals_make_a_304_doubtful_until_the_host_has_proven_right() -> None:
     assert asked and all(any(pair) for pair in asked)
 
 
-def test_what_was_learned_outlasts_a_restart() -> None:
+def test_learned_counts_survive_a_restart() -> None:
     guest = played(exceptions=DIRECTORY_IN_4)
     anew = Validators(RefreshConfig())
     anew.open(guest.store)
@@ -225,7 +225,7 @@ def test_damaged_records_are_reported(value: bytes) -> None:
         ("http://a.org/a/b?x=1", "/a/*?x"),
     ],
 )
-def test_patterns_go_with_the_program_behind_a_url(url: str, pattern: str) -> None:
+def test_url_patterns_follow_the_program_that_serves_them(url: str, pattern: str) -> None:
     assert pattern_of(url) == pattern
 
 
@@ -233,7 +233,7 @@ def test_long_urls_have_short_patterns() -> None:
     assert len(pattern_of(f"http://a.org/{'x' * 5000}/?{'y' * 5000}")) == believing.PATTERN_CHARS_MAX
 
 
-def test_any_order_of_answers_keeps_counts_and_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_and_bounds_hold_for_any_order_of_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Includes hosts, patterns and pages beyond their bounds, answers to no request, and records that have vanished."""
     for name, most in (("HOSTS_MAX", 4), ("CELLS_MAX", 20), ("PATTERNS_MAX", 3), ("PAGES_MAX", 5)):
         monkeypatch.setattr(believing, name, most)

@@ -1,16 +1,17 @@
 """The discovery frontier: gives out every new URL once, politely, in an order that is fair to all hosts.
 
-    add --> queues on disk --> front of hosts --> take --> fetch --> settle --> stage --> release
-            (discovery/)       (hosts/)                            (outcome_policy.py)    |
-                                                                                    commit
+    enqueue --> queues on disk --> front of hosts --> claim_next --> fetch --> record_outcome --> stage --> release
+                (discovery/)       (hosts/)                                    (outcome_policy.py)       |
+                                                                                                      commit
 
 From `claim_next` on, a fetch task holds its host and, if it makes a request, an address and
 one of the `concurrency` fetch slots. When the request ends, `record_outcome` decides what
 happens to the URL and the host. The decision carries the store keys to write, and `stage`
 puts them into the batch of the commit group. If the URL is done, its host is free after
 `record_outcome`; otherwise the host is free after `release`, which follows the commit. The
-fetch slot is held until `release`, so a crash repeats at most `concurrency` requests.
-Politeness gaps are measured from `record_outcome`.
+fetch slot is held until `release`, or until the task is aside or slow (`outstanding.py`), so a
+crash repeats a bounded number of requests (`README.md`, "Invariants"). Politeness gaps are
+measured from `record_outcome`.
 
 The parts of this class: `claiming.py` (what to do next), `host_turns.py` (a host's turn),
 `outstanding.py` (fetch tasks given out), `hosts/dispatch_gates.py` (the conditions for a request),
@@ -20,9 +21,9 @@ Callers use these parts directly: `intake`, `hops`, `under_way`, `pauses`, `bloc
 All methods run in one thread; only `stage` and the writing of batches may run
 in another. Rules for the caller:
 
-* Write batches in the order of the calls that filled them (`enqueue`, the staging of
-  decisions, `retire`, `flush`), with one first-in, first-out commit queue. The counts in
-  the host records depend on this order.
+* Write batches in the order of the calls that filled them (`enqueue`, `record_outcome` for
+  decisions that are staged, `retire`, `flush`), with one first-in, first-out commit queue. The
+  counts in the host records depend on this order.
 * Call `committed(batch, now)` after each batch is written. Only then are its entries
   read back. A host whose whole queue is in memory is given out earlier, because its
   result is committed after the batch anyway.

@@ -80,7 +80,7 @@ def test_one_fetch_slot_is_reclaimed_per_waiting_host() -> None:
     hosts.flags[front[0].slot] = HostFlag.LATE
     for host in front[:4]:
         assert shares.acquire(host, 100.0)
-    assert not any(shares.must_yield(host.slot, 1000.0) for host in front), "nobody waits"
+    assert not any(shares.must_yield(host.slot, 1000.0) for host in front), "no host waits"
     assert not shares.acquire(front[4], 103.0) and not shares.acquire(front[5], 103.0)
     assert not any(shares.must_yield(host.slot, 104.9) for host in front)
     asked = [host.name for host in front if shares.must_yield(host.slot, 105.0)]

@@ -260,7 +260,7 @@ class Intake:
             self._bench.schedule(slot, now)
 
     def wake(self, host: FrontHost) -> None:
-        """Schedule a front host that may have something to do for its ready time.
+        """Schedule a turn, at its ready time, for a front host that may have something to do.
 
         A host whose turn is over rests until it can leave the front.
         """

@@ -1,17 +1,17 @@
-"""Under an order (`orders/`), the turns of hosts by the class of their best URL.
+"""The turns of hosts under an order (`orders/`), by the class of their best URL.
 
     DueFront           hosts of the front that are ready (and addresses that release a host)
     ClassedBackQueue   ready hosts outside the front, one queue per class
 
 The best class goes first; within a class, the host that arrived first. A share of the turns,
 `first_come`, goes to the host that has waited longest, whatever its class. A host therefore
-waits at most 1 / first_come times as many turns as there were hosts before it, however
-good the hosts are that arrive later.
+waits at most 1 / first_come times as many turns as there were hosts before it, even if better
+hosts keep arriving.
 
-Taking the next host costs O(log n) in the front. In the back queue it costs finding the lowest
-bit of a mask of classes; for every fifth turn, which goes by waiting time, a comparison of the
-heads of all classes. A host in the back queue uses 9 bytes more than without an order: its
-predecessor, class and arrival number.
+Taking the next host from the front costs O(log n). In the back queue, most turns only find the
+lowest bit of a mask of classes; a turn by waiting time compares the heads of all classes. A host
+in the back queue uses 9 bytes more than without an order: its predecessor, class and arrival
+number.
 """
 
 import heapq

@@ -48,8 +48,8 @@ else:
 _INFINITY = cython.declare(cython.double, float("inf"))
 _TOLERANCE = cython.declare(cython.double, 1e-3)  # of V^-1, relative
 _QUIET_SHARE = cython.declare(cython.double, 0.25)  # of Ts: interval of the checks in a quiet neighbourhood
-_SIGNAL_MAX = cython.declare(cython.uint, 15)  # signals of one source: four bits
-_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # signals in all, where they share one count
+_SIGNAL_MAX = cython.declare(cython.uint, 15)  # maximum count per source: four bits
+_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the one count for all sources
 _SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)  # weight of one take in a host's share of hubs
 _RESTRAIN = cython.declare(cython.double, 0.9)  # factor on the worth of hubs, per take beyond their share
 _RESTRAINT_LEAST = cython.declare(cython.double, 1e-9)

@@ -29,8 +29,8 @@ else:
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 SLICE = cython.declare(cython.Py_ssize_t, 64)  # bulk changes processed during another call
-_SIGNAL_MAX = cython.declare(cython.uint, 15)  # signals of one source: four bits
-_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # signals in all, where they share one count
+_SIGNAL_MAX = cython.declare(cython.uint, 15)  # maximum count per source: four bits
+_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the one count for all sources
 
 
 @cython.cclass

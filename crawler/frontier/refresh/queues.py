@@ -14,10 +14,10 @@ turn, which would raise the level further.
 
 *Keys are optimistic.* Offsets only fall between crawls, and levels move in small steps. The entry at the top is
 checked: its offset and its value are recomputed. If its key was too early, the entry is put back with the correct
-key, and the next entry is checked. A page is taken only with a correct key, even if it is worth the level: otherwise
+key, and the next entry is checked. Even a page that is worth the level is taken only with a correct key; otherwise
 the host with the largest offset would always go first.
 
-*Due pages are ordered by their values.* The more a page that is worth at least the level exceeds it, the earlier is
+*Due pages are ordered by their values.* The more the value of a due page exceeds the level, the earlier is
 its key (`Deadlines.due_by_worth`). The order is therefore that of Algorithm 1 even while many pages are due:
 after a start, a pause, or a jump of the level.
 

@@ -2,7 +2,7 @@
 
 A reading costs one request, whose price is the level L. Its signals save fetches of the pages that it lists: they
 are refreshed when they have changed, not when their turn comes. For a page with importance mu, change rate D and
-signals of precision p, the value gained per time is at most
+signals of precision p, the value gained per time is at most the maximum over T of
 
     g(T) = mu ((1 - exp(-(a+c) T))/(a+c) - L/mu) / ((1 - exp(-c T))/c)     a = 0, c = D/p
 
@@ -14,10 +14,10 @@ every tau delays a true signal by tau/2 on average, which loses mu D tau/2 per t
     interval   sqrt(2 L/s), where the price equals the loss by delay
     worth it   sqrt(2 L s) < sum of b: otherwise the source is a page like any other
 
-The sums include every page that a source listed, whether or not a crawl had already seen the change. In a time t, a
-page is listed D t/p times on average, so each listing counts p/(D t). A source that lists few changes thus
-counts only for those, and the recall that the schedule measures, which is low if a source is read late, has
-no effect. The sums decay with each reading.
+The sums include every page that a source listed, even if a crawl had already seen the change. In a time t, a
+page is listed D t/p times on average, so each listing counts p/(D t). A source that lists few changes therefore
+counts only for those. The recall that the schedule measures, which is low if a source is read late, has no effect.
+The sums decay with each reading.
 
 Intervals are in plain time, not on the neighbourhood's clock, which would read a source many times in the days of a
 burst, and rarely otherwise. A reading teaches nothing about its site: a source changes with every page it lists.

@@ -358,7 +358,7 @@ class Validators:
         self._crawl[kind][1] += part * lies
 
     def _bar(self, fingerprint: int, kinds: Iterable[ValidatorKind], now: float) -> None:
-        """Send no more validators that lied for a page, for a while."""
+        """Stop sending the validators that lied for a page, for a while."""
         self.lies += 1
         page = self._page(fingerprint)
         for kind in kinds:
@@ -473,7 +473,7 @@ def _barred(page: _Page | None, now: float) -> int:
 
 
 def _doubt(page: _Page | None, kinds: tuple[ValidatorKind, ...]) -> bool:
-    """Return whether a page gave reason to check after its next 304."""
+    """Return whether a plain request must follow the page's next 304."""
     return page is not None and (any(page.doubted) or any(page.kinds >> kind & 1 for kind in kinds))
 
 

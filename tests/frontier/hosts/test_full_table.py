@@ -1,7 +1,7 @@
 """Calls that may add a host, each made while the host table is full, as it is right after opening.
 
-The columns of the table grow in place (`frontier/hosts/table.py`), so a caller that evaluates
-a column before the call still holds the present one.
+The columns of the table grow in place (`frontier/hosts/table.py`), so a column that was
+evaluated before such a call is still the current one.
 """
 
 import ast

@@ -169,7 +169,7 @@ def test_the_state_of_a_hub_is_restored() -> None:
 
 
 def test_pages_that_are_gone_cost_a_hundredth_of_the_fetches() -> None:
-    """Half of 200 pages are gone forever; asking for each monthly would take most of one fetch per hour."""
+    """Half of 200 pages are gone; even at the longest wait, 16 days, they would take a quarter of one fetch per hour."""
     rate = 24.0 / DAY
     made = Schedule(Settings(explore=0.0, gone_age=DAY))
     made.rate = rate

@@ -344,6 +344,7 @@ class FrontierMachine(RuleBasedStateMachine):
         gone = [url for url in self.waiting if "/retire" in url]
         assert self.frontier.intake.retire(re.compile("/retire"), batch) == len(gone)
         self.store.write(batch)
+        self.frontier.committed(batch, self.now)
         for url in gone:
             del self.waiting[url]
 

@@ -39,7 +39,7 @@ _HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # maximum step of a small 
 _HOST_STEP_MAX = cython.declare(cython.double, 0.2)
 _FALL_MAX = cython.declare(
     cython.double, 0.5
-)  # minimum factor on a host's own level when a page is worth less than it
+)  # minimum factor on a host's own level after a page that is worth less than that level
 _SATURATED = cython.declare(
     cython.double, 0.05
 )  # a host is saturated if it is idle for less than this share of the time

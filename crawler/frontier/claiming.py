@@ -1,8 +1,8 @@
-"""What to do next: a look-up, a new URL or a known page, whichever may start and whose turn it is.
+"""Choose the next fetch task: a look-up, a new URL or a known page.
 
-paused, full, rate  ──► nothing may start        the instant of the next try: `next_wakeup`
-look-up             ──► needs no place
-discovery, refresh  ──► by their share, or by what the next fetch of each is worth (`share.py`)
+paused, full, rate  ──► nothing may start        `next_wakeup` gives the time of the next try
+look-up             ──► needs no fetch slot
+discovery, refresh  ──► by their share, or by the value of the next fetch of each (`share.py`)
 """
 
 import math
@@ -26,9 +26,10 @@ _REFRESH = LinkFlag.REFRESH
 
 
 class Claims:
-    """Gives out fetch tasks; `patience`: seconds that a crawl which ends waits for its last hosts.
+    """Gives out fetch tasks.
 
-    `waited` counts the time without a fetch task to give out; `taken_at` is the instant of the last try.
+    `patience`: seconds that a finite crawl waits for its last hosts. `waited` measures the time
+    without a fetch task to give out; `taken_at` is the instant of the last try.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Claims:
         self.taken_at = 0.0
 
     def claim_next(self, now: float) -> FetchTask | None:
-        """The next thing that may start now; its host, address and place are taken. None: nothing may."""
+        """Claim the next fetch task with its host, address and fetch slot; return None if nothing may start now."""
         self.taken_at = now
         fetch_task = None if self._pauses else self._turns.look_up(now)
         if fetch_task is not None:
@@ -71,7 +72,7 @@ class Claims:
         return fetch_task
 
     def _blocked_by(self, now: float) -> str:
-        """What keeps every request from starting, "" if nothing does."""
+        """Return the reason why no request may start, or "" if there is none."""
         if self._pauses:
             return "empty"
         if self._outstanding.is_full:
@@ -83,7 +84,7 @@ class Claims:
         return self._bench.waits_for() if has_work else "empty"
 
     def _next_fetch_task(self, now: float) -> FetchTask | None:
-        """From discovery or refresh, whose turn it is; from the other where that side has nothing to start."""
+        """Take the next fetch task of discovery or refresh, by turns; if that side has none, of the other side."""
         share, turns = self._refetches.share, self._turns
         if share is None:
             return turns.of_front(now)
@@ -103,7 +104,7 @@ class Claims:
         return fetch_task
 
     def next_wakeup(self, now: float) -> float | None:
-        """The earliest instant at which `claim_next` may give something; None: only news can change that."""
+        """Return the earliest instant at which `claim_next` may succeed; None if only new events can change that."""
         if self._pauses:
             return None
         if self._gates.look_ups.may_start:
@@ -115,10 +116,10 @@ class Claims:
         return None if earliest == math.inf else max(earliest, self._gates.rate.ready_at())
 
     def best_waiting(self, now: float) -> float:
-        """The importance, 0 to 1, of the URL whose turn it is of the hosts that may be asked now; 0.0 if there is none.
+        """Return the importance, 0 to 1, of the next URL among the hosts that are ready; 0.0 if there is none.
 
-        Under an order that of the best class among those hosts, in O(log n). Without one hosts have their turns as
-        they come: it is that of the next host's first URL, `order.depth_decay` to the power of its depth.
+        With an order: the importance of the best class among those hosts, in O(log n). Breadth-first:
+        `order.depth_decay` to the power of the depth of the next host's first URL.
         """
         if self._pauses:
             return 0.0
@@ -126,7 +127,7 @@ class Claims:
         return 0.0 if slot == NOWHERE else self.importance_at(order)
 
     def importance_at(self, order: int) -> float:
-        """The importance of a URL that waits at an order."""
+        """Return the importance of a URL that waits at `order`."""
         if order == NO_ORDER:
             return 0.0
         if self._order.name == BREADTH_FIRST:
@@ -134,17 +135,17 @@ class Claims:
         return score_of(entries.class_in_order(order))
 
     def dry(self, now: float) -> bool:
-        """Whether a place is free and no host is ready for it: new URLs are welcome."""
+        """Return whether a fetch slot is free and no host is ready for it, so that new URLs are needed."""
         if self._pauses or self._outstanding.requests >= self._outstanding.concurrency:
             return False
         instant = self._bench.next_event(now)
         return instant is None or instant > now
 
     def finished(self, now: float) -> str:
-        """Why a finite crawl is over, "" if it is not.
+        """Return why a finite crawl is over, or "" if it is not.
 
-        "done": nothing is left but hosts that are blocked or given up;
-        "patience": all that is left waits longer than that.
+        "done": only hosts that are blocked or given up remain;
+        "patience": all remaining URLs have to wait longer than the patience.
         """
         if self._refetches.are_endless:
             return ""

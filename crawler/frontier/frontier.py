@@ -1,33 +1,36 @@
-"""The discovery frontier: every new URL is handed out once, politely, in an order fair to all hosts.
+"""The discovery frontier: gives out every new URL once, politely, in an order that is fair to all hosts.
 
-    add --> queues on disk --> front of hosts --> take --> fetch --> settle --> stage --> release
-            (discovery/)       (hosts/)                            (outcome_policy.py)    |
-                                                                                    commit
+    enqueue --> queues on disk --> front of hosts --> claim_next --> fetch --> record_outcome --> stage --> release
+                (discovery/)       (hosts/)                                    (outcome_policy.py)       |
+                                                                                                      commit
 
-A fetch task holds its host (and for a request its address and one of the
-`concurrency` places) from `claim_next` on. `record_outcome` decides, at the end of the
-request, what becomes of URL and host; the decision carries the store keys to
-write, and `stage` puts them into the group's batch. A host whose URL is done is
-free from `record_outcome` on, any other from `release`, after the commit. Its place is
-taken until `release`, so a crash repeats at most `concurrency` requests. Gaps
-count from `record_outcome`.
+From `claim_next` on, a fetch task holds its host and, if it makes a request, an address and
+one of the `concurrency` fetch slots. When the request ends, `record_outcome` decides what
+happens to the URL and the host. The decision carries the store keys to write, and `stage`
+puts them into the batch of the commit group. If the URL is done, its host is free after
+`record_outcome`; otherwise the host is free after `release`, which follows the commit. The
+fetch slot is held until `release`, or until the task is aside or slow (`outstanding.py`), so a
+crash repeats a bounded number of requests (`README.md`, "Invariants"). Politeness gaps are
+measured from `record_outcome`.
 
-Below the face: `claiming.py` (what next), `host_turns.py` (a host's turn), `outstanding.py` (what is given out),
-`hosts/dispatch_gates.py` (what a request passes), `refetches.py` (known pages), `outcomes.py` (the end of a fetch task).
-Parts that are handed on: `intake`, `hops`, `under_way`, `pauses`, `blocks`, `views`, `claims`.
+The parts of this class: `claiming.py` (what to do next), `host_turns.py` (a host's turn),
+`outstanding.py` (fetch tasks given out), `hosts/dispatch_gates.py` (the conditions for a request),
+`refetches.py` (known pages) and `outcomes.py` (the end of a fetch task).
+Callers use these parts directly: `intake`, `hops`, `under_way`, `pauses`, `blocks`, `views`, `claims`.
 
 All methods run in one thread; only `stage` and the writing of batches may run
 in another. Rules for the caller:
 
-* Batches are written in the order of the calls that filled them (`enqueue`,
-  `record_outcome` of what is staged, `retire`, `flush`): one commit queue, first in
-  first out. The counts in the host records rest on it.
-* The caller tells of a written batch with `committed(batch, now)`. Entries are
-  read back after that only. A host whose whole queue is in memory is handed out
-  before: its result is committed after the batch anyway.
+* Write batches in the order of the calls that filled them (`enqueue`, `record_outcome` for
+  decisions that are staged, `retire`, `flush`), with one first-in, first-out commit queue. The
+  counts in the host records depend on this order.
+* Call `committed(batch, now)` after each batch is written. Only then are its entries
+  read back. A host whose whole queue is in memory is given out earlier, because its
+  result is committed after the batch anyway.
 
-Host-wide waits delay the host: gap, address, robots.txt, back-off, the commit
-of a failure. A retry delays only its URL. `next_wakeup` names the next instant at which `claim_next` may succeed.
+Host-wide waits delay the host: the politeness gap, the address, robots.txt, the back-off and
+the commit of a failure. A retry delays only its URL. `next_wakeup` returns the next instant at
+which `claim_next` may succeed.
 """
 
 import random
@@ -59,19 +62,19 @@ from crawler.storage.kv import Batch, KeyValue
 
 
 class Frontier:
-    """See the module docstring.
+    """The frontier of one process; see the module docstring.
 
     Args:
-        store: holds `t/`, `p/`, `h/` and `m/frontier`.
-        robots: the robots cache; not asked where the policy is `ignore`.
-        fingerprinter: gives host keys.
-        registrable_domain: host name -> registrable domain, itself if it has none.
-        concurrency: most requests in flight (pages and robots.txt).
-        rng: for the jitter of retries and the order after opening.
-        processes: of the whole crawl; they share rate and addresses.
-        priority: link -> 0 (first) to 255 (last); 128 where not given. Under an order, a difference
-            from 128 makes a URL's class as much better or worse.
-        refresh: known pages to be asked again; None: none is.
+        store: holds the keys under `t/`, `p/`, `h/` and `m/frontier`.
+        robots: the robots cache; not used where the policy is `ignore`.
+        fingerprinter: computes host keys.
+        registrable_domain: host name -> registrable domain, or the host name itself if it has none.
+        concurrency: maximum number of requests in flight (pages and robots.txt).
+        rng: for the jitter of retries and the order of hosts after opening.
+        processes: the number of processes of the whole crawl; they share rate and addresses.
+        priority: link -> 0 (first) to 255 (last), 128 by default. Under an order, the difference
+            from 128 is added to the URL's class.
+        refresh: the schedule of known pages to refetch; None if the crawl does not refetch.
     """
 
     def __init__(
@@ -125,10 +128,10 @@ class Frontier:
     # ---- opening and closing ----
 
     def open(self, now: float, clean: bool) -> None:
-        """Load all hosts; bring back parked URLs if the limits changed; let the hosts wait their gaps.
+        """Load all hosts, unpark URLs if the limits changed, and start the politeness gaps of all hosts.
 
         Raises:
-            DamageError: a record of the store is not what was written.
+            DamageError: a stored record is damaged.
         """
         self._registry.open(now, clean)
         self._gates.open(now)
@@ -139,15 +142,15 @@ class Frontier:
         hosts = self._hosts
         idle = (hosts.array("todo") > 0) & (hosts.array("place") == HostState.IDLE)
         slots = np.flatnonzero(idle & (hosts.array("flags") & SILENCED == 0))
-        # Shuffled, else hosts of a domain come in a row; numpy's own shuffle costs another import.
+        # Shuffled, or the hosts of one domain would follow one another; numpy's own shuffle needs another import.
         keys = np.frombuffer(self._rng.randbytes(8 * len(slots)), np.uint64)
         self._bench.schedule_many(slots[np.argsort(keys)], now)
 
     def flush(self, batch: Batch, now: float) -> None:
-        """Put all that is not stored yet, for a clean stop.
+        """Write all unstored state into the batch, for a clean stop.
 
-        A fetch task that still holds its host was cut off: its URL stays in the
-        queue, and the host waits its gap as behind any other request.
+        A fetch task that still holds its host was interrupted: its URL stays in the
+        queue, and the host waits its politeness gap as after any other request.
         """
         for host in self._outstanding.held.values():
             self._hosts.gap[host.slot] = gap = self._gap_behind(host)
@@ -165,83 +168,83 @@ class Frontier:
         self.intake.add(links, batch, now)
 
     def committed(self, batch: Batch, now: float) -> None:
-        """The batch given to `enqueue`, `improve` or `retire` was written."""
+        """Note that a batch given to `enqueue`, `improve` or `retire` was written."""
         self.intake.committed(batch, now)
 
     # ---- what to do next ----
 
     @property
     def requests(self) -> int:
-        """Requests in flight: places taken."""
+        """The number of requests in flight, which is the number of fetch slots taken."""
         return self._outstanding.requests
 
     def limit_requests(self, requests_max: int) -> None:
-        """Set how many requests may be in flight, at most `concurrency`; it holds until the next call."""
+        """Set the maximum number of requests in flight, at most `concurrency`, until the next call."""
         self._outstanding.requests_max = min(requests_max, self._outstanding.concurrency)
 
     def claim_next(self, now: float) -> FetchTask | None:
-        """The next thing that may start now; its host, address and place are taken. None: nothing may."""
+        """Claim the next fetch task with its host, address and fetch slot; return None if nothing may start now."""
         return self.claims.claim_next(now)
 
     # ---- the end of a fetch task ----
 
     def resolved(self, fetch_task: FetchTask, addresses: Sequence[str], expires: float, now: float) -> None:
-        """The host's addresses are known until `expires`; the fetch task is over."""
+        """Record the host's addresses, valid until `expires`, and end the fetch task."""
         self._outcomes.record_addresses(fetch_task, addresses, expires, now)
 
     def record_outcome(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Decision:
-        """Decide, at the end of a request or a failed look-up, what becomes of URL and host.
+        """Decide what happens to the URL and the host after a request or a failed look-up.
 
-        A host whose URL is done may be asked again from its ready instant on.
-        Every decision must be staged: it may carry records of other hosts.
+        If the URL is done, its host may be requested again from its ready time on.
+        Stage every decision: it may carry records of other hosts.
         """
         return self._outcomes.record_outcome(fetch_task, fetch, now)
 
     @staticmethod
     def stage(decision: Decision, batch: Batch) -> None:
-        """Put what was decided into the group's batch; any thread."""
+        """Put the decision into the batch of its commit group; callable from any thread."""
         stage(decision, batch)
 
     def release(self, decision: Decision, now: float) -> None:
-        """After the commit: the place of the request is free, and the host if it is not yet."""
+        """After the commit, free the fetch slot of the request, and the host if it is still held."""
         self._outcomes.release(decision, now)
 
     def _gap_behind(self, host: FrontHost) -> float:
-        """Seconds to wait behind a request that was cut off."""
+        """Return the politeness gap in seconds after an interrupted request."""
         gap = max(self._gates.politeness.config.delay, self._hosts.gap[host.slot])
         url = host.asked_url()
         return max(gap, self._permission.delay(url, host.name)) if url else gap
 
-    # ---- what the shell asks and sets ----
+    # ---- queries and settings of the shell ----
 
     def next_wakeup(self, now: float) -> float | None:
-        """The earliest instant at which `claim_next` may give something; None: only news can change that."""
+        """Return the earliest instant at which `claim_next` may succeed; None if only new events can change that."""
         return self.claims.next_wakeup(now)
 
     def wants_urls(self, now: float) -> bool:
-        """Whether a place is free and no host is ready for it: new URLs are welcome."""
+        """Return whether a fetch slot is free and no host is ready for it, so that new URLs are needed."""
         return self.claims.dry(now)
 
     def finished(self, now: float) -> str:
-        """Why a finite crawl is over, "" if it is not.
+        """Return why a finite crawl is over, or "" if it is not.
 
-        "done": nothing is left but hosts that are blocked or given up;
-        "patience": all that is left waits longer than that.
+        "done": only hosts that are blocked or given up remain;
+        "patience": all remaining URLs have to wait longer than the patience.
         """
         return self.claims.finished(now)
 
     def set_rate(self, rate: float) -> None:
-        """This process's share of the rate from now on, in starts per second; 0 = no limit."""
+        """Set this process's share of the rate, in starts per second; 0 = no limit."""
         self._gates.rate.rate = rate
 
     def configure(self, politeness: PolitenessConfig) -> None:
-        """Gaps and back-offs from now on; a gap that runs already ends as it was meant to."""
+        """Set gaps and back-offs for future requests; a gap that has started ends as planned."""
         self._gates.configure(politeness)
 
-    # ---- hosts in and out of the front ----
+    # ---- hosts entering and leaving the front ----
 
     def _load(self, slot: int) -> FrontHost | None:
-        """The object of a host that comes in from the back; None if it is to stay out."""
+        """Return the object of a host that enters the front; None if the host must stay outside."""
         self._hosts.place[slot] = HostState.IDLE
         if not self._hosts.flags[slot] & SILENCED:
             self._refetches.reopen(slot, self._hosts.ready[slot])

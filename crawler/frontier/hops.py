@@ -1,7 +1,7 @@
-"""Requests outside the queues: the redirect hops of a fetch task, on its own host or on another's.
+"""The redirect hops of a fetch task, on its own host or on another: requests outside the queues.
 
-They count for politeness like any other (`hosts/borrowed_hosts.py`). A fetch task that
-waits long for a hop steps aside (`outstanding.py`).
+Politeness applies to them as to any other request (`hosts/borrowed_hosts.py`). A fetch task
+that waits long for a hop releases its fetch slot meanwhile (`outstanding.py`).
 """
 
 from crawler.frontier.discovery import entries
@@ -14,7 +14,7 @@ from crawler.robots.cache import VerdictKind
 
 
 class Hops:
-    """Lends hosts to fetch tasks."""
+    """Lends hosts to fetch tasks for redirect hops."""
 
     def __init__(self, gates: DispatchGates, outstanding: Outstanding, permission: Permission) -> None:
         self._gates = gates
@@ -24,11 +24,11 @@ class Hops:
     def borrow(
         self, hostname: str, now: float, fetch_task: FetchTask | None = None, address: str = ""
     ) -> float:
-        """Ask for a host (and address) for a redirect hop; 0.0: go, else the instant at which to ask again.
+        """Request a host (and address) for a redirect hop; return 0.0 if it is granted, else the time of the next try.
 
-        With `fetch_task`, the hop may go to the fetch task's own host, which is held
-        already: then only the gap behind `give_back` is waited for. A fetch task
-        that has stepped aside also takes its place again.
+        With `fetch_task`, the hop may go to the fetch task's own host. That host is held
+        already, so only the gap after `give_back` applies. A fetch task that has stepped
+        aside also takes a fetch slot again.
         """
         outstanding = self._outstanding
         aside = fetch_task is not None and outstanding.is_aside(fetch_task.host)
@@ -52,18 +52,18 @@ class Hops:
         return self._gates.visits.borrow(hostname, now, address)
 
     def step_aside(self, fetch_task: FetchTask, now: float) -> None:
-        """The fetch task will wait for a hop: its place and address are free until `borrow` gives it both again."""
+        """Free the fetch slot and the address of a fetch task that waits for a hop, until `borrow` grants both again."""
         if self._outstanding.step_aside(fetch_task.host):
             host = self._outstanding.held[fetch_task.host]
             self._gates.shares.release(host.slot, now)
             self._gates.release_address(host, now, now)
 
     def give_back(self, hostname: str, now: float, took: float, retry_after: float = 0.0) -> None:
-        """A hop on a borrowed host, or on the fetch task's own, has ended: its gap runs from now."""
+        """End a hop on a borrowed host, or on the fetch task's own; its politeness gap starts now."""
         self._gates.visits.give_back(hostname, now, took, retry_after)
 
     def may_ask(self, url: str, now: float) -> bool:
-        """Whether what is known of the URL's robots.txt allows it; for the hops of a redirect."""
+        """Return whether the robots.txt rules known so far allow the URL; for the hops of a redirect."""
         authority, target = entries.split_authority(url)
         verdict = self._permission.verdict(entries.split_url(url)[0], authority, target, now)
         return verdict.kind is VerdictKind.ALLOWED

@@ -1,9 +1,9 @@
-"""What a host does when its instant has come: the fetch task it gives out, or where it waits.
+"""The turn of a host that is ready: it gives out a fetch task, or is scheduled to wait.
 
 known page, or first entry of the queue
-  ─► robots.txt      allowed, denied, to be fetched first, or waited for: then the next entry
-  ─► gates           names, place, address, rate (`hosts/dispatch_gates.py`)
-  ─► fetch task          RESOLVE, ROBOTS, PAGE or DENIED
+  ─► robots.txt      allowed, denied, to be fetched first, or pending: then the next entry
+  ─► gates           addresses, fetch slot, address gap, rate (`hosts/dispatch_gates.py`)
+  ─► fetch task      RESOLVE, ROBOTS, PAGE or DENIED
 """
 
 from crawler.frontier.discovery import entries
@@ -18,7 +18,7 @@ from crawler.frontier.refetches import Refetches
 from crawler.records import FetchTask, TaskKind
 from crawler.robots.cache import VerdictKind
 
-LOOKS_MAX = 256  # entries of a host that are looked at in one turn; each may cost a verdict
+LOOKS_MAX = 256  # entries of a host examined per turn; each may need a robots.txt check
 
 _TASK_OF = {
     VerdictKind.ALLOWED: TaskKind.PAGE,
@@ -49,12 +49,12 @@ class HostTurns:
         self._refetches = refetches
 
     def look_up(self, now: float) -> FetchTask | None:
-        """A look-up that was waited for and may begin: it needs no place."""
+        """Return the fetch task of a queued look-up that may begin; it needs no fetch slot."""
         host = self._gates.look_ups.next(now)
         return None if host is None else self._outstanding.acquire(host, TaskKind.RESOLVE)
 
     def of_front(self, now: float) -> FetchTask | None:
-        """The fetch task of the next host of the front that has one."""
+        """Return the fetch task of the next host of the front that has one."""
         while (host := self._bench.pop(now)) is not None:
             caller = host.called_by
             self._gates.shares.note_arrival(host.slot)
@@ -67,14 +67,14 @@ class HostTurns:
         return None
 
     def of_known_page(self, now: float) -> FetchTask | None:
-        """The fetch task of the host of the best known page."""
+        """Return the fetch task of the host of the best known page."""
         for host in self._refetches.hosts(now):
             if fetch_task := self.of_host(host, now):
                 return fetch_task
         return None
 
     def of_host(self, host: FrontHost, now: float) -> FetchTask | None:
-        """What to do for a host whose instant has come; None: nothing now, and the host is where it waits."""
+        """Return the fetch task of a host that is ready; None if it has none now, with the host scheduled to wait."""
         if self._hosts.flags[host.slot] & SILENCED:
             self._refetches.drop(host, now, now)
             if host.may_leave():
@@ -92,7 +92,7 @@ class HostTurns:
         return self._request(host, task, authority, now)
 
     def _request(self, host: FrontHost, task: TaskKind, authority: str, now: float) -> FetchTask | None:
-        """The request, or the look-up before it, if the host passes the gates."""
+        """Return the request, or the look-up it needs first, if the host passes the gates."""
         gates = self._gates
         if gates.resolving and not (host.addresses and now < host.expires):
             return self._outstanding.acquire(host, TaskKind.RESOLVE) if gates.look_ups.ask(host) else None
@@ -110,7 +110,7 @@ class HostTurns:
         )
 
     def _task(self, host: FrontHost, now: float) -> tuple[TaskKind | None, str]:
-        """(what the host's known page or first URL needs, its authority); None if there is nothing to try now."""
+        """Return (the kind of task that the host needs next, its authority); the kind is None if there is none now."""
         if host.refetch is not None:
             task, authority = self._known_page(host, host.refetch.url, now)
             if host.refetch is not None:
@@ -118,7 +118,7 @@ class HostTurns:
         return self._first_entry(host, now)
 
     def _first_entry(self, host: FrontHost, now: float) -> tuple[TaskKind | None, str]:
-        """The same for the first entry of the queue that robots.txt does not hold up."""
+        """Like `_task`, but for the first queue entry that is not waiting for its robots.txt."""
         for _ in range(LOOKS_MAX):
             if not self._lookahead.has_entry(host, now):
                 return None, ""
@@ -143,7 +143,7 @@ class HostTurns:
         return None, ""
 
     def _known_page(self, host: FrontHost, url: str, now: float) -> tuple[TaskKind | None, str]:
-        """The same for a known page; one whose robots.txt is waited for goes back to the schedule."""
+        """Like `_task`, but for a known page; if its robots.txt is pending, the page returns to the schedule."""
         authority, target = entries.split_authority(url)
         verdict = self._permission.verdict(host.name, authority, target, now)
         if verdict.kind is VerdictKind.WAIT:
@@ -154,7 +154,7 @@ class HostTurns:
         return _TASK_OF[verdict.kind], authority
 
     def _starts_too_soon(self, host: FrontHost, url: str, now: float) -> bool:
-        """After an unclean stop: a request may have been cut off whose gap nobody recorded."""
+        """Return whether the gap of an unrecorded request, interrupted by an unclean stop, may still run."""
         unclean_at = self._gates.registry.unclean_at
         if not unclean_at:
             return False

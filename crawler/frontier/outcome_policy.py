@@ -1,21 +1,20 @@
-"""The end of a fetch task: what becomes of its URL and of its host.
+"""The outcome policy: what happens to a URL and its host when a fetch task ends.
 
     outcome charged to    the URL                                  its host
     nobody                leaves the queue                         waits its gap
-    the URL               tried again `tries` times in all,        waits its gap
+    the URL               is tried `tries` times in all,           waits its gap
                           30 s and 2 min apart (+-20 %)
-    the host              keeps its place                          backs off
+    the host              keeps its place in the queue             backs off
     its authority         keeps its place; URLs of the host's      waits its gap
                           other authorities go first (`authorities.py`)
 
-A URL may fail for ever on a host that is well (a page that always resets the
-connection, or always says 503). It gets a *strike* each time a host that was well
-fails on it, and the host's other URLs go first. Every failure of a URL struck twice
-counts as a strike. After `strikes_max` strikes the failure is the URL's.
+A URL may fail forever on a healthy host: its page may always reset the connection, or always
+return 503. The URL gets a *strike* each time it fails on a host that was healthy before, and
+the host's other URLs go first. After two strikes, every failure of the URL counts as a strike.
+After `strikes_max` strikes, the failure is charged to the URL.
 
-A decision is final when it is made; its writes take effect with the group's
-batch. Between `decide` and the commit the host's counts in memory are ahead of
-the store.
+A decision is final when it is made; its writes take effect with the batch of its commit
+group. Between `decide` and the commit, the host's counts in memory are ahead of the store.
 """
 
 import itertools
@@ -36,29 +35,31 @@ from crawler.records import Blame, Fetch, FetchTask, LinkFlag, Outcome, TaskKind
 from crawler.storage.kv import Batch
 
 _NO_OVERRIDE = Override()
-_DENIED_GAP = 0.01  # s; a verdict costs loop time: a host with nothing but denied URLs gets a share of it
-_OTHERS_LOOKED_AT = 64  # entries of the host among which another authority is looked for
+_DENIED_GAP = (
+    0.01  # seconds; a check takes loop time, so a host with only denied URLs gets a limited share of it
+)
+_OTHERS_LOOKED_AT = 64  # entries of the host that are searched for another authority
 _REFRESH = LinkFlag.REFRESH
-_SUSPECT = 2  # strikes from which every failure counts
+_SUSPECT = 2  # number of strikes from which on every failure counts as a strike
 _NO_ADDRESS = (Outcome.DNS_NOT_FOUND, Outcome.ADDRESS_DENIED)
 
 
 class End(StrEnum):
-    """What a decision does with its fetch task."""
+    """The effect of a decision on its fetch task."""
 
-    DONE = "done"  # the URL leaves the queue: record its outcome
+    DONE = "done"  # the URL leaves the queue; its outcome is recorded
     AGAIN = "again"  # the URL is tried again at `retry_at`
     HOST = "host"  # the host waits; the URL keeps its place
-    READY = "ready"  # no URL was concerned: addresses or robots.txt are known now
+    READY = "ready"  # no URL was involved: addresses or robots.txt were obtained
 
 
 class Decision(msgspec.Struct, gc=False):
-    """What becomes of a fetch task that ended at `ended`.
+    """The consequences of a fetch task that ended at `ended`.
 
-    `until` is the instant from which its host may be asked again, `retry_at`
-    that of the URL's next try (0 if there is none), `attempt` counts the
-    failures charged to the URL. `writes` are store keys with their new value,
-    None to delete.
+    `until` is the instant from which its host may be requested again, `retry_at`
+    that of the URL's next try (0 if there is none), and `attempt` the number of
+    failures charged to the URL. `writes` maps store keys to their new values;
+    None deletes the key.
     """
 
     fetch_task: FetchTask
@@ -71,7 +72,7 @@ class Decision(msgspec.Struct, gc=False):
 
 
 def stage(decision: Decision, batch: Batch) -> None:
-    """Put a decision into the group's batch; reads nothing else, so any thread may do it."""
+    """Put a decision into the batch of its commit group; reads no other state, so any thread may call it."""
     for key, value in decision.writes:
         if value is None:
             batch.delete(key)
@@ -80,9 +81,10 @@ def stage(decision: Decision, batch: Batch) -> None:
 
 
 class OutcomePolicy:
-    """Makes decisions; `crawl_delay` is that of the fetch task's authority, 0 if it has none.
+    """Decides what follows from the outcome of a fetch task.
 
-    `indexes`: there is an index of what waits (`discovery/waiting_index.py`).
+    `crawl_delay` is the Crawl-delay of the fetch task's authority in seconds, 0 if it has none.
+    `indexes`: whether there is an index of waiting URLs (`discovery/waiting_index.py`).
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class OutcomePolicy:
     def decide(
         self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, crawl_delay: float
     ) -> Decision:
-        """Charge the outcome and decide."""
+        """Charge the outcome to the URL, its host or its authority, and return the decision."""
         if fetch_task.flags & _REFRESH:
             return self._refetched(host, fetch_task, fetch, now, crawl_delay)
         if fetch_task.kind is TaskKind.PAGE:
@@ -123,7 +125,7 @@ class OutcomePolicy:
         return self._with_record(host, Decision(fetch_task, end, now, until))
 
     def _charges_host(self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float) -> bool:
-        """Whether the end of a request is the host's; else it has been charged to the fetch task's authority."""
+        """Return whether to charge the host; if not, a failure may have been charged to the task's authority."""
         authority = entries.split_authority(fetch_task.url)[0]
         if fetch.blame is not Blame.HOST and fetch.status:
             self.authorities.answered(authority)
@@ -139,7 +141,7 @@ class OutcomePolicy:
     def _refetched(
         self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, crawl_delay: float
     ) -> Decision:
-        """A known page was asked again, or denied: it is in no queue, and its next turn is the schedule's to say."""
+        """Decide the end of a refetch, done or denied: the page is in no queue; the schedule sets its next fetch."""
         until = now
         if fetch_task.kind is TaskKind.PAGE:
             override = self._overrides.for_url(fetch_task.url, host.name) if self._overrides else _NO_OVERRIDE
@@ -180,7 +182,7 @@ class OutcomePolicy:
         return self._done(host, decision)
 
     def _done(self, host: FrontHost, decision: Decision) -> Decision:
-        """The URL leaves the queue."""
+        """Remove the URL from the queue."""
         assert host.busy is not None, host
         decision.writes.append((entries.entry_key(host.prefix, host.busy[0]), None))
         if self._indexes:
@@ -191,7 +193,7 @@ class OutcomePolicy:
         return self._with_record(host, decision)
 
     def _again(self, host: FrontHost, decision: Decision) -> Decision:
-        """The URL is tried again after the delay of its attempt."""
+        """Schedule another try of the URL after the delay of its attempt."""
         assert host.busy is not None, host
         order, entry = item = host.busy
         host.busy = None
@@ -204,7 +206,7 @@ class OutcomePolicy:
         return self._with_record(host, decision)
 
     def _host_failed(self, host: FrontHost, decision: Decision, struck: bool) -> Decision:
-        """The host waits; a URL that was struck lets the host's other URLs go first."""
+        """Let the host wait; if its URL got a strike, the host's other URLs go first."""
         assert host.busy is not None, host
         order, entry = item = host.busy
         host.busy = None
@@ -218,7 +220,7 @@ class OutcomePolicy:
         return self._with_record(host, decision)
 
     def _with_record(self, host: FrontHost, decision: Decision) -> Decision:
-        """Add the host's record, and those of hosts that changed outside a commit."""
+        """Add the host's record, and the records of hosts that changed outside a commit."""
         registry = self._registry
         registry.hosts.cursor[host.slot] = host.cursor()
         if registry.notes:

@@ -1,7 +1,7 @@
-"""The end of a fetch task: its outcome is recorded, and its host goes where it belongs.
+"""The end of a fetch task: its outcome is recorded, and its host returns to the front or waits.
 
 record_outcome ──► decision (`outcome_policy.py`) ──► staged with the group ──► commit ──► release
-                     host is free, if its URL is done                        host is free; place is free
+                     frees the host if its URL is done                  frees the host and the fetch slot
 """
 
 from collections.abc import Sequence
@@ -44,17 +44,17 @@ class Outcomes:
     def record_addresses(
         self, fetch_task: FetchTask, addresses: Sequence[str], expires: float, now: float
     ) -> None:
-        """The host's addresses are known until `expires`; the fetch task is over."""
+        """Record the host's addresses, valid until `expires`, and end the fetch task."""
         assert fetch_task.kind is TaskKind.RESOLVE and addresses, fetch_task
         host = self._outstanding.held[fetch_task.host]
         host.addresses, host.expires = tuple(addresses), max(expires, now + 1.0)
         self.release(Decision(fetch_task, End.READY, now, now), now)
 
     def record_outcome(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Decision:
-        """Decide, at the end of a request or a failed look-up, what becomes of URL and host.
+        """Decide what happens to the URL and the host after a request or a failed look-up.
 
-        A host whose URL is done may be asked again from its ready instant on.
-        Every decision must be staged: it may carry records of other hosts.
+        If the URL is done, its host may be requested again from its ready time on.
+        Stage every decision: it may carry records of other hosts.
         """
         host = self._outstanding.held[fetch_task.host]
         crawl_delay = 0.0
@@ -65,7 +65,7 @@ class Outcomes:
                 self._registry.reach(host.slot)
         decision = self._outcome_policy.decide(host, fetch_task, fetch, now, crawl_delay)
         if fetch_task.flags & _REFRESH:
-            host.refetch = None  # the harvest tells the schedule what came of it
+            host.refetch = None  # the result processor reports the result to the schedule
         elif decision.end is End.HOST:
             self._refetches.drop(host, now, decision.until)
         if decision.end is End.DONE:
@@ -74,7 +74,7 @@ class Outcomes:
         return decision
 
     def release(self, decision: Decision, now: float) -> None:
-        """After the commit: the place of the request is free, and the host if it is not yet."""
+        """After the commit, free the fetch slot of the request, and the host if it is still held."""
         fetch_task = decision.fetch_task
         if decision.end is End.DONE:
             host = self._bench.front[self._hosts.find(fetch_task.host)]
@@ -88,13 +88,13 @@ class Outcomes:
             self._plan(host, now)
 
     def _let_go(self, host: FrontHost, decision: Decision, now: float) -> None:
-        """The fetch task does not hold the host any more, nor its address."""
+        """Free the host and the address of the fetch task."""
         self._outstanding.let_go(host)
         self._refetches.reopen(host.slot, self._hosts.ready[host.slot])
         self._gates.release_address(host, decision.ended, now)
 
     def _plan(self, host: FrontHost, now: float) -> None:
-        """Where a free host goes: out of the front, to sleep, or to wait for its instant."""
+        """Move a free host out of the front, let it rest, or schedule it for its ready time."""
         if self._hosts.flags[host.slot] & SILENCED:
             self._bench.leave(host, now, idle=True)
         elif not self._hosts.todo[host.slot] and host.refetch is None:

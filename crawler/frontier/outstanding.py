@@ -1,14 +1,14 @@
-"""The fetch tasks that are given out, with the hosts and places they hold.
+"""The fetch tasks that are given out, with the hosts and fetch slots they hold.
 
     look-up        holds its host
-    page, robots   hold their host and one of the `concurrency` places
+    page, robots   hold their host and one of the `concurrency` fetch slots
     denied URL     holds its host
 
-A fetch task that waits for a redirect hop is *aside*: it leaves its place and address.
-It keeps its host, which stays open for the hops of others; otherwise two fetch tasks
-that redirect to one another's hosts would wait for ever. A request that has had its
-place for long while others need one is *slow*: it leaves the place and keeps host and
-address. Slow requests end when they are more than `SLOW_SHARE` of the places.
+A fetch task that waits for a redirect hop is *aside*: it frees its fetch slot and address.
+It keeps its host, but hops of other tasks may use that host; otherwise two fetch tasks that
+redirect to each other's hosts would deadlock. A request that has held its fetch slot for a
+long time while others need one is *slow*: it frees the slot and keeps host and address. When
+slow requests exceed `SLOW_SHARE` of the slots, further slow requests are ended.
 """
 
 from crawler.frontier.discovery import entries
@@ -16,15 +16,15 @@ from crawler.frontier.hosts.front_host import FrontHost, Refetch
 from crawler.frontier.hosts.table import HostTable
 from crawler.records import FetchTask, TaskKind
 
-SLOW_SHARE = 0.5  # of the places; each is a connection more
+SLOW_SHARE = 0.5  # maximum share of the fetch slots; each slow request is one more connection
 _WITH_PLACE = (TaskKind.PAGE, TaskKind.ROBOTS)
 
 
 class Outstanding:
-    """Counts and names what was taken and not released.
+    """Counts and records the fetch tasks that are taken and not yet released.
 
-    `held` are the hosts held, by key; `requests` counts the places taken, of
-    `concurrency`; `requests_max` of them may be taken for now.
+    `held` maps host keys to the hosts held. `requests` is the number of fetch slots taken, of
+    `concurrency` in all; at most `requests_max` of them may be taken at present.
     """
 
     def __init__(self, hosts: HostTable, concurrency: int) -> None:
@@ -34,27 +34,27 @@ class Outstanding:
         self.held: dict[int, FrontHost] = {}
         self.requests = 0
         self._fetch_tasks = 0
-        self._refetches = 0  # given out so far
+        self._refetches = 0  # refetches given out since the start
         self._aside: set[int] = set()  # keys of hosts
-        self._slow: set[int] = set()  # of others, until their fetch tasks are released
+        self._slow: set[int] = set()  # host keys of slow requests, until their fetch tasks are released
         self._slow_max = int(concurrency * SLOW_SHARE)
 
     def __len__(self) -> int:
-        """Fetch tasks that are not released."""
+        """Return the number of fetch tasks that are not released."""
         return self._fetch_tasks
 
     @property
     def is_full(self) -> bool:
-        """Whether no place may be taken now."""
+        """True if no fetch slot may be taken now."""
         return self.requests >= self.requests_max
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether nine in ten places are taken: those that are free go to whoever is ready next."""
+        """True if nine in ten fetch slots are taken; the rest go to whichever host is ready next."""
         return 10 * self.requests >= 9 * self.concurrency
 
     def acquire(self, host: FrontHost, task: TaskKind, url: str = "") -> FetchTask:
-        """Give out a fetch task; a page or a denied URL takes the host's known page, or its first entry, with it."""
+        """Give out a fetch task; a page or denied URL takes the host's known page or, without one, its first entry."""
         assert not host.held and host.key not in self.held, host
         host.held = True
         host.served += 1
@@ -86,7 +86,7 @@ class Outstanding:
         )
 
     def _refetch(self, host: FrontHost, known: Refetch, task: TaskKind, address: str) -> FetchTask:
-        """The fetch task for the host's known page; its order, below zero, stands in no queue."""
+        """Return the fetch task for the host's known page; its order is negative and occurs in no queue."""
         self._refetches += 1
         host.given_out.add(-self._refetches)
         return FetchTask(
@@ -105,12 +105,12 @@ class Outstanding:
         )
 
     def let_go(self, host: FrontHost) -> None:
-        """The fetch task does not hold the host any more."""
+        """Free the host of its fetch task."""
         del self.held[host.key]
         host.held = False
 
     def release(self, fetch_task: FetchTask, host: FrontHost) -> None:
-        """The fetch task is over; its place is free."""
+        """End the fetch task and free its fetch slot."""
         host.given_out.discard(fetch_task.order)
         self._fetch_tasks -= 1
         if fetch_task.host in self._aside or fetch_task.host in self._slow:
@@ -123,7 +123,7 @@ class Outstanding:
         return host_key in self._aside
 
     def step_aside(self, host_key: int) -> bool:
-        """Free the place of the host's fetch task; False if it is free already, or too many are aside."""
+        """Free the fetch slot of the host's task; return False if it is free already or too many tasks are aside."""
         if host_key in self._aside or len(self._aside) >= self.concurrency:
             return False
         self._aside.add(host_key)
@@ -132,7 +132,7 @@ class Outstanding:
         return True
 
     def go_slow(self, host_key: int) -> bool:
-        """Free the place of a request that goes on; False if it is free already, or too many go on so."""
+        """Free the fetch slot of a running request; return False if it is free or too many requests are slow."""
         if host_key in self._aside or host_key in self._slow or len(self._slow) >= self._slow_max:
             return False
         self._slow.add(host_key)
@@ -140,7 +140,7 @@ class Outstanding:
         return True
 
     def come_back(self, host_key: int) -> None:
-        """Take the place again, be it one more than may be taken for now."""
+        """Take a fetch slot again, even if that exceeds `requests_max`."""
         self._aside.discard(host_key)
         self.requests += 1
 

@@ -1,4 +1,4 @@
-"""What keeps the crawl, or one of its hosts, from being asked for now by order of somebody."""
+"""Pauses of the whole crawl and blocks of single hosts, set by the user or by the process."""
 
 from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts.registry import Registry
@@ -7,7 +7,7 @@ from crawler.frontier.refetches import Refetches
 
 
 class Pauses:
-    """Reasons for which nothing is given out (the user; a disk that is nearly full); false without any."""
+    """The reasons for which nothing is given out, such as the user or a nearly full disk; false without reasons."""
 
     def __init__(self) -> None:
         self._reasons: set[str] = set()
@@ -21,16 +21,16 @@ class Pauses:
         return tuple(sorted(self._reasons))
 
     def pause(self, reason: str = "user") -> None:
-        """Give nothing out until `resume` for the same reason."""
+        """Give out nothing until `resume` is called with the same reason."""
         self._reasons.add(reason)
 
     def resume(self, reason: str = "user") -> None:
-        """End the pause for a reason."""
+        """End the pause with this reason."""
         self._reasons.discard(reason)
 
 
 class HostBlocks:
-    """Blocks hosts by hand."""
+    """Blocks and unblocks hosts by hand."""
 
     def __init__(self, registry: Registry, intake: Intake, refetches: Refetches) -> None:
         self._registry = registry
@@ -39,13 +39,13 @@ class HostBlocks:
         self._refetches = refetches
 
     def block(self, hostname: str) -> None:
-        """Ask the host no more until `unblock`; its URLs stay. Stored with the next batch."""
+        """Send no request to the host until `unblock`; its URLs stay queued. Stored with the next batch."""
         slot = self._registry.slot(hostname)
         self._hosts.flags[slot] |= HostFlag.BLOCKED
         self._registry.note(slot, hostname)
 
     def unblock(self, hostname: str, now: float) -> None:
-        """Ask the host again, whatever held it. Stored with the next batch."""
+        """Allow requests to the host again, whatever blocked it. Stored with the next batch."""
         slot = self._registry.slot(hostname)
         self._hosts.flags[slot] &= 0xFFFF ^ SILENCED
         self._hosts.refusals[slot] = self._hosts.cause[slot] = 0

@@ -1,7 +1,7 @@
-"""What robots.txt and the user's overrides say of one URL: whether it may be asked, and how slowly.
+"""Permission to fetch a URL under robots.txt and the user's overrides, and the crawl delay they ask for.
 
-A canonical URL is its authority (`https://host:port`) and its target (path and
-query). robots.txt is not asked where the policy is `ignore`, for the crawl or
+A canonical URL consists of its authority (`https://host:port`) and its target (path and
+query). robots.txt is not consulted where the policy is `ignore`, either for the crawl or
 for the URL (`[[override]]`).
 """
 
@@ -15,7 +15,7 @@ from crawler.robots.cache import ALLOWED, Verdict
 
 
 class Robots(Protocol):
-    """What the frontier asks of the robots cache."""
+    """The interface of the robots cache that the frontier uses."""
 
     def verdict(self, authority: str, target: str, now: float) -> Verdict: ...
 
@@ -23,7 +23,7 @@ class Robots(Protocol):
 
 
 class Permission:
-    """Joins the robots cache and the overrides; holds nothing of its own."""
+    """Combines the robots cache and the overrides; stateless."""
 
     def __init__(self, robots: Robots, config: Config) -> None:
         self._robots = robots
@@ -31,31 +31,31 @@ class Permission:
         self._overrides = Overrides(config.override)
 
     def verdict(self, name: str, authority: str, target: str, now: float) -> Verdict:
-        """Whether the target may be asked on the authority, whose host is `name`."""
+        """Return whether the target may be fetched from the authority, which belongs to the host `name`."""
         if not self._asks_robots(name, authority, target):
             return ALLOWED
         return self._robots.verdict(authority, target, now)
 
     def binds(self, name: str, url: str) -> bool:
-        """Whether robots.txt is obeyed for a URL."""
+        """Return whether robots.txt is obeyed for a URL."""
         return self._asks_robots(name, *entries.split_authority(url))
 
     def crawl_delay(self, name: str, authority: str, target: str) -> float:
-        """Seconds that the Crawl-delay of robots.txt asks for; 0.0 if it has none."""
+        """Return the Crawl-delay of robots.txt in seconds; 0.0 if it has none."""
         if not self._asks_robots(name, authority, target):
             return 0.0
         return self._robots.crawl_delay(authority) or 0.0
 
     def crawl_delay_of(self, fetch_task: FetchTask) -> float:
-        """The Crawl-delay for a fetch task's URL."""
+        """Return the Crawl-delay for a fetch task's URL."""
         return self.crawl_delay(fetch_task.hostname, *entries.split_authority(fetch_task.url))
 
     def override(self, url: str, name: str) -> Override:
-        """What the user set for the URL alone."""
+        """Return the user's override for this URL."""
         return self._overrides.for_url(url, name) if self._overrides else NO_OVERRIDE
 
     def delay(self, url: str, name: str) -> float:
-        """Seconds that robots.txt or the user asks for behind a request for the URL, beside the host's own gap."""
+        """Return the delay in seconds that robots.txt or the user requires after the URL, besides the host's gap."""
         crawl_delay = self.crawl_delay(name, *entries.split_authority(url))
         return max(crawl_delay, self.override(url, name).delay or 0.0)
 

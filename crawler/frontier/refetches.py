@@ -1,10 +1,10 @@
-"""Known pages that are asked again: their hosts come to the front as those of new URLs do.
+"""Refetches of known pages: their hosts enter the front as the hosts of new URLs do.
 
     schedule ─► peek ─► its host is free ─► acquire ─► turn ─► fetch task ─► outcome
-                  │                                      └─► drop: robots.txt is waited for, the host left
-                  └─► it is not: blocked in the schedule until its instant, or shut until it is `reopen`ed
+                  │                                      └─► drop: robots.txt is pending, or the host left
+                  └─► host not free: blocked in the schedule until a given time, or shut until `reopen`
 
-A crawl that only discovers has no schedule, and these calls do nothing.
+In a crawl without refresh there is no schedule, and these calls do nothing.
 """
 
 import math
@@ -20,12 +20,12 @@ from crawler.frontier.refresh.refetch_claims import RefetchClaims
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.share import Share
 
-_TRIED = 16  # known pages whose hosts turn out not to be free, before something else is done
-_NO_ROOM = 1.0  # s until a host is tried again for which the front had no room
+_TRIED = 16  # known pages tried per call whose hosts turn out not to be free
+_NO_ROOM = 1.0  # seconds until the next try of a host that did not fit into the front
 
 
 class Refetches:
-    """Joins the schedule to the front; `patience`: seconds that a crawl which ends waits for its last hosts."""
+    """Connects the schedule to the front; `patience`: seconds that a finite crawl waits for its last hosts."""
 
     def __init__(
         self, refresh: Refresh | None, gates: DispatchGates, intake: Intake, patience: float
@@ -40,35 +40,35 @@ class Refetches:
 
     @property
     def share(self) -> Share | None:
-        """The share of the fetches that is theirs; None in a crawl that only discovers."""
+        """The share of fetches that goes to refresh; None in a crawl without refresh."""
         return None if self._portion is None else self._portion.share
 
     def worths(self, importance: float, now: float) -> tuple[float, float]:
-        """Return what the next fetch is worth: of a new URL of this importance, and of a known page."""
+        """Return the value of the next fetch: (of a new URL of this importance, of a known page)."""
         if self._portion is None:
             return 0.0, 0.0
         return self._portion.new_value(importance), self._portion.price(now)
 
     @property
     def are_endless(self) -> bool:
-        """Whether the crawl goes on for their sake."""
+        """True if refetches keep the crawl running forever."""
         return self._portion is not None and self._portion.endless
 
     def go_on(self, now: float) -> bool:
-        """Whether known pages are asked now: in a crawl that ends with its discovery, while that goes on."""
+        """Return whether known pages are fetched now; a crawl that ends with discovery refetches only until then."""
         if self._portion is None or self._portion.endless:
             return self._portion is not None
         instant = self._bench.next_event(now) if self._gates.registry.todo else None
         return instant is not None and instant <= now + self._patience
 
     def next_wakeup(self, now: float) -> float:
-        """The next instant at which a known page may be asked; infinite if none ever may."""
+        """Return the next instant at which a known page may be fetched; infinite if there is none."""
         if self._claims is None or not self.go_on(now):
             return math.inf
         return min(self._bench.next_chosen(), self._claims.next_wakeup(now))
 
     def hosts(self, now: float) -> Iterator[FrontHost]:
-        """Hosts to be given their turn at once: those that waited with a known page, then those of the best ones."""
+        """Yield hosts whose turn is now: first those that waited with a known page, then those of the best pages."""
         if self._claims is None:
             return
         while (host := self._bench.pop_chosen(now)) is not None:
@@ -86,14 +86,14 @@ class Refetches:
             yield host
 
     def _host_of(self, refetch: Refetch, claims: RefetchClaims, now: float) -> FrontHost | None:
-        """The page's host in the front, free to be asked now; None, and blocked in the schedule, if it is not."""
+        """Return the page's host in the front if it is free; otherwise block the page in the schedule, return None."""
         name = entries.split_url(refetch.url)[0]
         slot = self._gates.registry.slot_beside(name, refetch.fingerprint)
         host = self._bench.front.get(slot)
         ready = self._gates.free_at(slot, now)
         outside = host is None and self._hosts.place[slot] != HostState.IDLE
         if self._hosts.flags[slot] & SILENCED or outside or (host is not None and host.held):
-            claims.shut(refetch)  # until it is unblocked, comes in, or its fetch task ends
+            claims.shut(refetch)  # until the host is unblocked or enters the front, or its fetch task ends
         elif ready > now:
             claims.block(refetch, ready)
         elif host is not None and (host.waiting or host.refetch):
@@ -109,7 +109,7 @@ class Refetches:
         return None
 
     def drop(self, host: FrontHost, now: float, ready: float) -> None:
-        """The host will not ask its known page, if it has one, before `ready`: the schedule has it again."""
+        """Return the host's known page, if it has one, to the schedule; it is not fetched before `ready`."""
         if self._claims is not None and host.refetch is not None:
             refetch, host.refetch = host.refetch, None
             self._claims.give_back(refetch, now, ready)
@@ -117,6 +117,6 @@ class Refetches:
                 self._claims.shut(refetch)
 
     def reopen(self, slot: int, ready: float) -> None:
-        """Pages of a host that was shut may be asked from `ready` on."""
+        """Make the pages of a shut host available from `ready` on."""
         if self._claims is not None:
             self._claims.reopen(self._hosts.key[slot], ready)

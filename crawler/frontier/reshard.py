@@ -1,7 +1,7 @@
-"""Queues, host records and refresh states follow their buckets when a crawl is resharded.
+"""Move queues, host records and refresh states with their buckets when a crawl is resharded.
 
-`storage/reshard.py` moves most of it. This module moves what a process has beside them: its
-level of refreshes begins at the mean of the levels before, so deadlines stay nearly where they were.
+`storage/reshard.py` moves most of the data. This module moves the rest: the new refresh level
+is the geometric mean of the old levels, so deadlines hardly change.
 """
 
 import math
@@ -16,7 +16,7 @@ from crawler.storage.reshard import NewProcess, load, pack
 
 
 def move(to: NewProcess) -> None:
-    """Bring the queues of a new process, and make its crawl-wide numbers from all."""
+    """Copy the queues of a new process and derive its crawl-wide numbers from all old processes."""
     parked: Counter[str] = Counter()
     for _, key, value in to.copy(PARKED):
         parked[RULES[decode(key, value).rule]] += 1
@@ -30,5 +30,5 @@ def move(to: NewProcess) -> None:
     to.put(FRONTIER, pack(meta))
     for key in (REFRESH_LEVEL, REFRESH_REVISIT):
         found = [number for source in to.sources if (number := stored_number(source.store, key)) > 0.0]
-        if found:  # their geometric mean
+        if found:  # the geometric mean
             to.put(key, number_record(math.exp(sum(map(math.log, found)) / len(found))))

@@ -1,10 +1,10 @@
-"""Who starts next, discovery or refresh, while both have work.
+"""The share of fetches between discovery and refresh while both have work.
 
-A fixed share: fetches are counted, not time. An idle side saves up a claim to at most one fetch, so no burst follows
-a pause, a restart or a jump of the clock. `hosts/rate.py` says when fetches start.
+Fixed share: it applies to the number of fetches, not to time. An idle side saves up a claim to at most one
+fetch, so no burst follows a pause, a restart or a clock jump. `hosts/rate.py` decides when fetches start.
 
-`auto`: the side whose next fetch is worth more, in the units of the crawl value (`frontier/README.md`, "One price").
-Each side gets at least `LEAST` of the fetches, so that neither starves.
+`auto`: the next fetch goes to the side where it is worth more, measured in units of crawl value
+(`frontier/README.md`, "One price"). Each side gets at least `LEAST` of the fetches, so that neither starves.
 """
 
 from enum import Enum
@@ -13,7 +13,7 @@ from typing import Literal
 from crawler.errors import UsageError
 
 LEAST = 0.05
-_MEMORY = 64.0  # contended fetches over which the share that came out is averaged
+_MEMORY = 64.0  # number of contended fetches over which the actual share is averaged
 
 
 class Side(Enum):
@@ -22,20 +22,20 @@ class Side(Enum):
 
 
 class Share:
-    """`refresh` (0 .. 1) of the fetches go to refresh, the rest to discovery; either takes what the other leaves.
+    """Gives `refresh` (0 .. 1) of the fetches to refresh, the rest to discovery; each side uses what the other leaves.
 
-    With `auto`, `refresh` is the share that came out lately.
+    With `auto`, `refresh` is the recent actual share.
     """
 
     def __init__(self, refresh: float | Literal["auto"]) -> None:
-        self._credit = 0.5  # fetches that refresh is owed, -1 .. 1
+        self._credit = 0.5  # fetches owed to refresh, -1 .. 1
         self.set(refresh)
 
     def set(self, refresh: float | Literal["auto"]) -> None:
-        """Divide fetches so from now on.
+        """Set the share for future fetches.
 
         Raises:
-            UsageError: not within 0 .. 1.
+            UsageError: `refresh` is not within 0 .. 1.
         """
         self.auto = refresh == "auto"
         self.refresh = 0.5 if refresh == "auto" else refresh
@@ -43,9 +43,9 @@ class Share:
             raise UsageError(f"refresh_share {refresh} is not within 0 .. 1")
 
     def first(self, *, discovery: bool, refresh: bool, new: float = 0.0, known: float = 0.0) -> Side | None:
-        """Return whose turn it is, of the sides that have work; None if neither has. Decides nothing.
+        """Return the side whose turn it is among those with work, or None if neither has; changes nothing.
 
-        `new` and `known` are what the next fetch of each side is worth; only `auto` looks at them.
+        `new` and `known` are the values of the next fetch of each side; only `auto` uses them.
         """
         if not (discovery and refresh):
             return Side.DISCOVERY if discovery else Side.REFRESH if refresh else None
@@ -58,7 +58,7 @@ class Share:
         return Side.REFRESH if known > new else Side.DISCOVERY
 
     def spend(self, side: Side, *, contended: bool) -> None:
-        """A fetch of `side` starts; only one for which both had work (`contended`) counts."""
+        """Count a fetch of `side`; only fetches for which both sides had work (`contended`) change the credit."""
         if not contended:
             return
         if self.auto:

@@ -1,4 +1,4 @@
-"""What is asked of a fetch task while its request is under way."""
+"""Queries about a fetch task while its request is under way."""
 
 from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.outstanding import Outstanding
@@ -7,7 +7,7 @@ from crawler.records import FetchTask, TaskKind
 
 
 class UnderWay:
-    """Answers for fetch tasks that hold their hosts."""
+    """Answers queries about fetch tasks that hold their hosts."""
 
     def __init__(self, gates: DispatchGates, outstanding: Outstanding, permission: Permission) -> None:
         self._gates = gates
@@ -16,20 +16,20 @@ class UnderWay:
         self._permission = permission
 
     def has_more(self, fetch_task: FetchTask) -> bool:
-        """Whether the fetch task's host has URLs to do beside the fetch task's own."""
+        """Return whether the fetch task's host has other URLs to do."""
         slot = self._outstanding.held[fetch_task.host].slot
         return self._hosts.todo[slot] > (fetch_task.kind is TaskKind.PAGE)
 
     def gap_terms(self, fetch_task: FetchTask) -> tuple[float, float]:
-        """(seconds that the fetch task's host waits behind it at least, and per second that the answer takes)."""
+        """Return (the minimum wait of the host after this task in seconds, the wait per second of answer time)."""
         slot = self._outstanding.held[fetch_task.host].slot
         override = self._permission.override(fetch_task.url, fetch_task.hostname)
         return self._gates.politeness.gap_terms(slot, self._permission.crawl_delay_of(fetch_task), override)
 
     def yields(self, fetch_task: FetchTask, now: float) -> bool:
-        """Whether the fetch task's request is to end now, since another host needs its place; True once.
+        """Return whether the fetch task's request must end now because another host needs its fetch slot; True once.
 
-        If not too many do so, it goes on without its place instead.
+        Unless too many requests are slow already, it continues without a fetch slot instead.
         """
         slot, full = self._outstanding.held[fetch_task.host].slot, self._outstanding.is_nearly_full
         shares = self._gates.shares
@@ -40,5 +40,5 @@ class UnderWay:
 
     @property
     def look_ups_waiting(self) -> int:
-        """Hosts that wait until one of the look-ups under way ends."""
+        """The number of hosts that wait until one of the look-ups under way ends."""
         return self._gates.look_ups.waiting

@@ -1,7 +1,7 @@
-"""What the frontier says about itself: counters, single hosts, what the crawl waits for.
+"""Read-only views of the frontier: counters, the status of hosts, and what the crawl waits for.
 
-A host may be free while each URL of its queue waits: for a robots.txt that could not be fetched, for its scheme and
-port, or for its next try. Then the host's state, cause and next try are those of its first URL.
+A host may be free while every URL in its queue waits: for a robots.txt that could not be fetched, for its scheme and
+port, or for its next try. In that case the host's state, cause and next try are those of its first URL.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import KeyValue
 
 EXPLAINED_AT_ONCE = 2_000
-EXPLAINED_MAX = 100_000  # entries of a queue that are read for one explanation
+EXPLAINED_MAX = 100_000  # entries of a queue read for one explanation
 LOOKED_AT = 16  # entries of a host outside the front that are read to see whether all of them wait
 _SILENT_STATES = (
     (HostFlag.BLOCKED, "blocked"),
@@ -34,10 +34,10 @@ _SILENT_STATES = (
 
 
 class Waited:
-    """Seconds in which no fetch task was given out, by what was waited for.
+    """Measures the seconds in which no fetch task was given out, by reason.
 
-    `host` and `address` are gaps and back-offs, `rate` the limit of the crawl,
-    `full` means that all places were taken, `empty` that nothing was to do.
+    `host` and `address` are gaps and back-offs, `rate` is the rate limit of the crawl, `full`
+    means that all fetch slots were taken, and `empty` that there was nothing to do.
     """
 
     def __init__(self) -> None:
@@ -46,12 +46,12 @@ class Waited:
         self._since = 0.0
 
     def add(self, reason: str, now: float) -> None:
-        """From now on the crawl waits for this ("" = it does not wait)."""
+        """Set the reason for which the crawl waits from now on ("" = it does not wait)."""
         self._ended = self.seconds(now)
         self._reason, self._since = reason, now
 
     def seconds(self, now: float) -> dict[str, float]:
-        """The sums up to `now`, the present wait among them."""
+        """Return the seconds by reason up to `now`, including the present wait."""
         seconds = dict(self._ended)
         if self._reason:
             seconds[self._reason] += max(0.0, now - self._since)
@@ -59,14 +59,14 @@ class Waited:
 
 
 def shares(seconds: dict[str, float], whole: float) -> dict[str, float]:
-    """Each as a share of the time that is over, 0 to 1."""
+    """Return each value as a share, 0 to 1, of `whole`, the time elapsed."""
     return {
         name: round(min(1.0, length / whole), 4) if whole > 0 else 0.0 for name, length in seconds.items()
     }
 
 
 class UrlWait(NamedTuple):
-    """What a URL waits for, whatever its host does: a state, its cause, the next try."""
+    """The reason why a URL waits, apart from its host: a state, its cause, the time of the next try."""
 
     state: str
     cause: str
@@ -74,7 +74,7 @@ class UrlWait(NamedTuple):
 
 
 class FrontierViews:
-    """Read-only views of registry, workbench and stored queues; `importance` is that of a URL by its order."""
+    """Read-only views of registry, workbench and stored queues; `importance` maps an order to the URL's importance."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class FrontierViews:
         self._waited = waited
 
     def counters(self) -> dict[str, int]:
-        """URLs to do, in flight and parked by rule; hosts by state; requests and look-ups under way."""
+        """Return the URLs to do, in flight and parked by rule; the hosts by state; the requests and look-ups."""
         registry, bench = self._registry, self._bench
         busy = sum(host.busy is not None for host in bench.front.values())
         flags = registry.hosts.array("flags")
@@ -116,16 +116,16 @@ class FrontierViews:
         return counts | {"requests": self._outstanding.requests, "look_ups": self._gates.look_ups.under_way}
 
     def why_slow(self, now: float) -> dict[str, float]:
-        """Return the seconds until `now` without anything to start, by what was waited for: see `Waited`."""
+        """Return the seconds until `now` in which nothing could start, by reason; see `Waited`."""
         return self._waited.seconds(now)
 
     @property
     def hosts_reached(self) -> int:
-        """Hosts that have ever answered."""
+        """The number of hosts that have ever answered."""
         return self._registry.reached
 
     def explain(self, url: str, now: float) -> dict[str, Any]:
-        """What a URL or else its host waits for, as `describe` has it; state "unknown" for a host never met."""
+        """Return what a URL, or else its host, waits for, as in `describe`; state "unknown" for an unknown host."""
         name, tail = entries.split_url(url)
         slot = self._registry.find(name)
         if slot == NOWHERE:
@@ -136,23 +136,23 @@ class FrontierViews:
         return msgspec.structs.asdict(self._described(slot, name, self._url_wait(name, url, until, now), now))
 
     def host_name(self, key: int) -> str:
-        """The name of the host with that key, as it is stored; "" if it is not."""
+        """Return the stored name of the host with that key; "" if it is not stored."""
         slot = self._registry.hosts.find(key)
         return self._registry.stored_name(slot) if slot != NOWHERE and self._registry.is_stored(slot) else ""
 
     def obeys_robots(self, url: str) -> bool:
-        """Whether robots.txt binds for a URL (`robots.policy`, `[[override]]`)."""
+        """Return whether robots.txt applies to a URL (`robots.policy`, `[[override]]`)."""
         return self._permission.binds(entries.split_url(url)[0], url)
 
     def hosts_with_work(self) -> int:
-        """Hosts that have something to do and are not silenced (2 ms for a million hosts)."""
+        """Return the number of hosts that have something to do and are not silenced (2 ms for a million hosts)."""
         hosts = self._registry.hosts
         return int(((hosts.array("todo") > 0) & ((hosts.array("flags") & SILENCED) == 0)).sum())
 
     def entry(self, url: str) -> Generator[None, None, dict[str, Any]]:
-        """How a URL stands in its host's queues; {} if it is in none, or behind the first `EXPLAINED_MAX`.
+        """Return the state of a URL in its host's queues; {} if it is not among the first `EXPLAINED_MAX` entries.
 
-        Pauses behind each `EXPLAINED_AT_ONCE` entries: some 10 ms.
+        A generator that yields after every `EXPLAINED_AT_ONCE` entries, about 10 ms.
         """
         name, tail = entries.split_url(url)
         key = self._registry.host_key(name).to_bytes(8, "big")
@@ -175,7 +175,7 @@ class FrontierViews:
         return {}
 
     def hosts(self, now: float, limit: int) -> Iterator[HostStatus]:
-        """Up to `limit` hosts, those of the front first."""
+        """Yield the status of up to `limit` hosts, hosts of the front first."""
         for host in list(self._bench.front.values())[:limit]:
             yield self.describe(host.slot, host.name, now)
         others = (self._registry.hosts.array("place") != HostState.FRONT).nonzero()[0]
@@ -184,16 +184,16 @@ class FrontierViews:
                 yield self.describe(slot, self._registry.stored_name(slot), now)
 
     def host(self, name: str, now: float) -> HostStatus | None:
-        """How the host of that name stands; None if it was never met."""
+        """Return the status of the host with that name; None if it is not known."""
         slot = self._registry.find(name)
         return None if slot == NOWHERE else self.describe(slot, name, now)
 
     def describe(self, slot: int, name: str, now: float) -> HostStatus:
-        """How a host stands."""
+        """Return the status of a host."""
         return self._described(slot, name, self._first_wait(slot, name, now), now)
 
     def _described(self, slot: int, name: str, wait: UrlWait | None, now: float) -> HostStatus:
-        """How a host stands whose URLs wait for `wait`, if for anything."""
+        """Return the status of a host whose URLs wait for `wait`, if they do."""
         hosts = self._registry.hosts
         front = self._bench.front.get(slot)
         ready = float(hosts.ready[slot])
@@ -224,14 +224,14 @@ class FrontierViews:
         )
 
     def _first_order(self, slot: int) -> int:
-        """The order of the host's first URL, at the earliest; NO_ORDER if it has nothing to do."""
+        """Return the lowest order that the host's first URL can have; NO_ORDER if it has nothing to do."""
         if not self._registry.hosts.todo[slot]:
             return NO_ORDER
         front = self._bench.front.get(slot)
         return self._registry.hosts.cursor[slot] if front is None else front.cursor()
 
     def _first_wait(self, slot: int, name: str, now: float) -> UrlWait | None:
-        """What the first of a host's URLs waits for, if all of them wait."""
+        """Return what the first of a host's URLs waits for if all of them wait, else None."""
         waits: list[UrlWait] = []
         for n, (until, entry) in enumerate(self._first_entries(slot)):
             wait = self._url_wait(name, entries.join_url(name, entry.tail), until, now)
@@ -241,7 +241,7 @@ class FrontierViews:
         return min(waits, key=lambda wait: wait.until, default=None)
 
     def _first_entries(self, slot: int) -> Iterator[tuple[float, entries.Todo]]:
-        """(instant before which it is not tried, entry) of a host's first entries, `LOOKED_AT` and one at most."""
+        """Yield (the time of the next try, the entry) for up to `LOOKED_AT` + 1 first entries of a host."""
         front = self._bench.front.get(slot)
         if front is not None:
             queue = ((0.0, entry) for _, entry in front.queue)
@@ -255,7 +255,7 @@ class FrontierViews:
         return ((float(entry.retry_at), entry) for _, entry in itertools.islice(found, LOOKED_AT + 1))
 
     def _url_wait(self, name: str, url: str, retry_at: float, now: float) -> UrlWait | None:
-        """What a URL waits for that is not tried again before `retry_at`; None: for nothing but its host."""
+        """Return what a URL waits for, given the time of its next try; None if it waits only for its host."""
         authority, target = entries.split_authority(url)
         verdict = self._permission.verdict(name, authority, target, now)
         if verdict.kind is VerdictKind.WAIT:

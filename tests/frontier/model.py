@@ -1,9 +1,9 @@
-"""A model of the shell around a frontier: virtual time, a model web, one commit queue.
+"""A model of the process around a frontier: virtual time, a model web, one commit queue.
 
-`Crawl` runs the loop of a crawling process without a network: `take` until
-nothing may start, fetches that end after a chosen time, groups committed in
-order after a chosen delay, `release`. It notes each request (`Request`), so
-that tests can judge politeness from the server's side.
+`Crawl` runs the loop of a crawling process without a network: it claims tasks until
+nothing may start, ends fetches after a chosen time, commits groups in order after a
+chosen delay, and releases them. It records each request (`Request`), so that tests can
+check politeness from the server's side.
 """
 
 import heapq
@@ -22,7 +22,7 @@ from crawler.storage.kv import MemoryStore
 
 
 class Hash:
-    """Host keys as the fingerprinter makes them: bucket of the domain, hash of the name."""
+    """Computes host keys as the fingerprinter does: the bucket of the domain, the hash of the name."""
 
     def host_key(self, hostname: str) -> int:
         bucket = zlib.crc32(b"b" + domain_of(hostname).encode()) & 0xFFFF
@@ -30,19 +30,19 @@ class Hash:
         return bucket << 48 | (zlib.crc32(name) << 16 | zlib.crc32(name[::-1] + b"x") & 0xFFFF)
 
     def host_key_beside(self, hostname: str, fingerprint: int) -> int:
-        return self.host_key(hostname)  # the fingerprints of these tests are numbers of their own
+        return self.host_key(hostname)  # the fingerprints in these tests are arbitrary numbers
 
     def domain_key(self, domain: str) -> int:
         return self.host_key(domain)
 
 
 def domain_of(hostname: str) -> str:
-    """The last two labels."""
+    """Return the last two labels of a host name."""
     return ".".join(hostname.split(".")[-2:])
 
 
 class OpenRobots:
-    """Everything is allowed, at once."""
+    """A robots cache that allows everything immediately."""
 
     def verdict(self, authority: str, target: str, now: float) -> Verdict:
         return ALLOWED
@@ -51,11 +51,11 @@ class OpenRobots:
         return None
 
     def fetched(self, fetch_task: FetchTask, now: float) -> None:
-        raise AssertionError("nobody asked")
+        raise AssertionError("not used in this model")
 
 
 class Request(NamedTuple):
-    """What the server's log shows of one request."""
+    """The fields of one request in the server's log."""
 
     host: str
     address: str
@@ -75,7 +75,7 @@ def failed(url: str, outcome: Outcome, blame: Blame, **fields: Any) -> Fetch:
 
 
 def config(**sections: Any) -> Config:
-    """Small limits, so that everything that can happen does."""
+    """Return a configuration with small limits, so that every case occurs."""
     tree: dict[str, Any] = {
         "politeness": {"delay": 1.0, "delay_factor": 10.0},
         "frontier": {
@@ -99,11 +99,11 @@ def link(url: str, depth: int = 0, **fields: Any) -> Link:
 
 
 class Crawl:
-    """See the module docstring.
+    """A crawl in the model; see the module docstring.
 
-    `answer(fetch_task, now)` gives the Fetch of a request; `addresses(hostname)`
-    the addresses or a failing Fetch; `links(fetch_task)` the new URLs of a page
-    (tests see to it that each is given once).
+    `answer(fetch_task, now)` returns the Fetch of a request; `addresses(hostname)`
+    returns the addresses or a failing Fetch; `links(fetch_task)` returns the new URLs of a
+    page (each URL only once).
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Crawl:
         return self.clock.now()
 
     def add(self, links: Iterable[Link], *, commit_after: float | None = None) -> None:
-        """New URLs from the eliminator, committed after a while."""
+        """Add new URLs, committed after `commit_after` seconds."""
         batch = self.store.batch()
         self.frontier.enqueue(list(links), batch, self.now)
         self._after(
@@ -171,7 +171,7 @@ class Crawl:
     def run(
         self, seconds: float = 1e9, *, requests: int = 10**9, stop: Callable[[], bool] = lambda: False
     ) -> str:
-        """Go on until nothing is left, time is over or enough requests were made; say why."""
+        """Run until nothing is left, time is over or enough requests were made; return the reason."""
         end = self.now + seconds
         while len(self.requests) < requests and not stop():
             if self.step(end):
@@ -180,7 +180,7 @@ class Crawl:
         return "enough"
 
     def step(self, end: float) -> bool:
-        """Give out what may start, then move to the next event; False if there is none before `end`."""
+        """Give out all tasks that may start, then advance to the next event; return False if none is before `end`."""
         while (fetch_task := self.frontier.claim_next(self.now)) is not None:
             self._begin(fetch_task)
         if self.checking:
@@ -256,7 +256,7 @@ class Crawl:
         self.frontier.release(decision, self.now)
 
     def cut_off(self) -> list[Request]:
-        """The requests in flight, as the server's log shows them when the process is killed now."""
+        """Return the requests in flight, as the server's log shows them if the process is killed now."""
         return [
             Request(
                 fetch_task.hostname,
@@ -271,7 +271,7 @@ class Crawl:
         ]
 
     def stop(self) -> None:
-        """A clean stop: what is in flight ends, then everything is stored."""
+        """Stop cleanly: wait for the requests in flight, then store everything."""
         while self._events:
             self.clock.advance(max(0.0, self._events[0][0] - self.now))
             heapq.heappop(self._events)[2]()

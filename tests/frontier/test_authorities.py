@@ -1,4 +1,4 @@
-"""What fails at one scheme and port of a host holds up nothing else of it."""
+"""Failures of one scheme and port of a host: they delay no other URL of the host."""
 
 import itertools
 
@@ -24,7 +24,7 @@ def came(crawl: Crawl) -> list[str]:
     ]
 
 
-def test_links_to_dead_ports_do_not_silence_a_host() -> None:
+def test_links_to_dead_ports_do_not_stop_a_host() -> None:
     for robots in (None, Robots()):
         crawl = Crawl(robots=robots, answer=dead_ports)
         crawl.add([link(f"http://a.org:{port}/") for port in range(1, 9)])
@@ -33,8 +33,10 @@ def test_links_to_dead_ports_do_not_silence_a_host() -> None:
         assert sorted(came(crawl)) == GOOD
 
 
-def test_nor_do_hundreds_of_links_to_one_dead_port() -> None:
-    crawl = Crawl(answer=dead_ports)  # it keeps four entries of a host for later, and reads three ahead
+def test_hundreds_of_links_to_one_dead_port_do_not_stop_a_host() -> None:
+    crawl = Crawl(
+        answer=dead_ports
+    )  # the crawl keeps four entries of a host for later, and reads three ahead
     crawl.add([link(f"http://a.org:1/{n}") for n in range(900)])
     crawl.add([link(url) for url in GOOD])
     crawl.run(30.0)
@@ -42,7 +44,7 @@ def test_nor_do_hundreds_of_links_to_one_dead_port() -> None:
     assert sum(":1/" in request.url for request in crawl.requests) == 1
 
 
-def test_urls_of_a_port_that_comes_back_are_all_asked() -> None:
+def test_all_urls_of_a_port_that_recovers_are_fetched() -> None:
     back_at = 1e6 + 200.0
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
@@ -55,7 +57,7 @@ def test_urls_of_a_port_that_comes_back_are_all_asked() -> None:
     assert sorted(crawl.done) == sorted(urls)
 
 
-def test_a_dead_port_is_tried_as_rarely_as_a_dead_host() -> None:
+def test_a_dead_port_backs_off_like_a_dead_host() -> None:
     crawl = Crawl(config(crawl={"patience": "1 d"}), answer=dead_ports)
     crawl.add([link(f"http://a.org:1/{n}") for n in range(3)])
     crawl.run(900.0)
@@ -63,7 +65,7 @@ def test_a_dead_port_is_tried_as_rarely_as_a_dead_host() -> None:
     assert began == [0, 60, 180, 420]
 
 
-def test_a_host_with_nothing_else_has_failed_itself() -> None:
+def test_a_failure_of_the_only_authority_is_charged_to_the_host() -> None:
     crawl = Crawl(
         config(crawl={"patience": "5 d"}),
         answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.CONNECT_ERROR, Blame.HOST, took=0.01),
@@ -74,7 +76,7 @@ def test_a_host_with_nothing_else_has_failed_itself() -> None:
     assert (host.failures, host.state) == (5, "backing_off")
 
 
-def test_a_host_all_of_whose_schemes_are_silent_is_given_up() -> None:
+def test_a_host_with_only_silent_schemes_is_given_up() -> None:
     crawl = Crawl(
         config(crawl={"patience": "9 d"}),
         answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.TLS_ERROR, Blame.HOST, took=0.01),
@@ -96,13 +98,13 @@ def test_authorities_are_bounded() -> None:
     assert authorities.ready_at("http://a.org:900") == 0.0
 
 
-def test_a_port_is_told_from_an_address() -> None:
+def test_ports_are_distinguished_from_ipv6_addresses() -> None:
     assert names_port("http://a.org:1") and names_port("https://[::1]:8443")
     assert not names_port("http://a.org") and not names_port("http://[::1]")
 
 
-def test_ports_of_which_nothing_is_known_cost_a_host_one_turn_in_nine() -> None:
-    """40 dead ports, met before 100 pages: between two first visits eight gaps pass, of 5 s (Crawl-delay) each."""
+def test_unknown_ports_take_one_turn_in_nine_of_a_host() -> None:
+    """40 dead ports, added before 100 pages: between two first visits, eight gaps of 5 s (Crawl-delay) pass."""
     crawl = Crawl(robots=Robots(), answer=dead_ports)
     crawl.add([link(f"http://a.org:{port}/") for port in range(1, 41)])
     crawl.add([link(f"http://a.org/{n}") for n in range(100)])
@@ -112,4 +114,4 @@ def test_ports_of_which_nothing_is_known_cost_a_host_one_turn_in_nine() -> None:
     ]
     assert len(began) == 40
     assert all(later - earlier >= 40.0 for earlier, later in itertools.pairwise(began[1:]))
-    assert began[1] - began[0] >= 8.0, "nothing is known of its gap but the least one"
+    assert began[1] - began[0] >= 8.0, "only the minimum gap of the host is known"

@@ -1,4 +1,4 @@
-"""The frontier as a whole, in the model of the shell (`model.py`)."""
+"""The frontier as a whole, in the model of the process (`model.py`)."""
 
 import random
 import re
@@ -32,10 +32,12 @@ def by(requests: list[Request], field: str) -> dict[str, list[Request]]:
 def judge(
     requests: list[Request], *, delay: float = 1.0, factor: float = 10.0, address_gap: float = 0.5
 ) -> None:
-    """No overlap and no gap shorter than the rule, by host and by address, from the server's log."""
+    """Assert from the server's log that no requests overlap and no gap is too short, by host and by address."""
     for group in by(requests, "host").values():
         for one, two in zip(group, group[1:], strict=False):
-            known = 0.0 if one.outcome is Outcome.RESET else one.ended - one.began  # RESET: killed meanwhile
+            known = (
+                0.0 if one.outcome is Outcome.RESET else one.ended - one.began
+            )  # RESET: the process was killed meanwhile
             gap = max(delay, min(30.0, factor * known))
             assert two.began >= one.ended + gap - 1e-5, (one, two)
     for group in by(requests, "address").values():
@@ -57,7 +59,7 @@ def test_hands_out_every_url_once() -> None:
     assert crawl.frontier.views.counters()["todo"] == 0
 
 
-def test_an_fetch_task_has_all_of_its_link() -> None:
+def test_a_fetch_task_has_all_fields_of_its_link() -> None:
     crawl = Crawl()
     crawl.add([Link(2**64 - 1, "http://a.org:81/x?y", 3, 2**64 - 2, 4, 5)])
     crawl.run()
@@ -89,7 +91,7 @@ def test_priority_comes_before_depth() -> None:
 
 
 def test_a_smaller_order_that_comes_late_is_not_missed() -> None:
-    """The cursor moves back: deep URLs are in memory, in part, when shallow ones arrive."""
+    """The cursor moves back: some deep URLs are in memory when shallow ones arrive."""
     crawl = Crawl()
     crawl.add([link(f"https://a.org/deep{n}", depth=5) for n in range(30)])
     crawl.run(requests=10)
@@ -104,11 +106,11 @@ def test_new_urls_of_a_host_in_memory_start_before_their_batch_is_written() -> N
     crawl.add([link("https://a.org/1")], commit_after=500.0)
     crawl.run(10.0)
     assert crawl.handed[-1].url == "https://a.org/1"
-    assert crawl.frontier.finished(crawl.now) == ""  # a batch is out
+    assert crawl.frontier.finished(crawl.now) == ""  # a batch is not written yet
 
 
 def test_urls_on_disk_wait_for_their_batch() -> None:
-    crawl = Crawl(concurrency=1)  # a front of two
+    crawl = Crawl(concurrency=1)  # with a front of two hosts
     crawl.add([link(url) for url in urls_of(6, 2)], commit_after=50.0)
     crawl.run(45.0)
     early = {fetch_task.hostname for fetch_task in crawl.handed}
@@ -139,10 +141,10 @@ def slow_server(rng: random.Random, failing: float) -> Any:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_overlap_and_no_short_gap_in_the_servers_log(seed: int) -> None:
-    """40 hosts on 12 addresses, slow and failing, killed and resumed twice on the way.
+    """40 hosts on 12 addresses, slow and failing; the process is killed and resumed twice.
 
-    What ended at the very instant of the kill is not committed: how long it
-    took is not known afterwards, and only the least gap holds.
+    A request that ended at the instant of the kill is not committed: its duration is not
+    known afterwards, so only the minimum gap applies.
     """
     rng = random.Random(seed)
     store, log, now, clean = MemoryStore(), [], 1e9, True
@@ -173,8 +175,8 @@ def test_no_overlap_and_no_short_gap_in_the_servers_log(seed: int) -> None:
     judge(log)
 
 
-def test_all_places_are_used_when_hosts_suffice() -> None:
-    """120 hosts that answer within 2 s: ten places do what ten can, once the hosts are known to answer."""
+def test_all_fetch_slots_are_used_if_there_are_enough_hosts() -> None:
+    """120 hosts answer within 2 s: ten slots reach their full throughput once the hosts are known to answer."""
     crawl = Crawl(
         config(frontier={"front_factor": 12}),
         concurrency=10,
@@ -224,7 +226,7 @@ def test_addresses_are_looked_up_again_when_they_expire() -> None:
     crawl = Crawl(config(politeness={"delay": "30 min"}, crawl={"patience": "1 h"}))
     crawl.add([link(f"https://a.org/{n}") for n in range(6)])
     crawl.run()
-    assert [fetch_task.kind for fetch_task in crawl.handed].count(TaskKind.RESOLVE) == 3  # good for an hour
+    assert [fetch_task.kind for fetch_task in crawl.handed].count(TaskKind.RESOLVE) == 3  # valid for an hour
 
 
 def test_a_proxy_needs_no_look_up() -> None:
@@ -276,7 +278,7 @@ def test_overrides_change_the_gap_of_a_part_of_the_web() -> None:
 
 
 class Robots(OpenRobots):
-    """robots.txt must be fetched; `/no` is denied; unreachable hosts wait; a Crawl-delay of 5 s."""
+    """A robots cache that must fetch robots.txt, denies `/no`, waits for unreachable hosts; the Crawl-delay is 5 s."""
 
     def __init__(self, unreachable_until: float = 0.0) -> None:
         self.known: set[str] = set()
@@ -314,7 +316,7 @@ def test_robots_txt_comes_first_for_each_authority() -> None:
     judge(crawl.requests, delay=5.0)
 
 
-def test_denied_urls_cost_no_request_and_hardly_a_gap() -> None:
+def test_denied_urls_cost_no_request_and_almost_no_gap() -> None:
     crawl = Crawl(robots=Robots())
     crawl.add([link(f"https://a.org/no{n}") for n in range(200)])
     assert crawl.run() == "done"
@@ -366,7 +368,7 @@ def test_tries_are_counted_over_a_crash() -> None:
     assert len(again.requests) == 1 and again.requests[0].began - crawl.requests[1].ended > 95
 
 
-def test_other_urls_go_on_while_one_waits_for_its_retry() -> None:
+def test_other_urls_continue_while_one_waits_for_its_retry() -> None:
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if fetch_task.url.endswith("/bad"):
             return failed(fetch_task.url, Outcome.TEMPORARY, Blame.URL, status=500)
@@ -379,7 +381,7 @@ def test_other_urls_go_on_while_one_waits_for_its_retry() -> None:
 
 
 def test_a_host_that_is_down_loses_no_page() -> None:
-    """Down for an hour: one request a try, none charged to a URL."""
+    """During an hour of downtime, each try is one request, and none is charged to a URL."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if now < 1e6 + 3600:
@@ -412,7 +414,7 @@ def test_a_site_that_answers_429_above_thirty_a_minute_loses_no_page() -> None:
 
 
 def test_a_url_that_kills_its_host_does_not_block_the_others() -> None:
-    """One page always resets the connection: it goes behind the others and has failed after five strikes."""
+    """One page always resets the connection: other URLs go first, and the page has failed after five strikes."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if fetch_task.url.endswith("/poison"):
@@ -566,7 +568,7 @@ def test_pause_for_two_reasons() -> None:
 # ---- budgets ----
 
 
-def test_what_lies_beyond_a_limit_is_parked_and_comes_back() -> None:
+def test_urls_beyond_a_limit_are_parked_and_unparked() -> None:
     store = MemoryStore()
     steps = [
         ({"depth": 1, "pages_per_host": 6}, 2 * 6, {"parked_depth": 2 * 5, "parked_pages_per_host": 2 * 4}),
@@ -592,7 +594,7 @@ def test_what_lies_beyond_a_limit_is_parked_and_comes_back() -> None:
     assert total == 30
 
 
-def test_scope_any_has_limits_of_its_own() -> None:
+def test_scope_any_has_its_own_limits() -> None:
     crawl = Crawl(config(crawl={"scope": "any"}))
     crawl.checking = False
     crawl.add([link("https://a.org/deep", depth=21), link("https://a.org/flat", depth=20)])
@@ -628,8 +630,8 @@ def test_budgets_of_a_part_of_the_web() -> None:
 # ---- between the end of a request and its commit ----
 
 
-def test_a_host_goes_on_before_its_pages_are_committed() -> None:
-    """Ten seconds to a commit: as many requests as there are places, then none until they are committed."""
+def test_a_host_continues_before_its_pages_are_committed() -> None:
+    """With ten seconds to a commit: as many requests as there are slots, then none until they are committed."""
     crawl = Crawl(config(politeness={"delay": 0.5, "delay_factor": 0}), concurrency=4, commit_delay=10.0)
     crawl.add([link(f"https://a.org/{n}") for n in range(10)], commit_after=0.0)
     assert crawl.run() == "done" and len(crawl.done) == 10
@@ -638,7 +640,7 @@ def test_a_host_goes_on_before_its_pages_are_committed() -> None:
 
 
 def test_a_host_that_failed_waits_for_its_commit() -> None:
-    """What is to be tried again is in the store first."""
+    """The retry is stored first."""
     crawl = Crawl(
         answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.TEMPORARY, Blame.URL),
         concurrency=4,
@@ -650,10 +652,10 @@ def test_a_host_that_failed_waits_for_its_commit() -> None:
 
 
 @pytest.mark.parametrize("parked", [False, True])
-def test_nobody_looks_for_parked_entries_behind_a_queue_that_was_deleted(
+def test_retiring_does_not_scan_tombstones_for_parked_entries(
     parked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scan of no keys walks over all that was deleted behind it: 160 ms for a million URLs."""
+    """A scan without results reads all tombstones in its range: 160 ms for a million URLs."""
     crawl = Crawl(config(crawl={"depth": 2}))
     batch = crawl.store.batch()
     links = [link(f"https://a.org/{n}", depth=3 if parked and not n else 1) for n in range(8)]
@@ -681,7 +683,7 @@ def test_a_page_that_is_done_but_still_stored_is_not_retired() -> None:
 
 
 def test_a_page_that_is_done_but_still_stored_is_not_given_out_again() -> None:
-    """URLs that come before it push its host's queue out to the disk, from where it is read again."""
+    """URLs with a smaller order push its host's queue out to disk, from where it is read again."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if fetch_task.url == "https://a.org/deep":
@@ -699,8 +701,8 @@ def test_a_page_that_is_done_but_still_stored_is_not_given_out_again() -> None:
 # ---- fairness and memory ----
 
 
-def test_a_host_with_endless_links_starves_nobody() -> None:
-    """One place, no delay: the endless host and nineteen others share it in turns."""
+def test_a_host_with_endless_links_starves_no_other_host() -> None:
+    """With one fetch slot and no delay, the endless host and nineteen others share the slot in turns."""
     crawl = Crawl(
         config(politeness={"delay": 0, "delay_factor": 0}),
         concurrency=1,
@@ -717,8 +719,8 @@ def test_a_host_with_endless_links_starves_nobody() -> None:
     assert len(others) == 38
 
 
-def test_an_address_with_many_hosts_starves_nobody() -> None:
-    """200 hosts of one domain on one address fill no front for good."""
+def test_an_address_with_many_hosts_starves_no_other_host() -> None:
+    """200 hosts of one domain on one address do not fill the front permanently."""
     crawl = Crawl(
         concurrency=4,
         addresses=lambda name: ("10.0.0.1",) if name.endswith("crowd.org") else (name,),
@@ -756,7 +758,7 @@ def test_one_host_with_many_urls_is_read_in_pieces() -> None:
 # ---- hops ----
 
 
-def test_a_borrowed_host_is_nobody_elses_and_waits_its_gap() -> None:
+def test_a_borrowed_host_is_held_exclusively_and_waits_its_gap() -> None:
     crawl = Crawl()
     frontier, now = crawl.frontier, crawl.now
     assert frontier.hops.borrow("a.org", now, address="10.0.0.9") == 0.0
@@ -783,11 +785,11 @@ def test_a_hop_on_the_fetch_tasks_own_host_waits_for_its_gap_only() -> None:
     fetch_task = next(fetch_task for fetch_task in fetch_tasks if fetch_task.hostname == "a.org")
     assert crawl.frontier.hops.borrow("a.org", now, fetch_task) == now + 2.0
     assert crawl.frontier.hops.borrow("a.org", now + 2.0, fetch_task) == 0.0
-    assert crawl.frontier.hops.borrow("b.org", now, fetch_task) > now, "b.org is held by another errand"
+    assert crawl.frontier.hops.borrow("b.org", now, fetch_task) > now, "b.org is held by another fetch task"
 
 
 def _with_fetch_tasks(crawl: Crawl, *hosts: str) -> dict[str, FetchTask]:
-    """The first request of each host, under way."""
+    """Return the first request of each host, under way."""
     crawl.add([link(f"https://{host}/") for host in hosts])
     for fetch_task in [fetch_task for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)]:
         crawl.frontier.resolved(fetch_task, [fetch_task.hostname], crawl.now + 60, crawl.now)
@@ -795,8 +797,8 @@ def _with_fetch_tasks(crawl: Crawl, *hosts: str) -> dict[str, FetchTask]:
     return {fetch_task.hostname: fetch_task for fetch_task in fetch_tasks}
 
 
-def test_who_waits_for_a_hop_gives_place_and_address_back() -> None:
-    """With two places, both fetch tasks waiting, a third may begin; a hop goes on when there is a place for it."""
+def test_a_task_waiting_for_a_hop_frees_fetch_slot_and_address() -> None:
+    """With two slots and both fetch tasks waiting, a third may begin; a hop continues when a slot is free."""
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=2)
     fetch_tasks = _with_fetch_tasks(crawl, "a.org", "b.org", "c.org")
     frontier, now = crawl.frontier, crawl.now + 5.0
@@ -808,11 +810,11 @@ def test_who_waits_for_a_hop_gives_place_and_address_back() -> None:
     third = frontier.claim_next(now)
     assert third is not None and third.hostname not in fetch_tasks
     assert frontier.hops.borrow("elsewhere.org", now, first, "9.9.9.9") == 0.0
-    assert frontier.hops.borrow("other.org", now, second, "8.8.8.8") > now, "both places are taken"
+    assert frontier.hops.borrow("other.org", now, second, "8.8.8.8") > now, "both fetch slots are taken"
     frontier._check()
 
 
-def test_two_that_redirect_to_each_other_do_not_wait_for_each_other() -> None:
+def test_two_hosts_that_redirect_to_each_other_do_not_deadlock() -> None:
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=4)
     fetch_tasks = _with_fetch_tasks(crawl, "a.org", "b.org")
     now = crawl.now + 5.0
@@ -828,8 +830,8 @@ def test_two_that_redirect_to_each_other_do_not_wait_for_each_other() -> None:
     crawl.frontier._check()
 
 
-def test_look_ups_go_on_while_all_places_are_taken_and_do_not_fill_the_front() -> None:
-    """One look-up at a time: at most two hosts wait for it, and the others are not let in to wait too."""
+def test_look_ups_continue_while_all_slots_are_taken_and_do_not_fill_the_front() -> None:
+    """With one look-up at a time, at most two hosts wait for it, and the others are not admitted to the front."""
     crawl = Crawl(config(frontier={"front_factor": 50}, network={"dns_concurrency": 1}), concurrency=1)
     crawl.add([link(f"https://h{n}.org/") for n in range(3)])
     frontier, now = crawl.frontier, crawl.now
@@ -844,12 +846,12 @@ def test_look_ups_go_on_while_all_places_are_taken_and_do_not_fill_the_front() -
     assert following[0] is not None and following[0].attempt == 0
     frontier.resolved(following[0], ["2.2.2.2"], now + 60, now)
     again = frontier.claim_next(now)
-    assert again is not None and again.kind is TaskKind.RESOLVE, "though the only place is taken"
+    assert again is not None and again.kind is TaskKind.RESOLVE, "although the only slot is taken"
     frontier._check()
 
 
 def many_seeds(hosts: int, concurrency: int, **settings: Any) -> Crawl:
-    """Two URLs a host, each with a robots.txt and an address of its own."""
+    """Return a crawl with two URLs per host, each host with its own robots.txt and address."""
     crawl = Crawl(
         config(**settings),
         concurrency=concurrency,
@@ -863,15 +865,15 @@ def many_seeds(hosts: int, concurrency: int, **settings: Any) -> Crawl:
 
 
 def test_first_pages_come_before_the_robots_txt_of_all_hosts() -> None:
-    """Sixty seeds in a front of 24 hosts: each goes on with its first page once its robots.txt is known."""
+    """Sixty seeds, a front of 24 hosts: each host continues with its first page once its robots.txt is known."""
     crawl = many_seeds(60, 2, frontier={"front_factor": 12})
     assert crawl.run() == "done"
     requests = [fetch_task.kind for fetch_task in crawl.handed if fetch_task.kind is not TaskKind.RESOLVE]
     assert requests[:60].count(TaskKind.PAGE) > 15
 
 
-def test_with_a_rate_no_more_hosts_are_begun_than_it_can_ask() -> None:
-    """Four hundred seeds at 20 requests a second: first pages do not wait for the robots.txt of all."""
+def test_a_rate_limits_the_number_of_hosts_begun() -> None:
+    """Four hundred seeds at 20 requests per second: first pages do not wait for the robots.txt of all hosts."""
     crawl = many_seeds(400, 512, crawl={"rate": 20.0})
     crawl.run(requests=300)
     assert [request.task for request in crawl.requests].count(TaskKind.PAGE) >= 100
@@ -880,7 +882,7 @@ def test_with_a_rate_no_more_hosts_are_begun_than_it_can_ask() -> None:
 
 
 def test_a_new_crawl_begins_at_once_and_one_that_was_killed_waits() -> None:
-    """Even one killed before its first commit: it may have asked for what no record knows."""
+    """A crawl killed before its first commit waits too, because there may be unrecorded requests."""
     new = Crawl(config(), clean=False)
     new.add([link("https://a.org/")])
     began = new.now
@@ -890,12 +892,12 @@ def test_a_new_crawl_begins_at_once_and_one_that_was_killed_waits() -> None:
     again = Crawl(config(), store=killed.store, clean=False)
     again.add([link(f"https://h{n}.org/") for n in range(99)])
     began = again.now
-    assert not again.frontier._bench.front, "none of them may be asked yet"
+    assert not again.frontier._bench.front, "no host may be requested yet"
     again.run(requests=1)
     assert again.requests[0].began - began >= config().politeness.delay
 
 
-# ---- what it tells ----
+# ---- views ----
 
 
 def test_counters_and_explanations() -> None:
@@ -917,7 +919,7 @@ def test_counters_and_explanations() -> None:
     assert crawl.frontier.next_wakeup(crawl.now) is None and crawl.frontier.wants_urls(crawl.now)
 
 
-def test_why_slow_tells_host_gaps_from_address_gaps_and_rate() -> None:
+def test_why_slow_distinguishes_host_gaps_address_gaps_and_rate() -> None:
     def waited(settings: Any, links: list[Link], **options: Any) -> dict[str, float]:
         crawl = Crawl(settings, concurrency=4, **options)
         crawl.add(links)
@@ -936,7 +938,7 @@ def test_why_slow_tells_host_gaps_from_address_gaps_and_rate() -> None:
 
 
 def test_a_wait_counts_while_it_lasts() -> None:
-    """Looked at each second, a process that may start every three was idle in most: the wait counted when it ended."""
+    """A wait used to be counted only when it ended, so a process with one start per three seconds seemed mostly idle."""
     crawl = Crawl(config(crawl={"rate": 0.3}), concurrency=4)
     crawl.add([link(f"https://h{n}.org/") for n in range(4)])
     while crawl.frontier.views.why_slow(crawl.now)["rate"] == 0.0:
@@ -970,7 +972,7 @@ def test_a_store_without_its_totals_is_damaged() -> None:
             Crawl(store=store)
 
 
-def test_a_clock_that_jumps_stalls_nobody_and_makes_no_burst() -> None:
+def test_a_clock_jump_stalls_no_host_and_causes_no_burst() -> None:
     store = MemoryStore()
     crawl = Crawl(store=store)
     crawl.add([link(url) for url in urls_of(5, 6)])
@@ -983,8 +985,8 @@ def test_a_clock_that_jumps_stalls_nobody_and_makes_no_burst() -> None:
         assert later.now - now < 60
 
 
-def test_a_clock_that_is_set_back_does_not_put_retries_off() -> None:
-    """The instant of a retry outlived the clock that had noted it: an hour set back was an hour's wait."""
+def test_a_clock_that_is_set_back_does_not_delay_retries() -> None:
+    """The stored instant of a retry is ahead of a clock that was set back: one hour back used to delay it by one hour."""
     store = MemoryStore()
     crawl = Crawl(
         store=store, answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.TEMPORARY, Blame.URL)
@@ -1006,7 +1008,7 @@ def test_domains_are_counted_by_registrable_domain() -> None:
 
 
 def test_instants_keep_their_precision_over_a_restart() -> None:
-    """The gap is stored in 32 bits; instants computed in 32 bits would be off by a minute (it happened)."""
+    """The gap is stored in 32 bits; instants computed in 32 bits would be off by one minute (a past bug)."""
     store, now = MemoryStore(), 1_760_000_000.3
     answer = {"answer": lambda fetch_task, now: fetched(fetch_task.url, 0.01, retry_after=7.25)}
     crawl = Crawl(store=store, now=now, **answer)
@@ -1018,8 +1020,8 @@ def test_instants_keep_their_precision_over_a_restart() -> None:
     assert 7.25 <= later.requests[0].began - crawl.requests[0].ended < 7.35
 
 
-def test_a_request_that_a_stop_cut_off_comes_again_behind_its_gap() -> None:
-    """Ctrl-C with a slow server: the stop gives it some seconds, then it is cut off (an assertion once)."""
+def test_a_request_cut_off_by_a_stop_is_repeated_after_its_gap() -> None:
+    """After Ctrl-C with a slow server, the request is cut off after some seconds (this used to fail an assertion)."""
     store = MemoryStore()
     crawl = Crawl(store=store, answer=lambda fetch_task, now: fetched(fetch_task.url, 60.0))
     crawl.add([link(f"https://a.org/{n}") for n in range(2)])
@@ -1034,7 +1036,7 @@ def test_a_request_that_a_stop_cut_off_comes_again_behind_its_gap() -> None:
     judge(crawl.cut_off() + later.requests)
 
 
-def test_domain_budgets_count_what_came_before_a_restart() -> None:
+def test_domain_budgets_include_urls_from_before_a_restart() -> None:
     settings, store = config(crawl={"pages_per_domain": 5}), MemoryStore()
     crawl = Crawl(settings, store=store)
     crawl.add([link(f"https://h{n}.a.org/") for n in range(4)])
@@ -1046,7 +1048,7 @@ def test_domain_budgets_count_what_came_before_a_restart() -> None:
 
 
 def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
-    """Else the end would be seen too early, and what comes would be forgotten until the next start."""
+    """Otherwise the end would be found too early, and later entries would be lost until the next start."""
     crawl = Crawl()
     crawl.add([link(f"https://a.org/{n}") for n in range(20)])
     crawl.run(requests=3)
@@ -1058,9 +1060,9 @@ def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:
 
 
 def test_new_hosts_wait_outside_while_known_ones_are_ready() -> None:
-    """One place, twenty hosts whose gaps are over sooner than their turn comes: connections to them live.
+    """With one slot and twenty hosts, gaps end before the hosts' turns come, and connections stay open.
 
-    New hosts that are found meanwhile were asked first of all.
+    New hosts found meanwhile used to go first.
     """
     crawl = Crawl(
         config(frontier={"front_factor": 50, "turn_max": 100}),
@@ -1088,7 +1090,7 @@ def test_new_hosts_enter_at_once_while_nothing_is_ready() -> None:
     assert {request.host for request in crawl.requests} >= {f"new{n}.org" for n in range(4)}
 
 
-def test_hosts_that_have_answered_are_counted_once_and_for_good() -> None:
+def test_hosts_that_have_answered_are_counted_once() -> None:
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         if fetch_task.hostname == "dead.org":
             return failed(fetch_task.url, Outcome.CONNECT_ERROR, Blame.HOST)

@@ -1,4 +1,4 @@
-"""Redirect hops outside the queues: whose turn a hop takes, and when a fetch task may come back to its host."""
+"""Redirect hops outside the queues: their turns, and the return of a fetch task to its host."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +12,7 @@ NOW = 100.0
 
 
 class Around:
-    """Gates and fetch tasks held, as hops see them; the host of the fetch task is number 1, `other.org` number 2."""
+    """Fakes of the gates and the held tasks; the fetch task's host has the key 1, `other.org` the key 2."""
 
     def __init__(
         self, *, aside: bool = False, requests: int = 0, own: float = 0.0, visit: float = 0.0
@@ -53,7 +53,7 @@ class Around:
         return self.hops.borrow(name, NOW, self.fetch_task if fetch_task else None, "1.2.3.4")
 
 
-def test_a_hop_on_the_own_host_waits_for_its_gap_and_its_address() -> None:
+def test_a_hop_on_the_tasks_own_host_waits_for_its_gap_and_its_address() -> None:
     around = Around()
     around.ready = NOW + 3.0
     assert around.borrow() == NOW + 3.0 and around.did == []
@@ -62,22 +62,20 @@ def test_a_hop_on_the_own_host_waits_for_its_gap_and_its_address() -> None:
     assert Around(own=NOW + 1.0).borrow() == NOW + 1.0
 
 
-def test_a_hop_elsewhere_is_a_visit() -> None:
+def test_a_hop_to_another_host_borrows_that_host() -> None:
     around = Around(visit=NOW + 5.0)
     assert around.borrow("other.org") == NOW + 5.0 and around.did == [("visit", "other.org")]
 
 
 @pytest.mark.parametrize(("aside", "at"), [(False, NOW + ASK_AGAIN), (True, 0.0)])
-def test_a_host_that_an_fetch_task_holds_is_busy_unless_that_one_stepped_aside(
-    aside: bool, at: float
-) -> None:
+def test_a_host_held_by_a_fetch_task_is_busy_unless_the_task_stepped_aside(aside: bool, at: float) -> None:
     around = Around(aside=aside)
     assert around.borrow("a.org", fetch_task=False) == at
     assert around.did == ([("visit", "a.org")] if aside else [])
 
 
 @pytest.mark.parametrize(("requests", "comes"), [(4, False), (5, False), (3, True)])
-def test_who_stepped_aside_comes_back_when_there_is_a_place(requests: int, comes: bool) -> None:
+def test_a_task_that_stepped_aside_continues_when_a_fetch_slot_is_free(requests: int, comes: bool) -> None:
     around = Around(aside=True, requests=requests)
     assert around.borrow() == (0.0 if comes else NOW + ASK_AGAIN)
     back = [("address", 11, "1.2.3.4"), ("back", 1), ("retake", 11)]
@@ -86,7 +84,7 @@ def test_who_stepped_aside_comes_back_when_there_is_a_place(requests: int, comes
     assert around.borrow() == NOW + 2.0 and ("back", 1) not in around.did, "its address is not free yet"
 
 
-def test_to_step_aside_gives_place_and_address_once() -> None:
+def test_stepping_aside_frees_fetch_slot_and_address_once() -> None:
     around = Around()
     around.hops.step_aside(around.fetch_task, NOW)
     assert around.did == [("aside", 1), ("give", 11), ("release", 11)]

@@ -1,9 +1,9 @@
-"""Random operations on a frontier with a front of two to four hosts, judged by a model.
+"""Random operations on a frontier with a front of two to four hosts, compared with a model.
 
-The model is a dict from URL to what must hold of it; politeness is judged by
-the instants of the fetch tasks alone. Batches are written in order, but late; a
-crash drops those that were not. `_check` runs after each step. At the end all
-answers are good and every URL must come to its end.
+The model is a dict from URL to its expected state; politeness is checked by the
+instants of the fetch tasks alone. Batches are written in order, but late; a crash drops
+the unwritten ones. `_check` runs after each step. At the end, all answers are good and
+every URL must be done.
 """
 
 import random
@@ -54,7 +54,7 @@ ANSWERS = [
 
 
 class PickyRobots:
-    """`/private` is denied; each robots.txt must be asked once; port 81's is unreachable for a while."""
+    """Denies `/private`, fetches each robots.txt once; that of port 81 is unreachable for a while."""
 
     def __init__(self) -> None:
         self.known: set[str] = set()
@@ -72,7 +72,7 @@ class PickyRobots:
 
 
 class FrontierMachine(RuleBasedStateMachine):
-    """`out` are fetch tasks with the answer still to come, `commits` what waits for the writer."""
+    """`out` holds fetch tasks without an answer so far, `commits` the batches that wait for the writer."""
 
     hosts = HOSTS
     concurrency = 2
@@ -88,7 +88,9 @@ class FrontierMachine(RuleBasedStateMachine):
         self.uncommitted: set[str] = set()
         self.done: set[str] = set()
         self.blocked: set[str] = set()
-        self.free_at: dict[str, float] = {}  # host, address -> no request before
+        self.free_at: dict[
+            str, float
+        ] = {}  # host or address -> the instant before which no request may start
         self.durable: dict[str, float] = {}  # host -> `free_at` of its last committed page
         self.busy: set[str] = set()
         self._open(clean=True)
@@ -108,7 +110,7 @@ class FrontierMachine(RuleBasedStateMachine):
         )
         self.frontier.open(self.now, clean)
 
-    # ---- what can happen ----
+    # ---- operations ----
 
     @rule(data=st.data(), count=st.integers(1, 6))
     def add(self, data: st.DataObject, count: int) -> None:
@@ -134,7 +136,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.commits.append(("add", (batch, links)))
 
     def _is_durable(self, batch: Any) -> None:
-        """A batch of `add` was written."""
+        """Note that a batch of `add` was written."""
 
     @rule()
     def take(self) -> None:
@@ -144,7 +146,7 @@ class FrontierMachine(RuleBasedStateMachine):
             assert wakeup is None or wakeup > self.now
             return
         assert fetch_task.hostname not in self.blocked
-        assert fetch_task.hostname not in self.busy, "two errands on a host"
+        assert fetch_task.hostname not in self.busy, "two fetch tasks on a host"
         self.busy.add(fetch_task.hostname)
         if fetch_task.kind in (TaskKind.PAGE, TaskKind.DENIED):
             assert fetch_task.url in self.waiting and fetch_task.url not in self.done
@@ -193,7 +195,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(rounds=st.integers(2, 10))
     def fetch_on(self, rounds: int) -> None:
-        """Good answers in a row, whose pages are not committed yet."""
+        """Return several good answers; none of their pages is committed yet."""
         for _ in range(rounds):
             self.take()
             if self.out:
@@ -254,13 +256,13 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.0, 0.2, 60.0]))
     def crash(self, seconds: float) -> None:
-        """What was not written is gone; the eliminator, in the same batches, gives its URLs again."""
+        """Lose all unwritten batches; the eliminator, which writes in the same batches, returns their URLs again."""
         self._forget_requests()
         self.now += seconds
         again = [self.waiting[url] for url in sorted(self.uncommitted)]
         self.uncommitted.clear()
         self._open(clean=False)
-        for host in HOSTS:  # a block is stored with the next batch only
+        for host in HOSTS:  # a block is stored only with the next batch
             if host in self.blocked:
                 self.frontier.blocks.block(host)
             else:
@@ -269,7 +271,7 @@ class FrontierMachine(RuleBasedStateMachine):
             self._add(again)
 
     def _forget_requests(self) -> None:
-        """What was cut off, or not committed, leaves the least gap; what was committed its own."""
+        """Keep the gaps of committed requests; after others only the minimum gap applies."""
         for fetch_task, _ in self.out:
             if fetch_task.kind in (TaskKind.PAGE, TaskKind.ROBOTS):
                 self._end_request(fetch_task, Fetch("", Outcome.FETCHED, took=0.0))
@@ -280,7 +282,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """A clean stop and a start."""
+        """Stop cleanly and start again."""
         self._drain()
         batch = self.store.batch()
         self.frontier.flush(batch, self.now)
@@ -342,6 +344,7 @@ class FrontierMachine(RuleBasedStateMachine):
         gone = [url for url in self.waiting if "/retire" in url]
         assert self.frontier.intake.retire(re.compile("/retire"), batch) == len(gone)
         self.store.write(batch)
+        self.frontier.committed(batch, self.now)
         for url in gone:
             del self.waiting[url]
 
@@ -351,7 +354,7 @@ class FrontierMachine(RuleBasedStateMachine):
         assert self.frontier.claim_next(self.now) is None
         self.frontier.pauses.resume("disk")
 
-    # ---- what must hold ----
+    # ---- invariants ----
 
     @invariant()
     def consistent(self) -> None:
@@ -361,7 +364,7 @@ class FrontierMachine(RuleBasedStateMachine):
         assert counters["todo"] + counters["in_flight"] + staged == len(self.waiting)
 
     def teardown(self) -> None:
-        """Every URL comes to its end, once."""
+        """Run to the end: every URL is done exactly once."""
         self.unblock()
         self._drain()
         for _ in range(100 * (len(self.waiting) + 10)):
@@ -388,7 +391,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
 
 class FewHosts(FrontierMachine):
-    """Nobody waits in the back queue, so hosts go on before their last page is committed."""
+    """No host waits in the back queue, so hosts continue before their last page is committed."""
 
     hosts = HOSTS[-2:]
     concurrency = 5
@@ -400,10 +403,10 @@ class FewHosts(FrontierMachine):
 
 
 class Ordered(FrontierMachine):
-    """Links have classes, and better ones come for URLs that wait; a crash forgets those not written.
+    """Links have classes, and better links to waiting URLs are added; a crash loses unwritten ones.
 
-    `places` are the classes that URLs wait with, `durable_places` those in the store.
-    A URL that was tried once, or is in flight, keeps its place.
+    `places` are the classes of waiting URLs, `durable_places` those in the store.
+    A URL that was tried once, or is in flight, keeps its class.
     """
 
     settings = config(
@@ -438,13 +441,13 @@ class Ordered(FrontierMachine):
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
     def improve(self, data: st.DataObject) -> None:
-        """Better links to some URLs, among them such as are done."""
+        """Add better links to some URLs, some of which are done."""
         some = sorted(self.waiting) + sorted(self.done)
         self._improve(data, data.draw(st.lists(st.sampled_from(some), max_size=4)))
 
     @rule(data=st.data())
     def improve_what_is_asked(self, data: st.DataObject) -> None:
-        """Better links to URLs in flight, and to those whose end is not committed yet; they keep their places."""
+        """Add better links to URLs in flight and to URLs whose end is not committed yet; their classes do not change."""
         for _ in range(8):
             self.take()
             places = [
@@ -480,14 +483,14 @@ class Ordered(FrontierMachine):
 
     @invariant()
     def index_is_whole(self) -> None:
-        """Each entry of the queues is found by its fingerprint, and nothing else is."""
+        """Each queue entry is found by its fingerprint, and the index has no other entries."""
         data = self.store._data
         found = {key[2:10] + order for key, order in data.items() if key.startswith(b"y/")}
         assert found == {key[2:] for key in data if key.startswith(b"t/")}
 
 
 class OrderedFew(Ordered, FewHosts):
-    """Whole queues in memory, whose entries move before they are written."""
+    """Queues are wholly in memory, and entries move before they are written."""
 
 
 FrontierMachine.TestCase.settings = FewHosts.TestCase.settings = Ordered.TestCase.settings = settings(

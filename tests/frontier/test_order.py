@@ -1,4 +1,4 @@
-"""The frontier under an order: best class first within a host and between hosts, moved URLs, `best_waiting`."""
+"""The frontier under an order: best class first within and between hosts, moved URLs, `best_waiting`."""
 
 import random
 import re
@@ -46,8 +46,8 @@ def test_within_a_host_the_best_class_goes_first_then_who_came_first() -> None:
     assert not index(crawl)
 
 
-def test_between_hosts_the_best_class_goes_first_and_a_fifth_as_they_came() -> None:
-    """One place, so that all hosts are ready most of the time: the mean class of what is asked falls in order."""
+def test_the_best_class_goes_first_and_a_fifth_of_the_turns_by_arrival() -> None:
+    """With one slot, nearly all hosts are ready at any time: the mean class of the requests gets worse over time."""
     order = ORDER | {"first_come": 0.2}
     crawl = Crawl(config(order=order, crawl={"rate": 2.0}, frontier={"front_factor": 12}), concurrency=4)
     urls = {f"https://h{n}.d{n}.org/{k}": 10 * n for n in range(20) for k in range(5)}
@@ -56,7 +56,7 @@ def test_between_hosts_the_best_class_goes_first_and_a_fifth_as_they_came() -> N
     asked = [class_in_order(fetch_task.order) for fetch_task in pages(crawl)]
     first, last = asked[:50], asked[50:]
     assert sum(first) / 50 < 75 and sum(last) / 50 > 115
-    assert any(place > 100 for place in first), "nobody came by waiting alone"
+    assert any(place > 100 for place in first), "no host had its turn by waiting time alone"
     assert len(pages(crawl)) == len(urls) and not index(crawl)
 
 
@@ -76,7 +76,7 @@ def test_without_an_order_classes_of_links_change_nothing() -> None:
 
 @pytest.mark.parametrize("written", [True, False])
 def test_a_better_link_moves_a_url_that_waits(written: bool) -> None:
-    """Also one whose entry is in no written batch yet, and to the lesser depth."""
+    """Includes a URL whose entry is in an unwritten batch, and a link with a lower depth."""
     crawl = Crawl(config(order=ORDER))
     crawl.frontier.pauses.pause()
     crawl.add([scored(f"https://a.org/{n}", 100, depth=5) for n in range(30)])
@@ -90,7 +90,7 @@ def test_a_better_link_moves_a_url_that_waits(written: bool) -> None:
     assert [fetch_task.url for fetch_task in pages(crawl)][1:] == [f"https://a.org/{n}" for n in range(29)]
 
 
-def test_a_better_link_to_what_is_not_queued_yet_is_kept_for_it() -> None:
+def test_a_better_link_to_a_url_not_queued_yet_is_remembered() -> None:
     crawl = Crawl(config(order=ORDER))
     assert improve(crawl, scored("https://a.org/2", 10), scored("https://b.org/none", 3)) == 0
     crawl.add([scored(f"https://a.org/{n}", 50) for n in range(3)])
@@ -98,7 +98,7 @@ def test_a_better_link_to_what_is_not_queued_yet_is_kept_for_it() -> None:
     assert [fetch_task.url[-1] for fetch_task in pages(crawl)] == ["2", "0", "1"]
 
 
-def test_what_is_done_in_flight_parked_or_was_tried_is_not_moved() -> None:
+def test_urls_done_in_flight_parked_or_tried_are_not_moved() -> None:
     crawl = Crawl(config(order=ORDER, crawl={"depth": 3}))
     crawl.add(
         [scored("https://a.org/1", 50), scored("https://a.org/2", 60), scored("https://a.org/deep", 50, 9)]
@@ -113,7 +113,7 @@ def test_what_is_done_in_flight_parked_or_was_tried_is_not_moved() -> None:
 
 
 def test_a_priority_of_the_user_shifts_a_class_and_keeps_its_place() -> None:
-    """Also where a promise came before: the shift counts once."""
+    """Includes a URL with a promise: the shift is applied once."""
     ranks = {"https://a.org/1": NEUTRAL - 5, "https://a.org/2": NEUTRAL + 200}
 
     def priority(each: Link) -> int:
@@ -130,8 +130,8 @@ def test_a_priority_of_the_user_shifts_a_class_and_keeps_its_place() -> None:
     assert [class_in_order(fetch_task.order) for fetch_task in pages(crawl)] == [55, 255]
 
 
-def test_a_url_retired_by_a_batch_that_is_not_written_yet_stays_so() -> None:
-    """The store still has it: to move it would have brought it back, uncounted."""
+def test_a_url_retired_by_an_unwritten_batch_is_not_restored() -> None:
+    """The store still contains the URL: moving it would restore it without counting it."""
     crawl = Crawl(config(order=ORDER))
     crawl.frontier.pauses.pause()
     crawl.add([scored(f"https://a.org/{n}", 50) for n in range(3)])
@@ -145,8 +145,8 @@ def test_a_url_retired_by_a_batch_that_is_not_written_yet_stays_so() -> None:
     assert [fetch_task.url[-1] for fetch_task in pages(crawl)] == ["0", "2"]
 
 
-def test_the_index_is_made_and_dropped_as_orders_come_and_go() -> None:
-    """A directory begun without an order has none; one that is resharded or mended neither."""
+def test_the_index_is_built_with_an_order_and_dropped_without_one() -> None:
+    """A directory begun without an order has no index, and neither has a resharded or repaired one."""
     store: Any = MemoryStore()
     whole: list[bool] = []
     for round_, order in enumerate([{}, ORDER, {}, ORDER | {"raise_classes": 0}, ORDER]):
@@ -195,8 +195,8 @@ def test_without_an_order_best_waiting_falls_with_the_depth_of_the_next_hosts_fi
 
 
 @pytest.mark.parametrize("order", [{}, ORDER])
-def test_who_is_asked_when_is_polite_under_any_order(order: dict[str, Any]) -> None:
-    """Gaps hold while better URLs come in all the time, some of them for hosts that were just asked."""
+def test_requests_are_polite_under_any_order(order: dict[str, Any]) -> None:
+    """Gaps hold while better URLs are added all the time, some of them for hosts that were just requested."""
     from tests.frontier.test_frontier import judge
 
     rng = random.Random(5)

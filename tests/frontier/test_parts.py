@@ -1,4 +1,4 @@
-"""The frontier's parts alone: what is given out, who waits for a look-up."""
+"""Single parts of the frontier: the fetch tasks given out, the queue for look-ups."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def _known(host: FrontHost) -> FrontHost:
     ("task", "places"),
     [(TaskKind.PAGE, 1), (TaskKind.ROBOTS, 1), (TaskKind.DENIED, 0), (TaskKind.RESOLVE, 0)],
 )
-def test_only_requests_take_a_place(task: TaskKind, places: int) -> None:
+def test_only_requests_take_a_fetch_slot(task: TaskKind, places: int) -> None:
     hosts = HostTable()
     out, host = Outstanding(hosts, 4), _host(hosts, 1)
     fetch_task = out.acquire(host, task)
@@ -41,8 +41,8 @@ def test_only_requests_take_a_place(task: TaskKind, places: int) -> None:
     assert (len(out), out.requests, host.held, host.given_out, out.held) == (0, 0, False, set(), {})
 
 
-def test_a_known_page_goes_before_the_queue_and_stands_in_none() -> None:
-    """Two fetch tasks of known pages have different orders, below zero: no entry has such a one."""
+def test_a_known_page_goes_before_the_queue_and_is_in_no_queue() -> None:
+    """Fetch tasks of known pages have different, negative orders, which no queue entry has."""
     hosts = HostTable()
     out = Outstanding(hosts, 4)
     fetch_tasks = [out.acquire(_known(_host(hosts, number)), TaskKind.PAGE) for number in (1, 2)]
@@ -53,7 +53,7 @@ def test_a_known_page_goes_before_the_queue_and_stands_in_none() -> None:
     assert all(len(host.queue) == 1 for host in out.held.values())
 
 
-def test_an_fetch_task_aside_has_no_place_until_it_comes_back() -> None:
+def test_a_fetch_task_aside_has_no_fetch_slot_until_it_comes_back() -> None:
     hosts = HostTable()
     out, one, two = Outstanding(hosts, 1), _host(hosts, 1), _host(hosts, 2)
     fetch_task = out.acquire(one, TaskKind.PAGE)
@@ -68,11 +68,11 @@ def test_an_fetch_task_aside_has_no_place_until_it_comes_back() -> None:
     out.step_aside(one.key)
     out.let_go(one)
     out.release(fetch_task, one)
-    assert out.requests == 0, "an errand that ends aside has no place to give back"
+    assert out.requests == 0, "a fetch task that ends aside has no slot to give back"
     out._check()
 
 
-def test_hosts_wait_in_line_for_a_look_up_and_stop_the_inflow() -> None:
+def test_hosts_queue_for_look_ups_and_limit_admission() -> None:
     hosts = HostTable()
     config = Config()
     addresses = Addresses(config.politeness, 10, 1)
@@ -82,20 +82,20 @@ def test_hosts_wait_in_line_for_a_look_up_and_stop_the_inflow() -> None:
     for host in line:
         bench.enter(host)
     assert look_ups.ask(line[0]) and not look_ups.ask(line[1])
-    assert bench.admits == 1, "a short line stops nobody"
+    assert bench.admits == 1, "a short queue does not stop admission"
     assert not look_ups.ask(line[2]) and not look_ups.ask(line[3]) and not bench.admits
     assert look_ups.waiting == 3 and not look_ups.may_start and look_ups.next(0.0) is None
     line[1].queue.clear()
     hosts.flags[line[2].slot] |= HostFlag.BLOCKED
     look_ups.end()
-    assert look_ups.next(0.0) is line[3], "one without work and one that is blocked lose their places"
+    assert look_ups.next(0.0) is line[3], "a host without work and a blocked host leave the queue"
     assert (look_ups.under_way, look_ups.waiting, bench.admits) == (1, 0, 2)
     assert not any(host.waiting for host in line)
     look_ups._check()
 
 
 @pytest.mark.parametrize("rate, admits", [(0.0, 30), (100.0, 30), (1.0, 5), (0.01, 1)])
-def test_hosts_are_looked_up_for_some_seconds_of_the_rate(rate: float, admits: int) -> None:
+def test_look_ups_stay_a_few_seconds_of_the_rate_ahead(rate: float, admits: int) -> None:
     hosts = HostTable()
     addresses = Addresses(Config().politeness, 10, 1)
     bench = Workbench(
@@ -110,4 +110,4 @@ def test_hosts_are_looked_up_for_some_seconds_of_the_rate(rate: float, admits: i
         look_ups._check()
     assert not bench.admits and not bench.has_room()
     look_ups.end()
-    assert bench.admits == 1 == bench.wanted(0.0), "a look-up that is over makes room for another host"
+    assert bench.admits == 1 == bench.wanted(0.0), "a finished look-up makes room for another host"

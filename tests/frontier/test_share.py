@@ -1,13 +1,14 @@
-"""Who starts next, where fetches are divided by worth.
+"""The choice between discovery and refresh where fetches are divided by value.
 
-Fixed shares: `refresh/test_rate_balancing.py` and `test_machine.py`."""
+Fixed shares: `refresh/test_rate_balancing.py` and `test_machine.py`.
+"""
 
 import pytest
 
 from crawler.frontier.share import LEAST, Share, Side
 
 
-def test_by_worth_the_better_side_goes_first_and_neither_starves() -> None:
+def test_the_more_valuable_side_goes_first_and_neither_starves() -> None:
     share = Share("auto")
     turns = []
     for _ in range(2000):

@@ -1,4 +1,4 @@
-"""Each thing that a host or URL waits for is named, with its cause and the next try, in the front and out of it."""
+"""Each reason for which a host or URL waits is shown with its cause and next try, in the front and outside it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ Answer = Callable[[FetchTask, float], Fetch]
 
 
 class Unreachable(OpenRobots):
-    """robots.txt that is tried again at `until`."""
+    """A robots cache whose robots.txt is retried at `until`."""
 
     def __init__(self, until: float) -> None:
         self.until = until
@@ -54,10 +54,8 @@ def ending(outcome: Outcome, blame: Blame, **fields: Any) -> Answer:
         ),
     ],
 )
-def test_what_is_waited_for_has_a_cause_and_a_next_try(
-    options: dict[str, Any], state: str, cause: str
-) -> None:
-    """The next try is when the next request is made: nothing is asked before it, and something then."""
+def test_each_wait_has_a_cause_and_a_next_try(options: dict[str, Any], state: str, cause: str) -> None:
+    """The next try is the time of the next request: none is made before it, and one is made then."""
     store = MemoryStore()
     crawl = run_to_the_wait(store=store, **options)
     host, url = seen(crawl)
@@ -70,8 +68,8 @@ def test_what_is_waited_for_has_a_cause_and_a_next_try(
     assert len(crawl.handed) > asked
 
 
-def test_hosts_out_of_the_front_say_the_same() -> None:
-    """As after a restart, and of hosts for which the front has no room: the queue on disk is looked into."""
+def test_hosts_outside_the_front_report_the_same() -> None:
+    """This holds after a restart and for hosts that do not fit into the front: their queue is read from disk."""
     store = MemoryStore()
     robots = Unreachable(1_000_300.0)
     crawl = Crawl(store=store, robots=robots, concurrency=1)
@@ -84,8 +82,8 @@ def test_hosts_out_of_the_front_say_the_same() -> None:
         assert states == {("waits_for_robots", "host_busy", robots.until)}
 
 
-def test_one_url_that_may_be_asked_makes_a_host_ready() -> None:
-    """A URL that waits says so of itself; its host, which has another, does not."""
+def test_a_host_is_ready_if_one_of_its_urls_is() -> None:
+    """A waiting URL reports its own wait; its host, which has another URL, is ready."""
 
     class Secure(Unreachable):
         def verdict(self, authority: str, target: str, now: float) -> Verdict:
@@ -109,7 +107,7 @@ def test_good_answers_leave_no_cause() -> None:
     assert seen(crawl)[0].cause == "" and seen(crawl)[0].state in ("ready", "waits")
 
 
-def test_who_waits_for_an_address_knows_about_when_its_turn_is() -> None:
+def test_a_host_waiting_for_an_address_reports_its_approximate_turn() -> None:
     crawl = Crawl(concurrency=9, addresses=lambda name: ("10.0.0.1",))
     crawl.add([link(f"https://{name}.org/{n}") for name in "abc" for n in range(3)])
     crawl.run(3.2)

@@ -105,7 +105,7 @@ def test_a_sound_process_is_left_as_it_is(directory: CrawlDirectory) -> None:
             ],
         ),
         ([DUE_RUNS], ["the store counts 7 known URLs, but the runs hold 0", RENEWED.format(7), AGAIN]),
-        ([FRONTIER], ["store: it has hosts, but no b'm/frontier'", RENEWED.format(7), AGAIN]),
+        ([FRONTIER], ["store: there are host records, but the key b'm/frontier' is missing", RENEWED.format(7), AGAIN]),
     ],
     ids=lambda value: value[0].decode("latin-1") if isinstance(value[0], bytes) else None,
 )  # fmt: skip

@@ -1,1 +1,1 @@
-"""New URLs: their entries on disk, parking, retiring."""
+"""Discovery: the queues of new URLs on disk, with parking and retirement of entries."""

@@ -1,16 +1,16 @@
-"""URLs into and out of the queues on disk: new ones, parked ones, retired ones.
+"""Adds URLs to the queues on disk, parks them, changes their class and retires them.
 
-Entries of a batch are not in the store before it is written. Until then
+The entries of a batch are not in the store until the batch is written. Until then
 
-* a host outside the front with entries in the batch may not enter: if its turn
-  comes it stays ASIDE;
+* a host outside the front with entries in the batch may not enter the front; if its
+  turn comes, it stays ASIDE;
 * a host of the front reads no further, unless its whole queue is in memory;
-* a host that had nothing to do enters the front at once if the front wants
-  hosts, with its new entries in memory; else it waits for its turn outside.
+* a host that had nothing to do enters the front immediately, with its new entries in
+  memory, if the front has room; otherwise it waits outside for its turn.
 
-Under an order an entry has the class that came with its link. `improve` moves one to a better
-class: the old key goes and the new one comes by the same batch, so an entry never stands in a
-queue twice.
+Under an order, an entry has the class that came with its link. `improve` moves an entry to a
+better class: one batch deletes the old key and adds the new one, so an entry never occurs
+twice in a queue.
 """
 
 import itertools
@@ -43,12 +43,12 @@ from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import Batch, KeyValue, after_prefix
 
 _RANKED = LinkFlag.RANKED
-RETIRED_AT_ONCE = 2_000  # entries that are looked at in one turn of the loop: some 10 ms
-_UNPARK_CHUNK = 10_000  # entries moved by one batch
+RETIRED_AT_ONCE = 2_000  # entries examined in one turn of the event loop: about 10 ms
+_UNPARK_CHUNK = 10_000  # entries moved per batch
 
 
 class Intake:
-    """Fills the queues of hosts. `unwritten` holds the slots whose latest entries are in no written batch."""
+    """Fills the queues of hosts; `unwritten` holds the slots whose latest entries are in an unwritten batch."""
 
     def __init__(
         self,
@@ -68,13 +68,13 @@ class Intake:
         self._by_class = order.name != BREADTH_FIRST
         self._raise_classes = order.raise_classes
         self.index = WaitingIndex(store, keeps=self._by_class and order.raise_classes > 0)
-        self._retiring: dict[int, set[int]] = {}  # by id of the batch: slots whose retired entries it deletes
-        self._batches: dict[int, tuple[Batch, set[int]]] = {}  # by id: the batch, and the slots it adds to
+        self._retiring: dict[int, set[int]] = {}  # id of the batch -> slots whose retired entries it deletes
+        self._batches: dict[int, tuple[Batch, set[int]]] = {}  # id -> (the batch, the slots it adds to)
         self.unwritten: dict[int, int] = {}  # slot -> id of the latest batch that adds to it
 
     @property
     def pending(self) -> int:
-        """Batches with new URLs that are not written yet."""
+        """The number of unwritten batches with new URLs."""
         return len(self._batches)
 
     def add(self, links: Sequence[Link], batch: Batch, now: float) -> None:
@@ -116,15 +116,15 @@ class Intake:
         self._touch(touched, batch, now)
 
     def _ranked(self, place: int, link: Link) -> int:
-        """The class of a link that the user may have given a priority: so many classes better or worse."""
+        """Return the class of a link, shifted by the priority that the user may have given it."""
         assert self._priority is not None
         return max(0, min(place + self._priority(link) - NEUTRAL, WORST))
 
     def improve(self, links: Sequence[Link], batch: Batch, now: float) -> int:
-        """Give the URLs of `links` that wait the class of their link, if it is better; return how many were moved.
+        """Move waiting URLs to the class of their link if it is better; return the number of URLs moved.
 
-        Better by `order.raise_classes` at least. URLs in flight, tried before, parked or done stay as they are, and
-        those that the user has given a priority; one that is not queued yet will be queued with the class.
+        A class must be better by at least `order.raise_classes`. URLs in flight, tried before, parked, done or given a
+        priority by the user are not moved. A URL that is not queued yet will be queued with the better class.
         """
         touched: dict[int, str] = {}
         moved, registry = 0, self._registry
@@ -149,12 +149,12 @@ class Intake:
         return moved
 
     def _may_move(self, slot: int, order: int, entry: Todo) -> bool:
-        """Whether an entry has the place that the order gave it, and was not tried, nor is about to be."""
+        """Return whether an entry may move: never tried, not in flight, without a priority set by the user."""
         tried = entry.attempt or entry.strikes or entry.retry_at or self._in_flight(slot, order)
         return not (tried or entry.flags & _RANKED)
 
     def _move(self, slot: int, order: int, better: int, entry: Todo, batch: Batch) -> None:
-        """Put the entry `order` of a host's queue where the order `better` says."""
+        """Move an entry of a host's queue from `order` to the order `better`."""
         hosts, host = self._registry.hosts, self._bench.front.get(slot)
         batch.delete(make_key(TODO, hosts.key[slot], order))
         key = make_key(TODO, hosts.key[slot], better)
@@ -169,7 +169,7 @@ class Intake:
                 self._bench.improved(slot)
 
     def _push(self, host: FrontHost, order: int, entry: Todo) -> None:
-        """Let a host of the front have an entry, in memory if the rest of its queue up to there is."""
+        """Add an entry to a host of the front, in memory if all earlier entries of its queue are in memory."""
         was_first = host.first_order()
         host.push(order, entry)
         if len(host.queue) > self._read_ahead:
@@ -188,9 +188,9 @@ class Intake:
     def _enqueue(
         self, slot: int, name: str, order: int, entry: Todo, front_max: int = 0, now: float = 0.0
     ) -> None:
-        """Count a queue entry, and keep it in memory where the rest of its queue is.
+        """Count a queue entry, and keep it in memory if the rest of its queue is in memory.
 
-        A host that had nothing to do and may be asked now joins a front of fewer than `front_max` hosts.
+        A host that had nothing to do and is ready now enters the front if it has fewer than `front_max` hosts.
         """
         registry, hosts, bench = self._registry, self._registry.hosts, self._bench
         registry.budget.accept(slot, entry.flags)
@@ -201,7 +201,7 @@ class Intake:
             hosts.cursor[slot] = order
             if self._by_class and host is None:
                 bench.improved(slot)
-        if todo == 1:  # this is the whole queue
+        if todo == 1:  # the entry is the whole queue
             if host is not None:
                 host.read_to = NO_ORDER
             elif (
@@ -216,14 +216,14 @@ class Intake:
             self._push(host, order, entry)
 
     def _spill(self, host: FrontHost) -> None:
-        """Keep a host's queue within its share of the memory, at most four times what is read at once."""
+        """Limit a host's queue in memory to its share, at most four times the number of entries read at once."""
         share = self._entries_max // len(self._bench.front)
         share = max(self._read_ahead, min(share, 4 * self._read_ahead))
         if len(host.queue) > share:
             host.spill(self._read_ahead)
 
     def _touch(self, touched: dict[int, str], batch: Batch, now: float) -> None:
-        """Put the records of hosts with new entries; wake or set aside those hosts."""
+        """Put the records of hosts with new entries into the batch; wake these hosts or set them aside."""
         key = id(batch)
         self._batches.setdefault(key, (batch, set()))[1].update(touched)
         for record in self._registry.records(touched):
@@ -237,7 +237,7 @@ class Intake:
                 self.settle_place(slot, now)
 
     def committed(self, batch: Batch, now: float) -> None:
-        """The batch was written: its entries can be read back, and those it deletes cannot."""
+        """Note that the batch was written: entries it adds can be read back, and entries it deletes are gone."""
         self._retiring.pop(id(batch), None)
         self.index.written(batch)
         _, slots = self._batches.pop(id(batch), (None, ()))
@@ -260,9 +260,9 @@ class Intake:
             self._bench.schedule(slot, now)
 
     def wake(self, host: FrontHost) -> None:
-        """A front host may have something to do: look at it as soon as it may be asked.
+        """Schedule a turn, at its ready time, for a front host that may have something to do.
 
-        One whose turn is over rests until it can leave the front.
+        A host whose turn is over rests until it can leave the front.
         """
         hosts = self._registry.hosts
         if host.held or host.waiting or not (hosts.todo[host.slot] or host.refetch):
@@ -281,7 +281,7 @@ class Intake:
     # ---- raised limits ----
 
     def unpark(self) -> int:
-        """On opening, if the limits changed: queue the parked URLs that they allow now; return how many."""
+        """On opening, if the limits changed, queue the parked URLs that are allowed now; return their number."""
         registry = self._registry
         if registry.stored_limits == registry.budget.describe() or not sum(registry.parked):
             return 0
@@ -323,10 +323,10 @@ class Intake:
     # ---- retirement ----
 
     def retire(self, pattern: re.Pattern[str], batch: Batch) -> int:
-        """Delete the to-do and parked URLs in which the pattern is found; return how many.
+        """Delete the to-do and parked URLs in which the pattern is found; return their number.
 
-        Reads all entries, about 4 us each. URLs in flight and new ones whose
-        batch is not written stay.
+        Reads all entries, about 4 us each. URLs in flight, and new URLs whose batch is
+        not written yet, are kept.
         """
         count, begin = 0, PARKED
         while begin:
@@ -335,10 +335,13 @@ class Intake:
         return count
 
     def retire_some(self, pattern: re.Pattern[str], batch: Batch, begin: bytes = PARKED) -> tuple[int, bytes]:
-        """The same with `RETIRED_AT_ONCE` entries from the key `begin` on; how many, and the next key, b"" at the end.
+        """Do one step of `retire`: examine `RETIRED_AT_ONCE` entries from the key `begin` on.
 
-        The parked ones first, if there are any: who looks for them behind a queue that is all deleted
-        walks over what is left of it, 0.16 us an entry.
+        Parked entries come first, if there are any: a search for them after the whole queue was deleted
+        would scan its tombstones, 0.16 us per entry.
+
+        Returns:
+            (number of deleted entries, the key to continue from; b"" at the end).
         """
         gone: dict[int, set[int]] = {}
         count, prefix = 0, begin[: len(TODO)]
@@ -382,13 +385,13 @@ class Intake:
             registry.todo -= 1
 
     def waiting(self) -> Iterator[tuple[bool, str]]:
-        """(whether it is parked, URL) of all stored entries, host by host, in their order."""
+        """Yield (whether it is parked, URL) of all stored entries, host by host, in order."""
         for prefix in (TODO, PARKED):
             for _, name, _, _, entry in self._scan(prefix):
                 yield prefix == PARKED, join_url(name, entry.tail)
 
     def _scan(self, prefix: bytes, begin: bytes = b"") -> Iterator[tuple[int, str, bytes, int, Todo]]:
-        """(slot, host name, store key, order, entry) of all stored entries, from a key on."""
+        """Yield (slot, host name, store key, order, entry) of all stored entries, from the key `begin` on."""
         last, slot, name = b"", NOWHERE, ""
         for key, value in self._store.scan(begin or prefix, after_prefix(prefix)):
             if key[2:10] != last:

@@ -1,4 +1,4 @@
-"""The part of a host's queue that is in memory: read ahead from the store as its fetch tasks go out."""
+"""The part of a host's queue that is held in memory: read ahead from the store as its fetch tasks are given out."""
 
 from math import inf
 
@@ -10,12 +10,12 @@ from crawler.frontier.hosts.table import NO_ORDER
 from crawler.frontier.hosts.workbench import Workbench
 from crawler.storage.kv import KeyValue
 
-READS_MAX = 16  # times that one turn reads ahead for a host
-LOOK_ON = 0.01  # seconds until a host with more to look at has its next turn
+READS_MAX = 16  # reads ahead for a host in one turn
+LOOK_ON = 0.01  # seconds until the next turn of a host with more entries to examine
 
 
 class Lookahead:
-    """Sees to it that a host whose turn it is has an entry in memory."""
+    """Ensures that a host whose turn it is has an entry in memory."""
 
     def __init__(
         self, store: KeyValue, config: FrontierConfig, registry: Registry, bench: Workbench, intake: Intake
@@ -29,7 +29,7 @@ class Lookahead:
         self._retry_max = max(config.retry_delays, default=0.0) * (1.0 + config.retry_jitter) + 1.0
 
     def has_entry(self, host: FrontHost, now: float) -> bool:
-        """Whether the host has an entry to be tried now; else it is woken when it may have one."""
+        """Return whether the host has an entry to try now; if not, schedule the host for the time it may have one."""
         host.recall(now)
         later_max, reads = self.later_max, READS_MAX
         while reads and not host.queue:
@@ -45,7 +45,7 @@ class Lookahead:
         return bool(host.queue)
 
     def _correct_count(self, host: FrontHost) -> None:
-        """The whole queue is in memory: its length is what the host's count must be."""
+        """Set the host's count to the length of its queue, all of which is in memory."""
         if host.skipped:
             return
         hosts, found = self._registry.hosts, host.held_in_memory()

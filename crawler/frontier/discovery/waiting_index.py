@@ -1,16 +1,16 @@
-"""Where each URL to do waits, under an order: what is needed to move it when a better link comes.
+"""An index of the waiting URLs, used under an order to move a URL when a better link to it is found.
 
     y/ + host key 8 + low 48 bits of the fingerprint  ->  order 8
 
-An index of `t/`, kept in the same batches and made again from it where it is not whole (a
-first run under an order, a resharded or mended store); without an order there is none. A value
-is no truth of its own: whoever finds an order looks whether the entry there is the URL's.
-LevelDB keeps 25 bytes a URL of it, beside 55 of the entry.
+The index of `t/` is kept up to date by the same batches, and rebuilt from `t/` when it is
+incomplete (the first run under an order, a resharded or repaired store). Without an order
+there is no index. Its values are hints: after a look-up, check that the entry at that order is
+the URL's. LevelDB uses 25 bytes per URL for it, besides 55 for the entry.
 
-What is in no written batch yet cannot be read back, so entries of such batches are held here,
-at most those of the flushes under way. A better class for a URL that is not in the queues yet
-(its first link waits in the DUE) is a *promise*: the URL is queued with it. Promises are in
-memory only: a crash forgets a promise, never a URL.
+Entries in unwritten batches cannot be read back, so they are held in memory here; there are
+at most as many as the flushes under way contain. A better class for a URL that is not queued
+yet (its first link still waits in the DUE) is a *promise*: the URL will be queued with that
+class. Promises exist in memory only: a crash loses promises, never URLs.
 """
 
 from collections.abc import Iterable
@@ -19,28 +19,30 @@ from crawler.frontier.discovery.entries import Todo, decode, make_key
 from crawler.storage.keys import TODO, WAITING, WAITING_WHOLE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix
 
-PROMISES_MAX = 32_768  # the oldest are forgotten; 100 bytes each
-_CHUNK = 10_000  # entries of one batch
+PROMISES_MAX = 32_768  # the oldest are dropped; 100 bytes each
+_CHUNK = 10_000  # entries per batch
 _LOW_48 = (1 << 48) - 1
 
 
 def index_key(host_key: int, fingerprint: int) -> bytes:
-    """The key of a URL of that host in the index."""
+    """Return the index key of a URL of that host."""
     return WAITING + host_key.to_bytes(8, "big") + (fingerprint & _LOW_48).to_bytes(6, "big")
 
 
 class WaitingIndex:
-    """See the module docstring. `keeps`: whether there is an index."""
+    """The index described in the module docstring; `keeps` is True if there is one."""
 
     def __init__(self, store: KeyValue, *, keeps: bool) -> None:
         self._store = store
         self.keeps = keeps
-        self._unwritten: dict[int, tuple[int, int, Todo]] = {}  # fingerprint -> id of batch, order, entry
+        self._unwritten: dict[
+            int, tuple[int, int, Todo]
+        ] = {}  # fingerprint -> (id of the batch, order, entry)
         self._batches: dict[int, list[int]] = {}  # id -> fingerprints
         self._promises: dict[int, int] = {}  # fingerprint -> class
 
     def open(self) -> None:
-        """Make the index if it is wanted and not whole; drop it if it is not wanted."""
+        """Build the index if it is wanted and incomplete; drop it if it is not wanted."""
         whole = self._store.get(WAITING_WHOLE) is not None
         if self.keeps and not whole:
             self._drop()
@@ -57,7 +59,7 @@ class WaitingIndex:
         self._write((key, None) for key, _ in scan_prefix(self._store, WAITING))
 
     def _write(self, operations: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Write in batches, of which the last is synced."""
+        """Write the operations in batches; the last one is synced."""
         batch, count = self._store.batch(sync=True), 0
         for key, value in operations:
             if value is None:
@@ -71,22 +73,22 @@ class WaitingIndex:
         self._store.write(batch)
 
     def put(self, host_key: int, order: int, entry: Todo, batch: Batch) -> None:
-        """An entry enters a queue by `batch`."""
+        """Record that an entry enters a queue through `batch`."""
         fingerprint = entry.fingerprint
         batch.put(index_key(host_key, fingerprint), order.to_bytes(8, "big"))
         self._unwritten[fingerprint] = id(batch), order, entry
         self._batches.setdefault(id(batch), []).append(fingerprint)
 
     def written(self, batch: Batch) -> None:
-        """The entries that entered by `batch` can be read back."""
+        """Note that the batch was written, so that its entries can be read back."""
         for fingerprint in self._batches.pop(id(batch), ()):
             if self._unwritten.get(fingerprint, (0,))[0] == id(batch):
                 del self._unwritten[fingerprint]
 
     def find(self, host_key: int, fingerprint: int) -> tuple[int, Todo] | None:
-        """(order, entry) of a URL that waits in the host's queue; None if it does not.
+        """Return (order, entry) of a URL that waits in the host's queue; None if it does not.
 
-        An entry that is done counts as long as the batch that says so is not written.
+        A URL that is done is still found until the batch with its result is written.
         """
         if (held := self._unwritten.get(fingerprint)) is not None:
             return held[1:]
@@ -100,17 +102,17 @@ class WaitingIndex:
         return int.from_bytes(order, "big"), entry
 
     def promise(self, fingerprint: int, place: int) -> None:
-        """If the URL is queued later, it is queued with this class or a better one."""
+        """Promise that the URL, if it is queued later, gets this class or a better one."""
         self._promises[fingerprint] = min(place, self._promises.pop(fingerprint, place))
         if len(self._promises) > PROMISES_MAX:
             del self._promises[next(iter(self._promises))]
 
     def promised(self, fingerprint: int, place: int) -> int:
-        """The class that a URL is queued with whose first link has `place`."""
+        """Return the class with which to queue a URL now; its first link has the class `place`."""
         if not self._promises:
             return place
         return min(place, self._promises.pop(fingerprint, place))
 
     def forget(self, fingerprint: int) -> None:
-        """The URL leaves its queue, be its entry written or not."""
+        """Remove the URL, which leaves its queue, from the entries and promises in memory."""
         self._unwritten.pop(fingerprint, None)

@@ -1,1 +1,1 @@
-"""When a host may be asked: table, workbench, politeness, addresses, budgets."""
+"""The hosts: when each may be requested, and how much (table, workbench, politeness, addresses, budgets)."""

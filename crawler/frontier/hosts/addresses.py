@@ -1,11 +1,11 @@
-"""Addresses: hosts that share one share its places.
+"""Limits on the requests to one IP address, shared by all hosts on it.
 
-Hosts on an address wait its gap (half the least host gap, times the number of
-processes), one request at a time. An address with `shared_address_domains`
-registrable domains or more is shared hosting: it has 16 places instead, each
-held for the gap after its answer too, and `shared_address_rate` requests a
-second. With a gap of 0 addresses do not count. Durations are seconds, instants seconds by the process
-clock.
+An address handles one request at a time, and its hosts wait for its gap after each (half
+the minimum host gap, times the number of processes). An address with at least
+`shared_address_domains` registrable domains is shared hosting: it has 16 request slots, each
+also held for the gap after its answer, and a limit of `shared_address_rate` requests per
+second. If the gap is 0, addresses are not limited. Durations are in seconds; instants are
+seconds on the process clock.
 """
 
 from collections import deque
@@ -19,13 +19,13 @@ Host = TypeVar("Host")
 
 
 class Address(Generic[Host]):
-    """One IP address: how many requests are on it, and which hosts wait for it.
+    """One IP address: the number of requests to it, and the hosts that wait for it.
 
-    `domains` holds the registrable domains met on it, None once they are so
-    many that it counts as shared hosting. `users` are front hosts resolved to
-    it. `event` is the instant at which it will next hand out a waiting host,
-    0 if none is planned. `held`: of shared hosting, until when each place without a
-    request is held. Most addresses need no deque, which takes 0.7 KiB.
+    `domains` holds the registrable domains seen on it; None once there are enough to count
+    as shared hosting. `users` is the number of front hosts resolved to it. `event` is the
+    instant at which it will next release a waiting host, 0 if none is planned. `held`, for
+    shared hosting: the instants until which slots without a request are held. Most
+    addresses need no deque, which takes 0.7 KiB.
     """
 
     __slots__ = ("domains", "event", "held", "in_flight", "name", "ready", "waiting")
@@ -40,7 +40,7 @@ class Address(Generic[Host]):
         self.event = 0.0
 
     def wait(self, host: Host, *, first: bool) -> None:
-        """One more host waits, before the others if `first`."""
+        """Let a host wait, ahead of the others if `first`."""
         if self.waiting is None:
             self.waiting = deque()
         if first:
@@ -50,7 +50,7 @@ class Address(Generic[Host]):
 
     @property
     def line(self) -> int:
-        """How many hosts wait."""
+        """The number of waiting hosts."""
         return len(self.waiting) if self.waiting else 0
 
     def __repr__(self) -> str:
@@ -59,7 +59,7 @@ class Address(Generic[Host]):
 
 
 class Addresses(Generic[Host]):
-    """The addresses in use and the latest others."""
+    """The addresses in use and the most recent others."""
 
     def __init__(self, config: PolitenessConfig, entries_max: int, processes: int) -> None:
         self._processes = processes
@@ -71,13 +71,13 @@ class Addresses(Generic[Host]):
         self._opened = 0.0
 
     def configure(self, config: PolitenessConfig) -> None:
-        """Gaps between requests to an address from now on."""
+        """Set the gaps between future requests to an address."""
         self.gap = config.delay * config.address_delay_share * self._processes
         rate = config.shared_address_rate / self._processes
         self._shared_interval = 1.0 / rate if rate else 0.0
 
     def open(self, now: float) -> None:
-        """Requests before a restart are not known: every address waits its gap once."""
+        """After a restart, let every address wait its gap once, because earlier requests are unknown."""
         self._opened = now
 
     def __len__(self) -> int:
@@ -88,11 +88,11 @@ class Addresses(Generic[Host]):
 
     @property
     def counted(self) -> bool:
-        """Whether addresses hold anything up."""
+        """True if addresses limit requests at all."""
         return self.gap > 0.0
 
     def meet(self, name: str, domain: int, now: float) -> Address[Host]:
-        """The address `name`, with `domain` counted among those on it."""
+        """Return the address `name`, with `domain` added to its domains."""
         address = self._addresses.get(name)
         if address is None:
             if len(self._addresses) >= self._entries_max:
@@ -105,7 +105,7 @@ class Addresses(Generic[Host]):
         return address
 
     def choose(self, names: Sequence[str], domain: int, now: float) -> tuple[Address[Host], float]:
-        """The address where a request may start first, and from when (infinity: not known)."""
+        """Return (the address where a request may start first, the instant at which it may; infinity if unknown)."""
         best: tuple[Address[Host], float] | None = None
         for name in names:
             address = self.meet(name, domain, now)
@@ -119,7 +119,7 @@ class Addresses(Generic[Host]):
         return best
 
     def start_at(self, address: Address[Host]) -> float | None:
-        """The instant from which a request may start there; None: not before one of those in flight ends."""
+        """Return the instant from which a request may start there; None if a request in flight must end first."""
         if address.domains is None:
             held = address.held or ()
             surplus = address.in_flight + len(held) - self._shared_in_flight
@@ -129,17 +129,17 @@ class Addresses(Generic[Host]):
         return address.ready if address.in_flight == 0 else None
 
     def line_takes(self, address: Address[Host]) -> float:
-        """Seconds, about, until one more than those that wait there has its turn."""
+        """Return the approximate wait in seconds of a host that joins the queue of the address."""
         return self._interval(address) * (address.line + 1)
 
     def _interval(self, address: Address[Host]) -> float:
-        """Seconds between two starts there, about."""
+        """Return the approximate time between two starts at the address, in seconds."""
         if address.domains is None:
             return max(self.gap / self._shared_in_flight, self._shared_interval)
         return self.gap
 
     def turn_at(self, names: Sequence[str], host: Host, now: float) -> float:
-        """About when a host that waits at one of the addresses has its turn there."""
+        """Return the approximate instant at which a host that waits at one of the addresses has its turn."""
         for address in filter(None, map(self._addresses.get, names)):
             line = list(address.waiting or ())
             if host in line:
@@ -151,7 +151,7 @@ class Addresses(Generic[Host]):
         address.in_flight += 1
 
     def release(self, address: Address[Host], ended: float) -> None:
-        """A request that ended at `ended` frees its place."""
+        """Free the request slot of a request that ended at `ended`."""
         assert address.in_flight > 0, address
         address.in_flight -= 1
         if address.domains is not None:
@@ -165,7 +165,7 @@ class Addresses(Generic[Host]):
         address.ready = max(address.ready, ended) + self._shared_interval
 
     def _forget(self, now: float) -> None:
-        """Drop the addresses nobody uses or waits for, the oldest first, down to three quarters."""
+        """Drop addresses that are not in use, the oldest first, down to three quarters."""
         surplus = len(self._addresses) - self._entries_max * 3 // 4
         idle = [
             name

@@ -1,13 +1,14 @@
-"""Authorities that cannot be connected to: they wait by themselves, not their host.
+"""Authorities that cannot be connected to: the authority waits, not its host.
 
 Anybody may link to `http://host:1/`. A failure before any answer (connection, TLS,
-robots.txt) is charged to that scheme and port, which waits as a failing host does;
-other authorities of the host go first. Between two unknown ports a host has
-`STRANGER_GAPS` gaps for others: a thousand dead ports cost it a ninth of its turns.
-The host itself has failed only if it has nothing else, and the port is its scheme's own.
+robots.txt) is charged to that scheme and port, which backs off as a failing host does,
+while the host's other authorities go first. Between requests to two unknown ports, a host
+has `STRANGER_GAPS` gaps for other URLs, so a thousand dead ports take one ninth of its
+turns. The failure is charged to the host only if it has no other authority to try and the
+port is the default port of the scheme.
 
-Kept in memory, the latest `ENTRIES_MAX`: forgetting one costs a request.
-Durations are seconds, instants seconds by the process clock.
+The latest `ENTRIES_MAX` are kept in memory; losing one costs one request.
+Durations are in seconds; instants are seconds on the process clock.
 """
 
 from collections.abc import Iterable
@@ -22,29 +23,30 @@ _UNCONNECTED = frozenset({Outcome.CONNECT_ERROR, Outcome.TLS_ERROR})
 
 
 class Authorities:
-    """Failures in a row of each authority, until when it waits, and how the last one ended."""
+    """For each authority: its failures in a row, the instant until which it waits, and its last outcome."""
 
     def __init__(self) -> None:
-        self._waits: dict[str, tuple[int, float, str]] = {}  # the oldest failure first
-        self._strangers: dict[int, float] = {}  # host's slot -> when it may try the next; the oldest first
+        self._waits: dict[str, tuple[int, float, str]] = {}  # ordered by the latest failure, the oldest first
+        # Host slot -> when it may try the next unknown authority; the oldest first.
+        self._strangers: dict[int, float] = {}
 
     def __len__(self) -> int:
         return len(self._waits)
 
     def ready_at(self, authority: str) -> float:
-        """The instant from which it may be tried again; 0.0 if it never failed."""
+        """Return the instant from which the authority may be tried again; 0.0 if it never failed."""
         return self._waits[authority][1] if authority in self._waits else 0.0
 
     def cause(self, authority: str) -> str:
-        """How its last failure ended; "" if it never failed."""
+        """Return how the authority's last failure ended; "" if it never failed."""
         return self._waits[authority][2] if authority in self._waits else ""
 
     def stranger_at(self, slot: int, authority: str) -> float:
-        """The instant from which a host may ask an authority of which nothing is known."""
+        """Return the instant from which a host may try an unknown authority."""
         return self._strangers.get(slot, 0.0) if names_port(authority) else 0.0
 
     def note_authority(self, slot: int, authority: str, now: float, gap: float) -> None:
-        """A host asks an authority of which nothing is known; `gap` is that of its last answer."""
+        """Note that a host tries an unknown authority; `gap` is the gap after the host's last answer."""
         if not names_port(authority):
             return
         self._strangers.pop(slot, None)
@@ -62,12 +64,12 @@ class Authorities:
         return until
 
     def answered(self, authority: str) -> None:
-        """It can be connected to."""
+        """Forget the failures of an authority that can be connected to."""
         self._waits.pop(authority, None)
 
 
 def failed_alone(task: TaskKind, fetch: Fetch, authority: str, others: Iterable[str]) -> bool:
-    """Whether a failure is that of `authority`, not of its host; `others` are authorities the host has work for."""
+    """Return whether a failure is charged to `authority`, not to its host; `others`: authorities of the host's URLs."""
     if fetch.blame is not Blame.HOST:
         return False
     if fetch.outcome not in _UNCONNECTED and task is not TaskKind.ROBOTS:
@@ -76,5 +78,5 @@ def failed_alone(task: TaskKind, fetch: Fetch, authority: str, others: Iterable[
 
 
 def names_port(authority: str) -> bool:
-    """Whether an authority names a port, which is never its scheme's own in the canonical form."""
+    """Return whether an authority names a port; the canonical form omits the default port of the scheme."""
     return authority.rpartition("]")[2].rpartition("/")[2].count(":") > 0

@@ -1,9 +1,9 @@
 """The back queue: ready hosts outside the front, in turn.
 
-Prompt hosts, whose last answer came soon, stand in a queue of their own: they do
-not wait while the places for new and slow hosts are taken. While both kinds may
-enter, they enter in the order of their arrival, to within `BLOCK` hosts: the queue
-notes how many of each `BLOCK` arrivals are prompt.
+Prompt hosts, whose last page came quickly, have a queue of their own, so they do not
+wait while the fetch slots for new and slow hosts are taken. While both kinds may enter
+the front, they enter in order of arrival, to within `BLOCK` hosts: for each `BLOCK`
+arrivals, the queue records how many are prompt.
 """
 
 from collections import deque
@@ -18,10 +18,10 @@ BLOCK = 64
 
 
 class BackQueue:
-    """Two chains of slots, told apart by the flag PROMPT, which does not change while a host is in one.
+    """Two chains of slots, told apart by the flag PROMPT, which does not change while a host is queued.
 
-    `_blocks` are the hosts in order, as [prompt ones, others] of each block;
-    `_ahead` prompt hosts of the first blocks have left out of turn.
+    `_blocks` holds [number of prompt hosts, number of others] for each block, in order of
+    arrival; `_ahead` counts the prompt hosts of the first blocks that left out of turn.
     """
 
     __slots__ = ("_ahead", "_blocks", "_hosts", "_others", "_prompt")
@@ -41,7 +41,7 @@ class BackQueue:
         yield from self._others
 
     def holds(self, *, others: bool) -> bool:
-        """Whether there is a prompt host or, if `others` may come in too, any."""
+        """Return whether there is a prompt host or, with `others`, any host."""
         return bool(self._prompt or (others and self._others))
 
     def append(self, slot: int) -> None:
@@ -60,11 +60,11 @@ class BackQueue:
             self._note(int(some.sum()), int((~some).sum()))
 
     def first(self, *, others: bool) -> int:
-        """About the slot that `popleft` gives next: the head of either queue; there must be one."""
+        """Return approximately the slot that `popleft` returns next; the queue must not be empty."""
         return self._others.head if others and self._others else self._prompt.head
 
     def improved(self, slot: int) -> None:
-        """A host has a better first URL: its turn does not depend on that."""
+        """Do nothing: a better first URL does not change a host's turn here."""
 
     def _note(self, prompt: int, others: int) -> None:
         if self._blocks and sum(self._blocks[-1]) < BLOCK:
@@ -74,7 +74,7 @@ class BackQueue:
             self._blocks.append([prompt, others])
 
     def popleft(self, *, others: bool) -> int:
-        """The next slot; there must be one."""
+        """Remove and return the next slot; there must be one."""
         if not (others and self._others):
             self._ahead += 1
             slot = self._prompt.popleft()

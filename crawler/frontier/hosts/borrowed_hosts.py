@@ -1,8 +1,8 @@
 """Requests to hosts outside their queues: the redirect hops of robots.txt and of same-key chains.
 
-They count for politeness like any other. A borrowed host is busy until it is given
-back and its gap is over; the frontier hands out nothing for it until then. Callers
-that meet a busy host ask again.
+Politeness applies to them as to any other request. A borrowed host is busy until it is
+given back and its gap is over; until then the frontier gives out no task for it. A
+caller that finds the host busy tries again later.
 """
 
 from crawler.frontier.hosts.addresses import Address, Addresses
@@ -10,11 +10,11 @@ from crawler.frontier.hosts.politeness import HostPoliteness
 from crawler.frontier.hosts.registry import Registry
 from crawler.frontier.hosts.workbench import Workbench
 
-ASK_AGAIN = 0.25  # seconds after which a borrower asks for a busy host again
+ASK_AGAIN = 0.25  # seconds until the next try to borrow a busy host
 
 
 class BorrowedHosts:
-    """The hosts on which a hop is under way."""
+    """The hosts on which a redirect hop is under way."""
 
     def __init__(
         self, registry: Registry, politeness: HostPoliteness, addresses: Addresses, bench: Workbench
@@ -29,7 +29,7 @@ class BorrowedHosts:
         return len(self._busy)
 
     def borrow(self, hostname: str, now: float, address: str) -> float:
-        """Take a host that no fetch task holds; 0.0, or the instant at which to ask again."""
+        """Take a host that no fetch task holds; return 0.0, or the instant at which to try again."""
         key = self._registry.host_key(hostname)
         instant = self._registry.hosts.ready[self._registry.slot(hostname)]
         if key in self._busy:
@@ -47,7 +47,7 @@ class BorrowedHosts:
         return 0.0
 
     def give_back(self, hostname: str, now: float, took: float, retry_after: float) -> None:
-        """The hop has ended: the host's gap runs from now."""
+        """End the hop; the host's gap starts now."""
         key, slot = self._registry.host_key(hostname), self._registry.slot(hostname)
         self._politeness.hop(slot, took, retry_after, now)
         self._registry.note(slot, hostname)
@@ -56,9 +56,9 @@ class BorrowedHosts:
             self._bench.release_address(address, now, now)
 
     def free_at(self, key: int, now: float) -> float:
-        """When to ask again whether no hop is on the host; 0.0 if none is."""
+        """Return 0.0 if no hop is on the host, else the instant at which to check again."""
         return now + ASK_AGAIN if key in self._busy else 0.0
 
     def at(self, address: Address) -> int:
-        """How many hops are under way at an address."""
+        """Return the number of hops under way at an address."""
         return sum(record is address for record in self._busy.values())

@@ -1,15 +1,15 @@
-"""Budgets and depth: which URLs are parked.
+"""Budgets and the maximum depth, which decide whether a URL is parked.
 
-A URL beyond the depth or a budget is never dropped: its entry lies under `p/`
-instead of `t/`, is counted by rule, and moves to the queue when the limit is
-raised (`frontier/README.md`, "Budgets"). The scopes host, domain and prefix have
-no limits by default.
+A URL beyond the depth or a budget is never dropped: its entry is stored under `p/`
+instead of `t/`, counted by rule, and moved to the queue when the limit is raised
+(`frontier/README.md`, "Budgets"). With the scopes host, domain and prefix there are
+no limits by default, except for sitemaps.
 
-    depth             link hops from a seed
+    depth             number of links from a seed
     pages_per_host    URLs accepted to one host's queue
-    pages_per_domain  the same over all hosts of a registrable domain
-    hosts_per_domain  a further host of the domain is excluded with all its URLs
-    maps_per_host     sitemaps accepted to one host's queue: they use up no budget of pages
+    pages_per_domain  URLs accepted to all hosts of a registrable domain
+    hosts_per_domain  hosts of a domain; a further host is excluded with all its URLs
+    maps_per_host     sitemaps accepted to one host's queue; they use no page budget
 """
 
 from array import array
@@ -22,7 +22,7 @@ from crawler.config import Config, CrawlConfig, Overrides
 from crawler.frontier.hosts.table import HostFlag, HostTable, KeyedTable
 from crawler.records import LinkFlag
 
-# A Todo stores the index, so the list is only ever appended to.
+# A Todo stores the index, so rules are only ever appended.
 RULES = ("", "depth", "pages_per_host", "pages_per_domain", "hosts_per_domain", "maps_per_host")
 DEPTH, PAGES_PER_HOST, PAGES_PER_DOMAIN, HOSTS_PER_DOMAIN, MAPS_PER_HOST = range(1, 6)
 
@@ -33,7 +33,7 @@ _AGAIN = LinkFlag.AGAIN
 
 
 class HostLimits(msgspec.Struct, frozen=True):
-    """The limits in force; UNLIMITED where there is none."""
+    """The limits in force; UNLIMITED stands for no limit."""
 
     depth: int
     pages_per_host: int
@@ -42,7 +42,7 @@ class HostLimits(msgspec.Struct, frozen=True):
 
 
 def limits(crawl: CrawlConfig) -> HostLimits:
-    """What the settings and the scope make of each limit."""
+    """Return the limits that follow from the settings and the scope."""
     values = {}
     for name, in_scope_any in _IN_SCOPE_ANY.items():
         value = getattr(crawl, name)
@@ -53,7 +53,7 @@ def limits(crawl: CrawlConfig) -> HostLimits:
 
 
 class DomainTable(KeyedTable):
-    """Registrable domains: URLs accepted (`pages`) and hosts that count (`hosts`)."""
+    """Registrable domains: URLs accepted (`pages`) and hosts counted (`hosts`)."""
 
     columns: ClassVar[dict[str, str]] = {"pages": "u4", "hosts": "u4"}
 
@@ -73,9 +73,9 @@ class DomainTable(KeyedTable):
 
 
 class Budget:
-    """Decides, URL by URL, and counts what was accepted.
+    """Decides for each URL whether it is parked, and counts the accepted URLs.
 
-    `binds` is False if pages have no limit at all: then `rule` is 0 for every URL but a sitemap's.
+    `binds` is False if pages have no limit at all; then `rule` returns 0 for every URL except sitemaps.
     """
 
     def __init__(self, config: Config, hosts: HostTable, domains: DomainTable) -> None:
@@ -87,7 +87,7 @@ class Budget:
         self._domains = domains
 
     def describe(self) -> str:
-        """All that decides what is parked, as text: if it differs, parked URLs are looked at again."""
+        """Return all settings that decide what is parked, as text; if it changes, parked URLs are checked again."""
         tables = [
             (table.match, table.pages, table.depth, table.pages_per_domain)
             for table in self._overrides.tables
@@ -95,7 +95,7 @@ class Budget:
         return msgspec.json.encode([self.limits, tables, self._maps_max]).decode()
 
     def meet_host(self, slot: int) -> None:
-        """Count a new host to its domain, or exclude it."""
+        """Count a new host of its domain, or exclude it."""
         domain = self._hosts.domain[slot]
         if self._domains.hosts[domain] >= self.limits.hosts_per_domain:
             self._hosts.flags[slot] |= HostFlag.EXCLUDED
@@ -103,13 +103,13 @@ class Budget:
             self._domains.hosts[domain] += 1
 
     def include(self, slot: int) -> None:
-        """Let an excluded host in if its domain has room now."""
+        """Include an excluded host if its domain has room now."""
         if self._hosts.flags[slot] & HostFlag.EXCLUDED:
             self._hosts.flags[slot] ^= HostFlag.EXCLUDED
             self.meet_host(slot)
 
     def rule(self, slot: int, depth: int, url: str, name: str, flags: int = 0) -> int:
-        """The rule that parks a URL of the host `name`, 0 if none does, nor for a page that is known."""
+        """Return the rule that parks a URL of the host `name`; 0 if there is none or the page is already known."""
         if flags & _AGAIN:
             return 0
         hosts, limit = self._hosts, self.limits
@@ -132,7 +132,7 @@ class Budget:
         return 0
 
     def accept(self, slot: int, flags: int = 0) -> None:
-        """Count a URL that goes to the host's queue, once however often it does."""
+        """Count a URL accepted to the host's queue; it is counted once, even if it is queued again."""
         if flags & _AGAIN:
             return
         if flags & SITEMAP:

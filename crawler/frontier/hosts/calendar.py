@@ -1,15 +1,15 @@
 """Hosts outside the front, chained through the host table: queues (`Chain`) and the calendar.
 
-    Chain     first in, first out; 12 bytes for the chain, nothing per host
-    Calendar  hosts by the instant from which they are ready: 16 chains a
-              second within the next two minutes, one a minute beyond
+    Chain     first in, first out; 12 bytes per chain, nothing per host
+    Calendar  hosts by the instant from which they are ready: 16 chains per
+              second for the next two minutes, one per minute after that
 
-A calendar of chains needs no heap entry a host. A far bucket that comes due
-is sorted into near ones, so every host is touched at most three times. Hosts
-come out up to 1/16 s late, never early. At most 2,048 near and, for the
-longest wait of a day, 1,350 far buckets exist.
+A calendar of chains needs no heap entry per host. When a far bucket is due, its
+hosts are sorted into near buckets, so every host is touched at most three times. Hosts
+come out up to 1/16 s late, never early. There are at most 2,048 near buckets and, for
+the longest wait of one day, 1,350 far ones.
 
-Many slots at once (on opening: all hosts) are chained by whole-column work.
+On opening, all hosts are chained at once, by operations on whole columns.
 """
 
 import heapq
@@ -20,10 +20,10 @@ import numpy as np
 
 from crawler.frontier.hosts.table import NOWHERE, HostTable
 
-TICKS = 16  # near buckets a second
-NEAR_SPAN = 128.0  # seconds kept in near buckets
-FAR_TICKS = 64 * TICKS  # width of a far bucket
-EXPIRE_MAX = 4096  # slots one call of `expire` looks at: about 4 ms, though a million may come due at once
+TICKS = 16  # near buckets per second
+NEAR_SPAN = 128.0  # seconds covered by near buckets
+FAR_TICKS = 64 * TICKS  # ticks per far bucket
+EXPIRE_MAX = 4096  # slots examined per call of `expire`: about 4 ms, although a million may be due at once
 
 
 class Chain:
@@ -76,12 +76,12 @@ class Chain:
 
 
 class Calendar:
-    """Slots by instant, to the second or the minute."""
+    """Slots by instant, in near and far buckets."""
 
     def __init__(self, hosts: HostTable) -> None:
         self._hosts = hosts
         self._buckets: dict[int, Chain] = {}
-        self._starts: list[int] = []  # heap of the ticks at which buckets come due
+        self._starts: list[int] = []  # heap of the ticks at which buckets are due
         self._count = 0
 
     def __len__(self) -> int:
@@ -92,7 +92,7 @@ class Calendar:
             yield from chain
 
     def add(self, slot: int, instant: float, now: float) -> None:
-        """File a slot under its instant."""
+        """Add a slot under its instant."""
         if instant - now < NEAR_SPAN:
             start = ceil(instant * TICKS)
         else:
@@ -101,7 +101,7 @@ class Calendar:
         self._count += 1
 
     def add_many(self, slots: np.ndarray, now: float) -> None:
-        """File slots under their ready instants."""
+        """Add slots under their ready times."""
         instants = self._hosts.gather("ready", slots)
         far = np.floor(instants * TICKS) // FAR_TICKS * FAR_TICKS
         starts = np.where(instants - now < NEAR_SPAN, np.ceil(instants * TICKS), far).astype(np.int64)
@@ -121,11 +121,11 @@ class Calendar:
         return chain
 
     def next_due(self) -> float | None:
-        """The earliest instant at which `expire` has something to do; None if the calendar is empty."""
+        """Return the earliest instant at which `expire` has something to do; None if the calendar is empty."""
         return self._starts[0] / TICKS if self._starts else None
 
     def expire(self, now: float, slots_max: int = EXPIRE_MAX) -> Iterator[int]:
-        """Take out the slots whose bucket has come due and that are ready; `slots_max` at most are looked at."""
+        """Remove and yield the ready slots of all due buckets; examines at most `slots_max` slots."""
         while slots_max and self._starts and self._starts[0] <= now * TICKS:
             chain = self._buckets[self._starts[0]]
             while chain and slots_max:

@@ -1,11 +1,11 @@
-"""All that a request must pass before it starts, in this order.
+"""The conditions that a request must meet before it starts, in this order.
 
-host       its own instant: gap, back-off, a hop on it        table, politeness, visits
-names      its addresses are known                            look_ups
-place      one of the process's; hosts that are slow or new   place_shares
-           may hold a part of them
-address    one of the host's that may be asked now            addresses
-rate       of the whole process                               rate
+host        its own ready time: gap, back-off, no hop on it     table, politeness, visits
+names       its addresses are known                             look_ups
+fetch slot  one of the process's; slow and new hosts            shares
+            may hold only a part of them
+address     one of the host's addresses is ready                addresses
+rate        of the whole process                                rate
 """
 
 from collections.abc import Callable
@@ -24,11 +24,11 @@ from crawler.orders.order import BREADTH_FIRST
 
 
 class DispatchGates:
-    """The parts of this folder, made from one configuration; `load` and `unload` are the workbench's.
+    """The parts of this folder, created from one configuration; `load` and `unload` are the workbench's.
 
     Args:
-        concurrency: places of this process.
-        processes: of the whole crawl; they share rate and addresses.
+        concurrency: fetch slots of this process.
+        processes: the number of processes of the whole crawl; they share rate and addresses.
     """
 
     def __init__(
@@ -63,32 +63,32 @@ class DispatchGates:
             registry.hosts, concurrency, config.frontier.untried_share, config.fetch.crowded_timeout
         )
         self.visits = BorrowedHosts(registry, self.politeness, self.addresses, self.bench)
-        self.resolving = not config.fetch.proxy  # a proxy looks names up itself
+        self.resolving = not config.fetch.proxy  # a proxy resolves names itself
         self._waiters_max = config.frontier.address_waiters_max
 
     def open(self, now: float) -> None:
-        """After the registry: of a crawl that has run before, every address waits its gap once."""
+        """Open after the registry; if the crawl has run before, every address waits its gap once."""
         if len(self.hosts):
             self.addresses.open(now)
 
     def configure(self, politeness: PolitenessConfig) -> None:
-        """Gaps and back-offs from now on; a gap that runs already ends as it was meant to."""
+        """Set gaps and back-offs for future requests; a gap that has started ends as planned."""
         self.politeness.config = politeness
         self.addresses.configure(politeness)
 
     def free_at(self, slot: int, now: float) -> float:
-        """The instant from which the host may be asked, as far as it alone decides."""
+        """Return the instant from which the host may be requested, regardless of address and rate."""
         return max(self.hosts.ready[slot], self.visits.free_at(self.hosts.key[slot], now))
 
     def call_others(self, now: float) -> None:
-        """Let hosts that are not known to answer soon have the places that are theirs."""
+        """Wake hosts that wait for a fetch slot of the share for hosts that are not prompt."""
         self.shares.look(now)
         while (host := self.shares.next_waiting()) is not None:
             self.bench.wake(host, now)
         self.bench.admitting_others = not self.shares
 
     def acquire_address(self, host: FrontHost, now: float) -> bool:
-        """Take a place on the first of the host's addresses that has one; else the host waits for one."""
+        """Take a request slot at the first of the host's addresses that has one; otherwise queue the host for one."""
         if not self.addresses.counted or not self.resolving:
             return True
         address, instant = self.addresses.choose(host.addresses, host.domain, now)
@@ -107,7 +107,7 @@ class DispatchGates:
         return False
 
     def acquire_own_address(self, host: FrontHost, name: str, now: float) -> float:
-        """Take a place on the address `name` for a host that is held; 0.0, or the instant to ask again."""
+        """Take a request slot at the address `name` for a held host; return 0.0, or the instant to try again."""
         if host.address is not None or not name or not self.addresses.counted:
             return 0.0
         address = self.addresses.meet(name, host.domain, now)
@@ -119,7 +119,7 @@ class DispatchGates:
         return 0.0
 
     def release_address(self, host: FrontHost, ended: float, now: float) -> None:
-        """The host's request, ended at `ended`, frees its place on the address, if it had one."""
+        """Free the host's request slot at the address, if it had one, after its request ended at `ended`."""
         if host.address is not None:
             self.bench.release_address(host.address, ended, now)
             host.address = None

@@ -1,10 +1,10 @@
-"""Look-ups of host names: a limit of their own, and a line of hosts that wait for one.
+"""Look-ups of host names: a separate limit, and a queue of hosts that wait for one.
 
-A look-up needs no place, so it goes on while all places are taken. The workbench
-takes in only as many hosts as can be looked up soon: more would fill the front
-and wait there too. With a rate it takes in as many as the rate can ask in some
-seconds. Otherwise all look-ups would be over before the first page: new hosts are
-due at once, so their robots.txt would go before the pages of hosts already asked.
+A look-up needs no fetch slot, so look-ups continue while all slots are taken. The workbench
+admits only as many hosts as can be looked up soon; more would fill the front only to wait
+there. With a rate limit, it admits as many as the rate can request in a few seconds.
+Otherwise all look-ups would finish before the first page: new hosts are due immediately,
+so their robots.txt would be fetched before the pages of hosts that have theirs already.
 """
 
 import math
@@ -15,11 +15,11 @@ from crawler.frontier.hosts.rate import Rate
 from crawler.frontier.hosts.table import SILENCED
 from crawler.frontier.hosts.workbench import Workbench
 
-AHEAD = 5.0  # s of the rate that hosts are looked up for; as long as a dead name takes
+AHEAD = 5.0  # seconds of the rate for which hosts are looked up ahead; as long as a dead name takes
 
 
 class DnsLookups:
-    """At most `limit` under way; twice as many may wait in the line, and no more than AHEAD of the rate in all."""
+    """At most `limit` look-ups are under way and twice as many queued, in all no more than AHEAD of the rate."""
 
     def __init__(self, bench: Workbench, limit: int, rate: Rate) -> None:
         self._bench = bench
@@ -31,7 +31,7 @@ class DnsLookups:
 
     @property
     def waiting(self) -> int:
-        """Hosts in the line."""
+        """The number of queued hosts."""
         return len(self._line)
 
     def __contains__(self, host: object) -> bool:
@@ -39,11 +39,11 @@ class DnsLookups:
 
     @property
     def may_start(self) -> bool:
-        """Whether a host of the line could begin now."""
+        """True if a queued host could begin now."""
         return bool(self._line) and self.under_way < self._limit
 
     def ask(self, host: FrontHost) -> bool:
-        """Begin the host's look-up, or put the host into the line and return False."""
+        """Begin the host's look-up, or queue the host and return False."""
         begins = self.under_way < self._limit
         if begins:
             self.under_way += 1
@@ -54,7 +54,7 @@ class DnsLookups:
         return begins
 
     def next(self, now: float) -> FrontHost | None:
-        """Begin the look-up of the first host in the line that still has something to do; None: none may."""
+        """Begin the look-up of the first queued host that still has something to do; None if none may begin."""
         while self.may_start:
             host = self._line.popleft()
             host.waiting = False
@@ -66,12 +66,12 @@ class DnsLookups:
         return None
 
     def end(self) -> None:
-        """A look-up is over."""
+        """End a look-up."""
         self.under_way -= 1
         self._admit()
 
     def _admit(self) -> None:
-        """Tell the workbench for how many more hosts there is room."""
+        """Tell the workbench how many more hosts there is room for."""
         room, rate = 3 * self._limit, self._rate.rate
         if rate:
             room = min(room, math.ceil(rate * AHEAD))

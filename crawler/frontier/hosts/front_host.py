@@ -1,14 +1,14 @@
-"""A host of the front with the part of its queue that is in memory.
+"""A host of the front, with the part of its queue that is in memory.
 
     store:   ... deleted ... | cursor ...................... end of the queue
     memory:                    [ queue and later ] read_to | not read yet
 
-Entries to do below the order `read_to` are in memory: in `queue` (a heap by order),
-in `later` (a heap by the instant of the next try) or `busy` (held by a fetch task). While
-`later` is full, further entries that must wait are skipped, and `recall` reads again
-from the first of them. At `read_to` = NO_ORDER the whole queue is in memory, and a new
-URL goes there directly and is never read back. Entries of `later` and those given out
-may lie beyond `read_to`; reading skips them.
+Entries below the order `read_to` are in memory: in `queue` (a heap by order), in
+`later` (a heap by the instant of the next try) or in `busy` (held by a fetch task). While
+`later` is full, further entries that must wait are skipped, and `recall` reads again from
+the first skipped entry. At `read_to` = NO_ORDER the whole queue is in memory; new URLs
+are added there directly and never read back. Entries in `later` and those given out may
+have orders beyond `read_to`; reading skips them.
 """
 
 import heapq
@@ -25,11 +25,11 @@ from crawler.storage.keys import TODO
 from crawler.storage.kv import KeyValue
 
 NO_PLAN = -1  # the host is in no heap
-SKIPPED_MAX = 10_000  # entries of a host that are passed over until the first of them may be tried: 5 us each
+SKIPPED_MAX = 10_000  # entries of a host skipped until the first of them may be tried: 5 us each
 
 
 class Refetch(msgspec.Struct, frozen=True, gc=False):
-    """A known page that is to be asked again: its number in the schedule, and what its fetch task says."""
+    """A known page to be refetched: its number in the schedule, and the fields of its fetch task."""
 
     page: int
     fingerprint: int
@@ -41,15 +41,15 @@ class Refetch(msgspec.Struct, frozen=True, gc=False):
 
 
 class FrontHost:
-    """See the module docstring for the queue.
+    """The state of a host of the front; the module docstring describes its queue.
 
-    `held` says that a fetch task holds the host; `given_out` are the orders of
-    entries whose fetch tasks are not released yet: the store may still have them
-    though they are done. `tick` marks the host's valid entry in the
-    workbench's heap and `wake` that entry's instant. `waiting`: in an
-    address's queue or waiting for a look-up; `called_by` is the address whose
-    queue has just called it. `domain` is the key of its registrable domain.
-    `refetch` is a known page that it is to ask again, before its own queue.
+    `held` is True while a fetch task holds the host. `given_out` are the orders of
+    entries whose fetch tasks are not released yet; the store may still hold them
+    although they are done. `tick` marks the host's valid entry in the workbench's
+    heap, and `wake` is that entry's instant. `waiting`: the host is in an address's
+    queue or waits for a look-up. `called_by` is the address whose queue has just
+    released the host. `domain` is the key of its registrable domain. `refetch` is
+    a known page to fetch before the host's own queue.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class FrontHost:
         self.prefix = TODO + key.to_bytes(8, "big")
         self.queue: list[Entry] = []
         self.later: list[tuple[float, Entry]] = []
-        self.skipped = 0  # entries passed over
+        self.skipped = 0  # number of entries skipped
         self.skipped_from, self.skipped_until = NO_ORDER, inf
         self.read_to = read_to
         self.busy: Entry | None = None
@@ -103,38 +103,38 @@ class FrontHost:
         self.wake = 0.0
 
     def may_leave(self) -> bool:
-        """Whether the front may forget the host: the store has all that there is to know of it."""
+        """Return whether the front may drop the host's object, because the store has all its state."""
         return not (self.held or self.waiting or self.given_out)
 
     def address_name(self) -> str:
-        """The address it is asked on, "" while none is known."""
+        """Return the address for the host's requests; "" while none is known."""
         if self.address is not None:
             return self.address.name
         return self.addresses[0] if self.addresses else ""
 
     def asked_url(self) -> str:
-        """The URL that its fetch task asks, or that it was brought to the front for; "" if there is none."""
+        """Return the URL of its fetch task, or the known page to fetch next; "" if there is none."""
         if self.busy is not None:
             return entries.join_url(self.name, self.busy[1].tail)
         return "" if self.refetch is None else self.refetch.url
 
     def push(self, order: int, entry: Todo) -> None:
-        """Take in an entry that is stored, or about to be; it may stay on disk only."""
+        """Add an entry that is stored or about to be stored; beyond `read_to` it stays on disk only."""
         if order < self.read_to:
             heapq.heappush(self.queue, (order, entry))
 
     def take_first(self) -> Entry:
-        """The queue's first entry, which a fetch task holds now."""
+        """Remove and return the queue's first entry, for a fetch task."""
         self.busy = heapq.heappop(self.queue)
         self.given_out.add(self.busy[0])
         return self.busy
 
     def postpone(self, until: float, item: Entry) -> None:
-        """Keep an entry for later."""
+        """Keep an entry in `later` until the instant `until`."""
         heapq.heappush(self.later, (until, item))
 
     def put_off(self, until: float, item: Entry, later_max: int) -> None:
-        """Keep an entry for later, or pass it over if enough are kept."""
+        """Keep an entry in `later`, or skip it if `later` is full."""
         if len(self.later) < later_max:
             return self.postpone(until, item)
         self.skipped += 1
@@ -142,19 +142,19 @@ class FrontHost:
         self.skipped_until = min(self.skipped_until, until)
 
     def put_off_first(self, until: float, later_max: int) -> None:
-        """The same with the queue's first entry."""
+        """Do the same as `put_off` with the queue's first entry."""
         self.put_off(until, heapq.heappop(self.queue), later_max)
 
     def is_full(self, later_max: int) -> bool:
-        """Whether enough entries wait that no more are looked at."""
+        """Return whether so many entries wait that no more are read."""
         return len(self.later) >= later_max and self.skipped >= SKIPPED_MAX
 
     def recall_at(self) -> float:
-        """The instant from which an entry that waits may be tried; infinity if none waits."""
+        """Return the instant from which a waiting entry may be tried; infinity if none waits."""
         return min(self.later[0][0], self.skipped_until) if self.later else self.skipped_until
 
     def recall(self, now: float) -> None:
-        """Move the entries of `later` whose instant has come to the queue; read skipped ones again."""
+        """Move the entries of `later` that may be tried now to the queue; read skipped entries again."""
         if self.skipped_until <= now:
             self.read_to = min(self.read_to, self.skipped_from)
             self.queue = [item for item in self.queue if item[0] < self.read_to]
@@ -166,9 +166,9 @@ class FrontHost:
     def read_ahead(
         self, store: KeyValue, count: int, now: float, later_max: int, retry_max: float = inf
     ) -> bool:
-        """Read up to `count` more entries from the store; False if the end was reached.
+        """Read up to `count` more entries from the store; return False if the end was reached.
 
-        A retry further off than `retry_max` seconds was noted by a clock that has been set back since: it is due.
+        A retry more than `retry_max` seconds ahead was stored before the clock was set back; it is due now.
         """
         known = {item[0] for _, item in self.later} | self.given_out
         for order, entry in entries.read_queue(store, self.prefix, self.read_to):
@@ -186,7 +186,7 @@ class FrontHost:
         return False
 
     def spill(self, keep: int) -> None:
-        """Forget all but the first `keep` entries of the queue, and what lies beyond them."""
+        """Drop all but the first `keep` entries of the queue, and all entries beyond them, from memory."""
         self.queue.sort()
         self.read_to = min(self.read_to, self.queue[keep][0])
         self.queue = [item for item in self.queue if item[0] < self.read_to]
@@ -194,7 +194,7 @@ class FrontHost:
         heapq.heapify(self.later)
 
     def held_in_memory(self) -> int:
-        """How many entries are in memory."""
+        """Return the number of entries in memory."""
         return len(self.queue) + len(self.later) + (self.busy is not None)
 
     def remove(self, orders: set[int]) -> None:
@@ -205,11 +205,11 @@ class FrontHost:
         heapq.heapify(self.later)
 
     def first_order(self) -> int:
-        """The order of the first entry to be tried now; at the earliest, if it is not in memory."""
+        """Return the order of the first entry to try now; if it is not in memory, a lower bound of it."""
         return self.queue[0][0] if self.queue else self.read_to
 
     def cursor(self) -> int:
-        """No entry of the host's queue has a smaller order."""
+        """Return an order such that no entry of the host's queue has a smaller one."""
         first = self.read_to
         if self.queue:
             first = min(first, self.queue[0][0])
@@ -220,7 +220,7 @@ class FrontHost:
         return min(first, self.skipped_from)
 
     def entries(self) -> Iterator[Entry]:
-        """All entries in memory."""
+        """Yield all entries in memory."""
         yield from self.queue
         yield from (item for _, item in self.later)
         if self.busy is not None:

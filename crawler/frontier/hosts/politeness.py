@@ -1,17 +1,17 @@
-"""Politeness: how long a host waits between requests.
+"""Politeness: the time that a host waits between requests.
 
-Host     One request in flight over all its schemes and ports. After its end a
-         gap of `delay_factor` times the answer's time, at least `delay`, at
-         most `delay_max` (Broder, Najork, Wiener 2003, section 4.1); the
-         host's Crawl-delay and Retry-After only lengthen it. Each 429 and 503
-         doubles the gap, good answers shrink it again by a few per cent each.
-Failure  No answer, 429 and 503 are charged to the host: it waits
+Host     One request in flight over all its schemes and ports. After it ends, the
+         host waits a gap of `delay_factor` times the answer's time, at least
+         `delay` and at most `delay_max` (Broder, Najork, Wiener 2003, section 4.1);
+         Crawl-delay and Retry-After can only lengthen it. Each 429 or 503
+         doubles the gap; each good answer shrinks it by a few per cent.
+Failure  Missing answers, 429 and 503 are charged to the host: it waits
          `backoff_first`, doubling to `backoff_max`, and is given up after
          `give_up_after` without any answer. After `refusals_max` refusals (401,
-         403, 406, 451) in a row it is held as if the user had blocked it.
+         403, 406, 451) in a row, it is held as if the user had blocked it.
 
-Addresses wait in `addresses.py`, the crawl as a whole in `rate.py`.
-Durations are seconds, instants seconds by the process clock.
+`addresses.py` limits addresses, and `rate.py` the crawl as a whole.
+Durations are in seconds; instants are seconds on the process clock.
 """
 
 from crawler.config import Override, PolitenessConfig
@@ -20,7 +20,7 @@ from crawler.records import Blame, Fetch, Outcome
 
 TLS_WAIT = 86_400.0  # s
 REFUSALS = frozenset({401, 403, 406, 451})
-# Why a host is given up or held, else how its last failure ended; stored as the index, so only ever appended to.
+# The reason why a host is given up or held, or its last failure; stored as the index, so only ever appended to.
 CAUSES = (
     "", "no_answer", "dns_not_found", "address_denied", "refusals",
     "connect_error", "tls_error", "dns_error", "host_busy", "temporary", "header_timeout", "reset", "truncated",
@@ -31,7 +31,7 @@ NO_OVERRIDE = Override()
 
 
 class HostPoliteness:
-    """The rules for hosts, applied to rows of the host table."""
+    """The politeness rules for hosts, applied to rows of the host table."""
 
     def __init__(self, config: PolitenessConfig, hosts: HostTable) -> None:
         self.config = config
@@ -47,9 +47,9 @@ class HostPoliteness:
         override: Override = NO_OVERRIDE,
         charged: bool = True,
     ) -> float:
-        """Charge the end of a request to its host; return the instant from which it may be asked again.
+        """Charge the end of a request to its host; return the instant from which it may be requested again.
 
-        Not `charged`, the failure is that of one authority of the host, which waits its gap.
+        If not `charged`, the failure belongs to one authority of the host, and the host waits only its gap.
         """
         wait = 0.0
         if charged and fetch.blame is not Blame.NONE:
@@ -66,23 +66,23 @@ class HostPoliteness:
         return now + wait
 
     def usual_gap(self, slot: int) -> float:
-        """Seconds of the gap behind the host's last answer, at least the least one."""
+        """Return the gap in seconds after the host's last answer, but at least the minimum gap."""
         return max(self.config.delay, self._hosts.gap[slot])
 
     def hop(self, slot: int, took: float, retry_after: float, now: float) -> None:
-        """The same for a request that is charged to no URL of the host's queue: it can only wait longer."""
+        """Note the end of a request that is charged to no URL of the host's queue; it can only lengthen the wait."""
         hosts = self._hosts
         wait = max(self._gap(slot, took, 0.0, NO_OVERRIDE), min(retry_after, self.config.retry_after_max))
         hosts.ready[slot] = max(hosts.ready[slot], now + wait)
         hosts.gap[slot] = hosts.ready[slot] - now
 
     def give_up(self, slot: int, cause: str) -> None:
-        """Leave the host alone for this run."""
+        """Send no more requests to the host in this run."""
         self._hosts.flags[slot] |= HostFlag.GIVEN_UP
         self._hosts.cause[slot] = CAUSES.index(cause)
 
     def gap_terms(self, slot: int, crawl_delay: float, override: Override) -> tuple[float, float]:
-        """(least gap, gap per second of answer time) behind the host's next answer."""
+        """Return (the minimum gap, the gap per second of answer time) after the host's next answer."""
         factor = self.config.delay_factor if override.delay_factor is None else override.delay_factor
         return self._gap(slot, 0.0, crawl_delay, override), factor * max(1.0, self._hosts.slowdown[slot])
 
@@ -108,7 +108,7 @@ class HostPoliteness:
         return backoff(hosts.failures[slot], config, fetch.outcome)
 
     def note_silence(self, slot: int, now: float) -> None:
-        """A request had no answer: after `give_up_after` of that alone the host is given up."""
+        """Note a request without an answer; the host is given up after `give_up_after` seconds with no answer at all."""
         hosts = self._hosts
         if not hosts.silent_since[slot]:
             hosts.silent_since[slot] = now
@@ -131,16 +131,16 @@ class HostPoliteness:
 
 
 def gap(took: float, config: PolitenessConfig, override: Override) -> float:
-    """The plain gap behind an answer that took so long (`frontier/README.md`, "Politeness")."""
+    """Return the plain gap after an answer that took `took` seconds (`frontier/README.md`, "Politeness")."""
     delay = config.delay if override.delay is None else override.delay
     factor = config.delay_factor if override.delay_factor is None else override.delay_factor
     return max(delay, min(factor * took, config.delay_max))
 
 
 def backoff(failures: int, config: PolitenessConfig, outcome: Outcome) -> float:
-    """How long a host waits after a number of failures in a row (at least 1), the last of which was `outcome`.
+    """Return the wait after `failures` failures in a row (at least 1), the last of which was `outcome`.
 
-    A certificate that did not hold twice is looked at once a day, for pages and robots.txt alike.
+    After two certificate failures, the host is tried once a day, for pages and robots.txt alike.
     """
     if outcome is Outcome.TLS_ERROR and failures > 1:
         return TLS_WAIT

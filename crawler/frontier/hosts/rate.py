@@ -1,25 +1,25 @@
 """The rate of the whole process: starts are spaced evenly.
 
-A late start is made up for within 100 ms only, so no burst follows a pause:
-any window of length T holds at most rate * (T + 100 ms) + 1 starts. A shorter
-allowance would lose most of a slow rate on a busy machine, whose loop is 0.2 s late.
+Only up to 100 ms of lateness is made up for, so no burst follows a pause: any window of
+length T holds at most rate * (T + 100 ms) + 1 starts. A shorter allowance would lower the
+actual rate on a busy machine, whose event loop is 0.2 s late.
 """
 
 RATE_SLACK = 0.1  # seconds of lateness that may be made up for
 
 
 class Rate:
-    """Even spacing of starts; 0 means no limit."""
+    """Spaces starts evenly; 0 means no limit."""
 
     def __init__(self, rate: float) -> None:
-        self.rate = rate  # may change at any time; what is next follows at once
-        self._spent_at = 0.0  # the latest start, as if all had been evenly spaced
+        self.rate = rate  # may change at any time; it takes effect immediately
+        self._spent_at = 0.0  # the latest start, if all starts had been evenly spaced
 
     def ready_at(self) -> float:
-        """The instant from which the next start is allowed."""
+        """Return the instant from which the next start is allowed."""
         return self._spent_at + 1.0 / self.rate if self.rate and self._spent_at else 0.0
 
     def spend(self, now: float) -> None:
-        """One request starts."""
+        """Count the start of a request."""
         if self.rate:
             self._spent_at = max(self.ready_at(), now - RATE_SLACK) if self._spent_at else now

@@ -1,9 +1,9 @@
-"""What is known of hosts and domains, and its record in the store.
+"""The registry of hosts and domains, and their records in the store.
 
 The registry joins the host table, the domain table and the budget with their
-stored form: `h/` a record a host, `m/frontier` the crawl-wide numbers. Records
-that change outside a commit (a host leaves the front, the user blocks one)
-gather in `notes` and ride in the next batch.
+stored form: one record per host under `h/`, and the crawl-wide numbers in
+`m/frontier`. Records that change outside a commit (a host leaves the front, the
+user blocks one) are collected in `notes` and written with the next batch.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,27 +19,27 @@ from crawler.frontier.hosts.table import NOWHERE, HostFlag, HostTable, host_key_
 from crawler.storage.keys import FRONTIER
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
-_MEMO_MAX = 32_768  # host names whose slot is remembered: about 4 MB
-_FEW = 32  # hosts whose records are quicker packed one by one
+_MEMO_MAX = 32_768  # host names whose slot is kept in memory: about 4 MB
+_FEW = 32  # below this number of hosts, packing records one by one is faster
 
 
 class HostHash(Protocol):
-    """What the frontier asks of the fingerprinter."""
+    """The methods of the fingerprinter that the frontier uses."""
 
     def host_key(self, hostname: str) -> int: ...
 
     def host_key_beside(self, hostname: str, fingerprint: int) -> int:
-        """The same for the host of a URL with that fingerprint, whose bucket it has."""
+        """Return the host key for a URL with that fingerprint, reusing the fingerprint's bucket."""
 
     def domain_key(self, domain: str) -> int:
-        """The key of a registrable domain."""
+        """Return the key of a registrable domain."""
 
 
 class Meta(msgspec.Struct):
     """The value of `m/frontier`.
 
-    The last sequence number, the parked URLs by rule, the limits that parked
-    them, and the instant of the latest opening after an unclean stop.
+    It holds the last sequence number, the number of parked URLs by rule, the limits that
+    parked them, and the instant of the latest opening after an unclean stop.
     """
 
     sequence: int = 0
@@ -49,11 +49,11 @@ class Meta(msgspec.Struct):
 
 
 class Registry:
-    """Hosts by name or slot, with totals over all of them.
+    """Hosts by name or slot, with totals over all hosts.
 
-    `todo` counts the entries of all queues (those in flight among them),
-    `parked` the parked ones by index of their rule, `reached` the hosts that
-    have ever answered.
+    `todo` is the number of entries in all queues (including those in flight),
+    `parked` the number of parked entries by index of their rule, and `reached`
+    the number of hosts that have ever answered.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class Registry:
         self.stored_limits = ""
         self.unclean_at = 0.0
         self.notes: dict[bytes, bytes] = {}
-        self.memo: dict[str, int] = {}  # slots of the host names met last
+        self.memo: dict[str, int] = {}  # slots of the host names seen most recently
 
     def open(self, now: float, clean: bool) -> None:
-        """Load everything; after an unclean stop each host waits its gap from now, at least the delay.
+        """Load all records; after an unclean stop, each host waits its gap from now on, at least the delay.
 
-        In a store that no frontier was opened on, nobody was asked yet: no host waits.
+        If no frontier has used the store before, no request has been made and no host waits.
         """
         domain_keys = [np.array(records["domain_key"]) for records in self.hosts.load(self._store)]
         if domain_keys:
@@ -90,7 +90,7 @@ class Registry:
         if not self._read_meta():
             self._note_first()
         elif clean:
-            self.unclean_at = min(self.unclean_at, now)  # a clock set back must stall nobody
+            self.unclean_at = min(self.unclean_at, now)  # so that a clock that was set back stalls no host
         else:
             self.unclean_at = now
         self.hosts.opened_at = self.unclean_at + self._delay if self.unclean_at else 0.0
@@ -99,13 +99,16 @@ class Registry:
         self.reached = int(((self.hosts.array("flags") & HostFlag.REACHED) != 0).sum())
 
     def _set_instants(self, now: float) -> None:
-        """Clamp what was stored to now + gap; give the hosts that were given up a new chance.
+        """Limit the stored ready times to now + gap, and let hosts that were given up be tried again.
 
-        After an unclean stop, requests may have been cut off that no record
-        knows: each host waits its gap, at least the delay, from that opening.
+        After an unclean stop, there may have been requests that no record mentions: each
+        host waits its gap, at least the delay, from that opening on.
         """
         hosts = self.hosts
-        ready, gap = hosts.array("ready"), hosts.array("gap").astype(np.float64)  # instants need all bits
+        ready, gap = (
+            hosts.array("ready"),
+            hosts.array("gap").astype(np.float64),
+        )  # float32 is too coarse for instants
         ready = np.minimum(ready, now + gap)
         hosts.put("ready", slice(None), np.maximum(ready, self.unclean_at + np.maximum(gap, self._delay)))
         given_up = (hosts.array("flags") & HostFlag.GIVEN_UP) != 0
@@ -114,20 +117,20 @@ class Registry:
         hosts.put("flags", slice(None), hosts.array("flags") & np.uint16(0xFFFF ^ HostFlag.GIVEN_UP))
         hosts.put(
             "silent_since", hosts.array("silent_since") > 0.0, now
-        )  # the time without a process does not count as silence
+        )  # the time without a process is not counted as silence
 
     def _note_first(self) -> None:
-        """From now on requests may be made that no record knows: the next opening is to see that."""
+        """Record that requests may be made from now on, so that the next opening detects an unclean stop."""
         batch = self._store.batch(sync=True)
         self.put_meta(batch)
         self._store.write(batch)
 
     def _read_meta(self) -> bool:
-        """Take up the crawl-wide numbers; False if there are none yet."""
+        """Read the crawl-wide numbers; return False if there are none yet."""
         value = self._store.get(FRONTIER)
         if value is None:
             if len(self.hosts):
-                raise DamageError(f"store: it has hosts, but no {FRONTIER!r}")
+                raise DamageError(f"store: there are host records, but the key {FRONTIER!r} is missing")
             return False
         try:
             meta = msgspec.msgpack.decode(unseal(FRONTIER, value), type=Meta)
@@ -139,7 +142,7 @@ class Registry:
         return True
 
     def put_meta(self, batch: Batch) -> None:
-        """Put the crawl-wide numbers."""
+        """Put the crawl-wide numbers into the batch."""
         parked = {rule: count for rule, count in zip(RULES, self.parked, strict=True) if count}
         meta = Meta(self.sequence, parked, self.budget.describe(), self.unclean_at)
         batch.put(FRONTIER, seal(msgspec.msgpack.encode(meta)))
@@ -148,20 +151,20 @@ class Registry:
         return self._fingerprinter.host_key(name)
 
     def domain_key(self, name: str) -> int:
-        """The key of a host's registrable domain."""
+        """Return the key of a host's registrable domain."""
         return self._fingerprinter.domain_key(self._registrable_domain(name))
 
     def find(self, name: str) -> int:
-        """The slot of the host `name`, or NOWHERE."""
+        """Return the slot of the host `name`, or NOWHERE."""
         return self.hosts.find(self._fingerprinter.host_key(name))
 
     def slot(self, name: str) -> int:
-        """The slot of the host `name`, a new one if it was not known."""
+        """Return the slot of the host `name`, adding the host if it is new."""
         slot = self.memo.get(name, NOWHERE)
         return slot if slot != NOWHERE else self._slot(name, self._fingerprinter.host_key(name))
 
     def slot_beside(self, name: str, fingerprint: int) -> int:
-        """The same for the host of a URL with that fingerprint: the look-up of the domain is saved."""
+        """Like `slot`, for the host of a URL with that fingerprint; saves the look-up of the domain."""
         return self._slot(name, self._fingerprinter.host_key_beside(name, fingerprint))
 
     def _slot(self, name: str, key: int) -> int:
@@ -176,7 +179,9 @@ class Registry:
     def _new_host(self, key: int, name: str) -> int:
         slot = self.hosts.insert(key)
         if self.unclean_at:
-            self.hosts.ready[slot] = self.unclean_at + self._delay  # it may have been asked before
+            self.hosts.ready[slot] = (
+                self.unclean_at + self._delay
+            )  # an unrecorded request may have been made to it
         domain_key = self.domain_key(name)
         domain = self.domains.find(domain_key)
         self.hosts.domain[slot] = self.domains.insert(domain_key) if domain == NOWHERE else domain
@@ -184,20 +189,20 @@ class Registry:
         return slot
 
     def reach(self, slot: int) -> None:
-        """The host has answered; stored with its record."""
+        """Record that the host has answered; stored with its record."""
         if not self.hosts.flags[slot] & HostFlag.REACHED:
             self.hosts.flags[slot] |= HostFlag.REACHED
             self.reached += 1
 
     def stored_name(self, slot: int) -> str:
-        """A host's name, from the store. Raises DamageError if it is not there."""
+        """Return a host's name from the store; raises DamageError if it is missing."""
         return stored_name(self._store, self.hosts.key[slot])
 
     def is_stored(self, slot: int) -> bool:
         return self._store.get(host_key_bytes(self.hosts.key[slot])) is not None
 
     def record(self, slot: int, name: str) -> tuple[bytes, bytes]:
-        """Store key and value of a host, to be written now: it replaces what was noted."""
+        """Return the store key and value of a host, to be written now; this replaces a pending note."""
         hosts = self.hosts
         key = host_key_bytes(hosts.key[slot])
         if self.notes:
@@ -205,7 +210,7 @@ class Registry:
         return key, hosts.pack(slot, name, self.domains.key[hosts.domain[slot]])
 
     def records(self, names: Mapping[int, str]) -> list[tuple[bytes, bytes]]:
-        """`record` of many hosts, given as slot -> name."""
+        """Return `record` for many hosts, given as slot -> name."""
         if len(names) < _FEW:
             return [self.record(slot, name) for slot, name in names.items()]
         keys = [host_key_bytes(self.hosts.key[slot]) for slot in names]
@@ -218,7 +223,7 @@ class Registry:
         return list(zip(keys, values, strict=True))
 
     def note(self, slot: int, name: str) -> None:
-        """Let the host's record ride in the next batch."""
+        """Write the host's record with the next batch."""
         key, value = self.record(slot, name)
         self.notes[key] = value
 

@@ -1,21 +1,21 @@
-"""Who may hold the places of a process: hosts that answer soon are never without one.
+"""Shares of the fetch slots: hosts that answer quickly always find one.
 
-    prompt   had its last page's place for at most `PROMPT_MAX`: any place
-    others   new hosts, slow ones, those that did not answer: `untried_share` of them
+    prompt   the last page held its slot for at most `PROMPT_MAX`: any slot
+    others   new hosts, slow hosts, hosts that did not answer: `untried_share` of the slots
 
-Without this rule some hundred hosts that hang, or send a byte a second, would hold all
-places for as long as a fetch may take. A quick robots.txt makes no host prompt: the page
-after it may be endless. A prompt host that has a place longer than that, on the network
-or with us, counts among the others.
+Without this rule, a few hundred hosts that hang, or send one byte per second, would hold
+all slots for as long as a fetch may take. A quick robots.txt does not make a host prompt: the
+page after it may be endless. A prompt host that holds a slot longer than `PROMPT_MAX`,
+during the transfer or while we process the page, counts as one of the others.
 
-Others that find their share taken wait in line. For each of them one place is asked back:
+If the share of the others is full, further ones wait in a queue. For each waiting host, one slot is reclaimed:
 
-1. of a host that has had it for `PROMPT_MAX`; its request goes on without a place
+1. from a host that has held it for `PROMPT_MAX`; its request continues without a slot
    (`frontier/outstanding.py`);
-2. if too many requests go on so, of a host that has had it for `PROMPT_MAX` and never
-   answered, or for `crowded_timeout` if it once did; its request ends.
+2. if too many requests continue without a slot, from a host that has held it for `PROMPT_MAX` and
+   never answered, or for `crowded_timeout` if it answered before; its request ends.
 
-While nearly all places are taken, each place beyond the others' share is asked back too.
+While nearly all slots are taken, each slot beyond the others' share is reclaimed too.
 """
 
 from collections import deque
@@ -25,11 +25,11 @@ from crawler.frontier.hosts.front_host import FrontHost
 from crawler.frontier.hosts.table import HostFlag, HostTable
 from crawler.records import Fetch, TaskKind
 
-PROMPT_MAX = 5.0  # s of an answer; a place kept free is free again within that
+PROMPT_MAX = 5.0  # seconds; a slot reserved for prompt hosts is free again within this time
 
 
 class SlotShares:
-    """Counts the places that other hosts than prompt ones hold, and keeps their line."""
+    """Counts the fetch slots held by hosts that are not prompt, and keeps the queue of those that wait."""
 
     def __init__(
         self, hosts: HostTable, concurrency: int, share: float, crowded_timeout: float = PROMPT_MAX
@@ -39,17 +39,17 @@ class SlotShares:
         self._others_max = max(1, ceil(concurrency * share))
         self._prompt: dict[
             int, float
-        ] = {}  # slots of prompt hosts with a place, and since when, in that order
+        ] = {}  # prompt hosts with a fetch slot: host slot -> since when, in that order
         self._others: dict[int, float] = {}  # of others
         self._had: dict[
             int, float
-        ] = {}  # seconds for which hosts with a fetch task had a place they gave back
-        self._yielding: set[int] = set()  # others whose place was asked back
+        ] = {}  # host slot -> seconds for which its running task held fetch slots it has returned
+        self._yielding: set[int] = set()  # others whose fetch slot was reclaimed
         self._line: deque[FrontHost] = deque()
-        self._called: set[int] = set()  # slots of hosts out of the line whose turn has not come yet
+        self._called: set[int] = set()  # host slots taken from the queue whose turn has not come yet
 
     def __len__(self) -> int:
-        """Hosts in the line."""
+        """Return the number of hosts in the queue."""
         return len(self._line)
 
     def is_prompt(self, slot: int) -> bool:
@@ -57,11 +57,11 @@ class SlotShares:
 
     @property
     def has_room(self) -> bool:
-        """Whether a host that is not prompt may have a place."""
+        """True if a host that is not prompt may take a fetch slot."""
         return len(self._others) < self._others_max
 
     def acquire(self, host: FrontHost, now: float) -> bool:
-        """Take a place, or one in the line."""
+        """Take a fetch slot and return True, or queue the host and return False."""
         if not self.is_prompt(host.slot) and not self.has_room:
             host.waiting = True
             self._line.append(host)
@@ -70,11 +70,11 @@ class SlotShares:
         return True
 
     def reacquire(self, slot: int, now: float) -> None:
-        """Take a place that was given back for a while: without a line, since others wait for its fetch task."""
+        """Take a fetch slot again after a pause, without queueing, because others wait for this fetch task."""
         (self._prompt if self.is_prompt(slot) else self._others)[slot] = now
 
     def release(self, slot: int, now: float) -> None:
-        """The place is free; harmless if the host has none."""
+        """Free the host's fetch slot; harmless if it has none."""
         since = self._others.pop(slot, None)
         since = self._prompt.pop(slot, None) if since is None else since
         self._yielding.discard(slot)
@@ -82,12 +82,12 @@ class SlotShares:
             self._had[slot] = self._had.get(slot, 0.0) + now - since
 
     def undo_acquire(self, slot: int) -> None:
-        """The place is free, and nothing was asked."""
+        """Free the fetch slot as if it had not been taken, because no request was made."""
         self.release(slot, 0.0)
         self._had.pop(slot, None)
 
     def look(self, now: float) -> None:
-        """Count prompt hosts among the others that have had their places for too long."""
+        """Count prompt hosts that have held their fetch slots for too long as others."""
         while self._prompt:
             slot, since = next(iter(self._prompt.items()))
             if now < since + PROMPT_MAX:
@@ -95,9 +95,9 @@ class SlotShares:
             self._others[slot] = self._prompt.pop(slot)
 
     def must_yield(self, slot: int, now: float, *, full: bool = False) -> bool:
-        """Whether the host is to end its request now, since another needs the place; it counts as asked.
+        """Return whether the host must end its request because another needs the fetch slot; a True is remembered.
 
-        `full`: nearly all places are taken.
+        `full`: nearly all fetch slots are taken.
         """
         answers = self._hosts.flags[slot] & (HostFlag.LATE | HostFlag.PROMPT)
         if not self.is_wanted(slot, now, self._crowded_timeout if answers else PROMPT_MAX, full=full):
@@ -106,7 +106,7 @@ class SlotShares:
         return True
 
     def is_wanted(self, slot: int, now: float, limit: float = PROMPT_MAX, *, full: bool = False) -> bool:
-        """Whether another needs the place of a host that has had it for `limit` seconds."""
+        """Return whether another host needs the fetch slot of a host that has held it for `limit` seconds."""
         self.look(now)
         since = self._others.get(slot)
         if since is None or slot in self._yielding or len(self._yielding) >= self._needed(full):
@@ -114,12 +114,12 @@ class SlotShares:
         return now >= since + limit
 
     def _needed(self, full: bool) -> int:
-        """How many of the others' places are asked back."""
+        """Return the number of fetch slots to reclaim from the others."""
         room = self._others_max - len(self._others) - len(self._called)
         return max(0, len(self._line) - max(0, room)) + (max(0, -room) if full else 0)
 
     def next_waiting(self) -> FrontHost | None:
-        """The first host in the line if there is room for it; it waits no more."""
+        """Remove and return the first queued host if there is room for it, else None."""
         if not self._line or len(self._others) + len(self._called) >= self._others_max:
             return None
         host = self._line.popleft()
@@ -128,11 +128,11 @@ class SlotShares:
         return host
 
     def note_arrival(self, slot: int) -> None:
-        """A host's turn has come."""
+        """Note that the turn of a host taken from the queue has come."""
         self._called.discard(slot)
 
     def record_outcome(self, slot: int, fetch: Fetch, now: float, task: TaskKind = TaskKind.PAGE) -> None:
-        """The host's request is over: its place is free. Note whether it answers soon, or at all."""
+        """Free the fetch slot after the host's request, and record whether it answered at all, and promptly."""
         self.release(slot, now)
         took = max(fetch.took, self._had.pop(slot, 0.0))
         was_prompt = self.is_prompt(slot)

@@ -1,26 +1,26 @@
-"""The host table: what is known of every host, as columns of numbers.
+"""The host table: the state of every host, as columns of numbers.
 
-A Python object for a host costs several hundred bytes; a crawl knows a million
-hosts and talks to a few hundred at a time. So a host is a *slot*, an index
-into columns (a struct of arrays), found by its 64-bit host key through an
-open-addressing index of 4-byte slots. Names are not kept here: they stand in
-the store (`h/`), and the hosts of the workbench's front hold theirs.
+A Python object per host costs several hundred bytes; a crawl knows a million hosts and
+sends requests to a few hundred at a time. A host is therefore a *slot*, an index into
+columns (a struct of arrays), found by its 64-bit host key through an open-addressing
+index of 4-byte slots. Names are not kept here: they are in the store (`h/`), and
+the host objects of the front hold theirs.
 
     key -> index (4 bytes at a load of at most 2/3) -> slot -> columns (64 bytes)
 
-A column is an `array.array` that lives as long as the table and grows in place:
-a caller may keep it and sees rows that are added later. Reading one number costs
-25 ns and gives a plain int or float. Whole columns are read as copies (`array`,
-`gather`) and written by the table (`put`): a view of their memory would go stale
-or forbid growth, so none leaves the table.
+A column is an `array.array` that exists as long as the table and grows in place. A caller
+may keep it and sees rows that are added later. Reading one number costs 25 ns and returns a
+plain int or float. Whole columns are read as copies (`array`, `gather`) and written by
+the table (`put`): a view of their memory would become stale or prevent growth, so the
+table never returns one.
 
-`place` says which structure holds the host now, so that a host is in exactly
-one (`workbench.py`). `flags` are why it may not be asked at all. `link` chains
-hosts in the back queue and in the calendar.
+`place` names the structure that holds the host, so that a host is in exactly one
+(`workbench.py`). `flags` are the reasons why it may not be requested at all. `link`
+chains hosts in the back queue and in the calendar.
 
-In the store a host is `h/` + 8-byte key -> sealed fixed part + name. The fixed part is RECORD,
-68 bytes, which begins with the key. A host that was never asked (most hosts of a large crawl)
-has SHORT instead, 28 bytes, which begins with the inverse of half the key.
+In the store, a host is `h/` + 8-byte key -> checksummed fixed part + name. The fixed part is
+RECORD, 68 bytes, which begins with the key. A host without any request so far (most hosts of a
+large crawl) has SHORT instead, 28 bytes, which begins with the inverted low half of the key.
 """
 
 import struct
@@ -35,8 +35,8 @@ from crawler.errors import DamageError
 from crawler.storage.keys import HOST
 from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 
-NOWHERE = -1  # end of a chain of slots; no such slot
-NO_ORDER = (1 << 64) - 1  # above every order of a queue entry
+NOWHERE = -1  # end of a chain of slots; also the result for an unknown host
+NO_ORDER = (1 << 64) - 1  # greater than every order of a queue entry
 
 RECORD = struct.Struct("<QdffdQIIIQHBBHH")
 _RECORD_TYPE = np.dtype(
@@ -65,35 +65,39 @@ _SHORT_TYPE = np.dtype(
 SHORT = struct.Struct("<IQIIQ")
 assert _SHORT_TYPE.itemsize == SHORT.size
 _SHORT_COLUMNS = ("cursor", "todo", "known")
-_MARK = 0xFFFF_FFFF  # a short record begins with the low half of the key, inverted: a full one never does
+_MARK = 0xFFFF_FFFF  # a short record begins with the low half of the key, inverted; a full record never does
 _KEY_TYPE = np.dtype([("prefix", "S2"), ("key", ">u8")])
 _STORED = [name for name in _RECORD_TYPE.names or () if name != "domain_key"]
 _LEFT_OUT = [name for name in _STORED if name != "key" and name not in _SHORT_COLUMNS]
 _TYPECODES = {"u8": "Q", "f8": "d", "f4": "f", "u4": "I", "i4": "i", "u2": "H", "u1": "B"}
-_MOVED_AN_INSERT = 16  # slots that move to a larger index with each insert: done long before it doubles again
+_MOVED_AN_INSERT = (
+    16  # slots moved to a larger index per insert: the move ends long before the index doubles again
+)
 _OPEN_CHUNK = 65_536  # hosts decoded at once on opening: 5 MB of records in memory
 
 
 class HostState:
-    """Where a host is; it is in exactly one place. Plain numbers: enum members cost 0.5 us an operation."""
+    """The structure that holds a host, exactly one; plain numbers, because enum members cost 0.5 us per operation."""
 
-    IDLE = 0  # nothing to do, or not to be asked
-    BACK = 1  # in the back queue: ready, waits for its turn in the front
-    CALENDAR = 2  # waits for its ready instant
+    IDLE = 0  # nothing to do, or not to be requested
+    BACK = 1  # in the back queue: ready, waits to enter the front
+    CALENDAR = 2  # waits for its ready time
     FRONT = 3  # has an object in the workbench
-    ASIDE = 4  # new entries are not committed yet
+    ASIDE = 4  # its new entries are not committed yet
 
 
 class HostFlag:
-    """Why a host is not asked (a sum of these). All but GIVEN_UP outlast the run."""
+    """Flags of a host, mostly reasons not to request it. All except GIVEN_UP persist across runs."""
 
     BLOCKED = 1  # by the user
     REFUSED = 2  # too many refusals in a row
-    GIVEN_UP = 4  # no answer for days, or no address: for this run
-    EXCLUDED = 8  # beyond the hosts of its domain: its URLs are parked
-    PROMPT = 16  # nothing bad: its last page came soon, so it may use the places kept free for such hosts
-    REACHED = 32  # nothing bad: it has answered a request, in this run or before
-    LATE = 64  # it has answered, but no page soon: it keeps its place longer than one that never did
+    GIVEN_UP = 4  # no answer for days, or no address; for this run only
+    EXCLUDED = 8  # exceeds the number of hosts of its domain: its URLs are parked
+    PROMPT = (
+        16  # not a reason: its last page came quickly, so it may use the fetch slots reserved for such hosts
+    )
+    REACHED = 32  # not a reason: it has answered a request, in this run or before
+    LATE = 64  # it has answered, but its last page did not come quickly: it keeps its slot longer than a silent host
 
 
 SILENCED = int(HostFlag.BLOCKED | HostFlag.REFUSED | HostFlag.GIVEN_UP)
@@ -102,9 +106,9 @@ SILENCED = int(HostFlag.BLOCKED | HostFlag.REFUSED | HostFlag.GIVEN_UP)
 class KeyedTable:
     """Columns of numbers whose rows (slots) are found by a 64-bit key.
 
-    Slots are given in order of insertion and never freed. The key's low 48
-    bits are a keyed hash already (`urls/fingerprint.py`), so its low bits
-    choose the home position; collisions go to the next free position.
+    Slots are assigned in order of insertion and never freed. The key's low 48 bits
+    are already a keyed hash (`urls/fingerprint.py`), so its low bits select the
+    home position; collisions go to the next free position.
     """
 
     columns: ClassVar[dict[str, str]] = {}
@@ -114,11 +118,11 @@ class KeyedTable:
     def __init__(self, capacity: int = 1024) -> None:
         self.count = 0
         self._capacity = 0
-        self._former: Any = None  # the index before it doubled, while slots move from it
+        self._former: Any = None  # the index before it doubled, while slots are moved from it
         self._former_mask = 0
         self._index: Any = None
         self._mask = -1
-        self._to_move = range(0)  # slots that are in the former index only
+        self._to_move = range(0)  # slots that are only in the former index
         self._kinds = {"key": "u8", **self.columns}
         self._columns = {name: array(_TYPECODES[kind]) for name, kind in self._kinds.items()}
         for name, column in self._columns.items():
@@ -135,16 +139,16 @@ class KeyedTable:
 
     @property
     def bytes_held(self) -> int:
-        """Bytes of all columns and of the index."""
+        """The size of all columns and the index, in bytes."""
         former = 0 if self._former is None else self._former.nbytes
         return sum(map(sys.getsizeof, self._columns.values())) + self._index_array.nbytes + former
 
     def array(self, name: str) -> np.ndarray:
-        """A copy of the column `name`, shape (count,)."""
+        """Return a copy of the column `name`, shape (count,)."""
         return self._view(name).copy()
 
     def gather(self, name: str, slots: np.ndarray | slice) -> np.ndarray:
-        """The numbers of the column `name` at `slots`, shape (n,)."""
+        """Return the numbers of the column `name` at `slots`, shape (n,)."""
         return self._view(name)[slots].copy()
 
     def put(self, name: str, where: np.ndarray | slice, values: np.ndarray | float) -> None:
@@ -152,11 +156,11 @@ class KeyedTable:
         self._view(name)[where] = values
 
     def _view(self, name: str) -> np.ndarray:
-        """The column's own memory. Never to be kept: while a view lives, the column cannot grow."""
+        """Return a view of the column's own memory. Never keep it: while it exists, the column cannot grow."""
         return np.frombuffer(self._columns[name], self._kinds[name])[: self.count]
 
     def find(self, key: int) -> int:
-        """The slot of `key`, or NOWHERE."""
+        """Return the slot of `key`, or NOWHERE."""
         index, keys, mask = self._index, self.key, self._mask
         position = key & mask
         while (slot := index[position]) != NOWHERE:
@@ -176,7 +180,7 @@ class KeyedTable:
         return NOWHERE
 
     def insert(self, key: int) -> int:
-        """A new slot for `key`, which must not be there; all its columns are 0."""
+        """Return a new slot for `key`, which must be new; all its columns are 0."""
         if self.count == self._capacity:
             self._grow(self.count + max(256, self.count >> 3))
         slot = self.count
@@ -188,7 +192,7 @@ class KeyedTable:
         return slot
 
     def _put(self, slot: int) -> None:
-        """Put a slot into the index: at its home, or the first free position behind it."""
+        """Put a slot into the index: at its home position, or the first free position after it."""
         index, mask = self._index, self._mask
         position = self.key[slot] & mask
         while index[position] != NOWHERE:
@@ -196,7 +200,7 @@ class KeyedTable:
         index[position] = slot
 
     def _move(self, slots_max: int) -> None:
-        """Move some slots from the former index; drop it behind the last one."""
+        """Move up to `slots_max` slots from the former index; drop that index after the last one."""
         for slot in self._to_move[:slots_max]:
             self._put(slot)
         self._to_move = self._to_move[slots_max:]
@@ -216,14 +220,14 @@ class KeyedTable:
         return first
 
     def _grow(self, capacity: int) -> None:
-        """Make room for `capacity` rows; the columns stay the objects they are."""
+        """Make room for `capacity` rows; the column objects stay the same."""
         for column in self._columns.values():
             column.frombytes(bytes(column.itemsize * (capacity - len(column))))
         self._capacity = capacity
         size = 1 << (capacity * 3 // 2).bit_length()
         if size != self._mask + 1:
             self._move(len(self._to_move))
-            if self.count:  # slots move with the next inserts: all at once, a million took 0.1 s
+            if self.count:  # slots move during the next inserts: moving a million at once took 0.1 s
                 self._former, self._former_mask = self._index, self._mask
                 self._to_move = range(self.count)
             self._index_array = np.full(size, NOWHERE, dtype=np.int32)
@@ -231,7 +235,7 @@ class KeyedTable:
             self._mask = size - 1
 
     def _enter(self, first: int) -> None:
-        """Put the slots from `first` on into the index: in each round, who finds a free place stays."""
+        """Put the slots from `first` on into the index; each round keeps the slots that found a free position."""
         index = self._index_array
         slots = np.arange(first, self.count, dtype=np.int32)
         positions = self.gather("key", slots) & np.uint64(self._mask)
@@ -253,13 +257,13 @@ class KeyedTable:
 class HostTable(KeyedTable):
     """All hosts of this process.
 
-    Columns: `ready` instant from which the host may be asked; `gap` the wait
-    behind it in seconds; `slowdown` factor on the gap after 429 and 503
-    (0 counts as 1); `silent_since` first failure without an answer since, 0 if
-    none; `cursor` no queue entry has a smaller order; `todo` entries of the
-    queue, the one in flight among them; `parked` entries parked; `known`
-    pages ever accepted, and `maps` sitemaps (their budgets); `domain` slot in the table of domains;
-    `cause` why it was given up or held.
+    Columns: `ready` the instant from which the host may be requested; `gap` the wait
+    in seconds after its last request; `slowdown` the factor on the gap after 429 and 503
+    (0 means 1); `silent_since` the first failure since the last answer, 0 if
+    none; `cursor` a lower bound of the orders in its queue; `todo` the entries of the
+    queue, including the one in flight; `parked` the entries parked; `known`
+    the pages ever accepted and `maps` the sitemaps (for their budgets); `domain` the
+    slot in the table of domains; `cause` why it was given up or held.
     """
 
     columns: ClassVar[dict[str, str]] = {
@@ -281,7 +285,7 @@ class HostTable(KeyedTable):
         "place": "u1",
     }
 
-    opened_at = 0.0  # `ready` up to here is not stored: it is what opening gives a host that was never asked
+    opened_at = 0.0  # `ready` up to this instant is not stored: opening sets it for hosts without any request
 
     ready: "array[float]"
     gap: "array[float]"
@@ -301,7 +305,7 @@ class HostTable(KeyedTable):
     place: "array[int]"
 
     def pack(self, slot: int, name: str, domain_key: int) -> bytes:
-        """The stored value of a host."""
+        """Return the stored value of a host."""
         if self._was_never_asked(slot):
             mark = self.key[slot] & _MARK ^ _MARK
             fixed = SHORT.pack(mark, self.cursor[slot], self.todo[slot], self.known[slot], domain_key)
@@ -326,7 +330,7 @@ class HostTable(KeyedTable):
         return seal(fixed + name.encode("ascii"))
 
     def _was_never_asked(self, slot: int) -> bool:
-        """Whether a short record says all: the columns it leaves out are 0, or what opening makes them."""
+        """Return whether a short record suffices: the columns it omits are 0, or as opening sets them."""
         return not (
             self.flags[slot]
             or self.ready[slot] > self.opened_at
@@ -341,7 +345,7 @@ class HostTable(KeyedTable):
         )
 
     def pack_many(self, slots: Sequence[int], names: Iterable[str], domain_keys: np.ndarray) -> list[bytes]:
-        """The stored values of many hosts, whose `domain_keys` are uint64 (n,): a third of the time of `pack`."""
+        """Return the stored values of many hosts in a third of the time of `pack`; `domain_keys` is uint64 (n,)."""
         index = np.array(slots, np.intp)
         full, asked = np.zeros(len(index), _RECORD_TYPE), np.zeros(len(index), np.bool_)
         for column in _STORED:
@@ -361,7 +365,7 @@ class HostTable(KeyedTable):
         return values
 
     def load(self, store: KeyValue) -> Iterator[np.ndarray]:
-        """Append all hosts of the store; yield each chunk's records once it was appended."""
+        """Append all hosts of the store; yield the records of each chunk after appending it."""
         kinds: dict[bool, tuple[list[bytes], list[bytes]]] = {True: ([], []), False: ([], [])}
         for key, value in scan_prefix(store, HOST):
             payload = unseal(key, value)
@@ -383,7 +387,7 @@ class HostTable(KeyedTable):
         if not is_full:
             wrong = np.flatnonzero(records["mark"] != ~stored & np.uint64(_MARK))
             if len(wrong):
-                raise DamageError(f"store: value of key {keys[wrong[0]]!r} belongs to another host")
+                raise DamageError(f"store: the value of key {keys[wrong[0]]!r} belongs to another host")
             short, records = records, np.zeros(len(records), _RECORD_TYPE)
             records["key"] = stored
             for column in (*_SHORT_COLUMNS, "domain_key"):
@@ -393,43 +397,43 @@ class HostTable(KeyedTable):
 
 
 def _is_full(key: bytes, payload: bytes) -> bool:
-    """Whether the payload of a host's record has a full fixed part, else a short one.
+    """Return True for the payload of a full host record, False for that of a short one.
 
     Raises:
         DamageError: it is too short for either.
     """
-    is_full = payload.startswith(key[:1:-1])  # the 8 bytes of the host key, little-endian
+    is_full = payload.startswith(key[:1:-1])  # starts with the 8 bytes of the host key, little-endian
     if len(payload) < (RECORD.size if is_full else SHORT.size):
-        raise DamageError(f"store: value of key {key!r} is too short")
+        raise DamageError(f"store: the value of key {key!r} is too short")
     return is_full
 
 
 def full_record(key: bytes, payload: bytes) -> bytes:
-    """RECORD and name of the host whose record at the store key `key` is `payload`, in either form.
+    """Return RECORD and name of a host, from its `payload` at the store key `key` in either form.
 
     Raises:
-        DamageError: it is the record of another host, or too short.
+        DamageError: the payload belongs to another host, or is too short.
     """
     if _is_full(key, payload):
         return payload
     mark, cursor, todo, known, domain_key = SHORT.unpack_from(payload)
     host = int.from_bytes(key[len(HOST) :], "big")
     if mark != host & _MARK ^ _MARK:
-        raise DamageError(f"store: value of key {key!r} belongs to another host")
+        raise DamageError(f"store: the value of key {key!r} belongs to another host")
     fixed = RECORD.pack(host, 0.0, 0.0, 0.0, 0.0, cursor, todo, 0, known, domain_key, 0, 0, 0, 0, 0)
     return fixed + payload[SHORT.size :]
 
 
 def host_key_bytes(key: int) -> bytes:
-    """The store key of a host."""
+    """Return the store key of a host."""
     return HOST + key.to_bytes(8, "big")
 
 
 def stored_name(store: KeyValue, key: int) -> str:
-    """The name of the host `key`.
+    """Return the name of the host `key`.
 
     Raises:
-        DamageError: the store does not have the host.
+        DamageError: the store does not contain the host.
     """
     store_key = host_key_bytes(key)
     value = store.get(store_key)

@@ -1,15 +1,17 @@
-"""Turns of hosts by the class of their best URL, under an order (`orders/`).
+"""The turns of hosts under an order (`orders/`), by the class of their best URL.
 
-    DueFront      hosts of the front whose instant has come (and addresses that call one)
-    ClassedBackQueue   ready hosts outside the front, a queue a class
+    DueFront           hosts of the front that are ready (and addresses that release a host)
+    ClassedBackQueue   ready hosts outside the front, one queue per class
 
-The best class goes first, and within it who came first. The part `first_come` of the turns
-goes to who has waited longest whatever its class: so a host waits at most 1 / first_come
-times as many turns as hosts came before it, however good those that come later are.
+The best class goes first; within a class, the host that arrived first. A share of the turns,
+`first_come`, goes to the host that has waited longest, whatever its class. A host therefore
+waits at most 1 / first_come times as many turns as there were hosts before it, even if better
+hosts keep arriving.
 
-Taking the next one costs O(log n) in the front. In the back it costs a look at the least bit of a
-mask of classes; every fifth, by waiting, a look at the heads of all classes. A host of the back
-has 9 bytes more than without an order: neighbour, class and number of its arrival.
+Taking the next host from the front costs O(log n). In the back queue, most turns only find the
+lowest bit of a mask of classes; a turn by waiting time compares the heads of all classes. A host
+in the back queue uses 9 bytes more than without an order: its predecessor, class and arrival
+number.
 """
 
 import heapq
@@ -26,11 +28,11 @@ from crawler.frontier.hosts.table import NOWHERE, HostFlag, HostTable
 from crawler.orders.classes import WORST
 
 Plan = tuple[float, int, FrontHost | Address]  # (instant, tick, item)
-_NUMBERS = 0xFFFF_FFFF  # of arrivals, which are counted in four bytes
+_NUMBERS = 0xFFFF_FFFF  # range of the arrival numbers, which are four-byte counters
 
 
 class _Share:
-    """Says of each turn whether it goes by waiting alone."""
+    """Decides for each turn whether it goes by waiting time alone."""
 
     __slots__ = ("_credit", "_share")
 
@@ -39,7 +41,7 @@ class _Share:
         self._credit = 0.0
 
     def spend(self) -> bool:
-        """One turn; True if it is the longest waiter's."""
+        """Count one turn; return True if it goes to the host that has waited longest."""
         self._credit += self._share
         if self._credit < 1.0:
             return False
@@ -48,7 +50,7 @@ class _Share:
 
 
 class DueFront:
-    """Plans that are due. `is_valid` tells whether a plan still counts; each stands here twice."""
+    """Plans that are due, each in two structures; `is_valid` returns whether a plan is still valid."""
 
     def __init__(self, first_come: float, is_valid: Callable[[Plan], bool]) -> None:
         self._share = _Share(first_come)
@@ -57,7 +59,7 @@ class DueFront:
         self._line: deque[Plan] = deque()
 
     def __len__(self) -> int:
-        """Plans held, those that do not count any more among them; 0 if none counts."""
+        """Return the number of plans held, including stale ones; 0 if none is valid."""
         self._skip()
         return len(self._best) and max(len(self._best), len(self._line))
 
@@ -65,17 +67,17 @@ class DueFront:
         return (plan for _, _, plan in self._best)
 
     def add(self, place: int, plan: Plan) -> None:
-        """A plan of an item with a URL of class `place` has come due."""
+        """Add a due plan of an item whose URL has class `place`."""
         heapq.heappush(self._best, (place, plan[1], plan))
         self._line.append(plan)
 
     def first(self) -> FrontHost | Address | None:
-        """The item of the best class; None if there is none."""
+        """Return the item of the best class; None if there is none."""
         self._skip()
         return self._best[0][2][2] if self._best else None
 
     def pop(self) -> Plan | None:
-        """The plan whose turn it is; None if there is none."""
+        """Remove and return the next plan; None if there is none."""
         self._skip()
         if not self._best:
             return None
@@ -84,21 +86,21 @@ class DueFront:
         return heapq.heappop(self._best)[2]
 
     def _skip(self) -> None:
-        """Drop the plans at both fronts that do not count any more."""
+        """Drop the stale plans at the head of both structures."""
         while self._best and not self._is_valid(self._best[0][2]):
             heapq.heappop(self._best)
         while self._line and not self._is_valid(self._line[0]):
             self._line.popleft()
 
     def sweep(self) -> None:
-        """Drop all plans that do not count any more."""
+        """Drop all stale plans."""
         self._best = [item for item in self._best if self._is_valid(item[2])]
         heapq.heapify(self._best)
         self._line = deque(filter(self._is_valid, self._line))
 
 
 class _Kind:
-    """The hosts of one kind: a chain a class, through the table's `link` and `ClassedBackQueue.before`."""
+    """The hosts of one kind, one chain per class, linked by the table's `link` and `ClassedBackQueue._before`."""
 
     __slots__ = ("count", "heads", "mask", "tails")
 
@@ -115,16 +117,16 @@ class _Kind:
 
 
 class ClassedBackQueue:
-    """The back queue under an order; the interface is that of `BackQueue`."""
+    """The back queue under an order, with the interface of `BackQueue`."""
 
     def __init__(self, hosts: HostTable, first_come: float) -> None:
         self._hosts = hosts
         self._share = _Share(first_come)
         self._prompt, self._others = _Kind(), _Kind()
         self._arrivals = 0
-        self._before = array("i")  # by slot: the one before it in its chain,
-        self._class = array("B")  # the class whose chain it is in,
-        self._number = array("I")  # the number of its arrival
+        self._before = array("i")  # by host slot: the slot before it in its chain,
+        self._class = array("B")  # the class of that chain,
+        self._number = array("I")  # the arrival number
 
     def __len__(self) -> int:
         return self._prompt.count + self._others.count
@@ -137,11 +139,11 @@ class ClassedBackQueue:
                     slot = self._hosts.link[slot]
 
     def holds(self, *, others: bool) -> bool:
-        """Whether there is a prompt host or, if `others` may come in too, any."""
+        """Return whether there is a prompt host or, with `others`, any host."""
         return bool(self._prompt.count or (others and self._others.count))
 
     def append(self, slot: int) -> None:
-        """A host becomes ready."""
+        """Append a host that has become ready."""
         self._make_room(slot)
         self._arrivals = self._arrivals + 1 & _NUMBERS
         self._number[slot] = self._arrivals
@@ -153,21 +155,21 @@ class ClassedBackQueue:
             self.append(slot)
 
     def improved(self, slot: int) -> None:
-        """The host's first URL has become a better one: it changes chains and keeps its number.
+        """Move a host whose first URL has a better class to the chain of that class; it keeps its arrival number.
 
-        Within the better class it goes behind those that are there.
+        It goes to the end of that chain.
         """
         if class_in_order(self._hosts.cursor[slot]) != self._class[slot]:
             self._remove(slot)
             self._enter(slot)
 
     def first(self, *, others: bool) -> int:
-        """The slot of the best class; there must be one."""
+        """Return the slot of the best class; there must be one."""
         kind = self._best(others)
         return kind.heads[kind.best]
 
     def popleft(self, *, others: bool) -> int:
-        """The slot whose turn it is; there must be one."""
+        """Remove and return the slot whose turn it is; there must be one."""
         if self._share.spend():
             slot = self._oldest(others)
         else:
@@ -176,7 +178,7 @@ class ClassedBackQueue:
         return slot
 
     def _best(self, others: bool) -> _Kind:
-        """The kind that has the best class; of two that do, the one whose first host has waited longer."""
+        """Return the kind with the best class; if both have it, the kind whose first host has waited longer."""
         prompt, rest = self._prompt, self._others
         if not (others and rest.count):
             return prompt
@@ -186,20 +188,20 @@ class ClassedBackQueue:
         return prompt if self._waited(prompt.heads[place]) > self._waited(rest.heads[place]) else rest
 
     def _oldest(self, others: bool) -> int:
-        """The slot that has waited longest: the head of its class, but for those that have changed classes."""
+        """Return the slot that has waited longest among the chain heads; hosts that changed class may not be heads."""
         kinds = (self._prompt, self._others) if others else (self._prompt,)
         heads = (slot for kind in kinds for slot in kind.heads if slot != NOWHERE)
         return max(heads, key=self._waited)
 
     def _waited(self, slot: int) -> int:
-        """Arrivals since its own."""
+        """Return the number of arrivals since the slot's own."""
         return self._arrivals - self._number[slot] & _NUMBERS
 
     def _kind(self, slot: int) -> _Kind:
         return self._prompt if self._hosts.flags[slot] & HostFlag.PROMPT else self._others
 
     def _make_room(self, slot: int) -> None:
-        """Let the columns reach to the slot."""
+        """Extend the columns so that they include the slot."""
         missing = slot + 1 - len(self._class)
         if missing > 0:
             missing += len(self._class) >> 3

@@ -1,4 +1,4 @@
-"""The workbench: which host may be asked next.
+"""The workbench: decides which host may be requested next.
 
 Like the workbench of BUbiNG and the back queues of Mercator, it holds a small
 *front* of hosts as Python objects, about four times as many as there are fetches
@@ -10,29 +10,30 @@ in flight. All other hosts are numbers in the host table:
                        CALENDAR <----------+---+
     ASIDE: new entries are not committed yet; then BACK or CALENDAR
 
-* The heap holds (instant, tick, host) for front hosts that wait for their own
-  instant. An entry counts only while its tick is the host's; others belong to
-  an earlier plan and are skipped.
-* Hosts planned while they had a known page to ask stand in a heap of their own:
-  the share between new and known pages is divided in the frontier, not here.
+* The heap holds (instant, tick, host) for front hosts that wait for their ready
+  time. An entry is valid only while its tick equals the host's; other entries
+  belong to an earlier plan and are skipped.
+* Hosts planned while they had a known page to fetch are in a separate heap: the
+  frontier, not the workbench, divides the fetches between new and known pages.
 * A ready host whose address is not ready joins the address's queue; the heap
   then holds the address.
-* The front is filled on demand: a host comes in from the back only when no
-  front host is ready. When it is full, hosts without work leave first, then those
-  that wait longest. A host whose gap is over within `stay` seconds remains:
-  its connection lives that long, and a host whose robots.txt has just come
-  would go to the end of the back queue before its first page.
-* A host leaves after `turn_max` requests if others stand in the back queue,
-  so one with endless links starves nobody. An address takes up at most
-  `waiters_max` places of the front.
-* Under an order (`orders/`) the hosts whose instant has come, in the front and in the back,
-  have their turns by the class of their best URL; a part of the turns, `first_come`, goes to
-  the one that has waited longest (`turns.py`). While the front has room, a host that is better
-  than all its ready ones comes in. Hosts that wait for an address are called as they arrived.
-* With more ready hosts than the rate or the machine can ask, the front would keep
-  the others out for good. So a host that is asked `stay` seconds after its own
-  instant has lost its connection: it goes to the end of the back queue, and the
-  first one there enters.
+* The front is filled on demand: a host enters from the back queue only when no
+  front host is ready. When the front is full, hosts without work leave first, then
+  those that wait longest. A host whose gap ends within `stay` seconds remains:
+  its connection stays open that long, and a host whose robots.txt has just been
+  fetched would otherwise go to the end of the back queue before its first page.
+* A host leaves after `turn_max` requests if other hosts are in the back queue,
+  so a host with endless links starves no other host. The hosts waiting for one
+  address take up at most `waiters_max` entries of the front.
+* Under an order (`orders/`), ready hosts in the front and in the back queue have
+  their turns by the class of their best URL; a share of the turns, `first_come`, goes
+  to the host that has waited longest (`turns.py`). While the front has room, a host that
+  is better than all its ready hosts enters. Hosts that wait for an address are served
+  in order of arrival.
+* If there are more ready hosts than the rate or the machine can serve, the front would
+  keep the others out forever. Therefore a host whose turn comes `stay` seconds after its
+  ready time, so that its connection is lost anyway, goes to the end of the back queue,
+  and the first host there enters.
 """
 
 import heapq
@@ -50,16 +51,16 @@ from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, HostState, HostTable
 from crawler.frontier.hosts.turns import ClassedBackQueue, DueFront, Plan
 from crawler.orders.classes import WORST
 
-LOOK_AGAIN = 1.0  # s; a look through the front costs up to 1 ms
-TURN_MIN = 3  # fetch tasks before a late host goes: a look-up, robots.txt and the first page
+LOOK_AGAIN = 1.0  # seconds; a scan of the front costs up to 1 ms
+TURN_MIN = 3  # fetch tasks before a late host leaves: a look-up, robots.txt and the first page
 
 
 class Workbench:
     """The front, the heap, the back queue and the calendar.
 
-    `load(slot)` gives the object of a host that enters the front, or None if
-    it cannot enter now; `unload(host)` is told of one that leaves. `stay`: see
-    above, in seconds. `first_come`: the part of the turns that goes by waiting
+    `load(slot)` returns the object of a host that enters the front, or None if
+    it cannot enter now; `unload(host)` is called for a host that leaves. `stay`, in
+    seconds: see above. `first_come`: the share of the turns that goes by waiting time
     alone; 1.0 without an order.
     """
 
@@ -85,11 +86,11 @@ class Workbench:
         self._due = DueFront(first_come, self._is_valid)  # stays empty without an order
         self.calendar = Calendar(hosts)
         self._heap: list[Plan] = []
-        self._chosen: list[Plan] = []  # hosts that have a known page to ask
+        self._chosen: list[Plan] = []  # heap of hosts that have a known page to fetch
         self._tick = 0
-        self.admits = front_max  # hosts that may come in from outside the front now; `look_ups` says so
-        self.admitting_others = True  # whether those may that are not known to answer soon
-        self._look_at = 0.0  # until then no host can be sent out of the full front
+        self.admits = front_max  # hosts that may enter the front now; set by `look_ups`
+        self.admitting_others = True  # whether hosts that are not prompt may enter too
+        self._look_at = 0.0  # until then no host can be removed from the full front
         self._load = load
         self._unload = unload
         self._front_max = max(2, front_max)
@@ -105,16 +106,16 @@ class Workbench:
         return self.admits > 0 and len(self.front) < self._front_max
 
     def wanted(self, now: float) -> int:
-        """How many hosts from outside would be asked soon: none while a front host is ready.
+        """Return the number of outside hosts that would be requested soon; 0 while a front host is ready.
 
-        Those that are ready go first, over connections that live.
+        Ready front hosts go first, because their connections are open.
         """
         if (self._heap and self._heap[0][0] <= now) or (self._by_class and self._due):
             return 0
         return max(0, min(self.admits, self._front_max - len(self.front)))
 
     def schedule(self, slot: int, now: float) -> None:
-        """Put a host that is in no structure where its ready instant says."""
+        """Put a host that is in no structure into the back queue or the calendar, by its ready time."""
         ready = self.hosts.ready[slot]
         if ready <= now:
             self.hosts.place[slot] = HostState.BACK
@@ -124,7 +125,7 @@ class Workbench:
             self.calendar.add(slot, ready, now)
 
     def schedule_many(self, slots: np.ndarray, now: float) -> None:
-        """`schedule` for many hosts."""
+        """Do the same as `schedule` for many hosts."""
         ready = self.hosts.gather("ready", slots) <= now
         for some, where in ((slots[ready], HostState.BACK), (slots[~ready], HostState.CALENDAR)):
             self.hosts.put("place", some, where)
@@ -134,12 +135,12 @@ class Workbench:
             self.calendar.add_many(slots[~ready], now)
 
     def enter(self, host: FrontHost) -> None:
-        """A host joins the front; it is woken by `wake`."""
+        """Add a host to the front; call `wake` to give it a turn."""
         self.hosts.place[host.slot] = HostState.FRONT
         self.front[host.slot] = host
 
     def wake(self, host: FrontHost, instant: float) -> None:
-        """Plan that the host is looked at from `instant` on, in place of any earlier plan."""
+        """Plan a turn of the host from `instant` on, replacing any earlier plan."""
         assert not host.held, host
         self._tick += 1
         host.tick, host.wake = self._tick, instant
@@ -148,29 +149,29 @@ class Workbench:
             self._sweep()
 
     def improved(self, slot: int) -> None:
-        """A host has a better first URL than before: its place among those that are ready goes by that."""
+        """Update the position of a ready host whose first URL has become a better one."""
         if self.hosts.place[slot] == HostState.BACK:
             self.back.improved(slot)
         elif (host := self.front.get(slot)) is not None and host.tick != NO_PLAN:
             self.wake(host, host.wake)
 
     def sleep(self, host: FrontHost) -> None:
-        """No plan: the host has nothing to do, or waits for something else than time."""
+        """Cancel the host's plan: it has nothing to do, or does not wait for a time."""
         self._look_at = 0.0
         host.tick = NO_PLAN
 
     def makes_room(self, now: float) -> bool:
-        """Whether a host may enter from outside, be it that others are sent away."""
+        """Return whether a host may enter the front, making room by removing others if necessary."""
         return self.has_room() or (self.admits > 0 and self._make_room(now) and self.has_room())
 
     def wait_at(self, host: FrontHost, address: Address, now: float) -> None:
-        """The host waits for its address: behind the others, or before them if it has just been called."""
+        """Queue the host for its address: last, or first if the address has just released it."""
         host.waiting = True
         address.wait(host, first=host.called_by is address)
         self.call_next(address, now)
 
     def call_next(self, address: Address, now: float) -> None:
-        """Plan that the address hands out its next waiting host as soon as a request may start there."""
+        """Plan that the address releases its next waiting host as soon as a request may start there."""
         instant = self._addresses.start_at(address) if address.waiting else None
         if instant is None:
             return
@@ -181,12 +182,12 @@ class Workbench:
             heapq.heappush(self._heap, (instant, self._tick, address))
 
     def release_address(self, address: Address, ended: float, now: float) -> None:
-        """A request at the address, ended at `ended`, frees its place."""
+        """Free the request slot of a request that ended at `ended`, and plan the address's next host."""
         self._addresses.release(address, ended)
         self.call_next(address, now)
 
     def pop(self, now: float) -> FrontHost | None:
-        """The next host whose instant has come; it is in no plan then. None if there is none."""
+        """Remove and return the next ready host, whose plan ends; None if there is none."""
         self._expire(now)
         if self._by_class:
             self._admit_better(now)
@@ -202,7 +203,7 @@ class Workbench:
         return host
 
     def pop_chosen(self, now: float) -> FrontHost | None:
-        """The next host whose instant has come and that was to ask a known page when it was planned; None if none."""
+        """Remove and return the next ready host that had a known page to fetch when it was planned, or None."""
         while self._chosen and self._chosen[0][0] <= now:
             _, tick, host = heapq.heappop(self._chosen)
             if isinstance(host, FrontHost) and host.tick == tick:
@@ -212,12 +213,12 @@ class Workbench:
         return None
 
     def next_chosen(self) -> float:
-        """The earliest instant at which `pop_chosen` may give a host; infinite if there is none."""
+        """Return the earliest instant at which `pop_chosen` may return a host; infinite if there is none."""
         self._skip_stale(self._chosen)
         return self._chosen[0][0] if self._chosen else math.inf
 
     def next_event(self, now: float) -> float | None:
-        """The earliest instant at which `pop` may give a host."""
+        """Return the earliest instant at which `pop` may return a host, or None."""
         if self._may_admit() and (self.has_room() or now >= self._look_at):
             return now
         if self._by_class and self._due:
@@ -232,12 +233,12 @@ class Workbench:
         return min(instants) if instants else None
 
     def waits_for(self) -> str:
-        """What the next event is: "address" if an address's gap comes first, else "host"."""
+        """Return the reason for the present wait: "address" if an address's gap ends first, else "host"."""
         self._skip_stale(self._heap)
         return "address" if self._heap and isinstance(self._heap[0][2], Address) else "host"
 
     def leave(self, host: FrontHost, now: float, *, idle: bool) -> None:
-        """The host leaves the front, for good if `idle`, else to come back when it is ready."""
+        """Remove the host from the front; unless `idle`, schedule it to return when it is ready."""
         assert host.may_leave(), host
         self.sleep(host)
         del self.front[host.slot]
@@ -247,11 +248,11 @@ class Workbench:
             self.schedule(host.slot, now)
 
     def turn_is_over(self, host: FrontHost) -> bool:
-        """Whether the host has had its share while others wait in the back."""
+        """Return whether the host has used its turn while others wait in the back queue."""
         return host.served >= self._turn_max and self.back.holds(others=self.admitting_others)
 
     def _is_late(self, host: FrontHost, now: float) -> bool:
-        """Whether a host that is due had its turn, and others have waited while it could not be asked."""
+        """Return whether a due host has had a turn but came so late that others in the back queue should go first."""
         return (
             now > host.wake + self._stay
             and host.served >= TURN_MIN
@@ -271,9 +272,9 @@ class Workbench:
                 self.back.append(slot)
 
     def first(self, now: float) -> tuple[int, int]:
-        """(slot, order) of the host whose turn is next, best class first, and of its first URL at the earliest.
+        """Return (slot, order) of the next host, best class first; the order is a lower bound of its first URL's.
 
-        (NOWHERE, NO_ORDER) if none may be asked now. An order is never above that of the first URL.
+        Returns (NOWHERE, NO_ORDER) if no host is ready.
         """
         self._expire(now)
         found = [(NO_ORDER, NOWHERE)]
@@ -288,7 +289,7 @@ class Workbench:
         return slot, order
 
     def _first_due(self, now: float) -> FrontHost | Address | None:
-        """The next item of the front whose instant has come; it stays where it is."""
+        """Return the next ready item of the front, without removing it."""
         if self._by_class:
             self._note_due(now)
             return self._due.first()
@@ -296,7 +297,7 @@ class Workbench:
         return self._heap[0][2] if self._heap and self._heap[0][0] <= now else None
 
     def _note_due(self, now: float) -> None:
-        """Move the items whose instant has come from the heap to those that have their turns by class."""
+        """Move ready items from the heap to the plans that are taken by class."""
         heap = self._heap
         while heap and heap[0][0] <= now:
             plan = heapq.heappop(heap)
@@ -306,7 +307,7 @@ class Workbench:
             self._due.sweep()
 
     def _pop_due(self, now: float) -> FrontHost | None:
-        """`_pop_heap` by classes."""
+        """Remove and return the next ready host by class; None if there is none."""
         self._note_due(now)
         while (plan := self._due.pop()) is not None:
             if (host := self._started(plan)) is not None:
@@ -324,7 +325,7 @@ class Workbench:
 
     @staticmethod
     def _started(plan: Plan) -> FrontHost | None:
-        """The host whose turn a plan is, no longer planned; None if the plan is stale, or nobody waits there."""
+        """End a plan and return its host; None if the plan is stale or no host waits at the address."""
         instant, tick, item = plan
         if isinstance(item, FrontHost):
             if item.tick == tick:
@@ -341,7 +342,7 @@ class Workbench:
         return None
 
     def _admit(self, now: float) -> bool:
-        """Bring one host in from the back; False if none can come."""
+        """Admit one host from the back queue; return False if none can enter."""
         while self._may_admit():
             if not self.has_room() and not self._make_room(now):
                 return False
@@ -354,7 +355,7 @@ class Workbench:
         return False
 
     def _admit_better(self, now: float) -> None:
-        """Bring one host in from the back if there is room, and its URL is of a better class than any that is due."""
+        """Admit one host from the back queue if there is room and its class is better than that of every due host."""
         if not (self.has_room() and self._may_admit()):
             return
         self._note_due(now)
@@ -363,7 +364,7 @@ class Workbench:
             self._admit(now)
 
     def _make_room(self, now: float) -> bool:
-        """Send an eighth of the front away: idle hosts first, then those that wait longest."""
+        """Remove an eighth of the front: idle hosts first, then those that wait longest."""
         if now < self._look_at:
             return False
         movable = [host for host in self.front.values() if host.may_leave() and self._is_waiting(host, now)]
@@ -400,7 +401,7 @@ class Workbench:
         return item.event == instant
 
     def _check(self) -> None:
-        """Assert that each host is in exactly the structure its place names."""
+        """Assert that each host is in exactly the structure that its `place` names."""
         hosts = self.hosts
         back, calendar = list(self.back), list(self.calendar)
         self.back._check()
@@ -424,7 +425,7 @@ class Workbench:
 
 
 def _class_of(item: FrontHost | Address) -> int:
-    """The class of the first URL of a host, or of the first host that waits at an address."""
+    """Return the class of the first URL of a host, or of the first host that waits at an address."""
     if isinstance(item, FrontHost):
         return class_in_order(item.first_order())
     return class_in_order(item.waiting[0].first_order()) if item.waiting else WORST

@@ -1,7 +1,7 @@
-"""The refresh frontier: which known page is asked again, and when.
+"""The refresh frontier: decides which known page is fetched again, and when.
 
-`README.md` lists the modules. Estimators and values are `crawler.freshness`'s; the share with
-discovery is `frontier/share.py`.
+`README.md` lists the modules. The estimators and crawl values are in `crawler.freshness`; the
+share between discovery and refresh is in `frontier/share.py`.
 Benchmark: scripts/bench/refresh.py.
 """
 

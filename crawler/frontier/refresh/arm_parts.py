@@ -1,4 +1,4 @@
-"""The parts of several schedules, joined: what `Schedule.signals`, `.overview` and `.records` are for one (`arms.py`)."""
+"""Combines the parts of several schedules: `signals`, `overview` and `records` over all arms (`arms.py`)."""
 
 import numpy as np
 
@@ -11,36 +11,36 @@ _SHIFT = 40
 
 
 class ArmNumbers:
-    """Which arm has a page or a host, and their numbers there."""
+    """The arm of each page and host, and the page's number there."""
 
     def __init__(self, schedules: list[Schedule]) -> None:
         self.schedules = schedules
-        self.last: dict[int, int] = {}  # host -> arm that asked it last
+        self.last: dict[int, int] = {}  # host -> arm that last fetched from it
 
     def arm_of(self, fingerprint: int) -> int:
-        """The arm of a page: its hash decides, whoever adds it and in whatever order."""
+        """Return the arm of a page; it depends only on the page's hash."""
         return ((int(fingerprint) * _GOLDEN & _WORD) >> _SHIFT) % len(self.schedules)
 
     def arms_of(self, fingerprints: np.ndarray) -> np.ndarray:
-        """The same for an array (n,)."""
+        """Return the arms of an array of pages, shape (n,)."""
         return (fingerprints * np.uint64(_GOLDEN) >> np.uint64(_SHIFT)) % np.uint64(len(self.schedules))
 
     def split(self, page: int) -> tuple[Schedule, int, int]:
-        """The schedule of a page, its number there, and its arm."""
+        """Return the schedule of a page, its number there, and its arm."""
         number, arm = divmod(page, len(self.schedules))
         return self.schedules[arm], number, arm
 
     def joined(self, number: int, arm: int) -> int:
-        """The number of a page over all arms; -1 of -1."""
+        """Return the number of a page over all arms; -1 stays -1."""
         return number * len(self.schedules) + arm if number >= 0 else -1
 
     def last_asking(self, host: int) -> Schedule:
-        """The schedule of the arm that asked the host last; of the first if none has."""
+        """Return the schedule of the arm that last fetched from the host; the first schedule if none has."""
         return self.schedules[self.last.get(host, 0)]
 
 
 class ArmsSignals:
-    """`Signals` of the schedules as one."""
+    """The `Signals` of all schedules, as one."""
 
     def __init__(self, arms: ArmNumbers) -> None:
         self._arms = arms
@@ -69,7 +69,7 @@ class ArmsSignals:
 
 
 class ArmsOverview:
-    """`Overview` of the schedules as one."""
+    """The `Overview` of all schedules, as one."""
 
     def __init__(self, arms: ArmNumbers) -> None:
         self._arms = arms
@@ -88,7 +88,7 @@ class ArmsOverview:
 
     @property
     def mean_rate(self) -> float:
-        """The mean over the arms."""
+        """The mean change rate over the arms."""
         return sum(schedule.overview.mean_rate for schedule in self._arms.schedules) / len(
             self._arms.schedules
         )
@@ -102,15 +102,15 @@ class ArmsOverview:
         return schedule.overview.page(number, now)
 
     def host(self, host: int) -> HostView:
-        """The host as the arm sees it that asked it last."""
+        """Return the host as seen by the arm that last fetched from it."""
         return self._arms.last_asking(host).overview.host(host)
 
     def quality(self, host: int) -> tuple[list[float], list[float], float]:
-        """What the arm has learned of the host's signals that asked it last."""
+        """Return what the arm that last fetched from the host has learned of the host's signals."""
         return self._arms.last_asking(host).overview.quality(host)
 
     def heard_hosts(self) -> list[int]:
-        """Numbers of the hosts from whose pages signals ever came, in any arm."""
+        """Return the numbers of the hosts whose pages ever had a signal, in any arm."""
         return sorted({host for schedule in self._arms.schedules for host in schedule.overview.heard_hosts()})
 
     def hub(self, page: int, now: float) -> dict[str, float]:
@@ -118,20 +118,20 @@ class ArmsOverview:
         return schedule.overview.hub(number, now)
 
     def hubs(self, now: float) -> dict[str, float]:
-        """The sums over all arms."""
+        """Return the sums over all arms."""
         views = [schedule.overview.hubs(now) for schedule in self._arms.schedules]
         return {name: sum(view[name] for view in views) for name in views[0]}
 
 
 class ArmsRecords:
-    """`Records` of the schedules as one."""
+    """The `Records` of all schedules, as one."""
 
     def __init__(self, arms: ArmNumbers) -> None:
         self._arms = arms
 
     @property
     def bias(self) -> tuple[float, float]:
-        """Changes found and expected by late crawls, the mean of the arms'."""
+        """Return (changes found, changes expected) by recent crawls: means over the arms."""
         sums = [schedule.records.bias for schedule in self._arms.schedules]
         return sum(found for found, _ in sums) / len(sums), sum(told for _, told in sums) / len(sums)
 
@@ -145,7 +145,7 @@ class ArmsRecords:
         return schedule.records.page_state(number)
 
     def site_state(self, host: int) -> tuple[int, list[float]]:
-        """What the arm has learned of the site that asked it last; after a restart all arms begin with that."""
+        """Return what the arm that last fetched from the site has learned of it; a restart gives it to all arms."""
         return self._arms.last_asking(host).records.site_state(host)
 
     def hub_state(self, page: int) -> tuple[float, float]:

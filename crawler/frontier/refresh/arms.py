@@ -1,15 +1,15 @@
-"""Policies side by side in one crawl: pages split by hash into arms of equal rate.
+"""Policies compared in one crawl: pages are split by hash into arms of equal rate.
 
-Each arm is a `Schedule` with its own settings and its own share of the pages;
-arms do not learn from one another. Together they have the methods of one
-`Schedule`: the arm that is behind in fetches offers first, and a host has one
-request in flight over all arms.
+Each arm is a `Schedule` with its own settings and its own share of the pages; arms
+do not learn from one another. Together they have the methods of one `Schedule`:
+the arm that is furthest behind in fetches offers its page first, and a host has
+one request in flight over all arms.
 
     number of a page = its number in its arm * arms + arm
     number of a host = its number in every arm
 
-An arm that finds no host free keeps its claim, up to CLAIM_MAX fetches: rates
-stay equal under politeness, and no fetch waits for an arm.
+An arm that finds no free host keeps its claim, up to CLAIM_MAX fetches. The
+rates thus stay equal despite politeness, and no fetch waits for an arm.
 """
 
 from collections.abc import Sequence
@@ -24,22 +24,22 @@ from crawler.frontier.refresh.arm_parts import ArmNumbers, ArmsOverview, ArmsRec
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import Settings
 
-CLAIM_MAX = 100.0  # fetches that an arm may be behind
+CLAIM_MAX = 100.0  # fetches that an arm may be behind the mean
 
 
 class Arms:
-    """Several schedules as one.
+    """Several schedules, used as one.
 
     Args:
-        settings: of each arm, 1 to 16.
-        level: where the level of each arm starts; 0 finds one.
+        settings: the settings of each arm, 1 to 16.
+        level: the initial level of each arm; 0 lets each arm find its own.
     """
 
     def __init__(
         self, settings: Sequence[Settings], *, level: float = 0.0, seed: int = 1, track: bool = False
     ) -> None:
         if not 1 <= len(settings) <= ARMS_MAX:
-            raise UsageError(f"refresh: 1 to {ARMS_MAX} arms, not {len(settings)}")
+            raise UsageError(f"refresh: there may be 1 to {ARMS_MAX} arms, not {len(settings)}")
         self.settings = tuple(settings)
         self.schedules = [
             Schedule(one, level=level, seed=seed + number, track=track) for number, one in enumerate(settings)
@@ -48,8 +48,8 @@ class Arms:
         self.signals = ArmsSignals(self.numbers)
         self.overview = ArmsOverview(self.numbers)
         self.records = ArmsRecords(self.numbers)
-        self._behind = [0.0] * len(settings)  # fetches, against the mean
-        self._flying: dict[int, int] = {}  # page -> its host, also if the page was removed meanwhile
+        self._behind = [0.0] * len(settings)  # fetches, relative to the mean
+        self._flying: dict[int, int] = {}  # page -> its host, even if the page was removed meanwhile
         self._busy: dict[int, int] = {}  # host -> arm whose page is in flight
 
     # -- pages and hosts
@@ -115,7 +115,7 @@ class Arms:
         schedule.remove(number)
 
     def host(self, host_key: int) -> int:
-        """The host's number, made in all arms if it is new."""
+        """Return the host's number, adding the host to all arms if it is new."""
         return [schedule.host(host_key) for schedule in self.schedules][0]
 
     def host_of(self, page: int) -> int:
@@ -140,7 +140,7 @@ class Arms:
 
     def block(self, host: int, until: float) -> None:
         for arm, schedule in enumerate(self.schedules):
-            if self._busy.get(host, arm) == arm:  # the others wait for the end of its flight
+            if self._busy.get(host, arm) == arm:  # the other arms wait until that flight ends
                 schedule.block(host, until)
 
     def work(self, now: float) -> int:
@@ -153,7 +153,7 @@ class Arms:
     # -- the choice
 
     def peek(self, now: float) -> int:
-        """The best page of the arm that is most behind and has one to offer; -1 if none has."""
+        """Return the best page of the arm furthest behind that can offer one; -1 if no arm can."""
         for arm in sorted(range(len(self.schedules)), key=lambda arm: -self._behind[arm]):
             number = self.schedules[arm].peek(now)
             if number >= 0:
@@ -161,7 +161,7 @@ class Arms:
         return -1
 
     def best(self, host: int, now: float) -> int:
-        """This host's best page in the arm that is most behind and has one there; -1 if none has."""
+        """Return the host's best page in the arm furthest behind that has one there; -1 if no arm has."""
         for arm in sorted(range(len(self.schedules)), key=lambda arm: -self._behind[arm]):
             number = self.schedules[arm].best(host, now)
             if number >= 0:
@@ -214,7 +214,7 @@ class Arms:
 
     @property
     def rate(self) -> float:
-        """Fetches per time over all arms."""
+        """The fetches per unit of time over all arms."""
         return sum(schedule.rate for schedule in self.schedules)
 
     @rate.setter
@@ -234,7 +234,7 @@ class Arms:
 
     @property
     def revisit(self) -> float:
-        """That of the first arm: their shares of pages and rate are alike."""
+        """The mean revisit interval of the first arm; the others have similar shares of pages and rate."""
         return self.schedules[0].revisit
 
     @revisit.setter
@@ -243,7 +243,7 @@ class Arms:
             schedule.revisit = revisit
 
     def marginal_value(self, now: float) -> float:
-        """What one more fetch gains now, on average over the arms."""
+        """Return the gain of one more fetch now, averaged over the arms."""
         return sum(schedule.marginal_value(now) for schedule in self.schedules) / len(self.schedules)
 
     def _check(self) -> None:

@@ -1,13 +1,13 @@
-"""Instants at which pages that were never fetched appeared, as sitemaps and feeds tell them.
+"""Publication dates of pages that were never fetched, as given by sitemaps and feeds.
 
-    e/<fingerprint>     the instant of birth, in seconds of the crawl's clock
+    e/<fingerprint>     the instant of publication, in seconds of the crawl's clock
 
-A sitemap or feed that is read again gives a date for a URL that has no record yet. The date is kept until the URL's
-first fetch ends, when it says how late the copy is (`news.py`). The first date stands: later ones tell of changes.
-Keys follow their buckets.
+When a sitemap or feed is read again, it may give a date for a URL that has no record yet. The date is kept until the
+URL's first fetch ends; then it shows how late the copy is (`news.py`). Only the first date is kept, because later dates
+refer to changes. Keys move with their buckets.
 
-Records are written with the change of the reading, and deleted with that of the fetch; so a crash loses a date
-only together with the reading that told it.
+Each record is written in the batch of the reading that gave it, and deleted in the batch of the fetch. A crash
+therefore loses a date only together with the reading that gave it.
 """
 
 import math
@@ -18,12 +18,12 @@ from crawler.errors import DamageError
 from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-BIRTHS_MAX = 100_000  # URLs whose date is kept, about 100 bytes each; beyond, the oldest are forgotten
+BIRTHS_MAX = 100_000  # URLs whose date is kept, about 100 bytes each; when full, the oldest are dropped
 _INSTANT = struct.Struct("<d")
 
 
 class Births:
-    """Dates of URLs by fingerprint, in the order in which they were told."""
+    """Dates of URLs by fingerprint, in the order in which they were found."""
 
     def __init__(self) -> None:
         self._born: OrderedDict[int, float] = OrderedDict()
@@ -35,10 +35,10 @@ class Births:
         return fingerprint in self._born
 
     def open(self, store: KeyValue) -> None:
-        """Take up what is stored.
+        """Load the stored dates.
 
         Raises:
-            DamageError: a record is not whole.
+            DamageError: a record is damaged.
         """
         for key, value in scan_prefix(store, keys.BIRTHS):
             payload = unseal(key, value)
@@ -50,7 +50,7 @@ class Births:
             self._born[int.from_bytes(key[2:], "big")] = born
 
     def tell(self, fingerprint: int, born: float, batch: Batch) -> None:
-        """Keep a date for a URL that has no record; nothing happens if it has a date."""
+        """Store a date for a URL that has no record; does nothing if the URL already has a date."""
         if fingerprint in self._born:
             return
         self._born[fingerprint] = born
@@ -60,7 +60,7 @@ class Births:
             batch.delete(_key(oldest))
 
     def take(self, fingerprint: int, batch: Batch) -> float | None:
-        """Return and forget the date of a URL whose first fetch has ended; None if it has none."""
+        """Return and delete the date of a URL whose first fetch has ended; None if it has none."""
         born = self._born.pop(fingerprint, None)
         if born is not None:
             batch.delete(_key(fingerprint))

@@ -1,4 +1,4 @@
-"""What others say of known pages: signals that they have changed, with or without the instant."""
+"""The intake of change signals: hints that known pages have changed, with or without the time of the change."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -21,9 +21,9 @@ _NOTED_AT_ONCE = 1024
 
 
 class ChangeIntake:
-    """Brings signals to the schedule.
+    """Passes change signals to the schedule.
 
-    `fingerprint` gives that of a URL in request form. Dates of pages that were never fetched go to `births`.
+    `fingerprint` maps a URL in request form to its fingerprint. Dates of pages never fetched go to `births`.
     """
 
     def __init__(
@@ -41,10 +41,12 @@ class ChangeIntake:
         self._ages = ages
         self._births = births
         self._record = record
-        self._delays: dict[tuple[int, str], list[float]] = {}  # (host, source) -> dated signals, their delays
+        self._delays: dict[
+            tuple[int, str], list[float]
+        ] = {}  # (host, source) -> [number of dated signals, sum of their delays]
 
     def note_changes(self, fingerprints: Sequence[int], source: int, now: float) -> int:
-        """Somebody says that pages have changed; how many of them are here."""
+        """Record signals that pages have changed; return how many of the pages are in the schedule."""
         known = [fingerprint for fingerprint in fingerprints if fingerprint in self._schedule]
         if known:
             then = self._clock.at(now)
@@ -56,10 +58,10 @@ class ChangeIntake:
     def note_dated(
         self, told_by: int, dated: Iterable[tuple[str, float]], source: str, now: float, batch: Batch
     ) -> int:
-        """A page that tells of others says when these (request forms) changed; how many it says anything new about.
+        """Record the change dates of other pages (in request form) that a page lists; return the number of new changes.
 
-        A change before a page's last crawl has been seen then. `told_by` is the fingerprint of the
-        page that told: how often it is read goes with what its news are worth (`sources.py`).
+        A change before a page's last crawl was already seen by that crawl. `told_by` is the fingerprint of
+        the listing page; it is read more often the more its signals are worth (`sources.py`).
         """
         changed, pages = [], []
         for url, changed_at in dated:
@@ -85,12 +87,12 @@ class ChangeIntake:
             del self._delays[next(iter(self._delays))]
 
     def stage(self, batch: Batch) -> None:
-        """Let the batch hold what signals have touched since the last one."""
+        """Put the state touched by signals since the last batch into `batch`."""
         if touched := self._schedule.signals.pop_touched():
             state.stage_signalled(self._schedule, touched, batch)
 
     def heard(self) -> list[dict[str, Any]]:
-        """By host and source: signals judged, measured precision, recall of all of the host's, delay (None: no dates)."""
+        """Return a row per host and source: signals, precision, recall over all sources, mean delay (None: no dates)."""
         rows = []
         overview = self._schedule.overview
         for host in overview.heard_hosts():
@@ -112,5 +114,5 @@ class ChangeIntake:
 
 
 def _latest(changed_at: float) -> float:
-    """The last instant that a date may mean: midnight is a day without a time."""
+    """Return the latest instant that a date may mean; a date at midnight means any time of that day."""
     return changed_at + DAY - 1.0 if changed_at % DAY == 0.0 else changed_at

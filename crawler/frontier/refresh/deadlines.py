@@ -1,21 +1,21 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""When a page is due: its value against the level, by its clock.
+"""Deadlines: a page is due when its value, by its clock, reaches the level.
 
-For a level a page has one deadline: the instant at which its value reaches the level. Between a page's crawls
-and signals its deadline stands.
+For a given level, a page has one deadline: the instant at which its value reaches the level. It does not
+change between the page's crawls and signals.
 
     base deadline   last crawl + V^-1(level of its host)
-    key             base deadline; for a page with signals that is due: by how far its value is above the level
-    offset          what the neighbourhood's clock may be ahead by: the directory's and the host's, at least 0
+    key             base deadline; for a due page with signals: by how far its value exceeds the level
+    offset          the most by which the neighbourhood clock may be ahead: the directory's and the host's, at least 0
 
-A page's clock runs faster while its directory and site are changing. Its base deadline leaves that out. All
-pages of a directory get the same bonus, at most `6 Ts c`, unless they were just crawled. So the bonus is an
+A page's clock runs faster while its directory and site are changing. The base deadline does not include that. All
+pages of a directory get the same bonus, at most `6 Ts c`, unless they were just crawled. The bonus is therefore an
 offset of the directory in its host's heap and of the host in the global heap, and no page is touched when a
-neighbour changes. Offsets fall as time passes: keys are optimistic, and `due` says the truth.
+neighbour changes. Offsets fall with time, so keys are optimistic; `due` computes the exact value.
 
 *Signals.* A signal moves a deadline forward by its signal time. Pages made due by signals are ordered by how far
-their values are above the level, in units of the rate at which values grow with lateness.
+their values exceed the level, in units of the rate at which values grow with lateness.
 
 Source: Busa-Fekete et al., Algorithm 1 and section 5.2.
 """
@@ -47,14 +47,14 @@ else:
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 _TOLERANCE = cython.declare(cython.double, 1e-3)  # of V^-1, relative
-_QUIET_SHARE = cython.declare(cython.double, 0.25)  # of Ts: looked at again, where the neighbourhood is quiet
-_SIGNAL_MAX = cython.declare(cython.uint, 15)  # of one source: four bits
-_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # of all, where they are one count
-_SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)  # of a take, in a host's share of hubs
-_RESTRAIN = cython.declare(cython.double, 0.9)  # of the worth of hubs, a take beyond their share
+_QUIET_SHARE = cython.declare(cython.double, 0.25)  # of Ts: interval of the checks in a quiet neighbourhood
+_SIGNAL_MAX = cython.declare(cython.uint, 15)  # maximum count per source: four bits
+_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the one count for all sources
+_SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)  # weight of one take in a host's share of hubs
+_RESTRAIN = cython.declare(cython.double, 0.9)  # factor on the worth of hubs, per take beyond their share
 _RESTRAINT_LEAST = cython.declare(cython.double, 1e-9)
-_SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # pages a first level is found from
-_SAMPLE_STEPS = cython.declare(cython.int, 40)  # bisections of 1e36 to 1e-9
+_SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # pages from which the first level is found
+_SAMPLE_STEPS = cython.declare(cython.int, 40)  # bisection steps from 1e36 to 1e-9
 _ALL_TERMS = cython.declare(cython.Py_ssize_t, ALL_TERMS)
 
 # Policies.
@@ -68,7 +68,7 @@ _KINDS = {"ncis": 3, "greedy": 0, "cis": 1}
 
 @cython.cclass
 class Deadlines:
-    """Values and deadlines of pages by their policy; `page` is the one assigned last, with its parameters."""
+    """Values and deadlines of pages under their policy; `page` holds the parameters of the page assigned last."""
 
     def __init__(
         self, tables: Tables, controller: LevelController, learning: Learning, settings: Settings
@@ -87,7 +87,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def assign(self, page: cython.int, host: cython.int) -> cython.void:
-        """Make `page` the parameters of this page."""
+        """Load the parameters of this page into `page`."""
         if self.tables.owned and self.tables.own[page].change_rate >= 0.0:
             self.page.assign(
                 self._kind, _ALL_TERMS, self.tables.own[page].importance, self.tables.own[page].change_rate,
@@ -99,7 +99,7 @@ class Deadlines:
             watched: cython.double = self.tables.rows[page].watched
             if self.policy == BY_VALUE and not self.plain:
                 seen: cython.double = self.learning.quality.share_watched(host)
-                if seen > 0.0:  # until the next crawl tells more
+                if seen > 0.0:  # until the next crawl gives more evidence
                     self.unpack(self.tables.rows[page].signals)
                     changes += self.learning.quality.told_changes(host, self.counts)
                     watched += seen * max(self.controller.previous - self.tables.crawled[page], 0.0)
@@ -108,7 +108,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def unpack(self, signals: cython.uint) -> cython.void:
-        """Signals by source into `counts`."""
+        """Unpack the signals by source into `counts`."""
         source: cython.Py_ssize_t
         if self.plain:
             self.counts[0] = signals
@@ -119,7 +119,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def signals_of(self, host: cython.int, signals: cython.uint) -> cython.double:
-        """The effective number of signals for the value of `page`."""
+        """Return the effective number of signals for the value of `page`."""
         if signals == 0:
             return 0.0
         if self.plain:
@@ -130,7 +130,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def summed(self, one: cython.uint, other: cython.uint) -> cython.uint:
-        """The signals of two spans of time."""
+        """Return the combined signals of two time spans."""
         total: cython.uint = 0
         shift: cython.int
         if self.plain:
@@ -169,7 +169,7 @@ class Deadlines:
     def ratio(
         self, page: cython.int, host: cython.int, elapsed: cython.double, n: cython.double, now: cython.double
     ) -> cython.double:
-        """The value of `page` over its host's level."""
+        """Return the value of `page` divided by its host's level."""
         level: cython.double = self.controller.level * self.tables.host_rows[host].boost
         if self.policy == BY_AGE:
             return elapsed / level
@@ -185,9 +185,9 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def pace(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
-        """nu theta: the importance of new pages that a hub would show, a unit of time; 0 of other pages.
+        """Return nu theta: the importance of new pages that a hub would show per unit of time; 0 for other pages.
 
-        A new page is worth `new_page_weight` mean pages of its host, less the host's restraint.
+        A new page is worth `new_page_weight` mean pages of its host, times the host's restraint.
         """
         row: cython.int = self.tables.hubs.row_of(page)
         if row < 0 or self._new_page_weight <= 0.0:
@@ -203,10 +203,10 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def note_take(self, page: cython.int, host: cython.int, now: cython.double) -> cython.void:
-        """A page is taken: measure the share of the host's refreshes that hubs have, and hold it to its bound.
+        """Record that a page is taken; measure the hubs' share of the host's refreshes and keep it within its bound.
 
-        Endless new pages, such as a calendar's, would take all. So what hubs show is worth less on a host,
-        take by take, as long as their share is above the bound, and more again below it.
+        Endless new pages, such as a calendar's, would take all fetches. While the hubs' share exceeds the bound,
+        each take lowers the worth of new pages on the host; below the bound, each take raises it again.
         """
         row_share: cython.double = self.tables.host_rows[host].discovery_share
         if row_share == 0.0 and self.tables.hubs.row_of(page) < 0:
@@ -220,7 +220,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def hub_part(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
-        """The part of a page's value that is for the new pages it would show, 0 .. 1."""
+        """Return the part, 0 .. 1, of a page's value that comes from the new pages it would show."""
         pace: cython.double = self.pace(page, host, now)
         if pace <= 0.0:
             return 0.0
@@ -232,7 +232,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def worth(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
-        """The page's value over its host's level."""
+        """Return the page's value divided by its host's level."""
         if page == self.stood and now == self.stood_at:
             return self.stood_worth
         self.assign(page, host)
@@ -242,7 +242,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _azar_value(self, elapsed: cython.double) -> cython.double:
-        """dF/drho of F = mu rho/(rho + Delta) at rho = 1/elapsed (Azar et al., problem 2)."""
+        """Return dF/drho of F = mu rho/(rho + Delta) at rho = 1/elapsed (Azar et al., problem 2)."""
         ceiling: cython.double = self.page.ceiling
         if elapsed <= 0.0 or ceiling <= 0.0:
             return 0.0
@@ -254,7 +254,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def wait(self, page: cython.int, host: cython.int, n: cython.double, now: cython.double) -> cython.double:
-        """The time, by the page's clock, from its last crawl until its value reaches the level."""
+        """Return the time on the page's clock from its last crawl until its value reaches the level."""
         level: cython.double = self.controller.level * self.tables.host_rows[host].boost
         if self.policy == BY_AGE:
             return level
@@ -270,7 +270,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _azar_wait(self, level: cython.double) -> cython.double:
-        """1/rho with rho = sqrt(mu Delta / level) - Delta; infinite where that is not positive."""
+        """Return 1/rho with rho = sqrt(mu Delta / level) - Delta; infinite if rho is not positive."""
         ceiling: cython.double = self.page.ceiling
         if ceiling <= level:
             return _INFINITY
@@ -283,7 +283,7 @@ class Deadlines:
     def key(
         self, page: cython.int, host: cython.int, n: cython.double, offset: cython.double, now: cython.double
     ) -> cython.double:
-        """The key of a page whose parameters are assigned."""
+        """Return the key of the page whose parameters are assigned."""
         crawled: cython.double = self.tables.crawled[page]
         latest: cython.double = crawled + self.tables.max_age(page) + offset
         if n > 0.0 or self.tables.hubs.row_of(page) >= 0:
@@ -291,24 +291,26 @@ class Deadlines:
             if ratio >= 1.0:
                 return min(self.due_by_worth(ratio, now) + offset, latest)
         wait: cython.double = self.wait(page, host, n, now)
-        if wait == _INFINITY:  # not worth a crawl: looked at again, as the level may have sunk
+        if (
+            wait == _INFINITY
+        ):  # not worth a crawl at this level: checked again later, as the level may have fallen
             return min(self._again(crawled, host, now) + offset, latest)
         return min(crawled + wait, latest)
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def due_by_worth(self, worth: cython.double, now: cython.double) -> cython.double:
-        """The deadline that orders a page which is worth `worth` times the level, about 1 or more.
+        """Return the deadline, used for ordering, of a page worth `worth` times the level, about 1 or more.
 
-        Near the level a value grows as the square of the age: a page that is late by a share x of its interval is
-        worth 1 + 2 x. One unit for all pages, the mean interval, orders them by value.
+        Near the level, a value grows as the square of the age: a page late by a share x of its interval is
+        worth 1 + 2 x. Using one unit for all pages, the mean interval, orders them by value.
         """
         return now - 0.5 * self.controller.revisit * max(min(worth, RATIO_MAX) - 1.0, 0.0)
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def _again(self, crawled: cython.double, host: cython.int, now: cython.double) -> cython.double:
-        """When to look again at `page`, which is not worth a crawl at this level: the old and nearly worth it first."""
+        """Return when to check `page`, not worth a crawl now, again; old pages and those near the level come first."""
         above: cython.double = RATIO_MAX
         if self.page.ceiling > 0.0:
             above = min(
@@ -321,7 +323,7 @@ class Deadlines:
     def due(
         self, page: cython.int, host: cython.int, n: cython.double, elapsed: cython.double, now: cython.double
     ) -> cython.double:
-        """When `page` is due, as its neighbourhood stands now; optimistic."""
+        """Return an optimistic estimate of when `page` is due, given the present state of its neighbourhood."""
         crawled: cython.double = self.tables.crawled[page]
         pace: cython.double = self.pace(page, host, now)
         excess: cython.double = 0.0
@@ -341,14 +343,14 @@ class Deadlines:
             due = self._again(crawled, host, now)
         elif self.clocked:
             due = crawled + elapsed_of(wait, excess, self.controller.scale)
-            if excess < 0.0:  # a quiet neighbourhood may wake, which no offset would show
+            if excess < 0.0:  # a quiet neighbourhood may become active, which no offset would show
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def find_level(self, page: cython.int) -> cython.void:
-        """Without a level: half the page's ceiling, until the first look."""
+        """Set the level, if there is none, to half the page's ceiling, until the first look."""
         if self.controller.level > 0.0:
             return
         self.assign(page, self.tables.owner(page))
@@ -363,7 +365,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def sample_level(self, now: cython.double) -> cython.void:
-        """The level at which _SAMPLE pages, with no signals, would take their share of the rate."""
+        """Set the level at which _SAMPLE pages without signals would take their share of the rate."""
         low: cython.double = 1e-18 * self.controller.level
         high: cython.double = 1e18 * self.controller.level
         _step: cython.Py_ssize_t

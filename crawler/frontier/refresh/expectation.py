@@ -1,15 +1,15 @@
-"""What people see of a refresh schedule: how fresh the copies are, what more rate would bring, which arm wins.
+"""Estimates for users: how fresh the copies are, what a higher rate would gain, which arm is best.
 
     expected freshness   mean probability that a copy is current, weighted by importance: in all, per host, per arm
-    price of the rate    the level is what one more fetch gains: dF/dR = level / sum of importance
+    price of the rate    the level is the gain of one more fetch: dF/dR = level / sum of importance
     calibration          changes predicted and found by refreshes, by decile of the prediction
+    arms                 for each policy also the share of page time that was fresh, as measured by its refreshes
 
-All probabilities are corrected by what refreshes have found (`freshness/recalibration.py`).
-    arms                 per policy also the share of page time that was fresh, as its refreshes saw it
+All probabilities are corrected by the results of refreshes (`freshness/recalibration.py`).
 
-An even sample of `SAMPLE` pages stands for the schedule and is kept for `SAMPLE_AGE`. A refresh that finds the copy
-unchanged shows that it was fresh since the last crawl. A changed copy was fresh until its first change, which the
-model estimates: `fresh_part`. Errors are standard errors.
+An even sample of `SAMPLE` pages represents the schedule and is reused for `SAMPLE_AGE`. A refresh that finds the copy
+unchanged shows that it was fresh since the last crawl. A changed copy was fresh until its first change, whose time
+the model estimates: `fresh_part`. Errors are standard errors.
 """
 
 import math
@@ -25,11 +25,11 @@ from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import PageView, RefreshOutcome
 
-SAMPLE = 1000  # pages looked at for the expected freshness
-SAMPLE_AGE = 2.0  # seconds for which a sample stands; one takes some 10 ms
+SAMPLE = 1000  # pages in the sample for the expected freshness
+SAMPLE_AGE = 2.0  # seconds for which a sample is reused; taking one takes about 10 ms
 DECILES = 10
-MORE_RATE = 0.1  # of the rate, whose gain is told
-BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain of freshness
+MORE_RATE = 0.1  # increase of the rate whose gain is shown
+BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain in freshness
 
 
 class _Arm(msgspec.Struct):
@@ -44,7 +44,7 @@ class _Arm(msgspec.Struct):
     fresh_spans: float = 0.0
 
     def note(self, span: float, part: float, changed: bool) -> None:
-        """A refresh after `span`, importance times time, of which the copy was current for `part`."""
+        """Add a refresh after `span` (importance times time), of which the copy was current for `part`."""
         fresh = span * part
         self.refreshes += 1
         self.changed += changed
@@ -55,19 +55,19 @@ class _Arm(msgspec.Struct):
         self.fresh_spans += fresh * span
 
     def seen(self) -> tuple[float, float]:
-        """(share of page time that was fresh, its standard error): a ratio of sums (Cochran 1977, section 6.4)."""
+        """Return (share of page time that was fresh, its standard error): a ratio of sums (Cochran 1977, section 6.4)."""
         ratio = self.fresh / self.spans
         left = self.fresh_fresh - 2.0 * ratio * self.fresh_spans + ratio * ratio * self.spans_spans
         return ratio, math.sqrt(max(left, 0.0)) / self.spans
 
 
 class Expectation:
-    """Collects what refreshes came to, and tells how a schedule stands. `speed`: as in `Refresh`."""
+    """Collects the results of refreshes and describes the state of a schedule; `speed`: as in `Refresh`."""
 
     def __init__(self, schedule: Schedule | Arms, speed: float) -> None:
         self._schedule = schedule
         self._speed = speed
-        self._predicted = np.zeros((DECILES, 3))  # by decile: refreshes, changes predicted, changes found
+        self._predicted = np.zeros((DECILES, 3))  # per decile: refreshes, changes predicted, changes found
         self._arms = [_Arm() for _ in getattr(schedule, "schedules", ())]
         self._sample: list[PageView] = []
         self._sampled_at = -math.inf
@@ -75,7 +75,7 @@ class Expectation:
         self.recalibration = Recalibration()
 
     def ended(self, known: PageView, result: RefreshOutcome, then: float) -> None:
-        """A page, `known` as it was before, was asked again at `then`, an instant of the schedule's clock."""
+        """Record the refresh of a page at `then` (on the schedule's clock); `known` is the page before it."""
         self.results[result.name.lower()] += 1
         if result > RefreshOutcome.CHANGED:
             return
@@ -90,11 +90,11 @@ class Expectation:
             self._arms[self._schedule.numbers.arm_of(known.fingerprint)].note(span, part, changed)
 
     def fresh(self, known: PageView) -> float:
-        """Return the probability that a page's copy is current, as people are told it."""
+        """Return the probability that a page's copy is current, as shown to users."""
         return self.recalibration.corrected(known.fresh, known.hearing)
 
     def view(self, then: float) -> dict[str, Any]:
-        """The sections of a status, as `{name: value}`."""
+        """Return the sections of a status, as `{name: value}`."""
         sample = self._renewed(then)
         weights = np.array([page.importance for page in sample])
         fresh = np.array([page.fresh for page in sample])
@@ -111,14 +111,14 @@ class Expectation:
         }
 
     def _renewed(self, then: float) -> list[PageView]:
-        """The sample, made anew if it is old or the schedule has grown from nothing."""
+        """Return the sample, taken again if it is too old or empty."""
         if then - self._sampled_at > SAMPLE_AGE * self._speed or not self._sample:
             self._sample = self._sampled(then)
             self._sampled_at = then
         return self._sample
 
     def _sampled(self, then: float) -> list[PageView]:
-        """Pages spread evenly over the schedule, and over its arms."""
+        """Return pages spread evenly over the schedule and its arms."""
         found = []
         schedules = getattr(self._schedule, "schedules", [self._schedule])
         for schedule in schedules:
@@ -127,12 +127,12 @@ class Expectation:
                 try:
                     known = schedule.overview.page(page, then)
                     found.append(replace(known, fresh=self.fresh(known)))
-                except RuntimeError:  # the number of a page that left
+                except RuntimeError:  # the number of a removed page
                     continue
         return found
 
     def _gain_of_more(self, weights: np.ndarray) -> dict[str, float]:
-        """What the freshness would gain by `MORE_RATE` more rate, as things stand; {} where the level is no gain."""
+        """Return the gain in freshness of `MORE_RATE` more rate at present; {} if the level is not such a gain."""
         settings = self._schedule.settings
         policies = [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
         whole = float(weights.mean()) * len(self._schedule) if len(weights) else 0.0
@@ -142,7 +142,7 @@ class Expectation:
         return {"share": MORE_RATE, "gain": round(min(gain, 1.0), 5)}
 
     def _ages(self, sample: list[PageView], then: float) -> dict[str, float]:
-        """Seconds since the last crawl, of ours: half of the copies are younger than the median."""
+        """Return the ages of the copies in seconds of real time: median, 90th percentile and oldest."""
         ages = np.array([max(then - page.crawled_at, 0.0) for page in sample]) / self._speed
         if not len(ages):
             return {}
@@ -175,7 +175,7 @@ class Expectation:
         ]
 
     def by_host(self, then: float) -> dict[int, tuple[int, float]]:
-        """Key of a host -> (pages, expected freshness), of the hosts that the sample meets."""
+        """Return host key -> (pages, expected freshness) for the hosts in the sample."""
         pages: dict[int, list[PageView]] = {}
         for page in self._renewed(then):
             pages.setdefault(page.host, []).append(page)
@@ -188,16 +188,17 @@ class Expectation:
 
 
 def fresh_part(staleness: float) -> float:
-    """The expected share of an interval before its first change, given that it had one: x changes are expected in it.
+    """Return the expected share of an interval before its first change, given that there was at least one.
 
-    1/x - 1/(e^x - 1): a half where changes are rare, 1/x where there are many (a Poisson process).
+    1/x - 1/(e^x - 1) with x = `staleness`, the expected number of changes: one half where changes are rare, 1/x
+    where there are many (a Poisson process).
     """
     x = min(staleness, 700.0)
     return 0.5 - x / 12.0 if x < 1e-3 else 1.0 / x - 1.0 / math.expm1(x)
 
 
 def _arm_view(policy: str, size: int, arm: _Arm, pages: list[PageView]) -> dict[str, Any]:
-    """One arm: what it expects of its pages now, and what its refreshes have seen."""
+    """Return the row of one arm: the present expectation for its pages, and the results of its refreshes."""
     view: dict[str, Any] = {
         "policy": policy,
         "pages": size,
@@ -214,7 +215,7 @@ def _arm_view(policy: str, size: int, arm: _Arm, pages: list[PageView]) -> dict[
 
 
 def _mean(values: np.ndarray, weights: np.ndarray) -> float | None:
-    """The weighted mean; None of nothing."""
+    """Return the weighted mean; None if there are no values."""
     whole = float(weights.sum()) if len(weights) else 0.0
     return float((values * weights).sum()) / whole if whole else None
 

@@ -1,9 +1,9 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Exploration: a share of the fetches goes to the page longest unvisited, whatever was learned of it.
+"""Exploration: a share of the fetches goes to the pages longest unvisited, whatever their values.
 
-A hand goes around the table. At each turn it looks at the next HAND_ROWS pages and makes the oldest of them
-due. A host explores at most one page at a time.
+A hand moves around the table. At each turn it examines the next HAND_ROWS pages and makes the oldest of
+them due. A host explores at most one page at a time.
 """
 
 import cython
@@ -19,12 +19,12 @@ else:
     from crawler.frontier.refresh.queues import Queues
     from crawler.frontier.refresh.tables import EXPLORED, LOW_BITS, Tables
 
-_HAND_ROWS = cython.declare(cython.Py_ssize_t, 256)  # pages of which it takes the oldest
+_HAND_ROWS = cython.declare(cython.Py_ssize_t, 256)  # pages per turn, of which the oldest is made due
 
 
 @cython.cclass
 class Exploration:
-    """The hand; `share` of the fetches are its."""
+    """The exploration hand; `share` is the part of the fetches that it gets."""
 
     def __init__(
         self, tables: Tables, controller: LevelController, deadlines: Deadlines, queues: Queues, share: float
@@ -36,7 +36,7 @@ class Exploration:
 
     @cython.cfunc
     def note_take(self, now: cython.double) -> cython.void:
-        """A page was taken: turn the hand if it is its turn."""
+        """Count a page taken, and turn the hand if its turn has come."""
         if self._share > 0.0:
             self._credit += self._share
             if self._credit >= 1.0:
@@ -44,7 +44,7 @@ class Exploration:
 
     @cython.cfunc
     def _turn(self, now: cython.double) -> cython.void:
-        """Make the page longest unvisited due: the oldest of the next HAND_ROWS."""
+        """Make the page longest unvisited among the next HAND_ROWS pages due."""
         _step: cython.Py_ssize_t
         page: cython.int
         oldest: cython.int = -1

@@ -1,12 +1,12 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Pages in flight: from the moment they are taken until their outcome is learned.
+"""Pages in flight: from the moment they are taken until their result is processed.
 
-    begin ──► in flight ──┬─► finish   changed or not: learned, a new deadline; failed or away: put off
-                          └─► cancel   not asked: due as before
+    begin ──► in flight ──┬─► finish   changed or unchanged: learned, a new deadline; failed or gone: postponed
+                          └─► cancel   not fetched: due as before
 
-A host has at most one page in flight and is in no heap meanwhile. What a page taken says of
-the levels is judged at `begin` (`level_controller.py`). `_check` of the schedule covers the state kept here.
+A host has at most one page in flight, and is in no heap meanwhile. `begin` also adjusts the levels
+by the page taken (`level_controller.py`). The schedule's `_check` covers the state kept here.
 """
 
 import cython
@@ -48,9 +48,9 @@ else:
     )
 
 _GONE_DOUBLINGS = cython.declare(cython.int, 4)
-_GONE_SHARE = cython.declare(cython.double, 0.01)  # most of the fetches that pages which are away get
+_GONE_SHARE = cython.declare(cython.double, 0.01)  # maximum share of the fetches for pages that are away
 _DOUBLINGS_MAX = cython.declare(cython.int, 7)
-_NUTCH_SHORTER = cython.declare(cython.double, 0.8)  # Nutch's AdaptiveFetchSchedule, its defaults
+_NUTCH_SHORTER = cython.declare(cython.double, 0.8)  # defaults of Nutch's AdaptiveFetchSchedule
 _NUTCH_LONGER = cython.declare(cython.double, 1.4)
 
 
@@ -63,10 +63,10 @@ def check_instant(now: cython.double) -> cython.void:
 
 @cython.cclass
 class Flights:
-    """The pages in flight, what their ends teach, and which rows belong to pages.
+    """The pages in flight, the effects of their results, and the rows that belong to pages.
 
-    `held`: page -> (its signals before the flight, whether it was removed since). `away`: pages that are
-    gone, moved or denied. `takes`: flights begun.
+    `held`: page -> (its signals before the flight, whether it was removed since). `away`: the number of pages
+    that are gone, moved or denied. `takes`: flights begun.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Flights:
 
     @cython.cfunc
     def begin(self, page: cython.int, now: cython.double) -> cython.void:
-        """The page is in flight from `now` on, and its host busy, until `cancel` or `finish`."""
+        """Begin the flight of a page; its host is busy until `cancel` or `finish`."""
         self.require_page(page)
         check_instant(now)
         if self.tables.states[page] & (HELD | WITHHELD):
@@ -110,7 +110,7 @@ class Flights:
 
     @cython.cfunc
     def _steer(self, page: cython.int, host: cython.int, now: cython.double) -> cython.void:
-        """Move the levels by what the page taken at `now` says of them; exploration and retries say nothing."""
+        """Adjust the levels by the page taken at `now`; explored and retried pages have no effect on them."""
         state: cython.uint = self.tables.states[page]
         self.deadlines.note_take(page, host, now)
         tick: cython.double = now - self.controller.previous
@@ -125,7 +125,7 @@ class Flights:
 
     @cython.cfunc
     def cancel(self, page: cython.int, now: cython.double, ready: cython.double) -> cython.void:
-        """The page in flight was not asked: it is due as before, and its host may be asked from `ready` on."""
+        """End a flight without a fetch: the page is due as before, and its host may be requested from `ready` on."""
         signals, removed = self._end_flight(page, now, ready)
         if removed:
             self.free(page)
@@ -138,10 +138,10 @@ class Flights:
     def finish(
         self, page: cython.int, now: cython.double, result: cython.int, ready: cython.double
     ) -> cython.void:
-        """The page in flight was asked, with this `RefreshOutcome`; its host may be asked from `ready` on.
+        """End a flight with this `RefreshOutcome`; the page's host may be requested from `ready` on.
 
-        What came is learned from, and the page has a new deadline. Signals
-        that came since `begin` count for the next interval.
+        The result updates the estimators, and the page gets a new deadline. Signals received
+        since `begin` count for the next interval.
         """
         if not 0 <= result <= 5:
             raise ValueError(f"result {result}")
@@ -180,7 +180,7 @@ class Flights:
         changed: cython.bint,
         now: cython.double,
     ) -> cython.void:
-        """Learn from what a crawl found; the page is as fresh as can be."""
+        """Update the estimators and the page after a successful crawl."""
         elapsed: cython.double = now - self.tables.crawled[page]
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
         if elapsed > 0.0:
@@ -210,10 +210,10 @@ class Flights:
         failed: cython.bint,
         now: cython.double,
     ) -> cython.void:
-        """A page that failed or is away: it may not be asked for a while, each time twice as long.
+        """Postpone a page that failed or is away; the wait doubles each time.
 
-        Pages that are away wait so long at least that all of them get `_GONE_SHARE` of the fetches: few come back,
-        .4 % in each doubling of the time since they went.
+        Pages that are away wait long enough that together they get at most `_GONE_SHARE` of the fetches: few come
+        back, 0.4 % in each doubling of the time since they disappeared.
         """
         state: cython.uint = self.tables.states[page]
         wanted: cython.uint = FAILED if failed else AWAY
@@ -236,7 +236,7 @@ class Flights:
 
     @cython.cfunc
     def remove(self, page: cython.int) -> cython.void:
-        """Forget a page; the row of one in flight is freed when its flight ends."""
+        """Remove a page; if it is in flight, its row is freed when the flight ends."""
         self.require_page(page)
         if self.tables.states[page] & HELD:
             self.held[page] = (self.held[page][0], True)
@@ -249,7 +249,7 @@ class Flights:
 
     @cython.cfunc
     def free(self, page: cython.int) -> cython.void:
-        """Give up the row of a page that is in no heap and has no fingerprint any more."""
+        """Free the row of a page that is in no heap and has no fingerprint."""
         self.away -= self.tables.states[page] & AWAY != 0
         self.tables.free(page)
         self.controller.set_scale()
@@ -257,7 +257,7 @@ class Flights:
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def signals_since_crawl(self, page: cython.int) -> cython.uint:
-        """The signals of a page since its last crawl, also while it is in flight."""
+        """Return the signals of a page since its last crawl, including those before its present flight."""
         signals: cython.uint = self.tables.rows[page].signals
         if page in self.held:
             signals = self.deadlines.summed(self.held[page][0], signals)
@@ -265,20 +265,20 @@ class Flights:
 
     @cython.cfunc
     def require_page(self, page: cython.Py_ssize_t) -> cython.void:
-        """Raise unless this is the number of a page."""
+        """Raise `RuntimeError` unless `page` is the number of a page."""
         if not 0 <= page < self.tables.pages.rows or self.is_free(cython.cast(cython.int, page)):
             raise RuntimeError(f"page {page} is not in {self!r}")
 
     @cython.cfunc
     def require_host(self, host: cython.Py_ssize_t) -> cython.void:
-        """Raise unless this is the number of a host."""
+        """Raise `RuntimeError` unless `host` is the number of a host."""
         if not 0 <= host < self.tables.hosts.rows:
             raise RuntimeError(f"host {host} is not in {self!r}")
 
     @cython.cfunc
     @cython.exceptval(-1, check=True)
     def is_free(self, page: cython.int) -> cython.bint:
-        """Whether the row belongs to no page; one removed in flight keeps its row until the flight ends."""
+        """Return whether the row belongs to no page; a page removed in flight keeps its row until the flight ends."""
         if not self.tables.states[page] & HELD:
             return False
         held = self.held.get(page)

@@ -1,18 +1,17 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Many heaps over one array of nodes: meldable, with a node's removal from the middle.
+"""Many heaps in one array of nodes: meldable, and any node can be removed.
 
-A heap is known by the number of its first node (NOBODY: it is empty); a node
-is in at most one. Every operation is a meld of two trees, which walks down one
-random path in each: O(log n) steps in expectation and with high probability,
-whatever came before (Gambin and Malinowski, Randomized meldable priority
-queues, 1998). There is no bad sequence and nothing to rebalance, and a heap of
-one takes only the room of its node. 24 bytes a node.
+A heap is identified by the number of its first node (NOBODY if it is empty); a node
+is in at most one heap. Every operation is a meld of two trees, which follows one random
+path in each: O(log n) steps in expectation and with high probability, for any sequence
+of operations (Gambin and Malinowski, Randomized meldable priority queues, 1998). Nothing
+needs rebalancing, and a heap with one node uses only the space of that node, 24 bytes.
 
-    key     the smallest comes first; equal keys: the smallest number
-    left, right, parent     numbers of nodes, NOBODY at the ends, OUT in `parent`
-                            of a node that is in no heap
-    owner   the caller's: what the node belongs to
+    key     the smallest comes first; equal keys: the smallest number first
+    left, right, parent     numbers of nodes, NOBODY at the ends; `parent` is OUT
+                            for a node that is in no heap
+    owner   set by the caller: the object to which the node belongs
 
 Cython pure-Python mode; attributes in `heaps.pxd`.
 """
@@ -34,7 +33,7 @@ NOBODY, OUT = -1, -2
 
 @cython.cclass
 class Heaps:
-    """Nodes 0 .. capacity - 1; `capacity` grows by `grow`."""
+    """The nodes 0 .. capacity - 1; `grow` raises the capacity."""
 
     def __init__(self, seed: int = 1) -> None:
         self._column = Column(KIND)
@@ -43,7 +42,7 @@ class Heaps:
         self._random = (seed * 0x9E3779B97F4A7C15 + 1) & 0xFFFFFFFFFFFFFFFF or 1
 
     def grow(self, rows: int) -> None:
-        """Make room for nodes up to `rows` - 1; they must be `clear`ed before use."""
+        """Allocate nodes up to `rows` - 1; call `clear` on each before use."""
         if rows > self.capacity:
             self.nodes = np.zeros(0, KIND).view(np.recarray)
             self.nodes = self._column.grow(rows)
@@ -52,7 +51,7 @@ class Heaps:
     @cython.ccall
     @cython.exceptval(check=False)
     def clear(self, node: cython.int, owner: cython.int) -> cython.void:
-        """The node is in no heap, and belongs to `owner`."""
+        """Mark the node as in no heap, and set its owner."""
         self.nodes[node].owner = owner
         self.nodes[node].parent = _OUT
 
@@ -64,13 +63,13 @@ class Heaps:
     @cython.ccall
     @cython.exceptval(check=False)
     def holds(self, node: cython.int) -> cython.bint:
-        """Whether the node is in a heap."""
+        """Return whether the node is in a heap."""
         return self.nodes[node].parent != _OUT
 
     @cython.ccall
     @cython.exceptval(check=False)
     def insert(self, root: cython.int, node: cython.int, key: cython.double) -> cython.int:
-        """Put a node that is in no heap into the heap of `root`; return the heap's new root."""
+        """Insert a node that is in no heap into the heap of `root`; return the heap's new root."""
         self.nodes[node].key = key
         self.nodes[node].left = _NOBODY
         self.nodes[node].right = _NOBODY
@@ -80,7 +79,7 @@ class Heaps:
     @cython.ccall
     @cython.exceptval(check=False)
     def remove(self, root: cython.int, node: cython.int) -> cython.int:
-        """Take a node out of the heap of `root`; return the heap's new root."""
+        """Remove a node from the heap of `root`; return the heap's new root."""
         left: cython.int = self.nodes[node].left
         right: cython.int = self.nodes[node].right
         parent: cython.int = self.nodes[node].parent
@@ -103,7 +102,7 @@ class Heaps:
     @cython.ccall
     @cython.exceptval(check=False)
     def move(self, root: cython.int, node: cython.int, key: cython.double) -> cython.int:
-        """Give a node of the heap a new key; return the heap's new root."""
+        """Change the key of a node of the heap; return the heap's new root."""
         if key == self.nodes[node].key:
             return root
         return self.insert(self.remove(root, node), node, key)
@@ -119,7 +118,7 @@ class Heaps:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _meld(self, a: cython.int, b: cython.int) -> cython.int:
-        """One heap of two; both roots have no parent."""
+        """Meld two heaps, whose roots have no parent, into one; return its root."""
         if a < 0:
             return b
         if b < 0:
@@ -156,7 +155,7 @@ class Heaps:
     @cython.inline
     @cython.exceptval(check=False)
     def _draw(self) -> cython.ulonglong:
-        """64 random bits (xorshift, Marsaglia 2003)."""
+        """Return 64 random bits (xorshift, Marsaglia 2003)."""
         x: cython.ulonglong = self._random
         x ^= x << 13 & _WORD
         x ^= x >> 7
@@ -168,7 +167,7 @@ class Heaps:
         return self._column.bytes_of(rows)
 
     def _check(self, root: int) -> list[int]:
-        """Assert a heap's order and links; return its nodes."""
+        """Assert the order and the links of a heap; return its nodes."""
         found, ahead = [], [root] if root >= 0 else []
         assert root < 0 or self.nodes[root].parent == NOBODY, root
         while ahead:

@@ -1,11 +1,11 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Pages that have shown new pages, and how many.
+"""Hubs: pages that have shown new pages, with the number of pages found.
 
-Any page may turn out to be a hub; few do. A page gets a row here with its first credit: the new pages found by it and
-the time for which it was watched, both fading (`freshness/discovery.py`). A column of row numbers, 4 bytes a
-page, exists from the first credit of the crawl on. A hand goes over the rows: a schedule has few hubs, so each is soon
-looked at again.
+Any page may become a hub; few do. A page gets a row here with its first credit: the number of new pages found through it
+and the time for which it was watched, both with exponential decay (`freshness/discovery.py`). A column of row numbers,
+4 bytes per page, is created with the first credit of the crawl. A hand moves over the rows; because a schedule has few
+hubs, each is checked often.
 
 Cython pure-Python mode; attributes in `hubs.pxd`.
 """
@@ -28,11 +28,11 @@ _DAY = cython.declare(cython.double, 86_400.0)
 
 @cython.cclass
 class Hubs:
-    """Rows of hubs by the numbers of their pages; page numbers are the schedule's."""
+    """Rows of hubs, by the schedule's page numbers."""
 
     def __init__(self) -> None:
         self._columns = [Column(np.dtype("i4")), Column(HUB_KIND)]
-        self._numbers = np.zeros(0, np.int32)  # of page p: its row + 1; 0 if it is no hub
+        self._numbers = np.zeros(0, np.int32)  # for each page: its row + 1; 0 if it is not a hub
         self.rows = np.zeros(0, HUB_KIND).view(np.recarray)
         self._used = self._hand = 0
         self._vacant: list = []
@@ -43,18 +43,18 @@ class Hubs:
     @cython.ccall
     @cython.exceptval(check=False)
     def row_of(self, page: cython.int) -> cython.int:
-        """The row of a page; -1 if it is no hub."""
+        """Return the row of a page; -1 if it is not a hub."""
         return self._numbers[page] - 1 if page < self._numbers.shape[0] else -1
 
     @cython.ccall
     @cython.exceptval(-2, check=True)
     def make(self, page: cython.int, watched: cython.double) -> cython.int:
-        """Return the row of a page, a new one if it has none; `watched` is how long such a page was watched."""
+        """Return the row of a page, adding one if needed; a new row starts with `watched` seconds watched."""
         row: cython.int = self.row_of(page)
         if row >= 0:
             return row
         if page >= self._numbers.shape[0]:
-            self._numbers = np.zeros(0, np.int32)  # lets go of the map
+            self._numbers = np.zeros(0, np.int32)  # releases the memory map
             self._numbers = self._columns[0].grow(page + 1)
         if self._vacant:
             row = self._vacant.pop()
@@ -73,7 +73,7 @@ class Hubs:
     @cython.ccall
     @cython.exceptval(check=False)
     def turn(self) -> cython.int:
-        """Move the hand to the next row; return its page, -1 if it is vacant or there is none."""
+        """Move the hand to the next row; return its page, or -1 if the row is vacant or there are no rows."""
         if self._used == 0:
             return -1
         self._hand = self._hand + 1 if self._hand + 1 < self._used else 0
@@ -82,7 +82,7 @@ class Hubs:
     @cython.ccall
     @cython.exceptval(check=False)
     def crawled(self, page: cython.int, elapsed: cython.double) -> cython.void:
-        """Account for a crawl of a page `elapsed` seconds after the last."""
+        """Record a crawl of a page `elapsed` seconds after its last one."""
         row: cython.int = self.row_of(page)
         if row >= 0:
             left: cython.double = faded(1.0, elapsed, _DAY)
@@ -91,7 +91,7 @@ class Hubs:
 
     @cython.ccall
     def forget(self, page: cython.int) -> cython.void:
-        """Give up the row of a page that leaves, if it has one."""
+        """Free the row of a page that leaves, if it has one."""
         row: cython.int = self.row_of(page)
         if row >= 0:
             self._numbers[page] = 0
@@ -99,23 +99,23 @@ class Hubs:
             self._vacant.append(int(row))
 
     def pages(self) -> np.ndarray:
-        """The numbers of the pages that are hubs."""
+        """Return the numbers of the pages that are hubs."""
         found: np.ndarray = np.flatnonzero(np.asarray(self._numbers))
         return found
 
     def state(self, page: int) -> tuple[float, float]:
-        """Pages found, and seconds watched, as of the page's last crawl; (0, 0) of one that is no hub."""
+        """Return (pages found, seconds watched) as of the page's last crawl; (0, 0) if it is not a hub."""
         row: cython.int = self.row_of(page)
         return (float(self.rows[row].found), float(self.rows[row].watched)) if row >= 0 else (0.0, 0.0)
 
     def restore(self, page: int, found: float, watched: float) -> None:
-        """Put back what `state` gave."""
+        """Restore the result of `state`."""
         if found > 0.0:
             row: cython.int = self.make(page, 0.0)
             self.rows[row].found, self.rows[row].watched = found, watched
 
     def bytes_held(self, pages: int) -> int:
-        """Bytes of all rows and, where there are any, of the column of their numbers."""
+        """Return the size in bytes of all rows and of the column of row numbers, if there is one."""
         return (4 * pages + self._used * HUB_KIND.itemsize) if self._used else 0
 
     def _check(self, pages: set[int]) -> None:

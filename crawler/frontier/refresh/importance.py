@@ -1,12 +1,12 @@
-"""How important pages are: requests a day, served ones and a prior where nobody asks (mu of the model).
+"""The importance of pages (mu of the model): requests per day for served pages, plus a prior.
 
-    importance = prior + requests a day        the requests fade with `serve.request_half_life`
-    prior        `refresh.prior_requests`      for all pages alike (`refresh.prior = "uniform"`)
-                 over depth + 1                pages near the seeds matter more ("depth")
-                                  the value of a file           for URLs of `refresh.importance_file`
+    importance = prior + requests per day      the requests decay with `serve.request_half_life`
+    prior        `refresh.prior_requests`      the same for all pages (`refresh.prior = "uniform"`)
+                 divided by depth + 1          pages near the seeds matter more ("depth")
+                 the value from a file         for URLs listed in `refresh.importance_file`
 
-All processes have the same scale, since they compare levels. A page that tells of others (a sitemap,
-a feed) is as important as any; how often it is read goes with what its signals save (`sources.py`).
+All processes use the same scale, because they compare levels. A page that lists others (a sitemap
+or a feed) has no extra importance; how often it is read depends on what its signals save (`sources.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,26 +16,26 @@ from crawler.errors import ConfigError
 from crawler.frontier.refresh.settings import DAY
 from crawler.records import PageRecord
 
-VALUES_MAX = 1_000_000  # lines of a file of values, about 100 bytes each in memory
+VALUES_MAX = 1_000_000  # lines of an importance file, about 100 bytes each in memory
 VALUE_MAX = 1e12
 
 
 class Importance:
-    """Answers by page. `values` are priors by fingerprint; `asked` is set by whoever counts requests."""
+    """Computes importances. `values` are priors by fingerprint; the component that counts requests sets `asked`."""
 
     def __init__(self, config: RefreshConfig, values: Mapping[int, float] | None = None) -> None:
         self._prior = config.prior_requests
         self._by_depth = config.prior == "depth"
         self._values = values or {}
-        self.asked: Callable[[int, float], float] | None = None  # (fingerprint, now) -> requests a second
+        self.asked: Callable[[int, float], float] | None = None  # (fingerprint, now) -> requests per second
 
     @property
     def prior(self) -> float:
-        """The importance of a page of which nothing is known."""
+        """The importance of a page without any request or value."""
         return self._prior
 
     def of(self, fingerprint: int, record: PageRecord, now: float) -> float:
-        """The importance of a page, above 0."""
+        """Return the importance of a page, greater than 0."""
         prior = self._values.get(fingerprint)
         if prior is None:
             prior = self._prior / (record.depth + 1.0) if self._by_depth else self._prior
@@ -43,10 +43,10 @@ class Importance:
 
 
 def read_values(lines: Iterable[str], fingerprint: Callable[[str], int | None]) -> dict[int, float]:
-    """Values by fingerprint, from lines `URL VALUE`; blank lines and comments (#) are left out.
+    """Return the values by fingerprint from lines `URL VALUE`; skips blank lines and comments (#).
 
     Raises:
-        ConfigError: a line is none, or there are too many.
+        ConfigError: a line is malformed, or there are too many lines.
     """
     values: dict[int, float] = {}
     for number, line in enumerate(lines, 1):
@@ -57,7 +57,7 @@ def read_values(lines: Iterable[str], fingerprint: Callable[[str], int | None]) 
         key = fingerprint(url.strip()) if url else None
         if key is None or not _is_value(value):
             raise ConfigError(
-                f"refresh.importance_file, line {number}: not `URL VALUE`, a value of 0 or more"
+                f"refresh.importance_file, line {number}: must be `URL VALUE` with a value of 0 or more"
             )
         if len(values) >= VALUES_MAX:
             raise ConfigError(f"refresh.importance_file: more than {VALUES_MAX:,} lines")

@@ -1,18 +1,18 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""The common level, the levels of saturated hosts, and the rate they answer to.
+"""The level controller: the common level, the levels of saturated hosts, and the measured rate.
 
-*The common level finds itself.* A page taken before it is due shows a level too high for the bandwidth: it
-sinks. A page taken late shows a level too low, and the level rises, unless the page had to wait for its host: a
-host that was asked up to this instant, and is hardly ever idle, is late for reasons of its own.
+*The common level adjusts itself.* If a page is taken before it is due, the level is too high for the bandwidth, and
+falls. If a page is taken late, the level is too low, and rises, unless the page had to wait for its host: a host that
+was busy until this instant, and is rarely idle, makes pages late by itself.
 
-*A host's own level* is `boost` times the common one. It is above the common one only while the host is hardly ever
-idle: politeness keeps a saturated host from its due pages, which would be taken round robin under the common
-level. The own level follows the values of the pages that the host gets to: up in small steps, down at once.
+*A host's own level* is `boost` times the common one. It exceeds the common one only while the host is rarely idle:
+politeness keeps a saturated host from fetching its due pages in time, and under the common level they would be taken
+round robin. The own level follows the values of the pages that the host fetches: up in small steps, down at once.
 
-*Leaps of importance*, as when readers come, move the level at once.
+*Jumps of importance*, for example when many users request pages, move the level at once.
 
-Source: Busa-Fekete et al., section 5.2, for steering by what is due.
+Source: Busa-Fekete et al., section 5.2, for control by the pages that are due.
 """
 
 import cython
@@ -26,38 +26,42 @@ else:
     from crawler.frontier.refresh.tables import Tables
 
 
-# Constants of one step; each keeps a schedule from one of two faults, too slow or overshooting.
+# The size of one step; each constant keeps a schedule from being too slow or from overshooting.
 _STEP_OF_ONE = cython.declare(
     cython.double, 0.25
-)  # step of a level over the number of its pages, for few pages
+)  # a level's step times the number of its pages, for few pages
 _SMALL_STEP_MAX = cython.declare(cython.double, 0.01)
 _STEP_MAX = cython.declare(cython.double, 0.05)
-_FAR = cython.declare(cython.double, 20.0)  # steps for a page whose value is e times the level, or 1/e
-_FAR_MAX = cython.declare(cython.double, 32.0)  # steps at once for a page far from the level
-_RUN_MAX = cython.declare(cython.int, 4)  # doublings of the step in a long run to one side
-_HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # step of a small host's own level
+_FAR = cython.declare(cython.double, 20.0)  # steps for a page whose value is e times the level, or 1/e of it
+_FAR_MAX = cython.declare(cython.double, 32.0)  # maximum steps at once for a page far from the level
+_RUN_MAX = cython.declare(cython.int, 4)  # maximum doublings of the step in a long run to one side
+_HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # maximum step of a small host's own level
 _HOST_STEP_MAX = cython.declare(cython.double, 0.2)
-_FALL_MAX = cython.declare(cython.double, 0.5)  # of a host's own level, at a page that is worth less
-_SATURATED = cython.declare(cython.double, 0.05)  # a host is, which is idle less than this
+_FALL_MAX = cython.declare(
+    cython.double, 0.5
+)  # minimum factor on a host's own level after a page that is worth less than that level
+_SATURATED = cython.declare(
+    cython.double, 0.05
+)  # a host is saturated if it is idle for less than this share of the time
 _IDLE_SHARE = cython.declare(
     cython.double, 0.25
-)  # a host that is idle more has no use for a level of its own
-_IDLE_WEIGHT = cython.declare(
-    cython.double, 1.0 / 128.0
-)  # of a take, in the mean share of time a host is idle
-_IDLE_STEP = cython.declare(cython.double, 16.0)  # then its own level sinks so much faster
-_TICK_TAKES = cython.declare(cython.double, 1000.0)  # over which the time between takes is averaged
+)  # a host that is idle more often does not need its own level
+_IDLE_WEIGHT = cython.declare(cython.double, 1.0 / 128.0)  # weight of one take in a host's mean idle share
+_IDLE_STEP = cython.declare(
+    cython.double, 16.0
+)  # speed-up of the fall of the own level beyond that idle share
+_TICK_TAKES = cython.declare(cython.double, 1000.0)  # takes over which the time between takes is averaged
 _PAUSE = cython.declare(cython.double, 10.0)  # a longer time between takes, in ticks, is a pause
 _SCALE_EVERY = cython.declare(cython.Py_ssize_t, 64)  # takes
 _LEVEL_MIN = cython.declare(cython.double, 1e-200)
 _LEVEL_MAX = cython.declare(cython.double, 1e200)
 _INFINITY = cython.declare(cython.double, float("inf"))
 
-_FIRST_REVISIT = cython.declare(cython.double, 28.0 * 86_400.0)  # until a rate is known
+_FIRST_REVISIT = cython.declare(cython.double, 28.0 * 86_400.0)  # used until a rate is known
 
-# Also the queues'.
-STANDS = 0.97  # a value this near the level is due: keys are made to 1e-3
-RATIO_MAX = 1e4  # values further above the level are all alike
+# The queues use both constants, too.
+STANDS = 0.97  # a value this near the level is due, because keys are accurate to 1e-3
+RATIO_MAX = 1e4  # values further above the level are treated as equal
 
 
 @cython.cclass
@@ -65,8 +69,8 @@ class LevelController:
     """The level, the rate and the time constants that follow from it.
 
     Args:
-        level: where the level starts; 0: not known.
-        gain: its step.
+        level: the initial level; 0 if it is not known.
+        gain: the step of the level.
         clock_min, clock_max: bounds of the neighbourhood's time constant `scale`.
     """
 
@@ -84,7 +88,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def fetch_rate(self) -> cython.double:
-        """Fetches per time, as they were set or else measured; 0 if neither."""
+        """Return the fetches per unit of time: as set, or else as measured; 0 if neither is known."""
         if self.rate > 0.0:
             return self.rate
         return 1.0 / self.tick if self.tick > 0.0 else 0.0
@@ -92,7 +96,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def set_scale(self) -> cython.void:
-        """Take the mean revisit interval, and the neighbourhood's time constant, from rate and size."""
+        """Compute the mean revisit interval and the neighbourhood's time constant from rate and size."""
         rate: cython.double = self.fetch_rate()
         if rate > 0.0:
             self.set_revisit(max(self.tables.pages.size, 1) / rate)
@@ -100,7 +104,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def set_revisit(self, revisit: cython.double) -> cython.void:
-        """Take the mean revisit interval, and what is measured in it: the clock's scale, the prior of rates."""
+        """Set the mean revisit interval and the parameters measured in it: the clock's scale, the prior of rates."""
         self.revisit = revisit
         self.scale = min(max(0.25 * revisit, self._clock_min), self._clock_max)
         self.tables.learning.scale = self.scale
@@ -109,7 +113,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def note_take(self, host: cython.int, now: cython.double, takes: cython.Py_ssize_t) -> cython.void:
-        """A page of the host is taken: measure the rate."""
+        """Record that a page of the host is taken, and measure the rate."""
         if self.previous > -_INFINITY:
             self._measure(now - self.previous)
             if takes % _SCALE_EVERY == 0:
@@ -120,10 +124,10 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def adjust(self, before: cython.double, after: cython.double) -> cython.void:
-        """Pages have other importances mu: the sum of their square roots was `before` and is `after`.
+        """Adjust the level to new importances mu: the sum of their square roots was `before` and is `after`.
 
-        Where all pages are asked often, sum of sqrt(mu Delta / (2 level)) is the rate: at a given rate the
-        level goes with the square of that sum. Steps alone would take a thousand fetches for a leap of 1e6.
+        If all pages are fetched often, the rate is the sum of sqrt(mu Delta / (2 level)). At a given rate, the level is
+        thus proportional to the square of that sum. Steps alone would take a thousand fetches for a jump by 1e6.
         """
         if not self.unknown and before > 0.0 and after > 0.0:
             self.level = min(max(self.level * (after / before) ** 2, _LEVEL_MIN), _LEVEL_MAX)
@@ -140,15 +144,15 @@ class LevelController:
         gap: cython.double,
         now: cython.double,
     ) -> cython.void:
-        """Move the levels by what a page taken now says of them.
+        """Adjust the levels by a page that is taken now.
 
-        It was due at `deadline`, by a signal if `jumped`, and its value is `worth` times its host's
-        level. `tick` and `gap` are the times since the last take, and the last of this host.
+        The page was due at `deadline`, because of a signal if `jumped`, and its value is `worth` times its
+        host's level. `tick` and `gap` are the times since the last take, and the last take of this host.
         """
         ready: cython.double = self.tables.host_rows[host].ready
-        above: cython.double = worth * self.tables.host_rows[host].boost  # over the common level
+        above: cython.double = worth * self.tables.host_rows[host].boost  # relative to the common level
         if deadline > now:
-            if above < 1.0:  # else its key is from before the level sank
+            if above < 1.0:  # otherwise its key dates from before the level fell
                 self._turn(-1, above)
         elif (
             not jumped
@@ -171,10 +175,10 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _turn(self, side: cython.int, worth: cython.double) -> cython.void:
-        """Move the level one step to a side, after a page whose value is `worth` times the level was taken.
+        """Move the level one step to a side after taking a page whose value is `worth` times the level.
 
-        The step grows with the distance of that page's value from the level, and in a run to one side with its
-        length. Larger steps would overshoot, as most keys follow the level only at their next check.
+        The step grows with the distance between that value and the level, and with the length of a run to one side.
+        Larger steps would overshoot, because most keys follow the level only at their next check.
         """
         self._run = self._run + 1 if side == self._side else 1
         self._side = side
@@ -189,7 +193,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _boost(self, host: cython.int, side: cython.int, pace: cython.double) -> cython.void:
-        """A step of the host's own level; of the order of one over the crawls until its keys have followed."""
+        """Move the host's own level one step; over the crawls until its keys follow, the steps add up to about one."""
         run: cython.int = self.tables.host_rows[host].run
         run = run + side if run * side > 0 else side
         self.tables.host_rows[host].run = run
@@ -204,7 +208,7 @@ class LevelController:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _measure(self, tick: cython.double) -> cython.void:
-        """The mean time between takes, pauses left out."""
+        """Update the mean time between takes, excluding pauses."""
         if tick < 0.0:
             return
         if self.tick > 0.0:

@@ -1,10 +1,10 @@
-"""New pages that were found by asking known pages again: how many, by which kind of hub, and how late.
+"""Statistics of new pages found by refetching known pages: their number, the kind of hub, the delay.
 
-A hub that shows a URL first is credited when the URL becomes a page (`Schedule.credit_hub`). The hub's process counts the
-page by the kind of the hub; the page's own process counts the delay from its birth to its copy, if the birth is
-known, in a histogram whose bins grow by a fifth. Sources of a birth, the first that there is: the date that a sitemap
-or feed gave when it showed the URL (`births.py`), the page's Last-Modified.
-A page that is older than `NEWS_AGE_MAX` is not news. Counts begin anew with the process.
+The hub that shows a URL first is credited when the URL becomes a page (`Schedule.credit_hub`). The hub's process counts
+the page under the kind of the hub. The page's own process counts the delay from its publication to its copy, if the
+publication date is known, in a histogram whose bins grow by a factor of 1.2. The publication date is the first available
+of: the date given by the sitemap or feed that showed the URL (`births.py`), the page's Last-Modified.
+A page older than `NEWS_AGE_MAX` is not counted as new. All counts start at 0 with the process.
 """
 
 import math
@@ -17,13 +17,13 @@ import numpy as np
 from crawler.records import LinkFlag, PageRecord
 
 NEWS_AGE_MAX = 365.0 * 86_400.0
-_BINS = 128  # from a second to 1.2^128 s
+_BINS = 128  # from one second to 1.2^128 s
 _GROWTH = math.log(1.2)
 _SITEMAP, _FEED = LinkFlag.SITEMAP, LinkFlag.FEED
 
 
 class News:
-    """Collects credits; all instants are of the crawl's clock."""
+    """Collects credits; all instants are on the crawl's clock."""
 
     def __init__(self, since: float = 0.0) -> None:
         self._since = since
@@ -31,19 +31,19 @@ class News:
         self.by_kind: Counter[str] = Counter()
 
     def found(self, kind: str, now: float) -> None:
-        """A hub of this kind is credited with a page."""
+        """Count a page credited to a hub of this kind."""
         self._since = self._since or now
         self.by_kind[kind] += 1
 
     def copied(self, born: float | None, record: PageRecord, now: float) -> None:
-        """A page that a hub had shown was fetched for the first time; `born` is the date that it was told with."""
+        """Count the first fetch of a page that a hub had shown; `born` is its publication date, if one was given."""
         if born is None:
             born = _instant(record.last_modified)
         if born is not None and 0.0 <= now - born <= NEWS_AGE_MAX:
             self._delays[min(int(math.log(max(now - born, 1.0)) / _GROWTH), _BINS - 1)] += 1
 
     def delay(self, share: float) -> float | None:
-        """The delay, in seconds, that this share of the dated pages had at most, to 10 %; None if there are none."""
+        """Return the delay in seconds, to 10 %, that this share of the dated pages did not exceed; None without pages."""
         total = int(self._delays.sum())
         if not total:
             return None
@@ -51,7 +51,7 @@ class News:
         return round(math.exp((place + 0.5) * _GROWTH), 1)
 
     def view(self, now: float) -> dict[str, Any]:
-        """Return what a status says: found, a day and by kind of hub, and the delays of those with a known birth."""
+        """Return the status section: pages found, per day and by kind of hub, and the delays of dated pages."""
         found = self.by_kind.total()
         days = (now - self._since) / 86_400.0 if self._since else 0.0
         return {
@@ -75,7 +75,7 @@ def kind_of(hub: PageRecord, *, is_feed: bool) -> str:
 
 
 def _instant(date: str) -> float | None:
-    """Return the instant of an HTTP date; None if it is none."""
+    """Return the instant of an HTTP date; None if it is not one."""
     try:
         return parsedate_to_datetime(date).timestamp() if date else None
     except (ValueError, OverflowError, TypeError):

@@ -1,12 +1,12 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""64-bit keys to small numbers, and back, without a burst of work when the table grows.
+"""Map 64-bit keys to small numbers and back, without a pause when the table grows.
 
 Linear hashing (Litwin 1980): every second insertion splits one bucket into two, so
-the table is never rebuilt. A bucket is a chain of numbers; at three keys for two
-buckets a search looks at less than two keys on average. A key and its link lie
-together, since at millions of keys each look is a cache miss. 15 bytes a key.
-Numbers of removed keys are given out again.
+the table is never rebuilt. A bucket is a chain of numbers; at three keys per two
+buckets, a search examines fewer than two keys on average. A key and its link are stored
+together, because with millions of keys every access is a cache miss. 15 bytes per key.
+Numbers of removed keys are reused.
 
 Cython pure-Python mode; attributes in `numbering.pxd`.
 """
@@ -19,9 +19,9 @@ from crawler.freshness.columns import Column
 if not cython.compiled:
     Entry = None
 
-_GOLDEN = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads the keys
+_GOLDEN = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)  # 2^64 / golden ratio: distributes the keys
 _WORD = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
-_FREE = cython.declare(cython.int, -2)  # ends the list of free numbers
+_FREE = cython.declare(cython.int, -2)  # end of the list of free numbers
 _LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 _FIRST_BUCKETS = 16
 KIND = np.dtype(
@@ -31,7 +31,7 @@ KIND = np.dtype(
 
 @cython.cclass
 class Numbering:
-    """Numbers 0 .. rows - 1, of which `size` stand for a key."""
+    """Numbers 0 .. rows - 1, of which `size` belong to a key."""
 
     def __init__(self) -> None:
         self._column, self._heads_column = Column(KIND), Column("i4")
@@ -48,9 +48,9 @@ class Numbering:
     @cython.ccall
     @cython.exceptval(check=False)
     def find(self, key: cython.ulonglong) -> cython.int:
-        """The number of the key; -1 if it has none."""
+        """Return the number of the key; -1 if it has none."""
         if not cython.compiled:
-            key = int(key)  # a numpy number would warn where it wraps
+            key = int(key)  # a numpy number would warn when it wraps around
         number: cython.int = self._heads[self._bucket_of(key)]
         low: cython.uint = cython.cast(cython.uint, key & _LOW)
         high: cython.uint = cython.cast(cython.uint, key >> 32)
@@ -61,7 +61,7 @@ class Numbering:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def insert(self, key: cython.ulonglong) -> cython.int:
-        """A number for a key that has none: one that is free, or the next."""
+        """Assign and return a number for a new key: a free one, or the next."""
         if not cython.compiled:
             key = int(key)
         number: cython.int
@@ -86,7 +86,7 @@ class Numbering:
     @cython.ccall
     @cython.exceptval(check=False)
     def remove(self, number: cython.int) -> cython.void:
-        """The number stands for no key any more; it is given out again after `recycle`."""
+        """Remove the key of a number; the number is reused after `recycle`."""
         bucket: cython.Py_ssize_t = self._bucket_of(self.key_of(number))
         other: cython.int = self._heads[bucket]
         if other == number:
@@ -100,7 +100,7 @@ class Numbering:
     @cython.ccall
     @cython.exceptval(check=False)
     def recycle(self, number: cython.int) -> cython.void:
-        """Let a removed number be given out again."""
+        """Allow a removed number to be reused."""
         self._entries[number].next = self._free if self._free >= 0 else _FREE
         self._free = number
 

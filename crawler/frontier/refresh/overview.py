@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""What can be asked of a schedule without changing it: pages, hosts, hubs, sizes."""
+"""Read-only views of a schedule: pages, hosts, hubs, sizes."""
 
 import cython
 import numpy as np
@@ -31,7 +31,7 @@ else:
     from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, WITHHELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-_HUB_SAMPLE = 1000  # hubs that stand for all where a sum over them is asked for
+_HUB_SAMPLE = 1000  # hubs that represent all hubs in a sum
 
 
 @cython.cclass
@@ -53,36 +53,36 @@ class Overview:
 
     @property
     def takes(self) -> int:
-        """Pages that were taken."""
+        """The number of pages taken."""
         return self.flights.takes
 
     @property
     def checks(self) -> int:
-        """Keys that looks have made anew."""
+        """The number of keys recomputed by looks."""
         return self.queues.checks
 
     @property
     def explored(self) -> int:
-        """Pages that were made due as the longest unvisited."""
+        """The number of pages made due by exploration."""
         return self.exploration.explored
 
     @property
     def bytes_held(self) -> int:
-        """Bytes of all tables."""
+        """The size of all tables in bytes."""
         return self.tables.bytes_held()
 
     @property
     def sweeping(self) -> bool:
-        """Whether keys are being made anew after the level has moved; `peek` and `work` go on with it."""
+        """True while keys are recomputed after the level has moved; `peek` and `work` continue it."""
         return self.queues.swept < self.tables.pages.rows
 
     @property
     def mean_rate(self) -> float:
-        """Changes of a page per time, the mean over the crawl."""
+        """The mean change rate of a page over the crawl, per unit of time."""
         return self.learning.rates.crawl_mean
 
     def due_at(self, page: int, now: float) -> float:
-        """When the page's value reaches the level of its host, as things stand; infinite if never."""
+        """Return when the page's value reaches the level of its host at present; infinite if never."""
         self.flights.require_page(page)
         check_instant(now)
         host: cython.int = self.tables.owner(page)
@@ -95,7 +95,7 @@ class Overview:
         return self.deadlines.due(page, host, n, max(now - self.tables.crawled[page], 0.0), now)
 
     def page(self, page: int, now: float) -> PageView:
-        """All that is known of a page, by means of this moment: a schedule rebuilt from the store says the same."""
+        """Return all that is known of a page at `now`; a schedule rebuilt from the store returns the same."""
         self.flights.require_page(page)
         host: cython.int = self.tables.owner(page)
         self.learning.renew_crawl()
@@ -138,13 +138,13 @@ class Overview:
         )
 
     def _hearing(self, host: cython.int, signals: cython.double) -> Hearing:
-        """What signals said of a page of this host with so many of them."""
+        """Return the signal state of a page of this host with this many signals."""
         if signals > 0.0:
             return Hearing.TOLD
         return Hearing.UNSAID if self.learning.quality.recall(host) > 0.0 else Hearing.NONE
 
     def _stands_for(self, host: cython.int, now: cython.double) -> float:
-        """The time since the last crawl of this host over the mean of that time; 1 if there was none."""
+        """Return the time since the last crawl of this host divided by its mean; 1 if there was none."""
         gap: cython.double = now - self.tables.host_rows[host].previous
         if not 0.0 <= gap < _INFINITY:
             return 1.0
@@ -153,14 +153,14 @@ class Overview:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _fresh(self, clock: cython.double, n: cython.double) -> cython.double:
-        """exp(-u) of the page assigned last; a signal may be certain (of infinite weight), or none have come."""
+        """Return exp(-u) for the page assigned last; a signal may be certain (infinite weight), or there may be none."""
         staleness: cython.double = self.deadlines.page.silent_rate * clock
         if n > 0.0 and self.deadlines.page.signal_time > 0.0:
             staleness += n * self.deadlines.page.signal_weight
         return exp(-staleness)
 
     def host(self, host: int) -> HostView:
-        """All that is known of a host."""
+        """Return all that is known of a host."""
         self.flights.require_host(host)
         deadline = (
             self.tables.directory_heaps.nodes[self.tables.host_rows[host].root].key
@@ -178,20 +178,20 @@ class Overview:
         )
 
     def quality(self, host: int) -> tuple[list[float], list[float], float]:
-        """(signals heard and judged, precision) by source, and the recall of all; of a host's pages."""
+        """Return for a host's pages: (signals judged, precision) by source, and the recall over all sources."""
         self.flights.require_host(host)
         quality = self.learning.quality
         heard = [float(each) for each in quality.all_signals[host]]
         return heard, [quality.precision(host, source) for source in range(8)], quality.recall(host)
 
     def heard_hosts(self) -> list[int]:
-        """Numbers of the hosts from whose pages signals ever came."""
+        """Return the numbers of the hosts whose pages ever had a signal."""
         counts = np.asarray(self.learning.quality.all_signals)[: self.tables.hosts.rows]
         found: list[int] = np.flatnonzero(counts.any(axis=1)).tolist()
         return found
 
     def hub(self, page: int, now: float) -> dict[str, float]:
-        """Return what is known of a page as a hub: new pages a day, its value; {} if it is none."""
+        """Return a page's state as a hub: new pages per day, its value; {} if it is not a hub."""
         self.flights.require_page(page)
         check_instant(now)
         row: cython.int = self.tables.hubs.row_of(page)
@@ -213,7 +213,7 @@ class Overview:
         }
 
     def hubs(self, now: float) -> dict[str, float]:
-        """Return how many pages are hubs, and how many pages exist, as they let expect, that nobody has found."""
+        """Return the number of hubs, and the estimated number of existing pages that have not been found."""
         pages = self.tables.hubs.pages()
         step = max(1, len(pages) // _HUB_SAMPLE)
         unfound = sum(self.hub(page, now)["unfound"] for page in pages[::step].tolist())
@@ -221,7 +221,7 @@ class Overview:
 
 
 def _word(state: int) -> str:
-    """The state of a page in words."""
+    """Return the state of a page in words."""
     for bit, word in ((HELD, "in flight"), (AWAY, "away"), (FAILED, "failed"), (WITHHELD, "too young")):
         if state & bit:
             return word

@@ -1,7 +1,7 @@
-"""The least and greatest age of single pages: those an override sets, and the intervals at which sources are read.
+"""The minimum and maximum age of single pages: set by an override, or by the reading interval of a source.
 
-A source is a page whose content is signals about others: a sitemap or a feed (`sources.py`). Its interval bounds its
-age, unless the user has set bounds for it.
+A source is a page whose content is signals about other pages: a sitemap or a feed (`sources.py`). Its interval
+bounds its age, unless the user has set bounds for it.
 """
 
 import math
@@ -24,12 +24,12 @@ FEED_TYPES = frozenset(
 
 
 def is_source(record: PageRecord) -> bool:
-    """Whether a page's content is signals about others: a sitemap or a feed."""
+    """Return whether a page's content is signals about other pages: a sitemap or a feed."""
     return bool(record.flags & _SOURCES) or record.content_type in FEED_TYPES
 
 
 class PageAges:
-    """Sets bounds of ages in the schedule."""
+    """Sets the age bounds of pages in the schedule."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class PageAges:
         stored: Callable[[], Iterable[tuple[int, Callable[[], PageRecord]]]],
         now: float,
     ) -> None:
-        """Bound the ages of the pages of a schedule that was rebuilt."""
+        """Set the age bounds of the pages of a schedule rebuilt from the store."""
         self._reopen_sources(store, now)
         if self._has_bounds:
             for fingerprint, read in stored():
@@ -64,20 +64,20 @@ class PageAges:
                     self._apply_override(page, read().url, now)
 
     def bound_new(self, page: int, record: PageRecord, now: float, batch: Batch) -> None:
-        """Bound the ages of a page that was fetched for the first time, if anything does."""
+        """Set the age bounds, if any, of a page that was fetched for the first time."""
         if self._has_bounds:
             self._apply_override(page, record.url, now)
         if is_source(record) and self._by_value:
             self._meet_source(page, record, self._clock.at(now), batch)
 
     def is_read_by_value(self, record: PageRecord) -> bool:
-        """Whether the page is a source whose interval goes with what its news are worth."""
+        """Return whether the page is a source whose reading interval follows the worth of its signals."""
         return is_source(record) and self._by_value
 
     def heed_source(
         self, fingerprint: int, news: Sequence[int], source: int, now: float, batch: Batch
     ) -> None:
-        """Let a source be read at the interval at which that pays, given the pages it told of; else as a page."""
+        """Set the reading interval of a source from the pages it has just listed; without a gain, treat it as a page."""
         page = self._schedule.find(fingerprint)
         record = self._record(fingerprint) if page >= 0 else None
         if record is None or not self.is_read_by_value(record):
@@ -91,7 +91,7 @@ class PageAges:
         self.readings.stage(fingerprint, batch)
 
     def _meet_source(self, page: int, record: PageRecord, then: float, batch: Batch) -> None:
-        """Let a source that was read for the first time be read as one that is right half of the time."""
+        """Set the first reading interval of a new source, assuming that half of its signals are right."""
         own = self._schedule.overview.page(page, then)
         interval = self.readings.begin(own.fingerprint, record.links, own.rate, own.level / own.importance)
         self._read_every(interval, page, record.url, then)
@@ -106,14 +106,14 @@ class PageAges:
                 self._read_every(self.readings.interval(fingerprint, level), page, record.url, then)
 
     def _read_every(self, interval: float, page: int, url: str, then: float) -> None:
-        """Bound the ages of a source, unless the user has; the bounds of the configuration hold."""
+        """Bound the ages of a source by its interval and the configuration, unless the user has set bounds for it."""
         own = self._overrides.for_url(url, hostname(url)) if self._has_bounds else None
         if own is not None and (own.min_age is not None or own.max_age is not None):
             return
         self._bound(page, *ages(interval, self._config.min_age, self._config.max_age or math.inf), then)
 
     def _apply_override(self, page: int, url: str, now: float) -> None:
-        """Give a page the least and greatest age that an override has for it."""
+        """Set a page's minimum and maximum age from its override, if there is one."""
         own = self._overrides.for_url(url, hostname(url))
         if own.min_age is None and own.max_age is None:
             return
@@ -122,6 +122,6 @@ class PageAges:
         self._bound(page, least, most or math.inf, self._clock.at(now))
 
     def _bound(self, page: int, least: float, most: float, then: float) -> None:
-        """Set the bounds, and with them a new deadline."""
+        """Set the bounds, and recompute the deadline."""
         self._schedule.bound_ages(page, least, most)
         self._schedule.set_importance(page, self._schedule.records.page_state(page)[7], then)

@@ -1,4 +1,4 @@
-"""The keys by which pages are grouped: that of a URL's host and that of its directory, which begin with its bucket."""
+"""The keys by which pages are grouped: the host key and the directory key of a URL, which begin with its bucket."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ _LOW_48 = (1 << 48) - 1
 
 
 class PageKeys:
-    """Gives the keys of pages.
+    """Computes the keys of pages.
 
     Args:
         hash: keyed hash of bytes, 64 bits.
@@ -20,7 +20,7 @@ class PageKeys:
         self._host_key = host_key
 
     def of(self, fingerprint: int, url: str) -> tuple[int, int]:
-        """Return the keys of a URL's host and of its directory."""
+        """Return (host key, directory key) of a URL."""
         site = authority(url)
         folder = f"{site}{target(url).partition('?')[0].rpartition('/')[0]}/"
         name = site.partition("://")[2]

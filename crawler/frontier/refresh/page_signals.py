@@ -1,9 +1,9 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Signals that pages have changed: each moves its page's deadline forward by its signal time.
+"""Change signals: each moves its page's deadline forward by its signal time.
 
-One by one (`note_change`), or in bulk: `enqueue_changes` keeps an array of fingerprints, and later calls of
-the schedule work it off in slices (`work_off`). Signals of a page in flight count for its next interval.
+Signals come one by one (`note_change`) or in bulk: `enqueue_changes` keeps an array of fingerprints, and later
+calls of the schedule process it in slices (`work_off`). Signals of a page in flight count for its next interval.
 """
 
 from collections import deque
@@ -28,20 +28,20 @@ else:
     from crawler.frontier.refresh.tables import EXPLORED, HELD, JUMPED, WITHHELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-SLICE = cython.declare(cython.Py_ssize_t, 64)  # changes noted beside another call
-_SIGNAL_MAX = cython.declare(cython.uint, 15)  # of one source: four bits
-_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # of all, where they are one count
+SLICE = cython.declare(cython.Py_ssize_t, 64)  # bulk changes processed during another call
+_SIGNAL_MAX = cython.declare(cython.uint, 15)  # maximum count per source: four bits
+_SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum of the one count for all sources
 
 
 @cython.cclass
 class Signals:
-    """Notes what others say of pages.
+    """Records change signals of pages.
 
-    `waiting`: changes that came in bulk and are not noted yet.
+    `waiting`: the number of bulk changes that are not processed yet.
 
     Args:
-        discard_window: signals that come so soon after a crawl tell of what the crawl has seen.
-        track: remember which pages signals touch, for `pop_touched`.
+        discard_window: signals that arrive this soon after a crawl are ignored: the crawl has seen their change.
+        track: record which pages signals touch, for `pop_touched`.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class Signals:
         self.waiting = 0
 
     def note_change(self, page: int, now: float, source: int = 0) -> None:
-        """A signal from one of SOURCES sources that the page has changed."""
+        """Record a signal, from one of SOURCES sources, that the page has changed."""
         self.flights.require_page(page)
         check_instant(now)
         _check_source(source)
         self._note(page, now, source)
 
     def enqueue_changes(self, fingerprints: np.ndarray, now: float, source: int = 0) -> None:
-        """Signals for all these pages, uint64 (n,): kept, not copied, and worked off in slices by later calls."""
+        """Queue signals for all these pages, uint64 (n,); the array is not copied, and processed in slices later."""
         check_instant(now)
         _check_source(source)
         if (
@@ -84,7 +84,7 @@ class Signals:
         self.work_off(SLICE, now)
 
     def pop_touched(self) -> list[int]:
-        """Pages that signals have touched since the last call, for the store; only with `track`."""
+        """Return the pages touched by signals since the last call, for the store; only with `track`."""
         touched = [page for page in self._touched or () if not self.flights.is_free(page)]
         if self._touched is not None:
             self._touched.clear()
@@ -92,7 +92,7 @@ class Signals:
 
     @cython.cfunc
     def work_off(self, most: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Note up to `most` of the changes that wait."""
+        """Process up to `most` of the queued changes."""
         i: cython.Py_ssize_t
         page: cython.int
         keys: cython.const[cython.ulonglong][::1]
@@ -146,7 +146,7 @@ class Signals:
         if beta < _INFINITY and key - (more - n) * beta > now:
             key -= (
                 more - n
-            ) * beta  # if offsets make it due already, its value tells when it comes to the top
+            ) * beta  # if offsets make the page due already, its value is checked when it reaches the top
         else:
             offset: cython.double = self.deadlines.offset(page, host, now)
             if key - offset > now:
@@ -155,7 +155,7 @@ class Signals:
         self.queues.move(page, key, now)
 
     def _check(self) -> None:
-        """Assert that the changes that wait are counted."""
+        """Assert that `waiting` equals the number of queued changes."""
         assert self.waiting == sum(len(keys) for keys, _ in self._backlog)
 
 

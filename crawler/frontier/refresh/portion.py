@@ -1,6 +1,6 @@
-"""The part of the rate that known pages have: beside new URLs, and beside the known pages of other processes.
+"""The part of the rate for known pages: relative to new URLs, and to the known pages of other processes.
 
-`share` divides the fetches of this process (`frontier/share.py`); `balance` finds one level for all processes
+`share` divides the fetches of this process (`frontier/share.py`); `balance` brings all processes to one level
 (`rate_balancing.py`). The price of a known page is the level of the schedule.
 """
 
@@ -16,24 +16,24 @@ from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.share import Share
 
-BUSY_SHARE = 0.8  # of the time, in which a process whose rate keeps it from asking more is busy
-_BUSY_SMOOTHING = 20.0  # seconds over which that is averaged
+BUSY_SHARE = 0.8  # share of the time, held back by its rate, from which on a process is busy
+_BUSY_SMOOTHING = 20.0  # seconds over which that share is averaged
 
 
 def share_of(config: RefreshConfig) -> float | Literal["auto"]:
-    """Return how fetches are divided; a crawl that is there for freshness divides them by worth where nothing is set."""
+    """Return the share of refresh; by default, a crawl for freshness divides fetches by their value ("auto")."""
     return "auto" if config.endless and not config.share else config.share
 
 
 class Portion:
     """Sets the rate of a schedule.
 
-    `known` is this process's part of what all processes spend on known pages; `busy` the share of the time in
-    which its rate held it back; `endless`: the crawl is there for known pages.
+    `known` is this process's part of the total rate for known pages; `busy` the share of the time in which its
+    rate held it back; `endless`: the purpose of the crawl is to refresh known pages.
 
     Args:
-        rate: fetches a second of this process that are all for refresh; 0 = not known.
-        name: of this process among those that share the rate.
+        rate: fetches per second of this process, all for refresh; 0 = not known.
+        name: the name of this process among those that share the rate.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class Portion:
         self.set_rate(rate)
 
     def set_rate(self, rate: float) -> None:
-        """All of this process's rate, for a crawl that is there for known pages; 0 = none set."""
+        """Set the refresh rate of an endless crawl to the whole rate of this process; 0 sets nothing."""
         if self.endless and rate:
             self._schedule.rate = self._clock.ours(rate)
 
     def divide(self, discovery: float, known: float, rate: float) -> None:
-        """The parts of the whole `rate` that this process has for new and for known pages."""
+        """Set this process's parts of the whole `rate` for new and for known pages."""
         self.known = known
         if discovery + known > 0.0 and not self.share.auto:
             self.share.refresh = known / (discovery + known)
@@ -72,9 +72,9 @@ class Portion:
             self.set_rate(known * rate)
 
     def exchange_levels(self, reports: Mapping[str, LevelReport], waited: float, now: float) -> LevelReport:
-        """Learn from what all processes said of their levels; what this one says now.
+        """Update the tilt from the level reports of all processes; return the report of this one.
 
-        `waited`: seconds so far in which the rate alone kept this process from asking.
+        `waited`: total seconds so far in which only the rate kept this process from starting requests.
         """
         elapsed = now - self._levelled_at if self._levelled_at > -math.inf else 0.0
         if elapsed > 0.0:
@@ -89,14 +89,14 @@ class Portion:
         return own
 
     def price(self, now: float) -> float:
-        """The value of the page that is next: what more rate would gain here; 0 without pages."""
+        """Return the value of the next page, which is the gain of a higher rate here; 0 without pages."""
         return self._schedule.marginal_value(self._clock.at(now)) if len(self._schedule) else 0.0
 
     def new_value(self, importance: float) -> float:
-        """Return what it is worth to fetch a URL for the first time: its importance over the mean change rate.
+        """Return the value of fetching a URL for the first time: its importance divided by the mean change rate.
 
-        That is the ceiling of a page of mean rate: no copy is as stale as the one that is not there. `importance`
-        is that of the URL over a known page's, 0 .. 1.
+        This is the ceiling of a page with the mean rate, because no copy is as stale as a missing one. `importance`
+        is that of the URL relative to a known page's, 0 .. 1.
         """
         rate = self._schedule.overview.mean_rate
         weight = self._config.new_page_weight or 1.0

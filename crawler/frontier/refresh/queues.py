@@ -1,29 +1,29 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Where pages, directories and hosts stand, and which page is first.
+"""The heaps of pages, directories and hosts, and the choice of the first page.
 
-    hosts that may be asked      by first deadline of the host, less its offset
+    eligible hosts               by first deadline of the host, less its offset
       host: its directories      by first deadline of the directory, less its offset
         directory: its pages     by base deadline
-    hosts that wait              by the instant from which they may be asked
-    pages that may not be asked  failed, gone, too young
+    waiting hosts                by the instant from which they may be requested
+    withheld pages               failed, gone, too young
 
-A page is in exactly one of: its directory's heap, the heap of those that may not be asked yet, in flight. A
-host above the common level goes first as soon as it may be asked. Otherwise its own level would delay its
+A page is in exactly one place: its directory's heap, the heap of withheld pages, or in flight. A host
+above the common level goes first as soon as it may be requested. Otherwise its own level would delay its
 turn, which would raise the level further.
 
 *Keys are optimistic.* Offsets only fall between crawls, and levels move in small steps. The entry at the top is
-checked: its offset and its value are computed again. If its key was too early, the entry goes back with the right
-one, and the next entry is checked. A page is taken only with a right key, also when it is worth the level: otherwise
-the host of the largest offset would always go first.
+checked: its offset and its value are recomputed. If its key was too early, the entry is put back with the correct
+key, and the next entry is checked. Even a page that is worth the level is taken only with a correct key; otherwise
+the host with the largest offset would always go first.
 
-*Pages that are due are ordered by their values.* The key of a page that is worth the level or more is earlier, the
-more it is worth (`Deadlines.due_by_worth`). So the order is that of Algorithm 1 also while many pages are due:
-after a start, a pause, or a leap of the level.
+*Due pages are ordered by their values.* The more the value of a due page exceeds the level, the earlier is
+its key (`Deadlines.due_by_worth`). The order is therefore that of Algorithm 1 even while many pages are due:
+after a start, a pause, or a jump of the level.
 
 *Bounded work.* A look corrects at most CHECKS_MAX keys and releases at most RELEASES_MAX waiting hosts and
-pages; the rest is left to the next look. After the level has moved far, a sweep computes the keys of all pages
-again, a few at a time.
+pages; the next look continues. After the level has moved far, a sweep recomputes the keys of all pages,
+a few at a time.
 """
 
 import cython
@@ -59,15 +59,15 @@ else:
         Tables,
     )
 
-_RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)  # hosts or pages whose wait is over
-_SWEEP_FROM = cython.declare(cython.double, 0.7)  # ratio of levels from which on keys are swept
-_KEY_TOLERANCE = cython.declare(cython.double, 1e-3)  # of the age at which a page is due
-CHECKS_MAX = 64  # keys made anew by one look; each costs about 2 us
+_RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)  # hosts or pages released by one look
+_SWEEP_FROM = cython.declare(cython.double, 0.7)  # the ratio of levels that starts a sweep of the keys
+_KEY_TOLERANCE = cython.declare(cython.double, 1e-3)  # relative to the age at which a page is due
+CHECKS_MAX = 64  # keys recomputed by one look; each costs about 2 us
 
 
 @cython.cclass
 class Queues:
-    """The heaps over pages, directories and hosts; `checks` counts keys that were looked at."""
+    """The heaps of pages, directories and hosts; `checks` counts the keys checked."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Queues:
     @cython.cfunc
     @cython.exceptval(-2, check=True)
     def first(self, now: cython.double) -> cython.int:
-        """The first page of the first host, after keys at the top were made anew."""
+        """Return the first page of the first host, after recomputing the keys at the top."""
         _step: cython.Py_ssize_t
         host: cython.int
         page: cython.int
@@ -105,7 +105,7 @@ class Queues:
     @cython.cfunc
     @cython.exceptval(-2, check=True)
     def stand(self, host: cython.int, now: cython.double) -> cython.int:
-        """The first page of a host if its keys are right; else -1, with one key made anew."""
+        """Return the first page of a host if its keys are correct; else recompute one key and return -1."""
         self.checks += 1
         directory: cython.int = self.tables.host_rows[host].root
         if self.deadlines.clocked:
@@ -144,13 +144,13 @@ class Queues:
     @cython.cfunc
     @cython.exceptval(check=False)
     def top_of(self, host: cython.int) -> cython.int:
-        """The first page of a host as keys stand; -1 if it has none."""
+        """Return the first page of a host by the present keys; -1 if it has none."""
         root: cython.int = self.tables.host_rows[host].root
         return self.tables.directory_rows[root].root if root >= 0 else -1
 
     @cython.cfunc
     def release(self, now: cython.double) -> cython.void:
-        """Let hosts and pages go whose wait is over."""
+        """Release hosts and pages whose wait is over."""
         _step: cython.Py_ssize_t
         page: cython.int
         for _step in range(_RELEASES_MAX):
@@ -169,7 +169,7 @@ class Queues:
 
     @cython.cfunc
     def sweep(self, rows: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Make keys anew, row by row, after the level has moved far from that of most keys."""
+        """Recompute keys, row by row, after the level has moved far from the level of most keys."""
         _step: cython.Py_ssize_t
         if self.swept >= self.tables.pages.rows:
             if self.swept_level <= 0.0:
@@ -187,7 +187,7 @@ class Queues:
 
     @cython.cfunc
     def place(self, page: cython.int, now: cython.double) -> cython.void:
-        """Give a page that is in no heap its place."""
+        """Put a page that is in no heap into the right one."""
         host: cython.int = self.tables.owner(page)
         crawled: cython.double = self.tables.crawled[page]
         state: cython.uint = self.tables.states[page]
@@ -206,11 +206,11 @@ class Queues:
 
     @cython.cfunc
     def reschedule(self, page: cython.int, now: cython.double) -> cython.void:
-        """Make the deadline of a page anew that waits for it."""
+        """Recompute the deadline of a page that waits for it."""
         state: cython.uint = self.tables.states[page]
         if state & (HELD | WITHHELD | EXPLORED | FAILED | AWAY):
             return
-        if now - self.tables.crawled[page] < self.tables.min_age(page):  # as its bounds were changed
+        if now - self.tables.crawled[page] < self.tables.min_age(page):  # after a change of its bounds
             self.leave(page, now)
             self.place(page, now)
             return
@@ -226,7 +226,7 @@ class Queues:
 
     @cython.cfunc
     def _enter(self, page: cython.int, key: cython.double, now: cython.double) -> cython.void:
-        """Put a page into its directory's heap."""
+        """Insert a page into its directory's heap."""
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
         root: cython.int = self.tables.directory_rows[directory].root
         self.tables.directory_rows[directory].root = self.tables.page_heaps.insert(root, page, key)
@@ -235,7 +235,7 @@ class Queues:
 
     @cython.cfunc
     def leave(self, page: cython.int, now: cython.double) -> cython.void:
-        """Take a page out of the heap it is in."""
+        """Remove a page from the heap it is in."""
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
         root: cython.int
         if self.tables.states[page] & WITHHELD:
@@ -249,7 +249,7 @@ class Queues:
 
     @cython.cfunc
     def move(self, page: cython.int, key: cython.double, now: cython.double) -> cython.void:
-        """Give a page of its directory's heap a new key."""
+        """Change the key of a page in its directory's heap."""
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
         root: cython.int = self.tables.directory_rows[directory].root
         first: cython.int = self.tables.page_heaps.move(root, page, key)
@@ -259,7 +259,7 @@ class Queues:
 
     @cython.cfunc
     def place_directory(self, directory: cython.int, now: cython.double) -> cython.void:
-        """Bring a directory's key up to date, and its host's."""
+        """Update the key of a directory and of its host."""
         host: cython.int = self.tables.directory_heaps.nodes[directory].owner
         first: cython.int = self.tables.directory_rows[directory].root
         root: cython.int = self.tables.host_rows[host].root
@@ -280,7 +280,7 @@ class Queues:
 
     @cython.cfunc
     def place_host(self, host: cython.int, now: cython.double) -> cython.void:
-        """Put a host where it belongs: among those that may be asked, those that wait, or neither."""
+        """Put a host into the heap of eligible hosts, the heap of waiting hosts, or neither."""
         root: cython.int = self.tables.host_rows[host].root
         place: cython.int = NOWHERE
         key: cython.double = 0.0
@@ -292,7 +292,7 @@ class Queues:
                 place = ELIGIBLE
                 key = self.tables.directory_heaps.nodes[root].key - self.deadlines.host_offset(host, now)
                 boost: cython.double = self.tables.host_rows[host].boost
-                if boost > 1.0:  # its first page is worth so much more than the level: it goes first
+                if boost > 1.0:  # its first page exceeds the level by this factor, so it goes first
                     ready: cython.double = self.tables.host_rows[host].ready
                     key = min(key, ready) - 0.5 * self.controller.revisit * (boost - 1.0)
         was: cython.int = self.tables.host_rows[host].place
@@ -313,7 +313,7 @@ class Queues:
         self.tables.host_rows[host].place = place
 
     def _check(self, held: dict[int, tuple[int, bool]]) -> None:
-        """Assert that everything stands in one place, and the right one; `held` as the schedule has it."""
+        """Assert that every page, directory and host is in one place, the right one; `held` as in the schedule."""
         pages, directories = set(self.tables.pages._check()), set(self.tables.directories._check())
         hosts = set(self.tables.hosts._check())
         flying = {page for page, (_, removed) in held.items() if not removed}

@@ -1,8 +1,8 @@
-"""What is learned when a known page was asked: by schedule, validators, sources and hubs.
+"""The effects of a finished refetch on the schedule, the validators, the sources and the hubs.
 
     record_first      a page was fetched for the first time: it enters the schedule
-    record_refresh    it was asked again: changed or not, or put off
-    credit_hub        a page found by it was fetched: what its being asked again was worth
+    record_refresh    a page was refetched: changed, unchanged, or postponed
+    credit_hub        a page was fetched whose URL a refetch of the hub had shown: the hub gets the credit
 
 Decisions are made in the order of the commit queue, so the stored state never contradicts the records of pages.
 """
@@ -40,7 +40,7 @@ _FAILURES = frozenset(
 
 
 def result_of(outcome: Outcome, *, unchanged: bool, stored: bool = True) -> RefreshOutcome:
-    """What an outcome says of a page; `stored`: its copy is kept (no noarchive)."""
+    """Return the result of an outcome for the schedule; `stored`: its copy is kept (no noarchive)."""
     if outcome in _SHOWN:
         if not stored:
             return RefreshOutcome.DENIED
@@ -53,12 +53,12 @@ def result_of(outcome: Outcome, *, unchanged: bool, stored: bool = True) -> Refr
 
 
 def is_fit(record: PageRecord) -> bool:
-    """Whether there is a copy to keep fresh, and a plain GET gives it."""
+    """Return whether the page has a copy to keep fresh that a plain GET can renew."""
     return record.state is PageState.STORED and not record.noarchive and not record.flags & _OWN_REQUEST
 
 
 class RefetchOutcomes:
-    """Tells the parts of the refresh frontier what came of a page."""
+    """Passes the results of fetches to the parts of the refresh frontier."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class RefetchOutcomes:
         self._births = births
 
     def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
-        """(ETag, Last-Modified) to ask a page with, each "" if there is none to use."""
+        """Return (ETag, Last-Modified) for a conditional request, each "" if it is not to be sent."""
         known = self._claims.held.get(fetch_task.fingerprint)
         signalled = known is not None and any(known.signals)
         record = self._record(fetch_task.fingerprint)
@@ -110,9 +110,9 @@ class RefetchOutcomes:
         *,
         news: bool = False,
     ) -> None:
-        """Enter a page that was fetched for the first time; its site and directory learn nothing from that.
+        """Add a page fetched for the first time to the schedule; its site and directory learn nothing from that.
 
-        `news`: a known page that was asked again had shown it, and it is a page of its own.
+        `news`: a refetch of a known page had shown its URL, and it is not a redirect or a duplicate.
         """
         born = self._births.take(fingerprint, batch)
         if news:
@@ -148,7 +148,7 @@ class RefetchOutcomes:
         now: float,
         batch: Batch,
     ) -> None:
-        """A page was asked again at `now`, its record was `before`; its host may be asked from `until` on."""
+        """Record a refetch at `now` of a page with the record `before`; its host may be requested from `until` on."""
         fingerprint, then = fetch_task.fingerprint, self._clock.at(now)
         changed = result is RefreshOutcome.CHANGED
         if self._validators.answered(fingerprint, fetch_task.host, before, after, changed, now, batch):
@@ -160,7 +160,7 @@ class RefetchOutcomes:
         self._expectation.ended(known, result, then)
         self._schedule.set_importance(page, self._importance.of(fingerprint, after, now), then)
         told = changed and self._ages.is_read_by_value(after)
-        learned = RefreshOutcome.UNCHANGED if told else result  # a source changes with every page it names
+        learned = RefreshOutcome.UNCHANGED if told else result  # a source changes with every page it lists
         self._schedule.record_outcome(page, then, learned, self._clock.at(until))
         if is_source(after):
             self._ages.readings.pass_time(fingerprint, then - known.crawled_at)
@@ -169,7 +169,7 @@ class RefetchOutcomes:
         self._stage(page, batch)
 
     def shown_by(self, via: int) -> int:
-        """Follow redirects back from `via`, as far as they are here, to the page that showed the first URL."""
+        """Follow known redirects back from `via` to the page that showed the first URL."""
         for _ in range(_HOPS_MAX):
             hub = self._record(via)
             if hub is None or hub.state is not PageState.REDIRECTED:
@@ -178,9 +178,9 @@ class RefetchOutcomes:
         return via
 
     def credit_hub(self, fingerprint: int, now: float, batch: Batch) -> bool:
-        """Credit a page that showed a URL when it was asked again with the page that the URL became.
+        """Credit a hub with a page whose URL was shown by a refetch of the hub.
 
-        Return False if the page that showed it is not here.
+        Return False if the hub is not known.
         """
         hub, page = self._record(fingerprint), self._schedule.find(fingerprint)
         if hub is None or page < 0:
@@ -191,7 +191,7 @@ class RefetchOutcomes:
         return True
 
     def renew_importance(self, fingerprints: Iterable[int], now: float, batch: Batch) -> int:
-        """Give pages the importance that requests for them have now; how many are here. Stored with `batch`."""
+        """Set the importance of pages to their present requests, stored with `batch`; return the number of known ones."""
         weighed = 0
         for fingerprint in fingerprints:
             page = self._schedule.find(fingerprint)

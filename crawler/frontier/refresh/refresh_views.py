@@ -1,4 +1,4 @@
-"""What is shown of the known pages: how fresh they are, and why one is asked when it is."""
+"""Views of the known pages: how fresh they are, and why a page is fetched when it is."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import HostView, PageView
 from crawler.frontier.refresh.site_clock import SiteClock
 
-FRESH_DIGITS = 9  # of a probability; the order in which a schedule was summed up shows in the sixteenth
+FRESH_DIGITS = 9  # digits of a probability; the order of summation changes only the sixteenth
 
 
 class RefreshViews:
@@ -38,9 +38,9 @@ class RefreshViews:
         self._news = news
 
     def probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
-        """The probability that a page's copy of `fetched_at` is current; None if the page is not here.
+        """Return the probability that a page's copy of `fetched_at` is current; None if the page is not known.
 
-        A later answer that is not committed yet says nothing of that copy: its age and the page's rate do.
+        A later answer that is not committed yet does not count for that copy; its age and the page's rate do.
         """
         page = self._schedule.find(fingerprint)
         if page < 0:
@@ -55,9 +55,9 @@ class RefreshViews:
         return round(self._expectation.fresh(known), FRESH_DIGITS)
 
     def explain(self, fingerprint: int, now: float) -> dict[str, Any]:
-        """Rate and its error, clock, signals, value and deadline of a page, what it waits for; {} if it is not here.
+        """Return a page's rate with its error, clock, signals, value, deadline and wait reason; {} if it is not known.
 
-        Instants are ours; rates, clock and watched time are those of the sites.
+        Instants are in real time; rates, clock and watched time are in the time of the sites.
         """
         page = self._schedule.find(fingerprint)
         if page < 0:
@@ -82,7 +82,7 @@ class RefreshViews:
         }
 
     def _waits_for(self, known: PageView, host: HostView, then: float) -> str:
-        """In a few words."""
+        """Return what the page waits for, in a few words."""
         if known.state == "in flight":
             return "its answer"
         if known.state in ("away", "failed", "too young"):
@@ -90,13 +90,13 @@ class RefreshViews:
                 known.state
             ]
         if self._claims.is_requested(known.fingerprint):
-            return "its host: it was asked for"
+            return "its host (it was requested out of turn)"
         if host.busy or host.ready > then:
             return "its host"
-        return "its turn: it is due" if known.deadline <= then else "its value to reach the level"
+        return "its turn (it is due)" if known.deadline <= then else "its value to reach the level"
 
     def summary(self, now: float) -> dict[str, Any]:
-        """What a status says of it."""
+        """Return the refresh section of a status."""
         then = self._clock.at(now)
         seen = self._expectation.view(then)
         return seen | {
@@ -109,7 +109,7 @@ class RefreshViews:
         }
 
     def by_host(self, now: float) -> dict[int, tuple[int, float]]:
-        """Key of a host -> (pages, expected freshness), of hosts whose pages a sample meets."""
+        """Return host key -> (pages, expected freshness) for the hosts of a sample of pages."""
         return self._expectation.by_host(self._clock.at(now))
 
 

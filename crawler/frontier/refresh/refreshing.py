@@ -1,4 +1,4 @@
-"""The refresh side of a crawl: the schedule of known pages, joined to frontier, pages and store.
+"""The refresh side of a crawl: connects the schedule of known pages to frontier, pages and store.
 
                     changes (change_intake.py)        importance.py
                        │                                  │
@@ -6,9 +6,9 @@
     schedule ──► claims ──► host, robots.txt, fetch ──► outcomes ──► schedule, and f/ s/ n/ in the page's change
        ▲       (refetch_claims.py)   (as for any URL)      (refetch_outcomes.py)
        │
-    portion (portion.py): the rate, the level that all processes share, the price beside new URLs
+    portion (portion.py): the rate, the level that all processes share, the price compared with new URLs
 
-`refresh_views.py` says how it stands. The schedule runs on the clock of the sites (`site_clock.py`).
+`refresh_views.py` describes its state. The schedule runs on the clock of the sites (`site_clock.py`).
 """
 
 import math
@@ -42,7 +42,7 @@ _ADOPTED_AT_ONCE = 1024
 
 
 def settings_of(config: RefreshConfig, policy: str = "") -> Settings:
-    """The schedule's part of the configuration; of an arm, with its `policy`."""
+    """Return the schedule's settings from the configuration, or those of an arm with its `policy`."""
     same = (
         "neighbourhood", "pooling", "explore", "min_age", "discard_window", "clock_min",
         "clock_max", "first_interval", "retry_age", "gone_age", "new_page_weight", "discovery_share_max",
@@ -55,25 +55,25 @@ def settings_of(config: RefreshConfig, policy: str = "") -> Settings:
 
 
 def schedule_of(config: RefreshConfig, seed: int) -> Schedule | Arms:
-    """An empty schedule, or one an arm."""
+    """Return an empty schedule, or `Arms` with one schedule per arm."""
     if config.arms:
         return Arms([settings_of(config, policy) for policy in config.arms], seed=seed, track=True)
     return Schedule(settings_of(config), seed=seed, track=True)
 
 
 class Refresh:
-    """The parts of the refresh side, made from one configuration.
+    """The parts of the refresh side, created from one configuration.
 
     Args:
         config: share, policy, bounds.
-        record: what is known of a page by its fingerprint, None if nothing is.
+        record: returns the record of a page by its fingerprint, None if there is none.
         hash: keyed hash of bytes, 64 bits.
-        fingerprint: that of a URL in request form.
+        fingerprint: maps a URL in request form to its fingerprint.
         host_key: (host name, fingerprint of one of its URLs) -> key of the host.
-        importance: of pages, in requests a day; what the configuration says where none is given.
-        overrides: least and greatest ages of a part of the web.
-        rate: fetches a second of this process that are all for refresh; 0 = not known.
-        name: of this process among those that share the rate.
+        importance: of pages, in requests per day; by default as configured.
+        overrides: minimum and maximum ages for parts of the web.
+        rate: fetches per second of this process, all for refresh; 0 = not known.
+        name: the name of this process among those that share the rate.
     """
 
     def __init__(
@@ -131,10 +131,10 @@ class Refresh:
         stored: Callable[[], Iterable[tuple[int, Callable[[], PageRecord]]]],
         now: float,
     ) -> None:
-        """Rebuild the schedule; take up pages of `stored` (fingerprint, its record) that it does not know.
+        """Rebuild the schedule; add pages of `stored` (fingerprint, function that reads its record) that are not in it.
 
         Raises:
-            DamageError: a record is not whole.
+            DamageError: a record is damaged.
         """
         state.load(self.schedule, store, self._clock.at(now))
         self.portion.balance.tilt = state.stored_tilt(store)
@@ -151,7 +151,7 @@ class Refresh:
         self.ages.open(store, stored, now)
 
     def _adopt(self, pages: list[tuple[int, PageRecord]], now: float) -> None:
-        """Put pages into the schedule that were fetched before there was one."""
+        """Add pages that were fetched before there was a schedule."""
         fingerprints = np.array([fingerprint for fingerprint, _ in pages], np.uint64)
         keys = [self._keys.of(fingerprint, record.url) for fingerprint, record in pages]
         hosts, directories = np.array(keys, np.uint64).T
@@ -160,7 +160,7 @@ class Refresh:
         self.schedule.add_many(fingerprints, hosts, directories, crawled, weights, self._clock.at(now))
 
     def _check(self) -> None:
-        """Assert what holds between any two calls."""
+        """Assert the invariants that hold between any two calls."""
         self.schedule._check()
         self.claims._check()
         self.portion._check()

@@ -1,24 +1,24 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""The known page to ask next.
+"""The schedule of refetches: chooses the known page to fetch next.
 
-The best page is the one of the greatest crawl value. For a level (the value
-of the marginal page) a page has one deadline: the instant at which its value
-reaches the level. The deadline stands until the page's next crawl or signal, so
-waiting pages cost no work; the page of the earliest deadline is taken.
+The best page is the one with the greatest crawl value. For a given level (the value of
+the marginal page), a page has one deadline: the instant at which its value reaches the
+level. The deadline does not change until the page's next crawl or signal, so waiting
+pages need no computation; the page with the earliest deadline is taken.
 
-    tables.py       what is kept of pages, directories, hosts
-    level_controller.py     the common level, and those of saturated hosts
-    deadlines.py    values against the level; the neighbourhood's offsets
-    queues.py       heaps of hosts, of their directories, of their pages: who is first
-    exploration.py  the page longest unvisited, now and then
-    flights.py      pages in flight, and what their ends teach
-    page_signals.py  what others say: deadlines move forward              `Schedule.signals`
-    overview.py     queries that change nothing                          `Schedule.overview`
-    schedule_records.py what a store keeps                                   `Schedule.records`
+    tables.py            the rows of pages, directories, hosts
+    level_controller.py  the common level, and the levels of saturated hosts
+    deadlines.py         values relative to the level; the neighbourhood's offsets
+    queues.py            heaps of hosts, of their directories, of their pages; the first page
+    exploration.py       occasional fetches of the page longest unvisited
+    flights.py           pages in flight, and the effects of their results
+    page_signals.py      change signals move deadlines forward            `Schedule.signals`
+    overview.py          queries that change nothing                      `Schedule.overview`
+    schedule_records.py  the stored state of a schedule                   `Schedule.records`
 
-Call `peek`, `acquire`, then `record_outcome` or `give_back`. Work is bounded: later calls process
-signals that come in bulk, in slices; `queues.py` says the rest.
+Call `peek`, `acquire`, then `record_outcome` or `give_back`. Work per call is bounded: later calls
+process bulk signals in slices; `queues.py` describes the other bounds.
 
 Sources: Busa-Fekete et al., Algorithm 1 and section 5.2; Mercator's and
 BUbiNG's host queues.
@@ -64,11 +64,13 @@ else:
     from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, FAILED, JUMPED, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-_WORK_SLICE = cython.declare(cython.Py_ssize_t, 256)  # bulk signals worked off, and keys made anew, by `work`
-_SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)  # keys made anew beside a look, while a sweep lasts
+_WORK_SLICE = cython.declare(
+    cython.Py_ssize_t, 256
+)  # bulk signals processed, and keys recomputed, by one call of `work`
+_SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)  # keys recomputed per look while a sweep lasts
 _FIRST_TAKES = cython.declare(
     cython.Py_ssize_t, 8
-)  # after which a measured rate says enough for a first level
+)  # takes after which the measured rate is precise enough for a first level
 _VALUED = ("ncis", "greedy", "cis")
 
 DEFAULTS = Settings()
@@ -76,12 +78,12 @@ DEFAULTS = Settings()
 
 @cython.cclass
 class Schedule:
-    """The pages of one process that are asked again.
+    """The pages of one process that are refetched.
 
     Args:
-        level: where the level starts; 0 takes half the ceiling of the first page.
-        seed: of the heaps' random paths, which change no decision.
-        track: remember which pages signals touch, for `Signals.pop_touched`.
+        level: the initial level; 0 uses half the ceiling of the first page.
+        seed: for the heaps' random paths, which affect no decision.
+        track: record which pages signals touch, for `Signals.pop_touched`.
     """
 
     def __init__(
@@ -118,7 +120,7 @@ class Schedule:
         )  # fmt: skip
         self.records = Records(self._tables, self._learning, self._flights)
 
-    # -- pages come and go
+    # -- adding and removing pages
 
     def add(
         self,
@@ -129,15 +131,15 @@ class Schedule:
         now: float,
         importance: float = 1.0,
     ) -> int:
-        """Put in a page that was crawled at `crawled_at`; return its number.
+        """Add a page that was crawled at `crawled_at`; return its number.
 
-        One never crawled is no refresh decision and has no place here.
+        Pages never crawled do not belong here; the discovery frontier schedules them.
         """
         check_instant(now)
         check_instant(crawled_at)
         _weight(importance)
         if self._tables.pages.find(fingerprint) >= 0:
-            raise RuntimeError(f"page {fingerprint:016x} is in {self!r}")
+            raise RuntimeError(f"page {fingerprint:016x} is already in {self!r}")
         page = self._tables.new_page(fingerprint, host_key, directory_key)
         self._tables.crawled[page] = crawled_at
         self._tables.set_importance(page, importance)
@@ -160,9 +162,9 @@ class Schedule:
         signals: Any = 0,
         states: Any = 0,
     ) -> np.ndarray:
-        """`add` for arrays (n,), with what was learned of them before; the numbers of the pages, int32 (n,).
+        """Add pages as `add` does, from arrays (n,) that include their learned state; return their numbers, int32 (n,).
 
-        About 3 us a page: whoever must not be held up adds a thousand at a time.
+        Takes about 3 us per page; callers that must not block add a thousand pages at a time.
         """
         check_instant(now)
         size = len(fingerprints)
@@ -185,7 +187,7 @@ class Schedule:
 
     @cython.cfunc
     def _add_all(self, columns: list, numbers: cython.int[::1], now: cython.double) -> cython.void:
-        """First all pages, from which the crawl learns, then their deadlines."""
+        """Add all pages first, so that the crawl learns from them, then compute their deadlines."""
         i: cython.Py_ssize_t
         page: cython.int
         try:
@@ -214,7 +216,7 @@ class Schedule:
         host: cython.int
         for i in range(len(numbers)):
             if self._tables.pages.find(fingerprints[i]) >= 0:
-                raise RuntimeError(f"page {fingerprints[i]:016x} is in {self!r}")
+                raise RuntimeError(f"page {fingerprints[i]:016x} is already in {self!r}")
             page = self._tables.new_page(fingerprints[i], host_keys[i], directory_keys[i])
             self._tables.crawled[page] = crawled[i]
             self._tables.set_importance(page, importance[i])
@@ -232,11 +234,11 @@ class Schedule:
         return len(numbers)
 
     def remove(self, page: int) -> None:
-        """Forget a page, also while it is in flight (its host stays busy until `record_outcome`)."""
+        """Remove a page, even while it is in flight (its host stays busy until `record_outcome`)."""
         self._flights.remove(page)
 
     def find(self, fingerprint: int) -> int:
-        """The page's number; -1 if it is not in."""
+        """Return the page's number; -1 if it is not in the schedule."""
         return self._tables.pages.find(fingerprint)
 
     def __contains__(self, fingerprint: int) -> bool:
@@ -245,19 +247,19 @@ class Schedule:
     def __len__(self) -> int:
         return self._tables.pages.size
 
-    # -- what is told of pages and hosts
+    # -- properties of pages and hosts
 
     def host_of(self, page: int) -> int:
-        """The number of the page's host."""
+        """Return the number of the page's host."""
         self._flights.require_page(page)
         return self._tables.owner(page)
 
     def host(self, host_key: int) -> int:
-        """The host's number, made if it is new."""
+        """Return the host's number, adding the host if it is new."""
         return self._tables.host(host_key)
 
     def set_importance(self, page: int, importance: float, now: float) -> None:
-        """Give a page a new importance; the level goes with the importance of all pages."""
+        """Set the importance of a page; the level is adjusted to the importance of all pages."""
         self._flights.require_page(page)
         check_instant(now)
         _weight(importance)
@@ -269,7 +271,7 @@ class Schedule:
         self._queues.reschedule(page, now)
 
     def set_page(self, page: int, parameters: PageParameters, now: float) -> None:
-        """Give a page parameters of its own, which nothing it shows will change."""
+        """Set a page's own parameters, which are no longer learned from its results."""
         self._flights.require_page(page)
         check_instant(now)
         p = parameters
@@ -280,18 +282,18 @@ class Schedule:
         self._queues.reschedule(page, now)
 
     def bound_ages(self, page: int, min_age: float, max_age: float) -> None:
-        """Bounds of this page's age in place of the settings'; it follows them from its next crawl on.
+        """Set bounds of this page's age that replace the settings' bounds from its next crawl on.
 
         Raises:
-            ValueError: more than 255 different pairs, or bounds that exclude each other.
+            ValueError: more than 255 different pairs, or bounds that contradict each other.
         """
         self._flights.require_page(page)
         if not 0.0 <= min_age <= max_age or min_age == _INFINITY or not max_age > 0.0:
-            raise ValueError(f"ages {min_age} .. {max_age}")
+            raise ValueError(f"invalid age bounds {min_age} .. {max_age}")
         self._tables.bound_ages(page, float(min_age), float(max_age))
 
     def credit_hub(self, page: int, found: float, now: float) -> None:
-        """Credit a page with `found` new pages whose URLs it was the first to show, when it was asked again."""
+        """Credit a page with `found` new pages whose URLs a refetch of it was the first to show."""
         self._flights.require_page(page)
         check_instant(now)
         if not 0.0 <= found < _INFINITY:
@@ -307,7 +309,7 @@ class Schedule:
             self._queues.reschedule(page, now)
 
     def block(self, host: int, until: float) -> None:
-        """Do not ask this host before `until` (infinite: until told otherwise)."""
+        """Request no page of this host before `until` (infinite: until another call)."""
         self._flights.require_host(host)
         if until != until:
             raise ValueError(f"until {until}")
@@ -319,9 +321,9 @@ class Schedule:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def peek(self, now: cython.double) -> cython.int:
-        """The best page of all hosts that may be asked now; -1 if there is none. Decides nothing.
+        """Return the best page of all hosts that may be requested now; -1 if there is none. Changes nothing.
 
-        Work conserving: if no page is due, it is the one due next.
+        The choice is work-conserving: if no page is due, it is the page due next.
         """
         check_instant(now)
         if self.signals.waiting:
@@ -344,7 +346,7 @@ class Schedule:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def best(self, host: cython.int, now: cython.double) -> cython.int:
-        """The best page of this host, whether or not it may be asked now; -1 if it has none. Decides nothing."""
+        """Return the best page of this host, even if the host must wait; -1 if it has none. Changes nothing."""
         _step: cython.Py_ssize_t
         page: cython.int
         check_instant(now)
@@ -361,39 +363,39 @@ class Schedule:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def claim_next(self, now: cython.double) -> cython.int:
-        """`peek` and `acquire`."""
+        """Return the page of `peek`, after `acquire`."""
         page: cython.int = self.peek(now)
         if page >= 0:
             self._flights.begin(page, now)
         return page
 
     def acquire(self, page: int, now: float) -> None:
-        """The page is in flight from now on, and its host busy, until `record_outcome` or `give_back`."""
+        """Begin the flight of a page; its host is busy until `record_outcome` or `give_back`."""
         self._flights.begin(page, now)
 
     def give_back(self, page: int, now: float, ready: float = 0.0) -> None:
-        """The page held was not asked: it is due as before, and its host may be asked from `ready` on."""
+        """End the flight of a page that was not fetched: it is due as before, and its host is free from `ready` on."""
         self._flights.cancel(page, now, ready)
 
     def record_outcome(self, page: int, now: float, result: int, ready: float = 0.0) -> None:
-        """The page held was asked, with this `RefreshOutcome`; its host may be asked from `ready` on.
+        """End the flight of a page with this `RefreshOutcome`; its host may be requested from `ready` on.
 
-        What came is learned from, and the page has a new deadline. Signals
-        that came since `acquire` count for the next interval.
+        The result updates the estimators, and the page gets a new deadline. Signals received
+        since `acquire` count for the next interval.
         """
         if not 0 <= result <= 5:
             raise ValueError(f"result {result}")
         self._flights.finish(page, now, result, ready)
 
     def work(self, now: float) -> int:
-        """Work off a slice of the signals that came in bulk; return how many still wait."""
+        """Process a slice of the bulk signals; return the number of signals still queued."""
         check_instant(now)
         self.signals.work_off(_WORK_SLICE, now)
         self._queues.sweep(_WORK_SLICE, now)
         return self.signals.waiting
 
     def renew(self) -> None:
-        """Sum up what crawl and hosts have shown, and make all keys anew, in slices; after a bulk load."""
+        """After a bulk load, update the sums of crawl and hosts, and start recomputing all keys in slices."""
         host: cython.Py_ssize_t
         self._learning.renew_crawl()
         for host in range(self._tables.hosts.rows):
@@ -403,7 +405,7 @@ class Schedule:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def next_wakeup(self, now: cython.double) -> cython.double:
-        """When a page may be due; it may be past, and infinite if none ever is. `claim_next` need not wait for it."""
+        """Return when the next page may be due, possibly in the past; infinite if never. Fetching earlier is allowed."""
         found: cython.double = _INFINITY
         if self.signals.waiting:
             return now
@@ -419,7 +421,7 @@ class Schedule:
 
     @property
     def level(self) -> float:
-        """The crawl value of the marginal page, per unit of importance over rate."""
+        """The crawl value of the marginal page: importance divided by rate."""
         return self._controller.level
 
     @level.setter
@@ -431,7 +433,7 @@ class Schedule:
 
     @property
     def rate(self) -> float:
-        """Fetches per time, as it was set or else measured; 0 if neither."""
+        """The fetches per unit of time, as set or else measured; 0 if neither is known."""
         return self._controller.fetch_rate()
 
     @rate.setter
@@ -443,7 +445,7 @@ class Schedule:
 
     @property
     def revisit(self) -> float:
-        """The mean time between two crawls of a page; 0 as long as no rate is known."""
+        """The mean time between two crawls of a page; 0 while no rate is known."""
         return self._controller.revisit if self._controller.fetch_rate() > 0.0 else 0.0
 
     @revisit.setter
@@ -453,7 +455,7 @@ class Schedule:
         self._controller.set_revisit(revisit)
 
     def marginal_value(self, now: float) -> float:
-        """What one more fetch gains now: the level, or the value of the next page if it waits far above it."""
+        """Return the gain of one more fetch now: the level, or the next page's value if that is far above the level."""
         page: cython.int = self.peek(now)
         if page < 0 or self._tables.states[page] & (EXPLORED | AWAY | FAILED | JUMPED):
             return self._controller.level

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""What a store keeps of a schedule, and how it is put back: pages, hubs, sites, directories (`state.py`)."""
+"""The stored form of a schedule, and its restoration: pages, hubs, sites, directories (`state.py`)."""
 
 import cython
 import numpy as np
@@ -19,14 +19,14 @@ else:
 
 @cython.cclass
 class Records:
-    """The learned state of a schedule as plain numbers. Deadlines are none of it: they are made from the rest."""
+    """The learned state of a schedule as plain numbers, without deadlines, which are computed from it."""
 
     def __init__(self, tables: Tables, learning: Learning, flights: Flights) -> None:
         self.tables, self.learning, self.flights = tables, learning, flights
 
     @property
     def bias(self) -> tuple[float, float]:
-        """Changes found by late crawls, and expected by the rates (`freshness/learning.py`)."""
+        """Return (changes found by late crawls, changes expected from the rates); see `freshness/learning.py`."""
         return self.learning.found, self.learning.told
 
     @bias.setter
@@ -34,7 +34,7 @@ class Records:
         self.learning.restore_bias(*sums)
 
     def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:
-        """Fingerprint, keys of host and directory, last crawl, k, T, signals, importance, state."""
+        """Return fingerprint, keys of host and directory, last crawl, k, T, signals, importance, state."""
         self.flights.require_page(page)
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
         state: cython.uint = self.tables.states[page] if self.tables.states[page] & (AWAY | FAILED) else 0
@@ -51,13 +51,13 @@ class Records:
         )
 
     def hub_state(self, page: int) -> tuple[float, float]:
-        """Pages found, and seconds watched; (0, 0) of a page that is no hub."""
+        """Return (pages found, seconds watched); (0, 0) for a page that is not a hub."""
         self.flights.require_page(page)
         found: tuple[float, float] = self.tables.hubs.state(page)
         return found
 
     def site_state(self, host: int) -> tuple[int, list[float]]:
-        """The host's key, and its numbers: clock (3), signals (18), boost, credence (3), new pages (3)."""
+        """Return the host's key and its numbers: clock (3), signals (18), boost, credence (3), new pages (3)."""
         self.flights.require_host(host)
         sites = self.learning.sites
         counts = [sites.observed_counts[host], sites.expected_counts[host], sites.instants[host]]
@@ -73,7 +73,7 @@ class Records:
         ]
 
     def directory_state(self, page: int) -> tuple[int, tuple[float, ...]]:
-        """Key, neighbourhood counts (3) and new pages (3) of the page's directory."""
+        """Return the key, the neighbourhood counts (3) and the new pages (3) of the page's directory."""
         self.flights.require_page(page)
         number: cython.int = self.tables.page_heaps.nodes[page].owner
         groups = self.learning.directories
@@ -84,7 +84,7 @@ class Records:
         )
 
     def restore_site(self, host_key: int, numbers: np.ndarray) -> None:
-        """Put back what `site_state` gave."""
+        """Restore the result of `site_state`."""
         _finite(numbers)
         host: cython.int = self.tables.host(host_key)
         self.learning.sites.restore(host, *numbers[:3])
@@ -94,7 +94,7 @@ class Records:
         self.learning.discovery.restore_site(host, *numbers[25:28])
 
     def restore_hub(self, page: int, found: float, watched: float) -> None:
-        """Put back what `hub_state` gave."""
+        """Restore the result of `hub_state`."""
         self.flights.require_page(page)
         _finite(np.array([found, watched]))
         self.tables.hubs.restore(page, found, watched)
@@ -102,7 +102,7 @@ class Records:
     def restore_directory(
         self, directory_key: int, host_key: int, counts: tuple[float, ...], news: tuple[float, ...]
     ) -> None:
-        """Put back what `directory_state` gave, before any page of the directory."""
+        """Restore the result of `directory_state`, before any page of the directory is added."""
         _finite(np.array(counts))
         _finite(np.array(news))
         directory: cython.int = self.tables.directories.find(directory_key)

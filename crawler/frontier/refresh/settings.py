@@ -1,4 +1,4 @@
-"""The settings of the refresh schedule, the outcomes it learns from, and what it shows."""
+"""The settings of the refresh schedule, the outcomes that it learns from, and its views."""
 
 import math
 from enum import IntEnum
@@ -13,22 +13,22 @@ POLICIES = ("ncis", "greedy", "cis", "azar-lds", "uniform", "interval")
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Lengths are in one unit, seconds in a crawl.
+    """The settings of a schedule. All times are in one unit, which is seconds in a crawl.
 
     policy: the order in which pages are taken (`frontier/README.md`, "Refresh").
     neighbourhood: a page's clock runs faster while its directory and site are changing.
-    pooling: rates and signal quality are learned by site and crawl; else each page has its own
-        (`Schedule.set_page`), and signals are counted whatever their source.
-    explore: share of the fetches that go to the page longest unvisited.
-    min_age, max_age: a page is not asked sooner after its last crawl, and at the latest.
-    discard_window: signals that come so soon after a crawl tell of what the crawl has seen.
+    pooling: rates and signal quality are learned by site and crawl; otherwise each page has its own
+        (`Schedule.set_page`), and signals are counted regardless of their source.
+    explore: share of the fetches for the pages longest unvisited.
+    min_age, max_age: minimum and maximum time between two crawls of a page.
+    discard_window: signals that arrive this soon after a crawl are ignored: the crawl has seen their change.
     clock_min, clock_max: bounds of the neighbourhood's time constant.
-    first_interval: where the policy `interval` begins.
-    retry_age: a page that failed waits so long, twice as long after each further failure.
-    gone_age: so does one that is gone, has moved or is denied, up to sixteen times that.
-    gain: relative step of the level at a take.
-    new_page_weight: importance of a page not found yet over that of a known page of its host; 0: hubs are pages.
-    discovery_share_max: of the refreshes of a host, that hubs get for what they would show.
+    first_interval: the initial interval of the policy `interval`.
+    retry_age: the wait of a page that failed; it doubles with each further failure.
+    gone_age: the wait of a page that is gone, moved or denied; it doubles up to sixteen times this value.
+    gain: relative step of the level per take.
+    new_page_weight: importance of an unknown page relative to a known page of its host; 0: hubs are ordinary pages.
+    discovery_share_max: maximum share of a host's refreshes that hubs get for their new pages.
     """
 
     policy: str = "ncis"
@@ -49,15 +49,15 @@ class Settings(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
-            raise UsageError(f"no refresh policy {self.policy!r}; there are {', '.join(POLICIES)}")
+            raise UsageError(f"unknown refresh policy {self.policy!r}; choose one of {', '.join(POLICIES)}")
         lengths = [self.min_age, self.discard_window, self.clock_min, self.first_interval]
         lengths += [self.clock_max, self.retry_age, self.gone_age]
         if not all(0.0 <= length < math.inf for length in lengths):
-            raise UsageError("refresh: lengths of time must be finite and not negative")
+            raise UsageError("refresh: times must be finite and not negative")
         if not self.max_age > 0.0 or self.min_age > self.max_age or self.clock_min > self.clock_max:
             raise UsageError("refresh: min_age must not exceed max_age, nor clock_min clock_max")
         if not self.clock_min > 0.0 or not self.first_interval > 0.0:
-            raise UsageError("refresh: clock_min and first_interval must be above 0")
+            raise UsageError("refresh: clock_min and first_interval must be greater than 0")
         if not 0.0 <= self.new_page_weight < math.inf or not 0.0 < self.discovery_share_max <= 1.0:
             raise UsageError(
                 "refresh: new_page_weight must be finite and not negative, discovery_share_max in (0, 1]"
@@ -67,20 +67,20 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class RefreshOutcome(IntEnum):
-    """What came of a page that was held."""
+    """The result of a refetch."""
 
     UNCHANGED = 0
     CHANGED = 1
-    FAILED = 2  # no answer to judge: tried again later, its copy is as old as before
+    FAILED = 2  # no usable answer: retried later; the copy keeps its age
     GONE = 3  # 404, 410
     MOVED = 4  # a redirect
-    DENIED = 5  # by robots.txt, noarchive
+    DENIED = 5  # by robots.txt or noarchive
 
 
 class PageView(msgspec.Struct, frozen=True):
-    """What the schedule knows of a page; `signals` by source, `rate` changes per time, `fresh` a probability.
+    """The schedule's knowledge of a page; `signals` by source, `rate` in changes per time, `fresh` a probability.
 
-    stands_for: the time since the last crawl of its host, over the mean of that time.
+    stands_for: the time since the last crawl of its host, divided by the mean of that time.
     """
 
     fingerprint: int
@@ -104,7 +104,7 @@ class PageView(msgspec.Struct, frozen=True):
 
 
 class HostView(msgspec.Struct, frozen=True):
-    """What the schedule knows of a host; `boost` is its level over the common one."""
+    """The schedule's knowledge of a host; `boost` is its level divided by the common one."""
 
     key: int
     pages: int

@@ -1,16 +1,16 @@
-"""The clock of the sites, on which the schedule runs: that of the crawl times `refresh.speed`."""
+"""The clock of the sites, on which the schedule runs: the crawl's clock times `refresh.speed`."""
 
 
 class SiteClock:
-    """Turns our instants and lengths of time into those of the sites, and back."""
+    """Converts instants and durations between the crawl's clock and the clock of the sites."""
 
     def __init__(self, speed: float) -> None:
         self.speed = speed
 
     def at(self, instant: float) -> float:
-        """Return one of our instants, or a length of time, on the clock of the sites."""
+        """Convert an instant or duration of the crawl's clock to the clock of the sites."""
         return instant * self.speed
 
     def ours(self, instant: float) -> float:
-        """Return an instant or a length of the sites on our clock."""
+        """Convert an instant or duration of the clock of the sites to the crawl's clock."""
         return instant / self.speed

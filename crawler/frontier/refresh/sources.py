@@ -1,25 +1,26 @@
-"""The value of reading a source of signals (a sitemap, a feed, a listing) again.
+"""The value of rereading a source of signals (a sitemap, a feed, a listing).
 
-A reading costs one request, whose price is the level L. It saves what its signals bring to the pages that it tells
-of: they are refreshed when they have changed, not when their turn comes. Of a page with importance mu,
-change rate D and signals of precision p, value is gained per time with at most
+A reading costs one request, whose price is the level L. Its signals save fetches of the pages that it lists: they
+are refreshed when they have changed, not when their turn comes. For a page with importance mu, change rate D and
+signals of precision p, the value gained per time is at most the maximum over T of
 
     g(T) = mu ((1 - exp(-(a+c) T))/(a+c) - L/mu) / ((1 - exp(-c T))/c)     a = 0, c = D/p
 
-by refreshing it at every signal and at the latest after T; without signals a = D, c = 0. The page's gain b is the
-difference of the two maxima, and never negative: a source that lies saves nothing. Reading it only
-every tau leaves a true signal unheard for tau/2, which loses mu D tau/2 of it per time. So
+if it is refreshed at every signal and at the latest after T; without signals, a = D and c = 0. The page's gain b is
+the difference of the two maxima, and never negative: a source that lies saves nothing. Reading the source only
+every tau delays a true signal by tau/2 on average, which loses mu D tau/2 per time. Therefore
 
     slope      s = sum of mu D over pages with a gain
-    interval   sqrt(2 L/s), where price and loss of delay are equal
-    worth it   sqrt(2 L s) < sum of b: else it is a page like any other
+    interval   sqrt(2 L/s), where the price equals the loss by delay
+    worth it   sqrt(2 L s) < sum of b: otherwise the source is a page like any other
 
-Sums run over what a source told, seen by then or not: a page in the news of a time t stands for D t/p of them.
-So a source that tells of few changes counts for those few, and the recall that the schedule measures, which
-is low where a source is read late, does not matter. Sums fade with each reading.
+The sums include every page that a source listed, even if a crawl had already seen the change. In a time t, a
+page is listed D t/p times on average, so each listing counts p/(D t). A source that lists few changes therefore
+counts only for those. The recall that the schedule measures, which is low if a source is read late, has no effect.
+The sums decay with each reading.
 
-Intervals are plain time, not the neighbourhood's clock: that would read a source many times in the days of a burst,
-and rarely else. And a reading teaches nothing of its site: a source changes with every page it names.
+Intervals are in plain time, not on the neighbourhood's clock, which would read a source many times in the days of a
+burst, and rarely otherwise. A reading teaches nothing about its site: a source changes with every page it lists.
 """
 
 import math
@@ -35,11 +36,13 @@ from crawler.frontier.refresh.settings import DAY
 from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-SOURCES_MAX = 100_000  # with sums, some 150 bytes each; beyond, those read longest ago are met anew
-TOLD_MAX = 256  # pages of a reading looked at; a longer one is sampled evenly
-FADE = 0.7  # of the sums, at each reading
-FIRST_PRECISION = 0.5  # of a source read once
-STEPS_AN_OCTAVE = 2  # of intervals: the schedule keeps few different bounds of ages
+SOURCES_MAX = (
+    100_000  # sources with sums, about 150 bytes each; when full, the least recently read are dropped
+)
+TOLD_MAX = 256  # pages of a reading examined; a longer one is sampled evenly
+FADE = 0.7  # factor on the sums, per reading
+FIRST_PRECISION = 0.5  # assumed precision of a source read once
+STEPS_AN_OCTAVE = 2  # interval steps per factor of 2: the schedule keeps few different age bounds
 _TIMES = np.geomspace(0.02, 50.0, 64)  # T times D
 
 _RECORD = struct.Struct("<3d")  # span, slope, gain
@@ -48,7 +51,7 @@ Column = NDArray[np.float64]
 
 
 class Announced(msgspec.Struct, frozen=True):
-    """What a reading told: importance and change rate of pages, of which there were `count`."""
+    """The result of a reading: importance and change rate of a sample of the `count` pages it lists."""
 
     importance: Sequence[float]
     rate: Sequence[float]
@@ -56,7 +59,7 @@ class Announced(msgspec.Struct, frozen=True):
 
 
 class _Sums(msgspec.Struct):
-    """Over readings, faded: time; mu D t and b t of the pages told of. `unread`: time since the last reading."""
+    """Decaying sums over readings: time; mu D t and b t of the pages listed. `unread`: time since the last reading."""
 
     span: float = 0.0
     slope: float = 0.0
@@ -65,13 +68,13 @@ class _Sums(msgspec.Struct):
 
 
 class Readings:
-    """What the readings of each source, by fingerprint, have told; times are the schedule's."""
+    """The readings of each source, by its fingerprint; times are the schedule's."""
 
     def __init__(self) -> None:
         self._sums: dict[int, _Sums] = {}
 
     def begin(self, source: int, pages: int, rate: float, level: float) -> float:
-        """Take up a source, read for the first time, that names so many pages; the interval at which it pays.
+        """Start the sums of a source read for the first time that lists `pages` pages; return its reading interval.
 
         `rate` of the site's pages and `level` are for an importance of 1.
         """
@@ -84,15 +87,15 @@ class Readings:
         return self.interval(source, level)
 
     def pass_time(self, source: int, span: float) -> None:
-        """The source was asked again after `span`; `hear` says what it told."""
+        """Record that the source was refetched after `span`; `hear` adds the result."""
         sums = self._sums.pop(source) if source in self._sums else _Sums()
         sums.unread += max(span, 0.0)
         self._keep(source, sums)
 
     def hear(self, source: int, news: Announced, level: float, precision: float) -> float:
-        """Learn from a reading, whose signals are true with `precision`; the interval at which the source pays.
+        """Add a reading whose signals are true with probability `precision`; return the new reading interval.
 
-        Infinite if it does not pay at all.
+        The interval is infinite if reading the source does not pay.
         """
         sums = self._sums.get(source)
         if sums is None or not sums.unread or not level > 0.0:
@@ -109,7 +112,7 @@ class Readings:
         return self.interval(source, level)
 
     def interval(self, source: int, level: float) -> float:
-        """The time between readings at which the source pays; infinite if it does not."""
+        """Return the reading interval of the source; infinite if reading it does not pay."""
         sums = self._sums.get(source)
         if sums is None or not sums.slope or not sums.span or not level > 0.0:
             return math.inf
@@ -117,10 +120,10 @@ class Readings:
         return math.sqrt(2.0 * level / slope) if 2.0 * level * slope < gain * gain else math.inf
 
     def open(self, store: KeyValue) -> Iterator[int]:
-        """Take up what is stored; the fingerprints of the sources.
+        """Load the stored sums; yield the fingerprints of the sources.
 
         Raises:
-            DamageError: a record is not whole.
+            DamageError: a record is damaged.
         """
         for key, value in scan_prefix(store, keys.READINGS):
             payload = unseal(key, value)
@@ -134,7 +137,7 @@ class Readings:
             yield source
 
     def stage(self, source: int, batch: Batch) -> None:
-        """Put the sums of a source into a batch; nothing if there are none."""
+        """Put the sums of a source into a batch; does nothing if there are none."""
         if (sums := self._sums.get(source)) is not None:
             record = _RECORD.pack(sums.span, sums.slope, sums.gain)
             batch.put(keys.READINGS + source.to_bytes(8, "big"), seal(record))
@@ -149,7 +152,7 @@ class Readings:
 
 
 def ages(interval: float, least: float, most: float) -> tuple[float, float]:
-    """(min_age, max_age) that make a page be read about every `interval` or more often, within `least` and `most`."""
+    """Return (min_age, max_age) for a page to be read about every `interval` or more often, within the bounds."""
     if interval == math.inf:
         return least, most
     octaves = min(max(math.log2(max(interval, 1.0) / DAY), -8.0), 16.0)
@@ -158,14 +161,14 @@ def ages(interval: float, least: float, most: float) -> tuple[float, float]:
 
 
 def gains(importance: Column, rate: Column, level: float, precision: float) -> Column:
-    """What signals of this precision add to each page's value per time, (n,); see the module."""
+    """Return the value per time that signals of this precision add to each page, (n,); see the module docstring."""
     price = level * rate / importance
     told = _best(price, 1.0 / precision, 0.0)
     return np.asarray(importance * np.maximum(told - _best(price, 0.0, 1.0), 0.0))
 
 
 def _best(price: Column, signals: float, silent: float) -> Column:
-    """The greatest g(T)/mu, (n,), of at least 0; rates in units of D, `price` is L D/mu."""
+    """Return the greatest g(T)/mu, at least 0, (n,); rates in units of D, `price` is L D/mu."""
     fresh = -np.expm1(-(signals + silent) * _TIMES) / (signals + silent)
     length = -np.expm1(-signals * _TIMES) / signals if signals else _TIMES
     return np.maximum(((fresh - price[:, None]) / length).max(axis=1), 0.0)

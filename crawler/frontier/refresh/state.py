@@ -1,16 +1,16 @@
-"""The refresh state in the store: a record a page, a site, a directory; and the schedule rebuilt from them.
+"""The refresh state in the store: one record per page, site and directory; and the schedule rebuilt from them.
 
-    f/<fingerprint>     last crawl, k, T, signals since, importance, state; host and directory; of a hub also the
+    f/<fingerprint>     last crawl, k, T, signals since, importance, state; host and directory; for a hub also the
                         new pages it has shown, and the time watched
-    s/<host key>        the site's neighbourhood counts and credence, signal quality by source, level over the common
-                        one, new pages
+    s/<host key>        the site's neighbourhood counts and credence, signal quality by source, level relative to the
+                        common one, new pages
     n/<directory key>   the directory's neighbourhood counts and new pages; its host
     m/refresh           the common level
     m/revisit           the mean time between two crawls of a page
-        m/hazard            what P[fresh] is corrected by (`freshness/recalibration.py`)
+    m/hazard            the correction of P[fresh] (`freshness/recalibration.py`)
     m/bias              recent changes found and expected, by the rates that neighbourhoods are compared with
                         (`freshness/learning.py`)
-    m/tilt              how much more a page of this process weighs than those of others (`rate_balancing.py`)
+    m/tilt              the weight of a page of this process relative to those of others (`rate_balancing.py`)
 
 Keys are 8 bytes, big-endian; the first two are the bucket. Records of a fetch are written with the group that
 ends it, pages that only a signal touched with the next group. Deadlines are not stored: they are computed from
@@ -42,14 +42,14 @@ assert _PAGE_TYPE.itemsize == _PAGE.size
 _SITE_NUMBERS = 28
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
 _DIRECTORY = struct.Struct("<Q6d")
-_HUB = struct.Struct("<2f")  # behind the record of a page that is one
+_HUB = struct.Struct("<2f")  # appended to the record of a hub
 _NUMBER = struct.Struct("<d")
 _BIAS = struct.Struct("<2d")
-_CHUNK = 4096  # pages put in at once on opening
+_CHUNK = 4096  # pages added at once on opening
 
 
 def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
-    """Put the records of a page, of its site and its directory into a change or a batch."""
+    """Put the records of a page, its site and its directory into a change or a batch."""
     stage_page(schedule, page, batch)
     host_key = stage_site(schedule, schedule.host_of(page), batch)
     directory_key, counts = schedule.records.directory_state(page)
@@ -62,13 +62,13 @@ def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
 
 
 def stage_recalibration(recalibration: Recalibration, batch: Batch) -> None:
-    """Put what P[fresh] is corrected by into a batch."""
+    """Put the correction of P[fresh] into a batch."""
     numbers = recalibration.numbers
     batch.put(keys.REFRESH_HAZARD, seal(struct.pack(f"<{len(numbers)}d", *numbers)))
 
 
 def stored_recalibration(store: KeyValue) -> Recalibration:
-    """Return the same as it was stored; without a correction if it never was, or by an earlier version."""
+    """Return the stored correction of P[fresh]; none if it was never stored, or by an earlier version."""
     value = store.get(keys.REFRESH_HAZARD)
     if value is None:
         return Recalibration()
@@ -77,35 +77,35 @@ def stored_recalibration(store: KeyValue) -> Recalibration:
 
 
 def stage_tilt(tilt: float, batch: Batch) -> None:
-    """What this process's pages weigh against those of others."""
+    """Put the tilt of this process, the relative weight of its pages, into a batch."""
     batch.put(keys.REFRESH_TILT, number_record(tilt))
 
 
 def stored_tilt(store: KeyValue) -> float:
-    """The same as it was stored; 1 if it never was."""
+    """Return the stored tilt; 1 if it was never stored."""
     return stored_number(store, keys.REFRESH_TILT) or 1.0
 
 
 def stored_number(store: KeyValue, key: bytes) -> float:
-    """Return the level or the revisit interval as it was stored; 0 if it never was."""
+    """Return the stored level or revisit interval; 0 if it was never stored."""
     value = store.get(key)
     return 0.0 if value is None else float(_NUMBER.unpack(unseal(key, value))[0])
 
 
 def number_record(number: float) -> bytes:
-    """Return the value of such a key."""
+    """Return the stored value of a level or revisit interval."""
     return seal(_NUMBER.pack(number))
 
 
 def stage_site(schedule: Schedule | Arms, host: int, batch: Batch) -> int:
-    """The record of a site; return its key."""
+    """Put the record of a site into a batch; return its key."""
     host_key, numbers = schedule.records.site_state(host)
     batch.put(keys.REFRESH_SITE + _key.pack(host_key), seal(_SITE.pack(*numbers)))
     return host_key
 
 
 def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
-    """The record of a page that only a signal touched."""
+    """Put the record of a page that only a signal touched into a batch."""
     fingerprint, *row = schedule.records.page_state(page)
     found, watched = schedule.records.hub_state(page)
     hub = _HUB.pack(found, watched) if found > 0.0 else b""
@@ -113,10 +113,10 @@ def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
 
 
 def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> int:
-    """Put all that is stored into an empty schedule; return the number of pages.
+    """Load all stored records into an empty schedule; return the number of pages.
 
     Raises:
-        DamageError: a record is not whole.
+        DamageError: a record is damaged.
     """
     if (level := stored_number(store, keys.REFRESH_LEVEL)) > 0.0:
         schedule.level = level
@@ -145,7 +145,7 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> int:
 
 
 def _records(store: KeyValue, prefix: bytes, *sizes: int) -> Iterator[tuple[int, bytes]]:
-    """(key, payload) of every record behind a prefix; payloads have one of `sizes`."""
+    """Yield (key, payload) of every record with a prefix; payloads must have one of `sizes`."""
     for key, value in scan_prefix(store, prefix):
         payload = unseal(key, value)
         if len(key) != len(prefix) + 8 or len(payload) not in sizes:
@@ -154,7 +154,7 @@ def _records(store: KeyValue, prefix: bytes, *sizes: int) -> Iterator[tuple[int,
 
 
 def stage_signalled(schedule: Schedule | Arms, pages: Iterable[int], batch: Batch) -> None:
-    """The records of pages that signals have touched since the last group, and of their sites."""
+    """Put the records of pages touched by signals since the last group, and of their sites, into a batch."""
     hosts = set()
     for page in pages:
         stage_page(schedule, page, batch)

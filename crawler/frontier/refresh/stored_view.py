@@ -1,9 +1,9 @@
-"""What a store says of its copies, of a crawl at rest or in a snapshot: the schedule of a run, opened only to be asked.
+"""The schedule of a stored crawl, at rest or in a snapshot, opened only for queries about its copies.
 
     store --Refresh.open--> schedule, recalibration --RefreshViews.probability--> P[the copy is current]
 
-A running crawl asks its own `Refresh` the same question. There is one way to rebuild the schedule and one
-formula, so a page's probability does not depend on who asks. Opening costs some 3 us a page.
+A running crawl queries its own `Refresh`. Both use the same code to rebuild the schedule and the same
+formula, so a page's probability does not depend on the caller. Opening costs about 3 us per page.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ Stored = Callable[[], Iterable[tuple[int, Callable[[], PageRecord]]]]
 
 
 def has_schedule(store: KeyValue) -> bool:
-    """Whether any page of a store was ever scheduled for a refresh."""
+    """Return whether any page of a store was ever scheduled for a refresh."""
     return next(iter(scan_prefix(store, REFRESH)), None) is not None
 
 
@@ -34,15 +34,15 @@ def stored_view(
     processes: int = 1,
     name: str = "p0",
 ) -> Refresh | None:
-    """Return the schedule of a store, to be asked but not worked with; None if nothing was ever refreshed.
+    """Return the schedule of a store, for queries only; None if there never was one.
 
     Args:
-        record: the page record of a fingerprint.
-        stored: (fingerprint, what reads its record) of all records.
-        processes: of the crawl, which share its rate.
+        record: returns the page record of a fingerprint.
+        stored: yields (fingerprint, function that reads its record) of all records.
+        processes: the number of processes of the crawl, which share its rate.
 
     Raises:
-        DamageError: a record is not whole.
+        DamageError: a record is damaged.
     """
     if not has_schedule(store):
         return None

@@ -1,15 +1,15 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""What is kept of pages, directories and hosts: a row each, and the owner above.
+"""The tables of the schedule: one row per page, directory and host, each with its owner.
 
     pages        fingerprint, last crawl, k, T, signals since, state; owner: a directory
     directories  key, number of pages; owner: a host
-    hosts        key, when it may be asked, its level over the common one
+    hosts        key, ready time, level relative to the common one
 
-Pages, directories and hosts are numbers of rows. Columns that few crawls need (importance, bounds of ages,
-a page's own parameters, intervals) are made when they are first needed. Tables grow in place
-(`freshness/columns.py`). The links of the heaps are tables too; `queues.py` says what is in which heap.
-Memory: 62 bytes a page, 71 a directory, 149 a host.
+Pages, directories and hosts are identified by row numbers. Columns that few crawls need (importance, age bounds,
+a page's own parameters, intervals) are created when first needed. Tables grow in place
+(`freshness/columns.py`). The links of the heaps are tables too; `queues.py` describes the heaps.
+Memory: 62 bytes per page, 71 per directory, 149 per host.
 """
 
 from typing import Any
@@ -35,21 +35,21 @@ else:
     from crawler.frontier.refresh.numbering import Numbering
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-_UNIT = cython.declare(cython.uint, 32768)  # the code of importance 1
+_UNIT = cython.declare(cython.uint, 32768)  # the code for importance 1
 AGES_MAX = 256
 
-# States of a page, a sum of these; doublings of its waits in the upper bits.
-EXPLORED = 1  # made due by the hand
-AWAY = 2  # gone, moved, denied: asked by its own rare schedule
+# States of a page, a sum of these; the upper bits count the doublings of its wait.
+EXPLORED = 1  # made due by exploration
+AWAY = 2  # gone, moved or denied: retried rarely
 FAILED = 4
-HELD = 8  # in flight; also of a row that is free
-WITHHELD = 16  # may not be asked yet
+HELD = 8  # in flight; also set for a free row
+WITHHELD = 16  # may not be fetched yet
 DOUBLING = 32
-JUMPED = 32  # due at once by a signal; only where neither failed nor away
+JUMPED = 32  # made due by a signal; only if neither failed nor away
 LOW_BITS = 31
 
-# Places of a host.
-NOWHERE = 0  # busy, or nothing to ask
+# The heap that holds a host.
+NOWHERE = 0  # busy, or nothing to fetch
 ELIGIBLE = 1
 WAITING = 2
 
@@ -74,13 +74,13 @@ def _empty(kind: np.dtype) -> Any:
 
 @cython.cclass
 class Tables:
-    """Rows of pages, directories and hosts.
+    """The rows of pages, directories and hosts.
 
     Args:
-        learning: numbers its directories and sites as these do directories and hosts.
-        min_age, max_age: of all pages, but those with bounds of their own.
-        first_interval: in policy `interval`; 0 in all others.
-        seed: of the heaps' random paths, which change no decision.
+        learning: uses the same numbers for its directories and sites as these tables for directories and hosts.
+        min_age, max_age: for all pages except those with bounds of their own.
+        first_interval: for the policy `interval`; 0 for all others.
+        seed: for the heaps' random paths, which affect no decision.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Tables:
         self.host_heaps = Heaps(seed + 2)
         self.hubs = Hubs()
         self.owned = self.weighted = self.bounded = False
-        self.roots = 0.0  # sum of the square roots of the importances of all pages
+        self.roots = 0.0  # sum of the square roots of all pages' importances
         self.first_interval = first_interval
         self._ages = [(min_age, max_age)]
         self._min_ages = rows_of(np.zeros(AGES_MAX))
@@ -113,13 +113,13 @@ class Tables:
     def new_page(
         self, fingerprint: cython.ulonglong, host_key: cython.ulonglong, directory_key: cython.ulonglong
     ) -> cython.int:
-        """The number of a page that is not in; RuntimeError if its directory is another host's."""
+        """Return the number of a new page; RuntimeError if its directory belongs to another host."""
         host: cython.int = self.host(host_key)
         directory: cython.int = self.directories.find(directory_key)
         if directory < 0:
             directory = self.new_directory(directory_key, host)
         elif self.directory_heaps.nodes[directory].owner != host:
-            raise RuntimeError(f"directory {directory_key:016x} is of another host")
+            raise RuntimeError(f"directory {directory_key:016x} belongs to another host")
         page: cython.int = self.pages.insert(fingerprint)
         if page >= len(self.rows):
             self.grow()
@@ -159,7 +159,7 @@ class Tables:
     @cython.cfunc
     @cython.exceptval(-2, check=True)
     def host(self, key: cython.ulonglong) -> cython.int:
-        """The number of the host, made if it is new."""
+        """Return the number of the host, adding it if it is new."""
         host: cython.int = self.hosts.find(key)
         if host >= 0:
             return host
@@ -179,7 +179,7 @@ class Tables:
 
     @cython.cfunc
     def grow(self) -> cython.void:
-        """Lengthen the columns of pages; those that few crawls need are there from the first need on."""
+        """Lengthen the columns of pages, including those optional columns that exist."""
         rows = self.pages.rows
         columns = self._columns
         self.rows, self.crawled, self.states = _empty(PAGE_KIND), _empty(F8), _empty(U1)
@@ -202,7 +202,7 @@ class Tables:
     @cython.inline
     @cython.exceptval(check=False)
     def owner(self, page: cython.int) -> cython.int:
-        """The host of a page."""
+        """Return the host of a page."""
         return self.directory_heaps.nodes[self.page_heaps.nodes[page].owner].owner
 
     @cython.cfunc
@@ -244,12 +244,12 @@ class Tables:
 
     @cython.cfunc
     def free(self, page: cython.int) -> cython.void:
-        """Free the row of a page that is in no heap and has no fingerprint any more."""
+        """Free the row of a page that is in no heap and has no fingerprint."""
         directory: cython.int = self.page_heaps.nodes[page].owner
         host: cython.int = self.directory_heaps.nodes[directory].owner
         if self.states[page] & EXPLORED:
             self.host_rows[host].exploring = 0
-        self.states[page] = HELD  # a free row takes part in nothing
+        self.states[page] = HELD  # keeps the free row out of all operations
         weight: cython.double = _importance_of(self.importances[page]) if self.weighted else 1.0
         self.roots -= sqrt(weight)
         self.host_rows[host].weight -= weight
@@ -261,7 +261,7 @@ class Tables:
 
     @cython.cfunc
     def set_own(self, page: cython.int, parameters: PageParameters) -> cython.void:
-        """Give a page parameters of its own."""
+        """Set a page's own parameters."""
         row: cython.Py_ssize_t
         p = parameters
         if not self.owned:
@@ -275,11 +275,11 @@ class Tables:
         self.set_importance(page, p.importance)
 
     def bound_ages(self, page: int, min_age: float, max_age: float) -> None:
-        """Give a page bounds of its own; ValueError: more than 255 different pairs."""
+        """Set a page's own age bounds; ValueError: more than 255 different pairs."""
         pair = (min_age, max_age)
         if pair not in self._ages:
             if len(self._ages) == AGES_MAX:
-                raise ValueError(f"more than {AGES_MAX - 1} different bounds of ages")
+                raise ValueError(f"more than {AGES_MAX - 1} different age bounds")
             self._min_ages[len(self._ages)], self._max_ages[len(self._ages)] = pair
             self._ages.append(pair)
         if not self.bounded:
@@ -288,7 +288,7 @@ class Tables:
         self.bounds[page] = self._ages.index(pair)
 
     def bytes_held(self) -> int:
-        """Bytes of all rows, links and keys."""
+        """The size of all rows, links and keys in bytes."""
         pages, directories, hosts = self.pages.rows, self.directories.rows, self.hosts.rows
         a_page = 24 + PAGE_KIND.itemsize + 9 + (OWN_KIND.itemsize if self.owned else 0)
         a_page += 2 * self.weighted + self.bounded + 4 * (self.first_interval > 0.0)
@@ -301,7 +301,7 @@ class Tables:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _importance_of(code: cython.uint) -> cython.double:
-    """The importance a 16-bit code stands for: 0, or a power of 2^(1/512); within .07 %."""
+    """Return the importance for a 16-bit code: 0, or a power of 2^(1/512), exact to 0.07 %."""
     return exp((cython.cast(cython.double, code) - 32768.0) * (0.6931471805599453 / 512.0)) if code else 0.0
 
 

@@ -1,48 +1,48 @@
-"""Conditional requests, and which validators can be believed (RFC 9110 13.1; servers lie).
+"""Conditional requests, and the validators that can be trusted (RFC 9110 13.1; servers lie).
 
-A known page is asked with the ETag and Last-Modified of its copy, unchanged. A 304 saves the
-body; a false one keeps a stale copy. So validators are believed as far as they have proven
-right, by three things that go with the program behind a URL:
+A known page is requested with the ETag and Last-Modified of its copy, unchanged. A 304 saves the
+body; a false 304 keeps a stale copy. Validators are therefore trusted as far as they have proved
+correct, by three properties that depend on the program that serves a URL:
 
     host
     kind      strong ETag, weak ETag, Last-Modified
     pattern   first directory, suffix and parameter names: `/docs/*.html`, `/*?id`; up to
-              `PATTERNS_MAX` a host, further ones are one
+              `PATTERNS_MAX` per host, all others share one
 
-Each (host, kind, pattern) counts, of answers to known pages:
+Each (host, kind, pattern) has these counts of answers to refetches:
 
     shown     the content changed, and a condition with this validator was answered 200
-    lies      the content changed behind this validator: it stayed the same, or a 304 came in between
+    lies      the content changed, but the validator stayed the same, or a 304 came in between
     saved     304
-    wasted    200 to a condition, with the content that is known
+    wasted    200 to a condition, with the known content
 
-The share of lies is a Beta posterior in three levels: lies and proofs of the pattern, with `WEIGHT` pseudo
-counts at the mean of the host's patterns, and that at the mean of all hosts. One lie leaves a pattern
-believed; two without any proof do not.
+The share of lies is a Beta posterior in three levels: the lies and proofs of the pattern, with `WEIGHT` pseudo
+counts at the mean of the host's patterns, whose prior is in turn the mean of all hosts. After one lie a pattern is
+still trusted; after two without any proof it is not.
 
-    share > LIES_MAX             the validator is not sent, but in one request of `TRIAL_EVERY`: a
-                                 false 304 costs a refresh, a 200 that says nothing new only a body
-    a page's own lie             it is asked without the validator `check_every` times and at least for
+    share > LIES_MAX             the validator is sent in only one request of `TRIAL_EVERY`: a false 304
+                                 costs a refresh, an unnecessary 200 only a body
+    a page's own lie             it is requested without the validator `check_every` times and for at least
                                  `distrust` seconds, four times as often after each further lie; until
-                                 then the page says nothing more of its pattern
-    ETag wasted, a date at hand  the date is asked alone (tags that differ in each answer, or that
-                                 a compressing server does not know again)
-    both believed                both are sent: the server takes the ETag (RFC 9110 13.2.2)
+                                 then the page does not affect the counts of its pattern
+    ETag wasted, date present    only the date is sent (the tags differ in each answer, or a
+                                 compressing server does not recognize them)
+    both trusted                 both are sent: the server uses the ETag (RFC 9110 13.2.2)
 
-Of two validators sent, the one that stayed the same explains a false 304, and the other keeps its name.
-Where both moved, a change found after n answers 304 was there at the last of them with probability
-q / (q + (1-q) L), where q is the share of lies and L how likely honest answers look like that: 1/(n+1), for the
-change may have come since; 2/((m+1)(m+2)) after m answers 304 of a pattern that never showed a change; a
-tenth if the new answer's date is older than the 304, 0 if it is younger.
+If two validators were sent, the one that stayed the same explains a false 304, and the other is not charged.
+If both changed, a change found after n answers 304 existed at the last of them with probability
+q / (q + (1-q) L), where q is the share of lies and L the likelihood of the same answers from an honest server:
+1/(n+1), because the change may have come later; 2/((m+1)(m+2)) after m answers 304 of a pattern that never
+showed a change; a tenth of that if the new answer's date is older than the 304, and 0 if it is newer.
 
-Some requests are *plain*, to find lies: the one after `same_answers_max` answers 304 in a row, at
-the usual share of lies; after up to four times as many as proofs come, after fewer as lies do. A signal
-divides that number by `same_answers_max`. A 304 that carries other validators than the copy's is
-followed by a plain request. Where a pattern has never shown a change, its requests number `check_every`, twice
-as many, four times as many and so on are plain.
+Some requests are *plain*, to find lies. At the usual share of lies, this is the request after `same_answers_max`
+answers 304 in a row; with more proofs the number grows up to fourfold, with more lies it shrinks. A signal
+divides it by `same_answers_max`. A 304 that carries other validators than the copy's is followed by a plain
+request. While a pattern has never shown a change, its requests number `check_every`, twice as many, four times
+as many and so on are plain.
 
-Counts are stored by host (`b/`) and outlast a restart, for crawls that run once a day; what a
-single page did is forgotten then, and found again by its next check.
+Counts are stored by host (`b/`) and survive a restart, for crawls that run once a day. The state of single
+pages is lost then; the next check of the page restores it.
 """
 
 from collections.abc import Iterable
@@ -62,24 +62,26 @@ PATTERNS_MAX = 32  # of a host
 HOSTS_MAX, CELLS_MAX = (
     50_000,
     100_000,
-)  # in memory, some 300 bytes each; beyond, hosts asked longest ago are met anew
-PAGES_MAX = 100_000  # pages that lied or are doubted
-COUNT_MAX = 64.0  # of shown and lies, and of saved and wasted: beyond it both halve, so that the past fades
-WEIGHT = 10.0  # pseudo counts of a prior; so many counts of a pattern are told to the crawl
-CRAWL_WEIGHT = 100.0  # of the crawl's own prior
-LIES_USUAL = 0.05  # of changes, before anything is known
-LIES_MAX = 0.2  # above it a 304 costs more refreshes than it saves bodies
-TRUST_MAX = 4.0  # most that proofs make of `same_answers_max`
+)  # in memory, about 300 bytes each; when full, the least recently requested hosts are dropped
+PAGES_MAX = 100_000  # pages that lied or are in doubt
+COUNT_MAX = (
+    64.0  # bound of shown + lies, and of saved + wasted; above it both are halved, so old counts decay
+)
+WEIGHT = 10.0  # pseudo counts of a prior; also the maximum number of a pattern's counts that affect the crawl's prior
+CRAWL_WEIGHT = 100.0  # pseudo counts of the crawl's own prior
+LIES_USUAL = 0.05  # share of the changes, before anything is learned
+LIES_MAX = 0.2  # above this share, 304 answers cost more refreshes than they save bodies
+TRUST_MAX = 4.0  # maximum factor of proofs on `same_answers_max`
 TRIAL_EVERY = 16
 WASTED_MAX = 0.7
 PARAMETERS_MAX, PATTERN_CHARS_MAX = 3, 64
-DATE_SLACK = 2.0  # seconds: dates are whole ones
-DATE_DOUBT = 0.1  # how likely a date before an honest 304 is: clocks differ, files keep their times when they are moved
-ANY = "*"  # the pattern of all that are beyond the bound
+DATE_SLACK = 2.0  # seconds, because dates are whole seconds
+DATE_DOUBT = 0.1  # likelihood of a date before an honest 304: clocks differ, and moved files keep their times
+ANY = "*"  # the shared pattern of all patterns beyond the bound
 
 
 class ValidatorKind(IntEnum):
-    """Of a validator."""
+    """The kind of a validator."""
 
     STRONG = 0
     WEAK = 1
@@ -87,18 +89,18 @@ class ValidatorKind(IntEnum):
 
 
 class Trust(msgspec.Struct, gc=False, array_like=True):
-    """What answers have shown of a validator; see the module."""
+    """Counts of the answers for a validator; see the module docstring."""
 
     shown: float = 0.0
     lies: float = 0.0
     saved: float = 0.0
     wasted: float = 0.0
-    asked: int = 0  # while nothing was shown
+    asked: int = 0  # requests while no change was shown
 
     def __post_init__(self) -> None:
         counts = (self.shown, self.lies, self.saved, self.wasted)
         if not all(0.0 <= count <= 2.0 * COUNT_MAX for count in counts):
-            raise ValueError(f"{self}: counts out of bounds")
+            raise ValueError(f"{self}: counts are out of bounds")
 
     def judge(self, *, shown: float = 0.0, lies: float = 0.0) -> None:
         self.shown, self.lies = _faded(self.shown + shown, self.lies + lies)
@@ -118,16 +120,16 @@ Cells = dict[tuple[ValidatorKind, str], Trust]
 
 
 class _Host(msgspec.Struct):
-    """A host's cells, and its requests since a trial."""
+    """The counts of a host, and its requests since the last trial."""
 
     cells: Cells
     untried: int = 0
 
 
 class _Page(msgspec.Struct, gc=False):
-    """A page that lied `times`: the kinds, and the requests and the instant until which they are not sent.
+    """The state of a page that lied `times`: the kinds that are not sent, for how many requests and until when.
 
-    `doubted`: its last answers were 304 with other validators than those of its copy, which are these.
+    `doubted`: its last answers were 304 with other validators than its copy's; the copy's validators before them.
     """
 
     kinds: int = 0
@@ -138,7 +140,7 @@ class _Page(msgspec.Struct, gc=False):
 
 
 class Validators:
-    """Decides how known pages are asked; `conditions`, then `answered` for each."""
+    """Decides about conditional requests; call `conditions`, then `answered`, for each refetch."""
 
     def __init__(self, config: RefreshConfig) -> None:
         self._config = config
@@ -147,16 +149,14 @@ class Validators:
         self._pages: dict[int, _Page] = {}
         self._crawl = [[0.0, 0.0] for _ in ValidatorKind]  # shown and lies
         self._cells = 0
-        self._under_way: dict[
-            int, tuple[ValidatorKind, ...]
-        ] = {}  # by fingerprint: the kinds it was asked with
+        self._under_way: dict[int, tuple[ValidatorKind, ...]] = {}  # fingerprint -> the kinds that were sent
         self.lies = 0
 
     def open(self, store: KeyValue) -> None:
-        """Take up what is stored.
+        """Load the stored counts.
 
         Raises:
-            DamageError: a record is not whole.
+            DamageError: a record is damaged.
         """
         for key, value in scan_prefix(store, keys.VALIDATORS):
             try:
@@ -179,7 +179,7 @@ class Validators:
         *,
         signalled: bool = False,
     ) -> tuple[str, str]:
-        """(ETag, Last-Modified) to ask with; "" where there is none, or it is not to be sent."""
+        """Return (ETag, Last-Modified) to send; each is "" if there is none, or it is not to be sent."""
         self._under_way.pop(fingerprint, None)
         if not self._config.conditional or record is None or record.state is not PageState.STORED:
             return "", ""
@@ -195,7 +195,7 @@ class Validators:
     def _chosen(
         self, fingerprint: int, host_key: int, record: PageRecord, now: float, signalled: bool
     ) -> tuple[ValidatorKind, ...]:
-        """The validators of a page to ask it with."""
+        """Return the validators of a page to send."""
         host, page, pattern = self._host(host_key), self._pages.get(fingerprint), pattern_of(record.url)
         barred = _barred(page, now)
         if page is not None:
@@ -215,7 +215,7 @@ class Validators:
 
     @staticmethod
     def _is_trial(host: _Host, record: PageRecord) -> bool:
-        """Whether validators that are not believed are tried once more."""
+        """Return whether distrusted validators are to be tried again."""
         host.untried += 1
         if record.not_modified or host.untried < TRIAL_EVERY:
             return False
@@ -225,7 +225,7 @@ class Validators:
     def _without_waste(
         self, host: _Host, kinds: tuple[ValidatorKind, ...], pattern: str
     ) -> tuple[ValidatorKind, ...]:
-        """Leave the ETag out where it brings no 304 and a date may."""
+        """Leave out the ETag if it produces no 304 and the date may."""
         if len(kinds) < 2:
             return kinds
         tag, date = (self._trust(host, kind, pattern).wasted_share for kind in kinds)
@@ -234,7 +234,7 @@ class Validators:
     def _is_checked(
         self, cell: Trust, share: float, not_modified: int, doubted: bool, signalled: bool
     ) -> bool:
-        """Whether a page that could be asked with conditions is asked without, to see if they are right."""
+        """Return whether to send a plain request to check validators that are trusted."""
         answers = self._config.same_answers_max * min(LIES_USUAL / share, TRUST_MAX)
         if signalled:
             answers /= self._config.same_answers_max
@@ -258,7 +258,7 @@ class Validators:
         now: float,
         batch: Batch,
     ) -> bool:
-        """Learn from the end of a request; whether it has caught a validator at a lie."""
+        """Update the counts after a request; return whether it has exposed a lie."""
         sent = self._under_way.pop(fingerprint, ())
         if before is None or before.state is not PageState.STORED or after.state is not PageState.STORED:
             return False
@@ -293,7 +293,7 @@ class Validators:
         after: PageRecord,
         sent: tuple[ValidatorKind, ...],
     ) -> None:
-        """Count a body saved; doubt the page if the answer has other validators than its copy (RFC 9111 4.3.4)."""
+        """Count a saved body; doubt the page if the 304 has other validators than its copy (RFC 9111 4.3.4)."""
         if sent:
             self._trust(host, sent[0], pattern).spend(saved=1.0)
         if any(_value(before, kind) != _value(after, kind) for kind in _kinds(before)):
@@ -310,7 +310,7 @@ class Validators:
         sent: tuple[ValidatorKind, ...],
         barred: int,
     ) -> tuple[ValidatorKind, ...]:
-        """Count what a change says of the validators; those that have more probably lied than not."""
+        """Update the counts after a change; return the validators that have probably lied."""
         kinds = tuple(kind for kind in _kinds(before) if not barred >> kind & 1)
         same = tuple(kind for kind in kinds if _value(before, kind) == _value(after, kind))
         if same or sent:
@@ -330,7 +330,7 @@ class Validators:
     def _lie_chance(
         self, host: _Host, kind: ValidatorKind, pattern: str, before: PageRecord, after: PageRecord
     ) -> float:
-        """The probability that a change, found by a plain request after answers 304, was there at the last of them."""
+        """Return the probability that a change found by a plain request after 304 answers existed at the last one."""
         share, cell = self._lie_share(host, kind, pattern), self._trust(host, kind, pattern)
         honest = 1.0 / (before.not_modified + 1.0)
         if not cell.shown:
@@ -352,13 +352,13 @@ class Validators:
             self._tell_crawl(kind, trust, shown, lies)
 
     def _tell_crawl(self, kind: ValidatorKind, trust: Trust, shown: float, lies: float) -> None:
-        """Let the crawl know of counts of a cell, of which it hears `WEIGHT` at most."""
+        """Add counts of a pattern to the crawl's prior, at most `WEIGHT` for each pattern."""
         part = min(1.0, WEIGHT / max(trust.shown + trust.lies, WEIGHT))
         self._crawl[kind][0] += part * shown
         self._crawl[kind][1] += part * lies
 
     def _bar(self, fingerprint: int, kinds: Iterable[ValidatorKind], now: float) -> None:
-        """Let a page be asked without the validators that lied."""
+        """Stop sending the validators that lied for a page, for a while."""
         self.lies += 1
         page = self._page(fingerprint)
         for kind in kinds:
@@ -368,17 +368,17 @@ class Validators:
         page.times += 1
 
     def _forgive(self, fingerprint: int, page: _Page, shown: Iterable[ValidatorKind]) -> None:
-        """A whole answer settles a doubt, and a change that a validator has shown its lies."""
+        """Clear the page's doubt after a full answer, and the lies of validators that have shown a change."""
         page.doubted = ("", "")
         for kind in shown:
             page.kinds &= ~(1 << kind)
         if not page.kinds:
             del self._pages[fingerprint]
 
-    # -- what is kept
+    # -- stored state
 
     def _lie_share(self, host: _Host, kind: ValidatorKind, pattern: str) -> float:
-        """The expected share of changes that the validator hides."""
+        """Return the expected share of changes that the validator hides."""
         shown, lies = self._crawl[kind]
         crawl = (lies + CRAWL_WEIGHT * LIES_USUAL) / (shown + lies + CRAWL_WEIGHT)
         own = [(cell, cell.shown + cell.lies) for (each, _), cell in host.cells.items() if each is kind]
@@ -391,7 +391,7 @@ class Validators:
         return site if cell is None else cell.lie_share(site)
 
     def _trust(self, host: _Host, kind: ValidatorKind, pattern: str) -> Trust:
-        """The counts of a cell, made if there is room."""
+        """Return the counts of a (kind, pattern), adding them if there is room."""
         found = host.cells.get((kind, pattern))
         if found is None and sum(each is kind for each, _ in host.cells) >= PATTERNS_MAX - 1:
             pattern = ANY
@@ -405,13 +405,13 @@ class Validators:
         return trust
 
     def _make_room(self) -> None:
-        """Forget the hosts asked longest ago, if there are too many."""
+        """Drop the least recently requested hosts if there are too many."""
         while (self._cells > CELLS_MAX and len(self._hosts) > 1) or len(self._hosts) > HOSTS_MAX:
             oldest = self._hosts.pop(next(iter(self._hosts)))
             self._cells -= len(oldest.cells)
 
     def _host(self, key: int) -> _Host:
-        """A host, as the one asked last."""
+        """Return a host, and mark it as the most recently requested."""
         host = self._hosts.pop(key, None) or _Host({})
         self._hosts[key] = host
         self._make_room()
@@ -430,7 +430,7 @@ class Validators:
         batch.put(keys.VALIDATORS + key.to_bytes(8, "big"), seal(msgspec.msgpack.encode(rows)))
 
     def _check(self) -> None:
-        """Assert what holds between any two calls."""
+        """Assert the invariants that hold between any two calls."""
         assert self._cells == sum(len(host.cells) for host in self._hosts.values())
         assert len(self._pages) <= PAGES_MAX
         for host in self._hosts.values():
@@ -444,7 +444,7 @@ _JUDGED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED)
 
 
 def pattern_of(url: str) -> str:
-    """The shape of a URL that goes with the program behind it, as `/docs/*.html` or `/*?id`."""
+    """Return the pattern of a URL, which depends on the program that serves it: `/docs/*.html` or `/*?id`."""
     parts = urlsplit(url)
     folders, _, name = parts.path.rpartition("/")
     first = folders.split("/", 2)[1] + "/" if folders else ""
@@ -460,7 +460,7 @@ def _faded(one: float, other: float) -> tuple[float, float]:
 
 
 def _kinds(record: PageRecord) -> tuple[ValidatorKind, ...]:
-    """The validators that a copy has, in the order of their precedence."""
+    """Return the kinds of validators that a copy has, in order of precedence."""
     found: tuple[ValidatorKind, ...] = ()
     if record.etag:
         found = (ValidatorKind.WEAK if record.etag.startswith("W/") else ValidatorKind.STRONG,)
@@ -468,12 +468,12 @@ def _kinds(record: PageRecord) -> tuple[ValidatorKind, ...]:
 
 
 def _barred(page: _Page | None, now: float) -> int:
-    """The kinds that a page is not asked with now, as bits."""
+    """Return the kinds that are not sent for a page at present, as bits."""
     return page.kinds if page is not None and (page.left or now < page.until) else 0
 
 
 def _doubt(page: _Page | None, kinds: tuple[ValidatorKind, ...]) -> bool:
-    """Whether a page has given reason to check its next 304 at once."""
+    """Return whether a plain request must follow the page's next 304."""
     return page is not None and (any(page.doubted) or any(page.kinds >> kind & 1 for kind in kinds))
 
 

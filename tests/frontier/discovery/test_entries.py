@@ -1,4 +1,4 @@
-"""Entries of the queues: order, keys, the short form of URLs."""
+"""Queue entries: their order, their keys, the short form of URLs."""
 
 import zlib
 
@@ -70,7 +70,7 @@ def test_keys_sort_by_host_and_order(pairs: list[tuple[int, int]]) -> None:
 
 
 def test_reading_stays_within_one_host() -> None:
-    """Hosts at both ends of the key space, and one that follows at once."""
+    """Uses hosts at both ends of the key space, and two adjacent ones."""
     hosts = [0, 1, (1 << 64) - 2, (1 << 64) - 1]
     store = MemoryStore()
     batch = store.batch()
@@ -84,7 +84,7 @@ def test_reading_stays_within_one_host() -> None:
         assert [(order, entry.tail) for order, entry in found] == [(n, f"/{host}/{n}") for n in (2, 3, 4)]
 
 
-def test_an_entry_that_is_damaged_is_named() -> None:
+def test_a_damaged_entry_is_reported_by_its_key() -> None:
     for entry in (Todo("/a", 1), Todo("/a", 1, attempt=1)):
         key, value = record(TODO + bytes(8), 1, entry)
         for bit in range(8 * len(value)):
@@ -105,11 +105,11 @@ WORDS, BYTES = st.integers(0, (1 << 64) - 1), st.integers(0, 255)
     via=WORDS,
     rest=st.one_of(st.just((0,) * 6), st.tuples(BYTES, BYTES, BYTES, st.integers(0, 1 << 40), BYTES, BYTES)),
 )
-def test_an_entry_is_what_was_stored(
+def test_entries_survive_encoding_and_decoding(
     tail: str, host: int, fingerprint: int, beside: bool, via: int, rest: tuple[int, ...]
 ) -> None:
-    """Short where all but tail, via and fingerprint are 0 and the fingerprint is of the key's bucket."""
-    assume(tail.isprintable())  # no halves of surrogate pairs
+    """The short form is used if only tail, via and fingerprint are set and the fingerprint is in the key's bucket."""
+    assume(tail.isprintable())  # excludes lone surrogates
     low = (1 << 48) - 1
     if beside:
         fingerprint = host & ~low | fingerprint & low
@@ -121,7 +121,7 @@ def test_an_entry_is_what_was_stored(
 
 
 def test_the_stored_form_of_an_entry() -> None:
-    """Golden: crc32 by zlib, the numbers by hand."""
+    """Golden values: crc32 by zlib, the numbers by hand."""
     key = bytes.fromhex("742f0102 0000000000ff80 0001 0000000007")
     payload = b"h/a?b" + bytes.fromhex("0800000000000000eeffc0de0000")
     value = b"\x01" + zlib.crc32(payload).to_bytes(4, "little") + payload
@@ -129,8 +129,8 @@ def test_the_stored_form_of_an_entry() -> None:
     assert encode(key, entry) == value and decode(key, value) == entry
 
 
-def test_entries_of_versions_before_are_read() -> None:
-    """Golden: an array of nine, as 0.1.0 wrote every entry."""
+def test_entries_of_earlier_versions_can_be_read() -> None:
+    """Golden value: an array of nine fields, the form of every entry in 0.1.0."""
     key = bytes.fromhex("742f0102 0000000000ff80 0001 0000000007")
     payload = bytes.fromhex("99a22f61cf01020000dec0ffee08000001ce650000000002")
     value = b"\x01" + zlib.crc32(payload).to_bytes(4, "little") + payload
@@ -171,8 +171,8 @@ def test_spilling_and_reading_again_loses_nothing(orders: set[int], keep: int, c
     assert sorted(found) == sorted(orders)
 
 
-def test_spilling_again_does_not_jump_over_what_was_never_read() -> None:
-    """A recalled entry may lie beyond `read_to`; entries in between are on disk only."""
+def test_spilling_again_skips_no_entry_that_was_never_read() -> None:
+    """A recalled entry may lie beyond `read_to`; the entries in between are only on disk."""
     host = FrontHost(0, 9, "a.org", 0, 10)
     for order in (1, 2):
         host.push(order, Todo(f"/{order}", order))

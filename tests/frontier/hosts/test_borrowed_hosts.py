@@ -1,4 +1,4 @@
-"""Hosts lent to redirect hops: one at a time, behind their gap, within what their address may have."""
+"""Hosts lent to redirect hops: one hop at a time, after the politeness gap, within the limits of the address."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,7 +11,7 @@ NOW = 100.0
 
 
 class Around:
-    """Registry, politeness, addresses and workbench as visits see them; hosts are known by their names' length."""
+    """Fakes of registry, politeness, addresses and workbench; the key of a host is the length of its name."""
 
     def __init__(self, *, ready: float = 0.0, start: float | None = 0.0, counted: bool = True) -> None:
         self.did: list[tuple[Any, ...]] = []
@@ -39,7 +39,9 @@ def test_a_free_host_is_lent_once_and_its_gap_runs_from_the_end_of_the_hop() -> 
     around = Around()
     assert around.visits.borrow("a.org", NOW, "1.2.3.4") == 0.0 and len(around.visits) == 1
     assert around.did == [("met", "1.2.3.4", 9), ("acquired", "1.2.3.4")]
-    assert around.visits.borrow("b.org", NOW, "1.2.3.4") == NOW + ASK_AGAIN, "the same key: it is busy"
+    assert around.visits.borrow("b.org", NOW, "1.2.3.4") == NOW + ASK_AGAIN, (
+        "it has the same key, so it is busy"
+    )
     assert (
         around.visits.free_at(len("a.org"), NOW) == NOW + ASK_AGAIN and around.visits.free_at(99, NOW) == 0.0
     )
@@ -63,14 +65,14 @@ def test_a_gap_is_waited_for(ready: float, at: float) -> None:
 @pytest.mark.parametrize(
     ("start", "at"), [(None, NOW + ASK_AGAIN), (NOW + 4.0, NOW + 4.0), (NOW, 0.0), (NOW - 1.0, 0.0)]
 )
-def test_an_address_may_have_enough_already(start: float | None, at: float) -> None:
+def test_an_address_at_its_limit_refuses_a_hop(start: float | None, at: float) -> None:
     around = Around(start=start)
     assert around.visits.borrow("a.org", NOW, "1.2.3.4") == at
     assert (("acquired", "1.2.3.4") in around.did) is (at == 0.0) and len(around.visits) == (at == 0.0)
 
 
 @pytest.mark.parametrize(("counted", "address"), [(False, "1.2.3.4"), (True, "")])
-def test_addresses_that_do_not_count_are_not_held(counted: bool, address: str) -> None:
+def test_addresses_without_limits_are_not_held(counted: bool, address: str) -> None:
     around = Around(counted=counted, start=None)
     assert around.visits.borrow("a.org", NOW, address) == 0.0 and around.did == []
     around.visits.give_back("a.org", NOW, 0.5, 0.0)

@@ -1,4 +1,4 @@
-"""Back queue and calendar: chains through the host table."""
+"""The back queue and the calendar: chains through the host table."""
 
 import numpy as np
 from hypothesis import given
@@ -32,8 +32,8 @@ def test_a_chain_is_first_in_first_out(operations: list[bool]) -> None:
 @given(
     st.lists(st.floats(0, 300_000), min_size=1, max_size=40), st.lists(st.floats(0.01, 90_000), max_size=12)
 )
-def test_hosts_come_out_in_time_and_never_early(waits: list[float], steps: list[float]) -> None:
-    """Late by less than 1/16 s, if the calendar is asked when it says that something is due."""
+def test_hosts_are_released_on_time_and_never_early(waits: list[float], steps: list[float]) -> None:
+    """A host comes out less than 1/16 s late if `expire` is called whenever `next_due` says so."""
     hosts = table(len(waits))
     calendar, now = Calendar(hosts), 1.7e9
     for slot, wait in enumerate(waits):
@@ -63,8 +63,8 @@ def test_few_buckets_for_many_hosts() -> None:
 
 
 @given(st.lists(st.floats(-10, 300_000), min_size=1, max_size=40), st.integers(0, 8))
-def test_many_at_once_are_filed_as_one_by_one(waits: list[float], before: int) -> None:
-    """Also behind slots that were there already."""
+def test_adding_many_slots_equals_adding_them_one_by_one(waits: list[float], before: int) -> None:
+    """Includes the case of slots that were added before."""
     one, many = Calendar(table(len(waits))), Calendar(table(len(waits)))
     for calendar in (one, many):
         for slot, wait in enumerate(waits):
@@ -81,8 +81,8 @@ def test_many_at_once_are_filed_as_one_by_one(waits: list[float], before: int) -
     assert sorted(one._starts) == sorted(many._starts) and len(one) == len(many)
 
 
-def test_a_crowd_that_comes_due_at_once_comes_out_in_pieces() -> None:
-    """One call looks at a bounded number; `next_due` says that there is more."""
+def test_many_hosts_due_at_once_are_released_in_portions() -> None:
+    """One call examines a bounded number of slots; `next_due` reports that there are more."""
     calendar = Calendar(table(10))
     for slot in range(10):
         calendar._hosts.ready[slot] = 1e9

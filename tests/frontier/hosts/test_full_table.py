@@ -1,7 +1,7 @@
-"""Every call that may meet an unknown host, while the host table is full, as it is right after opening.
+"""Calls that may add a host, each made while the host table is full, as it is right after opening.
 
-The columns of the table grow in place (`frontier/hosts/table.py`), so no order of
-evaluation can hold an old one.
+The columns of the table grow in place (`frontier/hosts/table.py`), so a column that was
+evaluated before such a call is still the current one.
 """
 
 import ast
@@ -19,7 +19,7 @@ UNKNOWN = "never-met.org"
 
 
 def reopened(store: MemoryStore) -> Crawl:
-    """A crawl of more hosts than a new table has room for, opened again: its table has no free row."""
+    """Reopen a crawl with more hosts than a new table has room for, so that its table has no free row."""
     first = Crawl(store=store, concurrency=2)
     first.add([link(f"https://h{n}.d{n % 50}.org/") for n in range(1100)])
     first.step(first.now + 1.0)
@@ -35,7 +35,7 @@ def reopened(store: MemoryStore) -> Crawl:
 def hop(frontier: Frontier, now: float) -> None:
     assert (
         frontier.hops.borrow(UNKNOWN, now, address="10.9.9.9") == now + 0.5
-    )  # the address may have been asked
+    )  # the address may have received requests before
     assert frontier.hops.borrow(UNKNOWN, now + 0.5, address="10.9.9.9") == 0.0
     frontier.hops.give_back(UNKNOWN, now + 2.0, 0.1)
 
@@ -61,27 +61,27 @@ def add(frontier: Frontier, now: float) -> None:
     ids=["hop", "add", "give_back", "block", "unblock", "explain"],
 )
 def test_an_unknown_host_is_met_while_the_table_is_full(call: Callable[[Frontier, float], None]) -> None:
-    """A redirect hop to one ended the process, and did so again after every restart."""
+    """A redirect hop to an unknown host used to end the process, after every restart again."""
     crawl = reopened(MemoryStore())
     call(crawl.frontier, crawl.now)
     crawl.frontier._check()
 
 
 def test_only_the_table_touches_the_memory_of_its_columns() -> None:
-    """No other module may make a view of a column: it would forbid the table to grow."""
+    """No other module may create a view of a column, because a view prevents the table from growing."""
     table_only = {"_columns", "_view", "_grow", "memoryview"}
     for path in sorted(FRONTIER.glob("**/*.py")):
         if (
             path == FRONTIER / "hosts" / "table.py" or path.parent.name == "refresh"
-        ):  # it has tables of its own
+        ):  # these modules have tables of their own
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
             assert name not in table_only, f"{path.name}:{node.lineno} uses {name}"
 
 
-def test_what_the_table_hands_out_owns_its_numbers() -> None:
-    """Of the table's own methods, all that return an array return a copy."""
+def test_arrays_returned_by_the_table_are_copies() -> None:
+    """Every method of the table that returns an array returns a copy."""
     crawl = Crawl()
     crawl.add([link("https://a.org/")])
     for table in (crawl.frontier._hosts, crawl.frontier._registry.domains):

@@ -1,4 +1,4 @@
-"""The rules of waiting, one by one: golden values are those of `frontier/README.md`, "Politeness" and "Failures"."""
+"""The politeness rules one by one; golden values are from `frontier/README.md`, "Politeness" and "Failures"."""
 
 import pytest
 from hypothesis import given
@@ -62,7 +62,7 @@ def test_back_off_doubles_from_a_minute_to_four_hours() -> None:
     assert rules.finish(0, silence(), 0.0) == 60.0
 
 
-def test_failures_are_counted_without_end() -> None:
+def test_the_failure_count_does_not_overflow() -> None:
     assert backoff(10_000, DEFAULTS, Outcome.RESET) == 14_400
     assert [backoff(n, DEFAULTS, Outcome.TLS_ERROR) for n in (1, 2, 3)] == [60, 86_400, 86_400]
     rules, hosts = politeness()
@@ -149,7 +149,9 @@ def test_an_address_holds_one_request_and_half_the_delay() -> None:
     addresses = Addresses(DEFAULTS, 100, processes=3)
     address = addresses.meet("10.0.0.1", 1, 0.0)
     addresses.open(0.0)
-    assert addresses.start_at(address) == 1.5  # times the processes; requests before a restart count
+    assert (
+        addresses.start_at(address) == 1.5
+    )  # times the number of processes; counted from opening, as if a request had just ended
     addresses.acquire(address)
     assert addresses.start_at(address) is None
     addresses.release(address, 10.0)
@@ -163,11 +165,11 @@ def test_fifty_domains_make_an_address_shared_hosting() -> None:
         assert address.domains is not None
     address = addresses.meet("10.0.0.1", 49, 0.0)
     for _ in range(16):
-        assert addresses.start_at(address) == 0.5  # requests before a restart count
+        assert addresses.start_at(address) == 0.5  # counted from opening, as if a request had just ended
         addresses.acquire(address)
     assert addresses.start_at(address) is None
     addresses.release(address, 5.0)
-    assert addresses.start_at(address) == 5.5  # the place is held for the gap
+    assert addresses.start_at(address) == 5.5  # the request slot is held for the gap
 
 
 def test_addresses_are_bounded_and_those_in_use_kept() -> None:

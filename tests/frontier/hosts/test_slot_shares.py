@@ -1,4 +1,4 @@
-"""Places kept free for hosts that answer soon."""
+"""Fetch slots reserved for hosts that answer quickly."""
 
 import random
 
@@ -11,8 +11,8 @@ from crawler.records import Fetch, FetchTask, Outcome, TaskKind
 from tests.frontier.model import Crawl, config, fetched, link
 
 
-def test_hosts_that_trickle_take_no_place_from_those_that_answer() -> None:
-    """A tar pit of 40 hosts beside 4 good ones, 10 places: the good ones go on as if they were alone."""
+def test_trickling_hosts_take_no_fetch_slots_from_prompt_hosts() -> None:
+    """40 hosts that trickle and 4 good ones share 10 slots: the good ones proceed as if they were alone."""
 
     def answer(fetch_task: FetchTask, now: float) -> Fetch:
         return fetched(fetch_task.url, took=60.0 if fetch_task.hostname.startswith("tar") else 0.1)
@@ -27,7 +27,7 @@ def test_hosts_that_trickle_take_no_place_from_those_that_answer() -> None:
             concurrency=10,
             addresses=lambda name: (f"10.{hash(name)}",),
         )
-        crawl.add(links_[0][:4])  # met before the flood comes
+        crawl.add(links_[0][:4])  # added before the trickling hosts
         crawl.run(5.0)
         for some in links_:
             crawl.add(some[4:] if some is links_[0] else some)
@@ -40,7 +40,7 @@ def test_hosts_that_trickle_take_no_place_from_those_that_answer() -> None:
     assert pages(good, tar) >= 0.95 * pages(good)
 
 
-def test_others_get_all_of_their_share_in_turn() -> None:
+def test_the_others_use_all_of_their_share_in_turn() -> None:
     crawl = Crawl(answer=lambda fetch_task, now: fetched(fetch_task.url, took=9.0), concurrency=10)
     urls = [f"https://h{n}.d{n}.org/{k}" for n in range(40) for k in range(3)]
     random.Random(1).shuffle(urls)
@@ -52,7 +52,7 @@ def test_others_get_all_of_their_share_in_turn() -> None:
 
 
 def test_shared_hosting_has_a_gap_and_a_rate() -> None:
-    """400 domains on one address: each of 16 places is held for the gap of 0.5 s, and 20 begin a second at most."""
+    """400 domains share an address: each of 16 request slots is held for the gap of 0.5 s; at most 20 starts/s."""
     began: dict[float, list[float]] = {}
     for rate, most in ((0.0, 16 / 0.51), (20.0, 20.0)):
         crawl = Crawl(
@@ -72,31 +72,33 @@ def test_shared_hosting_has_a_gap_and_a_rate() -> None:
         assert 0.8 * most * 20 <= len(late) <= 1.01 * most * 20 + 16
 
 
-def test_a_place_is_asked_back_once_for_each_host_in_the_line() -> None:
-    """Of those that had it long enough: 5 s if they never answered, `crowded_timeout` if they did, but late."""
+def test_one_fetch_slot_is_reclaimed_per_waiting_host() -> None:
+    """A slot is reclaimed after 5 s from a host that never answered, after `crowded_timeout` from a late one."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 1.0, crowded_timeout=15.0)
     front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", 0, 0) for n in range(7)]
     hosts.flags[front[0].slot] = HostFlag.LATE
     for host in front[:4]:
         assert shares.acquire(host, 100.0)
-    assert not any(shares.must_yield(host.slot, 1000.0) for host in front), "nobody waits"
+    assert not any(shares.must_yield(host.slot, 1000.0) for host in front), "no host waits"
     assert not shares.acquire(front[4], 103.0) and not shares.acquire(front[5], 103.0)
     assert not any(shares.must_yield(host.slot, 104.9) for host in front)
     asked = [host.name for host in front if shares.must_yield(host.slot, 105.0)]
-    assert asked == ["h1.org", "h2.org"], "two wait, and h0 answers late"
-    assert not any(shares.must_yield(host.slot, 105.0) for host in front), "each is asked once"
+    assert asked == ["h1.org", "h2.org"], "two hosts wait, and h0 answers late"
+    assert not any(shares.must_yield(host.slot, 105.0) for host in front), "each slot is reclaimed once"
     shares.release(front[1].slot, 105.5)
     assert shares.next_waiting() is front[4]
     shares.note_arrival(front[4].slot)
     assert shares.acquire(front[4], 105.5)
-    assert not any(shares.must_yield(host.slot, 106.0) for host in front), "one waits, and h2 was asked"
+    assert not any(shares.must_yield(host.slot, 106.0) for host in front), (
+        "one host waits; h2's slot was reclaimed"
+    )
     assert not shares.acquire(front[6], 106.0)
     assert [host.name for host in front if shares.must_yield(host.slot, 110.0)] == ["h3.org"]
     shares.release(front[2].slot, 110.0)
     shares.release(front[3].slot, 110.0)
     shares.release(front[4].slot, 110.0)
-    assert not shares.must_yield(front[0].slot, 200.0), "there is room for the one that waits"
+    assert not shares.must_yield(front[0].slot, 200.0), "there is room for the waiting host"
     for _ in range(2):
         host = shares.next_waiting()
         assert host is not None and shares.acquire(host, 110.0)
@@ -106,8 +108,8 @@ def test_a_place_is_asked_back_once_for_each_host_in_the_line() -> None:
     shares._check({host.slot for host in front})
 
 
-def test_a_prompt_host_that_stays_counts_among_the_others() -> None:
-    """Four hosts with good pages before turn into endless ones: two of four places are free for others again."""
+def test_a_prompt_host_that_holds_its_slot_too_long_counts_as_other() -> None:
+    """Four hosts with good pages return endless ones: two of their four slots become free for others again."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 0.5)
     front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", 0, 0) for n in range(6)]
@@ -120,17 +122,19 @@ def test_a_prompt_host_that_stays_counts_among_the_others() -> None:
     shares.look(106.0)
     assert not shares.has_room and not shares.acquire(front[5], 106.0)
     asked = [host.name for host in front[:4] if shares.must_yield(host.slot, 107.9, full=True)]
-    assert asked == ["h0.org", "h1.org"], "one for the host in the line, one beyond the share"
+    assert asked == ["h0.org", "h1.org"], "one for the queued host, one beyond the share"
     asked = [host.name for host in front[:4] if shares.must_yield(host.slot, 108.0, full=True)]
-    assert asked == ["h2.org"], "h3 has been there long, too: two beyond"
-    assert not any(shares.must_yield(host.slot, 200.0) for host in front[:4]), "not all places are taken"
+    assert asked == ["h2.org"], "h3 has held its slot for long, too: two are beyond the share"
+    assert not any(shares.must_yield(host.slot, 200.0) for host in front[:4]), "there are free slots"
     for host in front[:4]:
         shares.record_outcome(host.slot, fetched("http://a.org/", took=0.1), 109.0)
-        assert not shares.is_prompt(host.slot), "it answered soon and was held long: for what came with it"
+        assert not shares.is_prompt(host.slot), (
+            "the time for which the slot was held counts, not only the answer"
+        )
     shares._check(set())
 
 
-def test_time_without_a_place_does_not_count() -> None:
+def test_time_without_a_fetch_slot_is_not_counted() -> None:
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 0.5)
     host = FrontHost(hosts.insert(1), 1, "a.org", 0, 0)
@@ -142,7 +146,7 @@ def test_time_without_a_place_does_not_count() -> None:
 
 
 def test_robots_txt_makes_no_host_prompt() -> None:
-    """Behind a robots.txt that comes soon a page may be endless; it takes nothing from a host that is prompt."""
+    """A page may be endless even if its robots.txt came quickly; such a host takes no slot from a prompt host."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 0.5)
     slot = hosts.insert(1)
@@ -159,7 +163,7 @@ def test_robots_txt_makes_no_host_prompt() -> None:
     ("took", "truncated", "flags"),
     [(5.0, "", HostFlag.PROMPT), (5.1, "", HostFlag.LATE), (3.0, "time", 0), (60.0, "time", 0)],
 )
-def test_what_an_answer_says_of_the_next(took: float, truncated: str, flags: int) -> None:
+def test_an_answer_decides_whether_a_host_is_prompt(took: float, truncated: str, flags: int) -> None:
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 1.0)
     slot = hosts.insert(1)
@@ -170,8 +174,8 @@ def test_what_an_answer_says_of_the_next(took: float, truncated: str, flags: int
     assert hosts.flags[slot] == flags | HostFlag.EXCLUDED
 
 
-def test_a_request_goes_on_without_its_place_before_any_has_to_end() -> None:
-    """Ten places, twenty hosts whose pages take long: half as many as there are places go on, then one ends."""
+def test_requests_continue_without_a_slot_before_any_must_end() -> None:
+    """Ten slots, twenty hosts with slow pages: up to five requests continue without a slot, then one must end."""
     crawl = Crawl(
         config(frontier={"front_factor": 12}),
         answer=lambda fetch_task, now: fetched(fetch_task.url, took=60.0),
@@ -185,7 +189,7 @@ def test_a_request_goes_on_without_its_place_before_any_has_to_end() -> None:
         end = sum(frontier.under_way.yields(fetch_task, crawl.now) for fetch_task in held)
         ended += end
         assert not end or len(frontier._outstanding._slow) == 5, (
-            "none ends while one may go on without its place"
+            "no request ends while one may continue without its slot"
         )
         most = max(most, len(held))
         assert len(held) <= 10 + 5 and frontier.requests <= 10

@@ -1,4 +1,4 @@
-"""The host table against a dict, its stored form, its size."""
+"""The host table, compared with a dict; its stored form and its size."""
 
 import random
 
@@ -25,7 +25,7 @@ from crawler.storage.kv import MemoryStore, seal, unseal
 @settings(max_examples=60)
 @given(st.lists(st.integers(0, 40).map(lambda n: n << 40 | n & 3), max_size=60), st.integers(0, 3))
 def test_finds_what_was_inserted(keys: list[int], chunk: int) -> None:
-    """Keys that share their home position, inserted one by one or as rows, in a table that grows."""
+    """Keys that share their home position are inserted one by one or as rows, while the table grows."""
     table, model = KeyedTable(capacity=2), {}
     for key in keys:
         assert table.find(key) == model.get(key, NOWHERE)
@@ -49,7 +49,7 @@ def test_columns_keep_their_values_while_the_table_grows() -> None:
 
 
 def test_every_key_is_found_while_the_index_moves() -> None:
-    """After each insert, in tables that double many times; `_check` asks for all keys."""
+    """`_check` looks up all keys after each insert, in tables that double many times."""
     for seed in range(8):
         rng = random.Random(seed)
         table, keys = HostTable(seed + 1), []
@@ -63,7 +63,7 @@ def test_every_key_is_found_while_the_index_moves() -> None:
 
 
 def test_a_host_costs_at_most_a_hundred_bytes() -> None:
-    """The whole table with its index; a quarter more while it moves to a larger one."""
+    """Counts the whole table with its index; a quarter more is allowed during a move to a larger index."""
     table, rng, worst = HostTable(), random.Random(5), 0.0
     for count in range(1, 200_001):
         table.insert(rng.getrandbits(64))
@@ -73,7 +73,7 @@ def test_a_host_costs_at_most_a_hundred_bytes() -> None:
     assert HostTable(1_000_000).bytes_held / 1_000_000 < 82
 
 
-def test_stored_hosts_come_back() -> None:
+def test_stored_hosts_are_restored() -> None:
     table, batch_store = HostTable(), MemoryStore()
     batch = batch_store.batch()
     for index in range(300):
@@ -99,8 +99,8 @@ STORED += ("failures", "refusals", "cause", "maps")
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 65_536])
-def test_short_and_full_records_come_back(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    """Short where all that it leaves out is 0; the same packed one by one and together; read back as it was."""
+def test_short_and_full_records_are_restored(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    """A short record is used if all omitted fields are 0; both ways of packing agree, and loading restores them."""
     monkeypatch.setattr(table_module, "_OPEN_CHUNK", chunk)
     table, store, rng = HostTable(), MemoryStore(), random.Random(2)
     batch, names = store.batch(), {}
@@ -133,8 +133,8 @@ def test_short_and_full_records_come_back(monkeypatch: pytest.MonkeyPatch, chunk
         assert stored_name(store, loaded.key[slot]) == names[twin]
 
 
-def test_what_opening_gives_a_host_is_not_stored() -> None:
-    """After an unclean stop every new host waits the delay from the opening: no record need say so."""
+def test_ready_times_set_by_opening_are_not_stored() -> None:
+    """After an unclean stop, every new host waits the delay from the opening on, without a record of that."""
     table = HostTable()
     table.opened_at = 100.0
     slots = [table.insert(number << 8 | 1) for number in range(3)]
@@ -146,7 +146,7 @@ def test_what_opening_gives_a_host_is_not_stored() -> None:
 
 
 def test_the_stored_forms_of_a_host() -> None:
-    """Golden: of a host never asked, and the 68 bytes of one that was, as 0.1.0 wrote all."""
+    """Golden values: a host without any request, and a host with requests in the 68-byte form of 0.1.0."""
     table = HostTable()
     slot = table.insert(0x0102_0304_0506_0708)
     table.cursor[slot], table.todo[slot], table.known[slot] = 0x80 << 56, 3, 4
@@ -158,8 +158,8 @@ def test_the_stored_forms_of_a_host() -> None:
     assert table.pack(slot, "a.org", 9)[5:].hex() == full
 
 
-def test_a_record_of_another_host_is_named() -> None:
-    """In either form; a full one is taken for a short one, whose mark does not fit."""
+def test_a_record_of_another_host_is_reported() -> None:
+    """Applies to both forms; a full record read as a short one has the wrong mark."""
     for asked in (0, HostFlag.REACHED):
         table = HostTable()
         slot = table.insert(5 << 32 | 7)
@@ -181,26 +181,26 @@ def test_a_record_of_another_host_is_named() -> None:
         seal(bytes(RECORD.size))[:-1],
     ],
 )
-def test_a_damaged_record_is_named(value: bytes) -> None:
+def test_a_damaged_record_is_reported(value: bytes) -> None:
     store = MemoryStore({host_key_bytes(5): value})
     with pytest.raises(DamageError, match="h/"):
         list(HostTable().load(store))
 
 
-def test_a_missing_record_is_named() -> None:
+def test_a_missing_record_is_reported() -> None:
     with pytest.raises(DamageError, match="h/"):
         stored_name(MemoryStore(), 77)
 
 
 def fill(table: KeyedTable) -> None:
-    """Insert until the next row needs the table to grow, as it is right after opening."""
+    """Insert rows until the next one makes the table grow, as it is right after opening."""
     while table.count < table._capacity:
         table.insert(table.count + 1 << 20)
 
 
 @pytest.mark.parametrize("name", ["key", *HostTable.columns])
 def test_a_column_held_while_the_table_grows_sees_the_new_row(name: str) -> None:
-    """A column was evaluated before the call that grew the table, and indexed behind it: IndexError."""
+    """Code that evaluated a column before a call that grew the table used to raise IndexError afterwards."""
     table = HostTable(capacity=2)
     column = getattr(table, name)
     for _ in range(3):
@@ -211,13 +211,13 @@ def test_a_column_held_while_the_table_grows_sees_the_new_row(name: str) -> None
     table._check()
 
 
-def test_what_is_read_of_whole_columns_is_a_copy() -> None:
-    """A view would forbid the growth while it lives, or show rows of long ago."""
+def test_whole_columns_are_returned_as_copies() -> None:
+    """A view would prevent the table from growing, or show outdated rows."""
     table = HostTable(capacity=4)
     fill(table)
     read = [table.array("ready"), table.gather("ready", np.array([1, 3])), table.gather("ready", slice(0, 2))]
     table.put("ready", slice(None), 5.0)
-    table.insert(1 << 60)  # would raise BufferError
+    table.insert(1 << 60)  # would raise BufferError if a view existed
     assert all(not numbers.any() for numbers in read)
     assert table.array("ready").tolist() == [5.0] * 4 + [0.0]
     table.put("ready", np.array([0, 4]), [1.0, 2.0])

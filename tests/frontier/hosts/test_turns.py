@@ -1,4 +1,4 @@
-"""Turns by class: the back queue against a list, and the due ones of the front."""
+"""Turns by class: the back queue, compared with a list, and the due hosts of the front."""
 
 import random
 
@@ -12,13 +12,13 @@ from crawler.frontier.hosts.turns import ClassedBackQueue, DueFront
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_back_queue_against_a_list(seed: int) -> None:
-    """Best class, then arrival; a quarter of the turns by arrival alone. Hosts change classes while they wait."""
+    """The best class first, then by arrival; a quarter of the turns by arrival alone; hosts change class meanwhile."""
     rng = random.Random(seed)
     hosts = HostTable(4)
     back = ClassedBackQueue(hosts, 0.25)
-    back._arrivals = 0xFFFF_FFF0 if seed % 2 else 0  # the count of arrivals wraps
-    model: list[int] = []  # slots by arrival
-    moved: dict[int, int] = {}  # when each entered its present class
+    back._arrivals = 0xFFFF_FFF0 if seed % 2 else 0  # the arrival number wraps around
+    model: list[int] = []  # slots in order of arrival
+    moved: dict[int, int] = {}  # when each slot entered its present class
     idle = [hosts.insert(key) for key in range(40)]
     credit = tick = 0.0
 
@@ -71,7 +71,7 @@ def test_the_back_queue_against_a_list(seed: int) -> None:
         assert sorted(back) == sorted(model) and len(back) == len(model)
 
 
-def test_nobody_starves_behind_better_hosts_that_never_end() -> None:
+def test_endless_better_hosts_starve_no_host() -> None:
     hosts = HostTable(4)
     back = ClassedBackQueue(hosts, 0.2)
     for key in range(12):
@@ -84,7 +84,7 @@ def test_nobody_starves_behind_better_hosts_that_never_end() -> None:
     assert turns <= 5 * 12
 
 
-def test_the_due_by_class_and_by_waiting_and_none_twice() -> None:
+def test_due_hosts_go_by_class_or_waiting_time_and_none_twice() -> None:
     valid: set[int] = set()
     due = DueFront(0.2, lambda plan: plan[1] in valid)
     places = [3, 200, 3, 0, 200, 1, 1, 255]
@@ -96,5 +96,5 @@ def test_the_due_by_class_and_by_waiting_and_none_twice() -> None:
     while (plan := due.pop()) is not None:
         valid.discard(plan[1])
         taken.append(plan[1])
-    assert taken == [3, 6, 0, 2, 1, 4, 7]  # the fifth turn goes to the one that came first of those left
+    assert taken == [3, 6, 0, 2, 1, 4, 7]  # the fifth turn goes to the longest waiting host
     assert not due and due.first() is None

@@ -1,4 +1,4 @@
-"""Places of hosts, and the queue at an address."""
+"""The structures that hold hosts, and the queue at an address."""
 
 from crawler.config import PolitenessConfig
 from crawler.frontier.hosts.addresses import Addresses
@@ -10,7 +10,7 @@ from crawler.frontier.hosts.workbench import Workbench
 def bench(
     count: int, front_max: int = 8, unloaded: list[int] | None = None
 ) -> tuple[Workbench, Addresses, list[FrontHost]]:
-    """`unloaded` collects how often each host that left had been asked in that turn."""
+    """Return a workbench with `count` hosts; `unloaded` collects the requests per turn of each host that leaves."""
     hosts = HostTable()
     addresses = Addresses(PolitenessConfig(), 100, processes=1)
     front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", n, NO_ORDER) for n in range(count)]
@@ -37,8 +37,8 @@ def bench(
     )
 
 
-def test_hosts_at_an_address_go_in_the_order_they_came() -> None:
-    """One that is called in vain, since the address was taken meanwhile, keeps its turn."""
+def test_hosts_at_an_address_go_in_order_of_arrival() -> None:
+    """A host that is called in vain, because the address was taken meanwhile, keeps its turn."""
     work, addresses, hosts = bench(3)
     address = addresses.meet("10.0.0.1", 1, 0.0)
     for host in hosts:
@@ -88,8 +88,8 @@ def test_a_later_plan_replaces_the_earlier_one() -> None:
     assert work.pop(1.0) is host and work.pop(2000.0) is None
 
 
-def test_hosts_that_are_asked_again_soon_keep_their_places() -> None:
-    """Their connections live that long; who waits outside comes in when one has nothing left, or waits long."""
+def test_hosts_that_are_soon_ready_again_stay_in_the_front() -> None:
+    """Their connections stay open that long; an outside host enters when one of them is idle or waits long."""
     work, _, hosts = bench(10)
     for host in hosts[:8]:
         work.enter(host)
@@ -98,17 +98,17 @@ def test_hosts_that_are_asked_again_soon_keep_their_places() -> None:
     for host in hosts[8:]:
         work.schedule(host.slot, 0.0)
     assert work.pop(1.0) is None
-    assert 1.0 < work.next_event(1.0) <= 20.0, "no spinning while nobody can leave"
+    assert 1.0 < work.next_event(1.0) <= 20.0, "no busy loop while no host can leave"
     work.hosts.todo[3] = 0
     work.sleep(hosts[3])
     assert work.pop(1.0) is hosts[8] and work.hosts.place[3] == HostState.IDLE
-    work.wake(hosts[5], 30.0)  # for a retry, behind its gap
+    work.wake(hosts[5], 30.0)  # a retry after the gap
     assert work.pop(1.0) is hosts[9] and work.hosts.place[5] == HostState.CALENDAR
     work._check()
 
 
 def full_front(count: int, unloaded: list[int] | None = None) -> Workbench:
-    """Eight hosts in the front and the others behind it, all ready."""
+    """Return a workbench with eight hosts in the front and the others in the back queue, all ready."""
     work, _, hosts = bench(count, unloaded=unloaded)
     for host in hosts[:8]:
         work.enter(host)
@@ -119,7 +119,7 @@ def full_front(count: int, unloaded: list[int] | None = None) -> Workbench:
 
 
 def asked_every(seconds: float, count: int, work: Workbench) -> list[int]:
-    """Slots of the hosts asked at a rate of one in so many seconds; each is ready again 1 s later."""
+    """Return the slots served at one request per `seconds`; each host is ready again after 1 s."""
     now, asked = 0.0, []
     for _ in range(count):
         now += seconds
@@ -132,16 +132,16 @@ def asked_every(seconds: float, count: int, work: Workbench) -> list[int]:
     return asked
 
 
-def test_ready_hosts_behind_a_full_front_are_asked_though_the_front_is_never_dry() -> None:
-    """A rate far below what the hosts allow: each fetch task comes too late for its host, so the hosts take turns."""
+def test_ready_hosts_outside_a_full_front_get_turns_too() -> None:
+    """The rate is far lower than the hosts allow: each host's turn comes too late, so the hosts take turns."""
     turns: list[int] = []
     asked = asked_every(10.0, 400, full_front(40, turns))
     assert set(asked[-240:]) == set(range(40))
-    assert min(turns) == 3, "a look-up, robots.txt and the first page at least"
+    assert min(turns) == 3, "at least a look-up, robots.txt and the first page"
 
 
-def test_hosts_that_are_asked_before_their_connections_end_keep_the_front() -> None:
-    """Who is asked every eighth task and ready after 1 s comes late by eight tasks less 1 s; `stay` is 35 s."""
+def test_hosts_with_open_connections_stay_in_the_front() -> None:
+    """With `stay` = 35 s, a host served by every eighth task, ready after 1 s, is late by eight tasks minus 1 s."""
     for seconds in (1.0, 4.4):
         assert set(asked_every(seconds, 400, full_front(40))) == set(range(8))
     assert set(asked_every(4.6, 400, full_front(40))) > set(range(8))

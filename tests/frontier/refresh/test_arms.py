@@ -1,4 +1,4 @@
-"""Several schedules as one: equal rates, one request a host, the same methods."""
+"""Several schedules used as one: equal rates, one request per host, the same methods."""
 
 import inspect
 
@@ -94,7 +94,7 @@ def test_a_block_by_discovery_holds_for_all_arms_and_during_a_flight() -> None:
     arms = filled(hosts=2)
     page = arms.claim_next(1.0)
     host = arms.host_of(page)
-    arms.block(host, 2.0)  # must not free it for the other arms
+    arms.block(host, 2.0)  # must not free the host for the other arms
     assert arms.host_of(arms.claim_next(3.0)) != host
     assert arms.claim_next(4.0) == -1
     arms.record_outcome(page, 5.0, RefreshOutcome.UNCHANGED, 5.0)

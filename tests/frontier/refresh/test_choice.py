@@ -1,4 +1,4 @@
-"""What the schedule takes, against exact greedy by brute force; under bursts of signals and under politeness."""
+"""The choices of the schedule, compared with exact greedy by brute force; with bursts of signals and politeness."""
 
 import math
 
@@ -15,7 +15,7 @@ PLAIN = Settings(neighbourhood=False, pooling=False, explore=0.0)
 
 
 class Model:
-    """Exact greedy: all values of all pages at every look."""
+    """Exact greedy: computes the values of all pages at every look."""
 
     def __init__(self) -> None:
         self.pages: dict[
@@ -24,7 +24,7 @@ class Model:
         self.ready: dict[int, float] = {}
 
     def values(self, now: float) -> dict[int, float]:
-        """The values of pages whose hosts may be asked."""
+        """Return the values of pages whose hosts may be requested."""
         return {
             number: crawl_value(page, now - last, signals)
             for number, (page, last, signals, host) in self.pages.items()
@@ -49,7 +49,7 @@ events = st.lists(
 
 
 def pin(schedule: Schedule, level: float, now: float) -> None:
-    """Set the level, and let all keys follow it."""
+    """Set the level, and update all keys to it."""
     schedule.level = level
     while schedule.work(now) or schedule.overview.sweeping:
         pass
@@ -92,7 +92,7 @@ def test_no_page_below_the_level_is_taken_while_another_is_well_above_it(
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_burst_of_signals_is_answered_in_nearly_the_order_of_values(seed: int) -> None:
-    """At a level of about 2, the best page is missed by .1 on average; a queue of deadlines alone loses .5 and more."""
+    """At a level of about 2, the loss against the best page is 0.1 on average; with deadlines alone it is 0.5 or more."""
     rng = np.random.default_rng(seed)
     m, rate = 200, 20.0
     pages = Pages(rng.random(m) * 2, rng.random(m), rng.beta(0.25, 0.25, m), rng.uniform(0.1, 0.6, m))
@@ -118,7 +118,7 @@ def test_a_burst_of_signals_is_answered_in_nearly_the_order_of_values(seed: int)
 
 
 @pytest.mark.parametrize("start", [0.2, 5.0])
-def test_the_level_finds_itself_and_taken_pages_are_worth_it(start: float) -> None:
+def test_the_level_converges_and_taken_pages_reach_it(start: float) -> None:
     rng = np.random.default_rng(1)
     pages = Pages(rng.random(30), rng.random(30), rng.beta(0.25, 0.25, 30), rng.uniform(0.1, 0.6, 30))
     schedule, values = Schedule(PLAIN, level=start), []
@@ -138,8 +138,8 @@ def test_the_level_finds_itself_and_taken_pages_are_worth_it(start: float) -> No
     assert 0.85 < np.median(values[900:]) < 1.4
 
 
-def test_a_leap_of_importances_takes_the_level_with_it() -> None:
-    """Readers come: pages weigh a million times as much, some more than others. Rates and order stay right."""
+def test_a_jump_of_importances_moves_the_level() -> None:
+    """When requests arrive, importances grow a million times, by different factors. Rates and order stay right."""
     rng = np.random.default_rng(2)
     importance = 1e6 / rng.permutation(np.arange(1.0, 41.0))
     pages = [PageParameters(1.0, 0.02, 0.0, 0.0) for _ in range(40)]
@@ -163,8 +163,8 @@ def test_a_leap_of_importances_takes_the_level_with_it() -> None:
     assert 0.6 < landed / np.median(levels[3000:]) < 1.6
 
 
-def test_a_saturated_host_has_a_level_of_its_own_and_loses_no_turn() -> None:
-    """Half of all pages lie on one host, which may take a quarter of the fetches; all others stay as fresh as can be."""
+def test_a_saturated_host_gets_its_own_level_and_loses_no_turn() -> None:
+    """One host has half of all pages and a quarter of the fetches; all other pages stay as fresh as possible."""
     rng = np.random.default_rng(3)
     size, rate = 400, 40.0
     rates = rng.gamma(0.6, 1.0, size) * 0.2 + 1e-6
@@ -188,7 +188,7 @@ def test_a_saturated_host_has_a_level_of_its_own_and_loses_no_turn() -> None:
 
 
 def bursts(policy: str) -> tuple[Schedule, float]:
-    """30 hosts that change in bursts, each free a third of the time; the schedule, and the share of copies current."""
+    """Return (the schedule, the share of current copies): 30 hosts with bursts of changes, each free 1/3 of the time."""
     day, hosts, size, rng = 86_400.0, 30, 600, np.random.default_rng(5)
     schedule = Schedule(Settings(policy=policy))
     schedule.rate = rate = 3 * size / (300 * day)
@@ -212,7 +212,7 @@ def bursts(policy: str) -> tuple[Schedule, float]:
     return schedule, current / total
 
 
-def test_hosts_that_bursts_saturate_for_a_while_keep_no_level_of_their_own() -> None:
+def test_hosts_saturated_by_a_burst_return_to_the_common_level() -> None:
     schedule, current = bursts("ncis")
     schedule._check()
     boosts = sorted(schedule.overview.host(schedule.host(1 + k)).boost for k in range(30))
@@ -220,8 +220,8 @@ def test_hosts_that_bursts_saturate_for_a_while_keep_no_level_of_their_own() -> 
     assert current > bursts("uniform")[1]
 
 
-def test_a_level_of_its_own_that_is_far_too_high_costs_a_host_no_turn() -> None:
-    """As after a restart, or a burst that is over."""
+def test_a_host_with_a_far_too_high_level_loses_no_turn() -> None:
+    """Such a level exists after a restart, or after a burst."""
     schedule = Schedule(PLAIN, level=0.5)
     for number in range(40):
         schedule.add(number + 1, number % 2, number % 2, 0.0, 0.0)
@@ -237,7 +237,7 @@ def test_a_level_of_its_own_that_is_far_too_high_costs_a_host_no_turn() -> None:
     assert schedule.overview.host(0).boost < 2.0
 
 
-def test_the_neighbourhood_brings_the_pages_of_a_changing_directory_forward() -> None:
+def test_pages_of_a_changing_directory_are_due_earlier() -> None:
     day = 86_400.0
     schedule = Schedule(Settings(explore=0.0), level=5e5)
     schedule.rate = 40 / (30 * day)
@@ -251,12 +251,12 @@ def test_the_neighbourhood_brings_the_pages_of_a_changing_directory_forward() ->
         schedule.record_outcome(
             page, now, RefreshOutcome.CHANGED if page % 4 == 2 else RefreshOutcome.UNCHANGED
         )
-    assert order.count(2) >= 8  # of one directory in four; six would be its share
+    assert order.count(2) >= 8  # pages of one directory in four; its fair share would be six
     schedule._check()
 
 
-def test_no_look_corrects_more_keys_than_it_may() -> None:
-    """A signal to all pages, then a neighbourhood that wakes: every call stays within its bound of work."""
+def test_no_look_corrects_more_keys_than_its_bound() -> None:
+    """After a signal to all pages, and after a neighbourhood becomes active, every call stays within its bound."""
     day, size = 86_400.0, 4000
     schedule = Schedule(Settings(), level=1e6)
     keys = np.arange(1, size + 1, dtype=np.uint64)

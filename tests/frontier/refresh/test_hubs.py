@@ -1,4 +1,4 @@
-"""Hubs in the schedule: pages that showed new pages are asked again for what they would show."""
+"""Hubs in the schedule: pages that showed new pages are refetched for the new pages they may show."""
 
 import math
 import random
@@ -19,7 +19,7 @@ def schedule_of(pages: int, rate: float, **settings: float) -> tuple[Schedule, l
 
 
 def run(made: Schedule, pages: list[int], days: float, rate: float, hub: int = -1) -> dict[int, int]:
-    """Fetch at a constant rate; `hub` shows two new pages a day, the others nothing. Fetches by page."""
+    """Fetch at a constant rate; `hub` shows two new pages per day, other pages none. Return the fetches per page."""
     counts = dict.fromkeys(pages, 0)
     asked_at = 0.0
     now = 0.0
@@ -35,7 +35,7 @@ def run(made: Schedule, pages: list[int], days: float, rate: float, hub: int = -
     return counts
 
 
-def test_a_page_that_shows_new_pages_is_asked_more_often_than_its_copy_deserves() -> None:
+def test_a_page_that_shows_new_pages_is_fetched_more_often() -> None:
     made, pages = schedule_of(60, 20.0 / DAY)
     counts = run(made, pages, 90.0, 20.0 / DAY, hub=pages[7])
     others = [count for page, count in counts.items() if page != pages[7]]
@@ -54,8 +54,8 @@ def test_without_weight_a_hub_is_a_page() -> None:
     assert max(counts.values()) - min(counts.values()) <= 3
 
 
-def test_no_page_goes_before_a_hub_that_is_worth_far_more_while_the_level_lags() -> None:
-    """For forty days nearly all fetches are elsewhere: all pages are late, and their keys from before."""
+def test_a_far_more_valuable_hub_goes_first_while_the_level_lags() -> None:
+    """For forty days nearly all fetches go elsewhere: all pages are late, and their keys are outdated."""
     made, pages = schedule_of(600, 10.0 / DAY)
     hub, asked, now, most = pages[7], 0.0, 0.0, 0.0
     while now < 320 * DAY:
@@ -74,7 +74,7 @@ def test_no_page_goes_before_a_hub_that_is_worth_far_more_while_the_level_lags()
     made._check()
 
 
-def test_endless_new_pages_leave_a_host_half_of_its_refreshes() -> None:
+def test_endless_new_pages_take_at_most_half_of_a_hosts_refreshes() -> None:
     """A calendar shows a hundred pages at each look; the other pages of its host keep their share."""
     made = Schedule(Settings(explore=0.0))
     rate = 50.0 / DAY
@@ -95,8 +95,8 @@ def test_endless_new_pages_leave_a_host_half_of_its_refreshes() -> None:
 
 
 @pytest.mark.parametrize("weight", [1.0, 3.0, 10.0])
-def test_no_hub_waits_for_long_behind_others(weight: float) -> None:
-    """Ten hubs of which the busiest shows forty times as much as the quietest; each is due where D meets the level."""
+def test_no_hub_is_long_overdue(weight: float) -> None:
+    """Ten hubs, the busiest shows forty times as much as the quietest; each is due when D reaches the level."""
     made, rate, rng = Schedule(Settings(new_page_weight=weight), seed=1), 16.0 / DAY, random.Random(1)
     made.rate = rate
     pages = [made.add(number + 1, 1 + number % 10, 100 + number % 40, 0.0, 0.0) for number in range(600)]
@@ -117,7 +117,7 @@ def test_no_hub_waits_for_long_behind_others(weight: float) -> None:
     made._check()
 
 
-def test_a_hub_that_shows_nothing_any_more_becomes_a_page_again() -> None:
+def test_a_hub_that_shows_no_new_pages_becomes_an_ordinary_page() -> None:
     made, pages = schedule_of(40, 20.0 / DAY)
     run(made, pages, 40.0, 20.0 / DAY, hub=pages[3])
     before = made.overview.hub(pages[3], 40.0 * DAY)["pages_per_day"]
@@ -143,12 +143,12 @@ def test_credit_is_checked_and_rows_are_given_back() -> None:
         made._check()
     assert made.overview.hubs(1.0)["hubs"] == 1
     again = made.add(100, 1, 10, 1.0, 1.0)
-    assert made.overview.hub(again, 1.0) == {}, "the row of a page that left"
+    assert made.overview.hub(again, 1.0) == {}, "the row of the removed page"
     made.credit_hub(again, 1.0, 2.0)
     made._check()
 
 
-def test_what_is_known_of_a_hub_is_restored() -> None:
+def test_the_state_of_a_hub_is_restored() -> None:
     made, pages = schedule_of(30, 20.0 / DAY)
     run(made, pages, 30.0, 20.0 / DAY, hub=pages[5])
     now = 30.0 * DAY
@@ -169,7 +169,7 @@ def test_what_is_known_of_a_hub_is_restored() -> None:
 
 
 def test_pages_that_are_gone_cost_a_hundredth_of_the_fetches() -> None:
-    """Half of 200 pages are gone for good; asking each of them monthly would take most of a fetch an hour."""
+    """Half of 200 pages are gone; even at the longest wait, 16 days, they would take a quarter of one fetch per hour."""
     rate = 24.0 / DAY
     made = Schedule(Settings(explore=0.0, gone_age=DAY))
     made.rate = rate

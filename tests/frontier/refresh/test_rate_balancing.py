@@ -1,4 +1,4 @@
-"""Level exchange between processes, and the share of the rate with discovery."""
+"""The level exchange between processes, and the share of the rate between discovery and refresh."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_weights_move_towards_higher_levels(told: dict[str, LevelReport]) -> Non
         assert all(tilts[name] < 1.0 for name in told if not told[name].busy)
 
 
-def test_reports_that_cannot_be_right_change_nothing() -> None:
+def test_invalid_reports_are_ignored() -> None:
     balance = Balance("a")
     mine = balance.report(2.0, 10, True, 0.0, 1.0)
     assert mine == LevelReport(2.0, 10.0, True)
@@ -55,7 +55,7 @@ def test_reports_that_cannot_be_right_change_nothing() -> None:
 
 @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 def test_portions_of_all_sum_to_the_rate(share: float, new: float, known: float) -> None:
-    """Two processes; whichever side nobody has work for leaves its part to the other."""
+    """With two processes: a side without work in any process leaves its part to the other side."""
     for work in (False, True):
         for pages in (False, True):
             total = 0.0
@@ -82,7 +82,7 @@ class Player:
         self.due, self.fresh = 0.0, 0.0
 
     def run(self, rate: float, now: float, judged_from: float) -> None:
-        """Ask at `rate` until `now`; the expected fresh time of the intervals that end is summed up."""
+        """Fetch at `rate` until `now`, and add up the expected fresh time of the intervals that end."""
         self.schedule.rate = rate
         while self.due <= now:
             page = self.schedule.claim_next(self.due)
@@ -93,7 +93,7 @@ class Player:
             self.due += 1.0 / rate
 
     def judge(self, page: int, end: float, judged_from: float) -> None:
-        """The time in which the copy was current, in expectation: the integral of exp(-rate age)."""
+        """Add the expected time in which the copy was current: the integral of exp(-rate age)."""
         rate, begin = self.rates[page], max(self.crawled[page], judged_from)
         if end > begin:
             ages = begin - self.crawled[page], end - self.crawled[page]
@@ -108,7 +108,7 @@ class Player:
 def play(
     parts: list[list[tuple[int, int, float, float]]], rate: float
 ) -> tuple[float, np.ndarray, list[float]]:
-    """(freshness, mean level by process, shares at the end): heartbeats are heard one exchange late."""
+    """Return (freshness, mean level per process, final shares); each process hears reports one exchange late."""
     names = [str(number) for number in range(len(parts))]
     players = [Player(name, names, pages) for name, pages in zip(names, parts, strict=True)]
     revisit, every, end, judged_from = 5 * DAY, DAY / 8, 150 * DAY, 100 * DAY
@@ -145,7 +145,7 @@ def play(
 
 @pytest.mark.parametrize("sizes", [(150, 600), (80, 160, 240, 480)])
 def test_processes_with_unequal_hosts_find_one_level(sizes: tuple[int, ...]) -> None:
-    """Pages and change rates differ up to sixfold; levels agree within 5 %, freshness with that of one process."""
+    """Pages and change rates differ up to sixfold; levels agree within 5 %, and freshness equals that of one process."""
     rng = np.random.default_rng(5)
     parts, key = [], 0
     for number, size in enumerate(sizes):
@@ -183,7 +183,7 @@ def test_a_share_is_kept_while_both_have_work_and_no_claim_outlasts_a_pause(
         assert abs(taken - refresh * contended) <= 1.5
 
 
-def test_a_share_is_a_share() -> None:
+def test_the_share_must_be_between_0_and_1() -> None:
     for wrong in (-0.1, 1.1, float("nan")):
         with pytest.raises(UsageError):
             Share(wrong)

@@ -1,4 +1,4 @@
-"""The refresh schedule: random operations with `_check`, hosts, special states, refusals."""
+"""The refresh schedule: random operations with `_check`, hosts, special states, errors."""
 
 import math
 from typing import Any
@@ -17,12 +17,12 @@ KINDS = [
     PageParameters(1.0, 0.3),
     PageParameters(2.0, 0.5, 0.5, 0.3),
     PageParameters(1.0, 0.5, 0.5, 0.0),  # one signal is certain
-    PageParameters(1.0, 0.5, 1.0, 0.4),  # nothing changes silently
+    PageParameters(1.0, 0.5, 1.0, 0.4),  # no silent changes
     PageParameters(1.0, 0.5, 1.0, 0.0),  # perfect signals
     PageParameters(1.0, 0.5, 0.0, 0.4),  # worthless signals
     PageParameters(1.0, 0.0, 0.5, 0.1),  # never changes
-    PageParameters(0.01, 9.0, 0.2, 0.1),  # hardly ever worth it
-    None,  # what pages show
+    PageParameters(0.01, 9.0, 0.2, 0.1),  # rarely worth a fetch
+    None,  # learned parameters
 ]
 PLAIN = Settings(neighbourhood=False, pooling=False, explore=0.0)
 HOSTS, DIRECTORIES = 3, 6
@@ -42,7 +42,7 @@ steps = st.lists(
 
 
 def keys_of(fingerprint: int) -> tuple[int, int]:
-    """The keys of a page's host and directory."""
+    """Return the keys of a page's host and directory."""
     directory = fingerprint % DIRECTORIES
     return directory % HOSTS + 100, directory + 1000
 
@@ -107,7 +107,7 @@ def test_any_sequence_of_events_keeps_the_invariants(
             if page >= 0:
                 assert page in present.values() and page not in flying
                 settled = event == "take" and not schedule.overview.sweeping
-                assert not settled or schedule.peek(now) == page  # looking changes nothing
+                assert not settled or schedule.peek(now) == page  # a look changes nothing
                 if not schedule.overview.host(schedule.host_of(page)).busy:
                     schedule.acquire(page, now)
                     flying.append(page)
@@ -120,7 +120,7 @@ def test_any_sequence_of_events_keeps_the_invariants(
 
 
 def plain(*pages: PageParameters, level: float, **changed: Any) -> Schedule:
-    """Pages 0, 1, ... of one host, crawled at 0."""
+    """Return a schedule with pages 0, 1, ... of one host, all crawled at 0."""
     schedule = Schedule(Settings(neighbourhood=False, pooling=False, explore=0.0, **changed), level=level)
     for number, page in enumerate(pages):
         assert schedule.add(number + 1, 1, 1, 0.0, 0.0, page.importance) == number
@@ -167,12 +167,12 @@ def test_a_certain_signal_makes_a_page_due_before_those_worth_less() -> None:
     assert schedule.claim_next(0.6) == 0
 
 
-def test_what_a_trusted_source_says_or_not_is_a_rate_before_any_crawl() -> None:
-    """Pages of one site: one told of thrice since its crawl is thought faster than one that nothing was said of."""
+def test_signals_of_a_trusted_source_change_rates_before_any_crawl() -> None:
+    """Of two pages of a site, the one with three signals since its crawl has the higher change rate."""
     schedule = Schedule(Settings(explore=0.0), level=1e-3)
     pages = [schedule.add(1 + n, 1, 1, 0.0, 0.0) for n in range(3)]
     now, rates = 0.0, []
-    for _ in range(40):  # the first is crawled after each true signal
+    for _ in range(40):  # the first page is crawled after each true signal
         now += 10 * 86_400.0
         schedule.signals.note_change(pages[0], now)
         schedule.acquire(pages[0], now)
@@ -214,7 +214,7 @@ def test_a_page_given_back_is_due_as_before() -> None:
 
 def test_pages_that_failed_or_are_gone_wait_longer_each_time() -> None:
     schedule = plain(PageParameters(1.0, 0.4), level=0.1, retry_age=10.0, gone_age=100.0)
-    schedule.rate = 1000.0  # at which one page that is gone costs nothing
+    schedule.rate = 1000.0  # at this rate, one page that is gone has no effect
     waits, now = [], 50.0
     for result in [RefreshOutcome.FAILED] * 3 + [RefreshOutcome.GONE] * 7 + [RefreshOutcome.UNCHANGED]:
         assert schedule.claim_next(now) == 0
@@ -242,7 +242,7 @@ def test_ages_are_bounded_below_and_above() -> None:
     assert {taken, schedule.claim_next(7.1)} == {0, 1}
 
 
-def test_a_host_that_is_blocked_for_ever_holds_up_nobody() -> None:
+def test_a_host_that_is_blocked_forever_delays_no_other_host() -> None:
     schedule = Schedule(level=0.5)
     for number in range(4):
         schedule.add(number + 1, 1 + number % 2, 1 + number % 2, 0.0, 0.0)
@@ -254,7 +254,7 @@ def test_a_host_that_is_blocked_for_ever_holds_up_nobody() -> None:
 
 
 def test_exploration_goes_to_the_page_longest_unvisited() -> None:
-    """A page that is worth nothing by what is known is asked all the same."""
+    """A page without any expected value is fetched nevertheless."""
     pages = [PageParameters(1.0, 0.5)] * 5 + [PageParameters(0.0, 0.5)] * 5
     schedule = Schedule(Settings(neighbourhood=False, pooling=False, explore=0.1), level=0.5)
     for number, page in enumerate(pages):
@@ -269,7 +269,7 @@ def test_exploration_goes_to_the_page_longest_unvisited() -> None:
     assert 8 <= len(worthless) <= 12
 
 
-def test_bulk_signals_are_worked_off_in_slices() -> None:
+def test_bulk_signals_are_processed_in_slices() -> None:
     schedule = Schedule(Settings(neighbourhood=False, pooling=False), level=0.5)
     size = 5000
     keys = np.arange(1, size + 1, dtype=np.uint64)
@@ -324,14 +324,14 @@ def test_wrong_use_is_a_bug() -> None:
     held = schedule.claim_next(1.0)
     for wrong in (
         lambda: schedule.add(1, 1, 1, 0.0, 0.0),
-        lambda: schedule.add(8, 2, 1, 0.0, 0.0),  # a directory has one host
+        lambda: schedule.add(8, 2, 1, 0.0, 0.0),  # a directory belongs to one host
         lambda: schedule.remove(7),
         lambda: schedule.signals.note_change(7, 1.0),
         lambda: schedule.signals.note_change(-1, 1.0),
         lambda: schedule.record_outcome(1 - held, 1.0, 0),
         lambda: schedule.give_back(1 - held, 1.0),
         lambda: schedule.acquire(held, 1.0),
-        lambda: schedule.acquire(1 - held, 1.0),  # one request a host
+        lambda: schedule.acquire(1 - held, 1.0),  # one request per host
         lambda: schedule.best(5, 1.0),
         lambda: schedule.block(5, 1.0),
     ):
@@ -355,7 +355,7 @@ def test_wrong_use_is_a_bug() -> None:
     schedule._check()
 
 
-def test_settings_that_exclude_each_other_are_the_users_mistake() -> None:
+def test_contradictory_settings_raise_a_usage_error() -> None:
     for wrong in (
         {"policy": "best"}, {"min_age": 5.0, "max_age": 4.0}, {"explore": 1.0}, {"explore": math.nan},
         {"clock_min": 5.0, "clock_max": 4.0}, {"gain": 0.0}, {"max_age": math.nan}, {"retry_age": -1.0},
@@ -366,18 +366,18 @@ def test_settings_that_exclude_each_other_are_the_users_mistake() -> None:
 
 @pytest.mark.parametrize("recall", [0.5, 1.0])
 def test_a_page_whose_signals_are_certain_is_fresh_until_one_comes(recall: float) -> None:
-    """Its freshness was no number: no signals times an infinite weight."""
+    """The freshness used to be nan: zero signals times an infinite weight."""
     schedule = plain(PageParameters(1.0, 0.4, recall, 0.0), level=1.0)
     assert schedule.overview.page(0, 2.0).fresh == pytest.approx(math.exp(-0.4 * (1.0 - recall) * 2.0))
     schedule.signals.note_change(0, 2.0)
     assert schedule.overview.page(0, 2.0).fresh == 0.0
 
 
-def test_signals_of_great_noise_tell_next_to_nothing() -> None:
-    """Parameters of a page's own were valued by their first 100,000 terms only: far too low at this noise."""
+def test_very_noisy_signals_have_nearly_no_effect() -> None:
+    """A page's own parameters used to be valued by only 100,000 terms of the series: far too low at this noise."""
     noisy, silent = PageParameters(1.0, 0.1, 0.5, 1e5), PageParameters(1.0, 0.1, 0.0, 0.0)
     schedule = plain(noisy, silent, level=1e-9)
     value = schedule.overview.page(
         1, 2.5
-    ).value  # at half the time: half of the other's changes are not silent
+    ).value  # at half the time: half of the other page's changes are not silent
     assert schedule.overview.page(0, 5.0).value == pytest.approx(value, rel=1e-4)

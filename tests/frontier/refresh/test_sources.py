@@ -1,4 +1,4 @@
-"""How often it pays to read a source of signals: against closed forms, and against what it told."""
+"""The reading interval of a source of signals, compared with closed forms and with the changes it listed."""
 
 import math
 
@@ -14,11 +14,11 @@ from crawler.storage import keys
 from crawler.storage.kv import MemoryStore, seal
 
 RATE = 1.0 / (300 * DAY)
-LEVEL = 50 * DAY  # what a page of that rate is worth after some 200 days
+LEVEL = 50 * DAY  # the value of a page of that rate after about 200 days
 
 
 def told_by(pages: int, days: float, precision: float, share: float = 1.0, level: float = LEVEL) -> float:
-    """The interval, in days, of a source that is read every so many days and tells that share of the changes."""
+    """Return the interval, in days, of a source read every `days` days that lists the `share` of the changes."""
     readings = Readings()
     interval = math.inf
     for _ in range(12):
@@ -28,7 +28,7 @@ def told_by(pages: int, days: float, precision: float, share: float = 1.0, level
     return interval / DAY
 
 
-def test_signals_that_are_right_gain_what_the_own_turn_loses() -> None:
+def test_the_gain_of_perfect_signals_equals_the_closed_form() -> None:
     """Without signals mu exp(-u) at R^1(u) = L D/mu, with them mu (1 - L D/mu): the gain is mu u exp(-u)."""
     for u in (0.2, 0.7, 1.5):
         level = (1.0 - (1.0 + u) * math.exp(-u)) / RATE
@@ -46,21 +46,21 @@ def test_gains_are_never_negative_and_grow_with_precision(
     assert gains(*columns, level, min(1.2 * precision, 1.0))[0] >= gain - 1e-9 * importance
 
 
-def test_a_source_is_read_as_often_as_pays() -> None:
-    """sqrt(2 L/s), s = 100 pages of rate D; half as many told, sqrt(2) times the interval."""
+def test_the_reading_interval_balances_price_and_delay() -> None:
+    """sqrt(2 L/s) with s = 100 pages of rate D; if half as many changes are listed, sqrt(2) times the interval."""
     wanted = math.sqrt(2.0 * LEVEL / (100 * RATE)) / DAY
     assert told_by(100, 60, 1.0) == pytest.approx(wanted, rel=0.15)
     assert told_by(100, 60, 1.0, share=0.5) == pytest.approx(wanted * math.sqrt(2.0), rel=0.15)
     assert told_by(400, 60, 1.0) == pytest.approx(wanted / 2.0, rel=0.15)
 
 
-def test_a_source_that_lies_or_has_little_to_tell_is_a_page() -> None:
+def test_a_lying_or_quiet_source_is_treated_as_a_page() -> None:
     assert told_by(100, 60, 0.01) == math.inf
     assert told_by(1, 600, 1.0) == math.inf
     assert told_by(100, 60, 1.0, level=0.0) == math.inf
 
 
-def test_a_source_that_falls_silent_is_read_less_and_less() -> None:
+def test_a_source_that_becomes_silent_is_read_less_and_less() -> None:
     readings = Readings()
     intervals = [readings.begin(7, 200, RATE, LEVEL)]
     for _ in range(6):
@@ -85,12 +85,12 @@ def test_ages_stay_within_those_of_the_configuration(interval: float, least: flo
         assert 0.8 * interval < latest < 1.2 * interval or latest == least
 
 
-def test_ages_are_few() -> None:
+def test_there_are_few_different_age_bounds() -> None:
     assert len({ages(interval, 3600.0, math.inf) for interval in np.geomspace(1e-3, 1e15, 5000)}) < 60
     assert ages(math.inf, 3600.0, 1e9) == (3600.0, 1e9)
 
 
-def test_sums_outlast_a_restart() -> None:
+def test_sums_survive_a_restart() -> None:
     readings, store = Readings(), MemoryStore()
     readings.begin(7, 200, RATE, LEVEL)
     batch = store.batch()

@@ -13,7 +13,7 @@ STILL = Settings(explore=0.0, gain=1e-12)  # a level that does not move
 
 
 def crawled(store: MemoryStore, steps: int = 400) -> tuple[Schedule, float]:
-    """A schedule after some crawls and signals, all of them stored."""
+    """Return a schedule after some crawls and signals, all of them stored."""
     rng = np.random.default_rng(4)
     schedule = Schedule(STILL, level=3e6, track=True)
     schedule.rate = 60 / (10 * DAY)
@@ -57,7 +57,7 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
         at, fingerprints = now, []
         for _ in range(60):
             at += DAY / 6
-            each.level = 3e6  # and all keys made anew, as on opening
+            each.level = 3e6  # and all keys are recomputed, as on opening
             while each.work(at) or each.overview.sweeping:
                 pass
             page = each.claim_next(at)
@@ -67,8 +67,8 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
     assert taken[0] == taken[1]
 
 
-def test_what_was_in_flight_is_as_before() -> None:
-    """A crash during a fetch: the signals of the interval are not lost."""
+def test_a_crash_restores_pages_in_flight() -> None:
+    """After a crash during a fetch, the signals of the interval are still there."""
     schedule = Schedule(level=1e6, track=True)
     page = schedule.add(7, 1, 2, 0.0, 0.0)
     schedule.signals.note_change(page, 5.0, 1)

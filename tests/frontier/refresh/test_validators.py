@@ -1,4 +1,4 @@
-"""Which validators are believed: a guest of the changing web asks as it is told, judged by the web's log."""
+"""Trust in validators: a client of the changing web sends requests as told, and the web's log is evaluated."""
 
 import random
 from collections.abc import Callable
@@ -20,13 +20,13 @@ from crawler.storage.kv import MemoryStore, seal
 
 START = 1_750_000_000.0
 HOUR = 3600.0
-VISIT = 6 * HOUR  # of a page, between two requests
+VISIT = 6 * HOUR  # between two requests for a page
 PAGE_IN_40 = (("/d1/p13.html", "etag-fixed"),)
 DIRECTORY_IN_4 = (("/d1/", "etag-fixed"),)
 
 
 class Guest:
-    """Asks all pages of a web's one host in turn, as `validators` say; keeps records as a crawl does."""
+    """A client that fetches all pages of one host in turn, as `validators` decide, and keeps records as a crawl does."""
 
     def __init__(self, web: ChangingWeb, validators: Validators, store: MemoryStore | None = None) -> None:
         self.web, self.validators = web, validators
@@ -65,7 +65,7 @@ class Guest:
 
 
 class Seen(msgspec.Struct):
-    """Shares of the requests after the tenth round; `repeated` brought what was known. Freshness is the web's."""
+    """Shares of the requests after the tenth round; `repeated`: answers with known content. Freshness is the web's."""
 
     conditional: float
     not_modified: float
@@ -74,7 +74,7 @@ class Seen(msgspec.Struct):
 
 
 def seen(web: ChangingWeb, pages: Callable[[int], bool] = lambda page: True, rounds: int = 60) -> Seen:
-    """What the log says of these pages."""
+    """Return the statistics of these pages in the log."""
     copies: dict[int, int] = {}
     asked: list[tuple[WebRequest, bool]] = []
     for each in web.log:
@@ -91,7 +91,7 @@ def seen(web: ChangingWeb, pages: Callable[[int], bool] = lambda page: True, rou
 
 
 def false_304s(web: ChangingWeb) -> int:
-    """Answers 304 where the copy was not current."""
+    """Return the number of 304 answers for copies that were not current."""
     copies: dict[int, int] = {}
     false = 0
     for each in web.log:
@@ -102,7 +102,7 @@ def false_304s(web: ChangingWeb) -> int:
 
 
 def played(rounds: int = 60, *, conditional: bool = True, **spec: object) -> Guest:
-    """A guest that has visited 40 pages in four directories, half of them changed at each visit."""
+    """Return a client that has visited 40 pages in four directories, half of which change between visits."""
     values = {"pages": 40, "directories": 4, "rate": 0.5 / VISIT, "lastmod": "none", "spread": 0.5} | spec
     host = msgspec.convert({"name": "a", **values}, HostSpec)
     web = ChangingWeb([host], horizon=(rounds + 1) * VISIT, start=START, seed=3)
@@ -111,17 +111,17 @@ def played(rounds: int = 60, *, conditional: bool = True, **spec: object) -> Gue
     return guest
 
 
-def test_pages_are_asked_with_conditions_where_validators_are_right() -> None:
+def test_requests_are_conditional_where_validators_are_right() -> None:
     right = seen(played().web)
     assert right.conditional > 0.95 and right.repeated < 0.03
     assert right.freshness == pytest.approx(seen(played(conditional=False).web).freshness, abs=0.003)
 
 
 @pytest.mark.parametrize(("exceptions", "found_out_after"), [(PAGE_IN_40, 20), (DIRECTORY_IN_4, 5)])
-def test_liars_cost_honest_pages_of_their_host_nothing(
+def test_lying_pages_do_not_harm_honest_pages_of_their_host(
     exceptions: tuple[tuple[str, str], ...], found_out_after: int
 ) -> None:
-    """A page that lies among honest ones is found out by its first check, a directory by that of two or three."""
+    """A lying page among honest ones is exposed by its first check, a lying directory by two or three checks."""
     guest = played(exceptions=exceptions)
     lying = {page for page in range(40) if guest.web.validators_of(page) != "right"}
     honest = seen(guest.web, lambda page: page not in lying)
@@ -132,18 +132,18 @@ def test_liars_cost_honest_pages_of_their_host_nothing(
 
 
 @pytest.mark.parametrize("validators", ["always-304", "bare-304", "etag-fixed", "date-fixed"])
-def test_a_host_that_lies_throughout_costs_bodies_and_no_freshness(validators: str) -> None:
+def test_a_host_that_always_lies_costs_bodies_but_no_freshness(validators: str) -> None:
     lying = seen(played(validators=validators).web)
     assert lying.freshness > seen(played(conditional=False).web).freshness - 0.02
 
 
-def test_a_directory_that_lies_among_honest_ones_is_asked_plainly() -> None:
+def test_a_lying_directory_among_honest_ones_gets_plain_requests() -> None:
     guest = played(exceptions=(("/d1/", "bare-304"),))
     assert seen(guest.web, lambda page: guest.web.path(page).startswith("/d1/")).conditional < 0.3
 
 
-def test_of_two_validators_the_one_that_is_right_is_sent() -> None:
-    """Where the date lies, If-None-Match goes alone; where the server does not know its own tags, the date does."""
+def test_of_two_validators_only_the_correct_one_is_sent() -> None:
+    """If the date lies, only If-None-Match is sent; if the server does not recognize its own tags, only the date."""
     for kind, sent in (("date-fixed", (True, False)), ("etag-unknown", (False, True))):
         guest = played(validators=kind)
         now = START + 61 * VISIT
@@ -170,7 +170,7 @@ def test_a_304_with_other_validators_than_the_copys_is_checked_at_once() -> None
     assert guest.validators.lies == 1
     for number in range(10):
         guest.visit(page, later + (2 + number) * VISIT)
-        assert not guest.web.log[-1].conditional, "it is not asked with conditions for a while"
+        assert not guest.web.log[-1].conditional, "no conditions are sent for a while"
 
 
 def test_signals_make_a_304_doubtful_until_the_host_has_proven_right() -> None:
@@ -190,7 +190,7 @@ def test_signals_make_a_304_doubtful_until_the_host_has_proven_right() -> None:
     assert asked and all(any(pair) for pair in asked)
 
 
-def test_what_was_learned_outlasts_a_restart() -> None:
+def test_learned_counts_survive_a_restart() -> None:
     guest = played(exceptions=DIRECTORY_IN_4)
     anew = Validators(RefreshConfig())
     anew.open(guest.store)
@@ -225,7 +225,7 @@ def test_damaged_records_are_reported(value: bytes) -> None:
         ("http://a.org/a/b?x=1", "/a/*?x"),
     ],
 )
-def test_patterns_go_with_the_program_behind_a_url(url: str, pattern: str) -> None:
+def test_url_patterns_follow_the_program_that_serves_them(url: str, pattern: str) -> None:
     assert pattern_of(url) == pattern
 
 
@@ -233,8 +233,8 @@ def test_long_urls_have_short_patterns() -> None:
     assert len(pattern_of(f"http://a.org/{'x' * 5000}/?{'y' * 5000}")) == believing.PATTERN_CHARS_MAX
 
 
-def test_any_order_of_answers_keeps_counts_and_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hosts, patterns, pages beyond their bounds; answers that nobody asked for; records that have vanished."""
+def test_counts_and_bounds_hold_for_any_order_of_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Includes hosts, patterns and pages beyond their bounds, answers to no request, and records that have vanished."""
     for name, most in (("HOSTS_MAX", 4), ("CELLS_MAX", 20), ("PATTERNS_MAX", 3), ("PAGES_MAX", 5)):
         monkeypatch.setattr(believing, name, most)
     rng = random.Random(7)

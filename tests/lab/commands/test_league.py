@@ -52,7 +52,7 @@ def test_histories_that_tell_nothing_apart_are_named(
     words = "--policies round-robin,nutch --arms none --budgets 1 --days 10 --processes 1"
     main("lab", ["league", "--data", str(tmp_path), *words.split()])
     told = capsys.readouterr().err
-    assert told.count("none at 1x: all policies score alike") == 1
+    assert told.count("none at 1x: all policies have the same score") == 1
     main("lab", ["league", "--data", str(EXCERPT), *QUICK.split()])
     assert "alike" not in capsys.readouterr().err
 

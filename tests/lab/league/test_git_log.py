@@ -154,7 +154,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_a_repository(clone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The merge is one change, at the time it lands; the Makefile is no page."""
     assert main("lab", ["histories", "--git", str(clone), "--out", str(tmp_path)]) == 0
-    assert "3 pages, 2 of them there today, 2 changes" in capsys.readouterr().out
+    assert "3 pages, 2 of them still exist, 2 changes" in capsys.readouterr().out
     found = histories.read(tmp_path / "site.npz")
     days = (found.time - found.born[0]) / 86_400
     assert days.tolist() == [1.0, 6.0]
@@ -183,7 +183,7 @@ def test_a_site_of_ones_own_plays_in_the_league(
 
 def test_what_cannot_be_read_is_told(clone: Path, tmp_path: Path) -> None:
     for words, complaint in (
-        (["--git", str(tmp_path / "nowhere")], "no such folder"),
+        (["--git", str(tmp_path / "nowhere")], "folder not found"),
         (["--git", str(tmp_path)], "not a git repository"),
         (["--git", str(clone), "--pages", "*.none"], "no page"),
         (["--git", str(clone), "--pages", ":(bad)x"], "pathspec"),

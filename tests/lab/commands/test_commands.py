@@ -90,7 +90,7 @@ def test_rates_of_a_users_pages(tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("page,importance\na,1\n", "no column change_rate"),
+        ("page,importance\na,1\n", "missing column change_rate"),
         ("importance,change_rate\n1,x\n", "line 2"),
         ("importance,change_rate\n1\n", "line 2"),
         ("importance,change_rate\n1,-1\n", "change_rate is '-1'"),
@@ -103,7 +103,7 @@ def test_rates_of_a_users_pages(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ("importance,change_rate\n1,1e-320\n", "expected 0 to"),
         ("# two\n# comments\nimportance,change_rate\n1,1\n1,\n", "line 5: change_rate is ''"),
         ("importance,change_rate,labelled\n1,1,2\n", "labelled is '2'"),
-        ("", "no column"),
+        ("", "missing column"),
     ],
 )
 def test_bad_pages_files_name_the_line(tmp_path: Path, text: str, wanted: str) -> None:
@@ -220,7 +220,7 @@ def test_progress_says_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     clock.advance(20.0)
     report(1.0)
     progress_line.silent(0.3)
-    assert capsys.readouterr().err == "it: 75 % done, about 2 min more\n"
+    assert capsys.readouterr().err == "it: 75 % done, about 2 min left\n"
 
 
 def test_missing_extra_is_one_line() -> None:

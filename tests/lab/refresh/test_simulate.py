@@ -124,7 +124,7 @@ def test_the_same_seed_gives_the_same_result() -> None:
 
 def test_names_are_checked() -> None:
     check_policy("approx-7")
-    with pytest.raises(UsageError, match="no policy"):
+    with pytest.raises(UsageError, match="unknown policy"):
         check_policy("approx-0")
 
 

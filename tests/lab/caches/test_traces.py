@@ -1,4 +1,4 @@
-"""Traces: what the crawl writes, the lab reads; torn, renamed, cut and imported."""
+"""Traces: written by the crawl and read by the lab; torn, renamed, truncated and imported ones."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_trace_comes_back_with_repeats_order_and_cross_bits(tmp_path: Path) ->
 
 
 def test_neither_fingerprints_nor_hosts_of_the_crawl_are_in_a_trace(tmp_path: Path) -> None:
-    """Their secret seed could be computed from them; two traces share no name either."""
+    """The crawl's secret seed could be computed from them; two traces share no names either."""
     fingerprints = np.arange(1000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for name in ("a", "b"):
         written(tmp_path / name, [(fingerprints[1], fingerprints.tolist(), [False] * 1000)])
@@ -56,7 +56,7 @@ def test_neither_fingerprints_nor_hosts_of_the_crawl_are_in_a_trace(tmp_path: Pa
 
 
 def test_names_stay_when_they_were_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memo of names is bounded; the key gives the same name again."""
+    """The cache of names is bounded; the key yields the same name again."""
     monkeypatch.setattr("crawler.urls.trace._NAMES_MAX", 3)
     rounds = [*range(10), *range(10)]
     written(tmp_path / "t", [(1, rounds, [False] * 20)])
@@ -64,7 +64,7 @@ def test_names_stay_when_they_were_forgotten(tmp_path: Path, monkeypatch: pytest
 
 
 def test_nothing_of_a_torn_page_is_read(tmp_path: Path) -> None:
-    """A crash may leave links without their page, half a word, or a page whose links are missing."""
+    """A crash may leave links without their page, half a word, or a page without its links."""
     written(tmp_path / "t", PAGES)
     links, pages = tmp_path / "t" / LINKS_FILE, tmp_path / "t" / PAGES_FILE
     whole = links.read_bytes()
@@ -148,7 +148,7 @@ def synthetic() -> Trace:
 
 
 def test_the_generator_makes_what_it_is_asked_for(synthetic: Trace) -> None:
-    """Repeats, links a page, cross links and threads; the same from the same seed, whatever the chunks."""
+    """Repeats, links per page, cross links and threads are as requested; the seed alone determines the trace."""
     model, threads = counted(synthetic)
     assert model.repeat == pytest.approx(0.30, abs=0.02)
     assert model.links_median == pytest.approx(23, abs=2)
@@ -161,7 +161,7 @@ def test_the_generator_makes_what_it_is_asked_for(synthetic: Trace) -> None:
 
 
 def test_no_url_of_the_wide_set_twice_on_a_page() -> None:
-    """Without repeats, with pages longer than the set: all links of a page are different."""
+    """Without repeats, all links of a page differ, even on pages longer than the wide set."""
     model = LinkLocality(
         repeat=0.0,
         global_share=0.0,
@@ -208,7 +208,7 @@ def test_caches_of_one_thread_are_a_global_cache(synthetic: Trace) -> None:
 
 
 def test_caches_a_thread_hold_common_urls_twice(synthetic: Trace) -> None:
-    """With room for everything, a URL misses once in each thread that meets it."""
+    """With unlimited space, a URL misses once in each thread that meets it."""
     apart = crawl_order.one_cache_a_thread(synthetic, [1 << 24], 20)[0]
     threads = np.repeat(synthetic.pages["thread"], np.diff(synthetic.starts))
     assert apart == len({*zip(threads.tolist(), synthetic.links.tolist(), strict=True)})

@@ -1,4 +1,4 @@
-"""The changing web's model: change statistics, what its hosts say, and its judgement from the log."""
+"""The changing web's model: change statistics, the signals of its hosts, and its judgement from the log."""
 
 from email.utils import formatdate
 from xml.etree import ElementTree
@@ -55,7 +55,7 @@ def test_gaps_of_bursts_vary_more(process: str, low: float, high: float) -> None
 
 
 def test_pages_of_a_directory_change_together() -> None:
-    """Given a change, another page of the directory changes at the same instant far more often than one of another."""
+    """Two pages of one directory change at the same instant far more often than pages of two directories."""
     web = _web(process="together", pages=100, directories=10)
     sets = [set(times) for times in web.changes]
     same = sum(len(sets[0] & sets[k]) for k in range(1, 10))
@@ -84,7 +84,7 @@ def test_webs_that_cannot_be(more: dict[str, object]) -> None:
         _web(**more)
 
 
-# -- what hosts say
+# -- answers of hosts
 
 
 def test_a_page_shows_its_version() -> None:
@@ -152,7 +152,7 @@ def test_a_feed_tells_the_last_changes() -> None:
 
 
 def _conditions(web: ChangingWeb, page: int, now: float) -> dict[str, str]:
-    """The headers of a guest that has a copy of `now`."""
+    """Return the request headers of a client that holds a copy from the instant `now`."""
     given = _get(web, web.path(page), now).headers
     names = {"ETag": "if_none_match", "Last-Modified": "if_modified_since"}
     return {names[name]: given[name] for name in names if name in given}
@@ -169,7 +169,7 @@ def _conditions(web: ChangingWeb, page: int, now: float) -> dict[str, str]:
     ],
 )
 def test_validators_right_and_lying(validators: str, before: int, after: int) -> None:
-    """Asked again before and after a change."""
+    """The page is requested conditionally before and after a change."""
     web = _web(validators=validators)
     page = max(range(20), key=lambda k: len(web.changes[k]))
     change = web.changes[page][0]
@@ -191,7 +191,7 @@ def test_if_modified_since_alone() -> None:
     )
     assert _get(web, path, change + 1.0, if_modified_since="yesterday").status == 200
     tags = {"if_none_match": '"other"', **asked}
-    assert _get(web, path, change + 1.0, **tags).status == 200  # the tag goes first
+    assert _get(web, path, change + 1.0, **tags).status == 200  # the tag takes precedence
 
 
 def test_a_stamp_changes_the_bytes_and_not_the_text() -> None:
@@ -207,7 +207,7 @@ def test_a_stamp_changes_the_bytes_and_not_the_text() -> None:
 
 
 def test_articles_are_born_and_shown() -> None:
-    """Before its birth an article is not there; then its hub shows it among 20, and the archive for good."""
+    """Before its birth an article does not exist; then its hub lists it among 20, and the archive permanently."""
     web = _web(pages=4, directories=2, articles=60, hubs=2, rate=0.0, feed=True)
     born = sorted((at, page) for page, at in enumerate(web.born) if at > START)
     assert len(born) == 60 and born[-1][0] < START + 1000 * DAY
@@ -251,7 +251,7 @@ def test_delays_and_freshness_begin_with_a_birth() -> None:
 
 
 def test_freshness_from_the_log() -> None:
-    """A page fetched at day 10, changed at 20, fetched at 30 with an untrue 304, at 40 in truth."""
+    """A page is fetched at day 10, changes at 20, and is fetched at 30 with a false 304 and at 40 with its content."""
     web = _web(pages=1, directories=1, rate=0.0, horizon=100 * DAY)
     web.changes[0] = [START + 20 * DAY]
     for day, status, version in ((10, 200, 0), (30, 304, 1), (40, 200, 1)):
@@ -266,7 +266,7 @@ def test_a_page_never_sent_is_not_current() -> None:
 
 
 def test_the_same_pages_play_in_the_league() -> None:
-    """Goal: policies with known parameters can be judged on the very changes that a crawl met."""
+    """Goal: policies with known parameters can be judged on the changes that a crawl met."""
     web = _web(pages=40, horizon=300 * DAY)
     world = web.world()
     rate = 3 * world.change_rate

@@ -1,6 +1,6 @@
-"""The shipped processes in the virtual world: flawless whatever happens, and the same for the same seed.
+"""The shipped processes in the virtual world: no rule is broken under any faults, and a seed determines the run.
 
-`python -m tests.lab.cluster.planted` looks for every planted bug; here are those of one cheap seed each.
+`python -m tests.lab.cluster.planted` searches for every planted bug; the tests here use one cheap seed for each.
 """
 
 import gc
@@ -50,7 +50,7 @@ def test_known_pages_are_asked_again_and_one_process_needs_no_peer() -> None:
 
 
 def test_the_same_seed_is_the_same_run_to_the_byte() -> None:
-    """Whatever hashes of strings and addresses of objects are: in two other interpreters."""
+    """Runs in two other interpreters are equal, though string hashes and object addresses differ."""
     program = (
         "from tests.lab.cluster.test_cluster import TINY; from tests.lab.cluster.planted import run; "
         "import msgspec; print(run(msgspec.structs.replace(TINY, seed=5)).digest)"
@@ -88,7 +88,7 @@ def test_a_planted_bug_is_found(bug: str) -> None:
 
 
 def test_no_file_of_a_world_stays_open_whoever_refers_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Maps and files of the dead are closed at their end: a reference may keep the objects for ever."""
+    """Memory maps and files of dead lives are closed at their end, even if references keep the objects alive."""
     kept, bury = [], Cluster._bury
 
     def bury_all_but_stages(self: Cluster) -> None:
@@ -110,7 +110,7 @@ def test_no_file_of_a_world_stays_open_whoever_refers_to_it(monkeypatch: pytest.
 
 
 def test_nothing_of_a_world_is_left_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of runs share an interpreter, and each has processes that were killed in the middle of something."""
+    """Hundreds of runs share an interpreter, and each has processes that were killed at any step."""
     made: list[weakref.ref[Stages]] = []
 
     class Noted(Stages):

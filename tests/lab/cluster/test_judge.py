@@ -1,4 +1,4 @@
-"""Every rule of the judge is found where it is broken, and nowhere else."""
+"""The judge reports each rule where it is broken, and nowhere else."""
 
 import gzip
 from pathlib import Path
@@ -23,7 +23,7 @@ def asked(web, number: int, at: float, **values: object) -> WebAsk:  # type: ign
 
 
 def verdict_on(tmp_path: Path, change=lambda cluster: None, settings: ClusterSettings = SMALL) -> RunVerdict:  # type: ignore[no-untyped-def]
-    """The verdict on a run without a fault, after `change` was made to what is known of it."""
+    """Return the verdict on a run without faults, after `change` altered its records."""
     cluster = Cluster(settings, tmp_path / "cluster")
     cluster.log.rows = [asked(cluster.web, 0, 1.0), asked(cluster.web, 1, 3.0)]
     folder = cluster.machines[0].folder / "p0" / "warc"
@@ -107,7 +107,7 @@ def test_a_broken_rule_is_found(tmp_path: Path, rule: str) -> None:
 def test_the_older_of_two_processes_of_one_name_has_to_stop_in_time(
     tmp_path: Path, goes_on: float, parted: float, rules: set[str]
 ) -> None:
-    """Later if a cable was cut meanwhile. Each waits its own gaps; what a copy has lost is lost."""
+    """The time is longer if a partition hid them from each other. Each keeps its own gaps; losses of a copy are allowed."""
 
     def change(cluster: Cluster) -> None:
         cluster.observed.cloned_at, cluster.observed.elapsed = START + 10.0, 300.0
@@ -148,7 +148,7 @@ def test_what_only_a_sitemap_names_is_lost_where_that_was_read_or_was_not_asked_
 
 @pytest.mark.parametrize("found_by", ["the survivor", "the one that stopped"])
 def test_with_copies_only_what_survivors_found_can_be_lost(tmp_path: Path, found_by: str) -> None:
-    """And only of a name of which there was one machine."""
+    """This holds only for names with a single machine."""
     settings = msgspec.structs.replace(
         SMALL, seed=1, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4)
     )
@@ -175,7 +175,7 @@ def test_with_copies_only_what_survivors_found_can_be_lost(tmp_path: Path, found
 def test_a_disk_that_was_put_back_takes_along_what_only_it_held(
     tmp_path: Path, put_back: str, rules: set[str]
 ) -> None:
-    """What its process finds from then on counts, and what others find for others."""
+    """Links that its process finds after the restoration, and links found by others for others, must not be lost."""
     settings = msgspec.structs.replace(SMALL, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4))
 
     def change(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""The synthetic web on loopback answers a real crawler as the virtual one answers simulated processes."""
+"""The synthetic web on loopback answers a real crawler as the virtual web answers simulated processes."""
 
 import asyncio
 import ssl
@@ -59,7 +59,7 @@ def test_answers_as_http(status: int) -> None:
 
 
 def test_a_web_over_tls_packs_and_closes_where_it_is_told_to(tmp_path: Path) -> None:
-    """The body is the model's; each answer ends its connection, so three requests are three handshakes."""
+    """The body equals the model's; each answer closes its connection, so three requests take three handshakes."""
     import aiohttp
 
     make_chain(tmp_path, [f"IP:{address(0)}"])

@@ -1,4 +1,4 @@
-"""The synthetic web knows the truth about itself: links, sitemaps, changes."""
+"""The synthetic web's ground truth: links, sitemaps, changes."""
 
 import numpy as np
 import pytest

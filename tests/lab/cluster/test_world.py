@@ -1,4 +1,4 @@
-"""The parts of the virtual world keep what they promise: order, silence, loss of what was not synced."""
+"""The parts of the virtual world keep their promises: order, silence, loss of unsynced data."""
 
 import asyncio
 import contextvars
@@ -53,7 +53,7 @@ def test_time_jumps_and_equal_instants_keep_their_order(loop: VirtualLoop) -> No
 
 
 def test_time_passes_for_who_waits_for_nothing(loop: VirtualLoop) -> None:
-    """A wait that rounding makes 0 would be waited for without end at an instant that never passes."""
+    """A wait that is rounded to 0 would otherwise repeat for ever at an instant that never passes."""
 
     async def spin() -> None:
         until = loop.time() + 2e-6
@@ -92,7 +92,7 @@ def test_of_the_dead_nothing_runs_and_those_who_stand_still_go_on(loop: VirtualL
 
 
 class Ear(asyncio.Protocol):
-    """Notes what arrives."""
+    """A protocol that records received data."""
 
     def __init__(self) -> None:
         self.heard = b""
@@ -134,7 +134,7 @@ class Pair:
 
 
 def write_in(loop: VirtualLoop, transport: asyncio.Transport, data: bytes) -> None:
-    """Write while the loop runs."""
+    """Write to a transport while the loop runs."""
 
     async def write() -> None:
         transport.write(data)
@@ -255,19 +255,19 @@ def test_the_dead_write_nothing_and_a_full_disk_takes_nothing(tmp_path: Path) ->
         system.end(life)
         with pytest.raises(Killed):
             in_life(life, os.write, descriptor, b"three")
-        os.close(descriptor)  # whoever unwinds late cannot close a file of another life
+        os.close(descriptor)  # late cleanup code cannot close a file of another life
         os.write(descriptor, b"four")
     assert (tmp_path / "file").read_bytes() == b"onet"
 
 
 def test_a_lock_of_the_dead_closes_no_file_of_another_process(tmp_path: Path) -> None:
-    """Neither when it is released late, nor in a child that is forked after the simulation has ended."""
+    """Neither a late release nor a child that is forked after the simulation closes one."""
     system, life = SystemCalls(), make_life(tmp_path)
     with system.installed():
         locks = [in_life(life, Lock, tmp_path / f"{number}.lock", "p0") for number in range(2)]
         life.dead = True
         system.end(life)
-    pairs = [socket.socketpair() for _ in locks]  # they get the numbers of the locks' descriptors
+    pairs = [socket.socketpair() for _ in locks]  # these sockets reuse the numbers of the locks' descriptors
     locks.pop().release()
     child = os.fork()
     if not child:

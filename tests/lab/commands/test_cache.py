@@ -1,4 +1,4 @@
-"""`crawler lab trace` and `crawler lab cache`, as they are typed."""
+"""The commands `crawler lab trace` and `crawler lab cache`, run as typed."""
 
 import importlib
 from pathlib import Path

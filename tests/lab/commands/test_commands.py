@@ -1,4 +1,4 @@
-"""`crawler lab refresh | figures | import` from the command line."""
+"""The commands `crawler lab refresh`, `figures` and `import`."""
 
 import csv
 from pathlib import Path
@@ -179,7 +179,7 @@ def test_every_figure_has_a_function() -> None:
 
 
 def test_accuracy_and_rate_figures_draw_from_small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The drawing code on tiny runs: rows for each policy, one axes title a panel."""
+    """The drawing code works on tiny runs: rows for each policy, one title per panel."""
     from crawler.lab.figures import ncis, rates
 
     monkeypatch.setattr(ncis, "SIZES", (4, 8))
@@ -199,7 +199,7 @@ def test_histories_of_the_bias_figures_have_their_rates() -> None:
 
 
 def test_running_estimates_stay_at_the_batch_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table of the three estimators on a few short histories; naive ones are biased upward."""
+    """The table of the three estimators on a few short histories; the naive estimates are biased upward."""
     from crawler.lab.figures import bias
 
     monkeypatch.setattr(bias, "LENGTHS", (3000.0,))
@@ -210,7 +210,7 @@ def test_running_estimates_stay_at_the_batch_ones(monkeypatch: pytest.MonkeyPatc
 
 
 def test_progress_says_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
-    """At most a line every ten seconds; parts map to shares of the whole."""
+    """There is at most one line every ten seconds; parts map to shares of the whole."""
     clock = VirtualClock()
     report = progress_line.part(progress_line.ProgressLine("it", clock), 0.5, 1.0)
     report(0.2)

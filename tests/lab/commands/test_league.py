@@ -1,4 +1,4 @@
-"""`crawler lab league` from the command line, on the excerpt."""
+"""The command `crawler lab league`, on the excerpt of the histories."""
 
 import csv
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_processes_find_the_same(capsys: pytest.CaptureFixture[str]) -> None:
 def test_histories_that_tell_nothing_apart_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing changes in ten days: each policy keeps all, and the equal scores are no finding."""
+    """Nothing changes in ten days: every policy keeps all pages fresh, and the equal scores prove nothing."""
     write(tmp_path / "made.npz", history([(0, 1.0, 1, 0), (1, 99.5, 1, 0)]))
     words = "--policies round-robin,nutch --arms none --budgets 1 --days 10 --processes 1"
     main("lab", ["league", "--data", str(tmp_path), *words.split()])

@@ -1,4 +1,4 @@
-"""What the synthetic web of `lab cluster` and `lab web` may be taken from."""
+"""The options of `lab cluster` and `lab web` that shape the synthetic web by real data."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ YEAR = 365 * 86_400
 
 
 def history(folder: Path) -> Path:
-    """A site of two pages, of which one changes each hour of its last twenty."""
+    """Write a site of two pages, one of which changes each hour of its last twenty; return its folder."""
     none, changes = np.zeros(2, np.int64), np.arange(1, 21)
     write(
         folder / "site.npz",

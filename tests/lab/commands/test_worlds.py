@@ -1,4 +1,4 @@
-"""`crawler lab worlds` from the command line."""
+"""The command `crawler lab worlds`."""
 
 import csv
 from pathlib import Path
@@ -12,7 +12,7 @@ from crawler.lab.living.worlds import WORLDS
 
 def test_a_table_a_file_and_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = "worlds issue --seeds 2 --policies ncis,uniform --processes 1 --check --aim 5 --out"
-    assert main("lab", [*words.split(), str(tmp_path)]) == 1  # nobody gains five times what is possible
+    assert main("lab", [*words.split(), str(tmp_path)]) == 1  # a gain of five times the possible gain is out of reach
     printed = capsys.readouterr().out
     assert "below uniform in 0 of 1 worlds" in printed and "gain below 5 in 1: issue" in printed
     lines = (tmp_path / "worlds.csv").read_text().splitlines()

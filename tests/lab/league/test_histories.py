@@ -1,4 +1,4 @@
-"""Page histories: what is read is checked, what is written is read again."""
+"""Page histories are checked when they are read, and written histories can be read again."""
 
 from pathlib import Path
 

@@ -22,7 +22,7 @@ def test_of_equal_sites_it_is_the_error_of_the_mean() -> None:
 
 
 def test_of_a_ratio_by_hand() -> None:
-    """Sites (1 of 2), (3 of 4), (0 of 1): left out one by one 3/5, 1/3, 4/6."""
+    """Sites (1 of 2), (3 of 4), (0 of 1): leaving out one at a time gives 3/5, 1/3, 4/6."""
     game = _game([1.0, 3.0, 0.0], [2.0, 4.0, 1.0])
     left = [3 / 5, 1 / 3, 4 / 6]
     assert game.score == pytest.approx(4 / 7)
@@ -32,7 +32,7 @@ def test_of_a_ratio_by_hand() -> None:
 
 
 def test_it_agrees_with_the_spread_of_many_draws() -> None:
-    """Goal: the error is right. 300 draws of 40 sites; its mean is within 15 % of the scores' spread."""
+    """Goal: the error is right. Over 300 draws of 40 sites, its mean is within 15 % of the scores' spread."""
     rng = np.random.default_rng(2)
     found, errors = [], []
     for _ in range(300):
@@ -44,7 +44,7 @@ def test_it_agrees_with_the_spread_of_many_draws() -> None:
 
 
 def test_policies_are_paired() -> None:
-    """A policy better by .01 on every site: the difference has no error, whatever the sites' own spread."""
+    """If a policy is better by .01 on every site, the difference has no error, whatever the spread of the sites."""
     values = np.random.default_rng(3).random(20) * 0.9
     games = [_game(values.tolist(), [1.0] * 20), _game((values + 0.01).tolist(), [1.0] * 20, "b")]
     rows = rows_of(games)

@@ -1,4 +1,4 @@
-"""Policies on drawn worlds: freshness is exact, budgets are spent, and no policy that learns loses to uniform."""
+"""Policies on drawn worlds: freshness is exact, budgets are spent, and no learning policy loses to uniform."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def small(**more: object) -> WorldSpec:
 
 
 def test_freshness_is_that_of_a_scan_of_all_fetches() -> None:
-    """Method: the policy's fetches are recorded; each instant of a fine grid is looked at by itself."""
+    """Method: the policy's fetches are recorded; each instant of a fine grid is examined separately."""
     world = draw(small(warm_up=0.5), 3)
     policy = make("ncis", world)
     asked: list[tuple[float, int]] = [
@@ -49,7 +49,7 @@ def test_every_policy_spends_its_budget(name: str) -> None:
 
 
 def test_a_busy_host_is_not_asked_again() -> None:
-    """Two hosts, and answers that take three fetches' time: a third of the time both are busy."""
+    """With two hosts and answers that take as long as three fetches, both hosts are busy a third of the time."""
     world = draw(small(latency=3), 1)
     assert played("ncis", world).idle == pytest.approx((world.spec.fetches - len(world)) / 3, abs=2)
 
@@ -78,7 +78,7 @@ def test_true_parameters_gain() -> None:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_no_world_is_below_uniform(name: str) -> None:
-    """Goal: whatever the schedule learns never costs it more than the error of the comparison."""
+    """Goal: learning never costs the schedule more than the error of the comparison."""
     runs = {
         policy: [played(policy, draw(WORLDS[name], seed)) for seed in SEEDS]
         for policy in (UNIFORM, TRUE, "ncis")
@@ -91,7 +91,7 @@ def test_no_world_is_below_uniform(name: str) -> None:
 
 
 def test_true_parameters_are_calibrated() -> None:
-    """Goal: the table itself is right. Poisson changes at known rates: each decile within .03 of what was stated."""
+    """Goal: the table itself is right. With Poisson changes at known rates, each decile is within .03 of its statement."""
     rows = calibration.deciles(judged(TRUE, draw(WORLDS["day-1x"], seed)) for seed in SEEDS)
     said = [row for row in rows if row.kind == "said" and row.copies >= 200]
     assert len(said) >= 8

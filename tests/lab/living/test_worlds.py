@@ -1,4 +1,4 @@
-"""Drawn worlds: their changes are as their specification says, and equal seeds draw equal worlds."""
+"""Drawn worlds: their changes follow their specification, and equal seeds draw equal worlds."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def spec(process: str = "poisson", **more: object) -> WorldSpec:
 
 @pytest.mark.parametrize("process", PROCESSES)
 def test_pages_change_as_often_as_their_rates_say(process: str) -> None:
-    """Goal: 48,000 changes are as many as the rates say, also of the fast and the slow half of the pages."""
+    """Goal: the number of 48,000 changes matches the rates, also for the fast and the slow half of the pages."""
     world = draw(spec(process, visits=0.5), 1)
     counts = np.array([len(times) for times in world.changes])
     expected = world.rates * world.horizon
@@ -49,7 +49,7 @@ def test_seasonal_changes_come_in_working_hours() -> None:
 
 
 def test_pages_of_a_directory_change_together() -> None:
-    """Half of the changes are at an instant that a neighbour shares, none of another directory."""
+    """Half of the changes share their instant with a page of the same directory, none with a page of another."""
     world = draw(spec("together"), 1)
     shared: dict[float, set[int]] = {}
     for page, times in enumerate(world.changes):

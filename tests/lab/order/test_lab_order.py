@@ -1,4 +1,4 @@
-"""Crawls of link graphs by the shipped frontier: complete, polite, and better with what an order knows."""
+"""Crawls of link graphs by the shipped frontier: complete, polite, and better with a better-informed order."""
 
 import random
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_every_page_is_asked_once_whatever_the_order_and_the_rate(order: str) ->
 
 
 def test_hosts_are_asked_politely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the instants at which requests begin."""
+    """The gaps are measured between the instants at which requests begin."""
     began: dict[str, list[float]] = {}
     begin = walking._Walk._begin
 

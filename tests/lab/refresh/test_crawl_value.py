@@ -1,4 +1,4 @@
-"""The crawl value: golden values, limits, and what must hold for any page."""
+"""The crawl value: golden values, limits, and properties that hold for any page."""
 
 import json
 import math
@@ -51,7 +51,7 @@ def test_arrays_give_the_golden_values_too(key: str) -> None:
 
 
 def test_golden_intervals_and_fresh_times() -> None:
-    """psi, w and f at the state's effective elapsed time; at n where nothing changes silently."""
+    """psi, w and f at the state's effective elapsed time; at n signals if no change is silent."""
     checked = 0
     for state in GOLDEN["states"]:
         if state["psi"] is None:
@@ -130,7 +130,7 @@ def test_many_terms(
 
 
 # ---------------------------------------------------------------------------
-# Limits, one by one
+# Limits, one at a time
 
 
 def _greedy(mu: float, delta: float, t: float) -> float:
@@ -163,7 +163,7 @@ def test_certain_signal() -> None:
 
 
 def test_nothing_changes_silently() -> None:
-    """V_n = (mu/gamma) sum_{i<n} (q^i - q^n); elapsed time does not count."""
+    """V_n = (mu/gamma) sum_{i<n} (q^i - q^n), independent of elapsed time."""
     page = PageParameters(2.0, 0.6, 1.0, 0.3)
     q, gamma = 0.3 / 0.9, 0.9
     for n in (0, 1, 2, 5, 400):
@@ -273,7 +273,7 @@ def test_threshold_inverts_the_value(page: PageParameters, share: float, by: str
 @settings(max_examples=60)
 def test_without_false_signals_ncis_is_cis(delta: float, recall: float, elapsed: float, n: int) -> None:
     page = PageParameters(1.0, delta, recall, 0.0)
-    n = n if recall * delta > 0.0 else 0  # no signals can come
+    n = n if recall * delta > 0.0 else 0  # without recall there are no signals
     assert cv.crawl_value(page, elapsed, n) == pytest.approx(
         cv.crawl_value(page, elapsed, n, by="cis"), rel=1e-14
     )
@@ -287,11 +287,11 @@ def test_residuals_differ_by_one_poisson_probability(i: int, x: float) -> None:
 
 
 def test_monte_carlo_of_the_threshold_process() -> None:
-    """Interval and fresh time of simulated crawls, four standard errors."""
+    """Interval and fresh time of simulated crawls agree within four standard errors."""
     page, at, rng = PageParameters(1.0, 0.4, 0.6, 0.2), 4.0, np.random.default_rng(7)
     beta, gamma, q = page.signal_time, page.signal_rate, page.false_rate / page.signal_rate
     arrivals = np.cumsum(rng.exponential(1 / gamma, (20_000, 30)), axis=1)
-    due = np.maximum(at - beta * np.arange(1, 31), arrivals)  # first time the effective time reaches `at`
+    due = np.maximum(at - beta * np.arange(1, 31), arrivals)  # first instant at which the effective time reaches `at`
     reached = arrivals + beta * np.arange(1, 31) >= at
     first = np.argmax(reached, axis=1)
     before = np.where(first > 0, at - beta * first, at)
@@ -309,9 +309,9 @@ def test_monte_carlo_of_the_threshold_process() -> None:
 
 
 def test_many_signals_without_silent_changes_have_a_threshold() -> None:
-    """A page of silent rate 0 whose V_n comes near its ceiling after 1e5 signals only.
+    """The value V_n of a page with silent rate 0 approaches its maximum only after 1e5 signals.
 
-    An infinite threshold below the ceiling made the deadline queue try again without end.
+    Cause: an infinite threshold below that maximum made the deadline queue retry for ever.
     """
     page = PageParameters(1e-5, 1e-5, 1.0, 0.5)
     n = cv.threshold(page, 0.98)
@@ -321,7 +321,7 @@ def test_many_signals_without_silent_changes_have_a_threshold() -> None:
 
 @pytest.mark.parametrize("recall", [0.3, 0.7, 0.9])
 def test_the_closed_form_of_many_terms_meets_the_sum(recall: float) -> None:
-    """psi, w and V go over into each other: slopes on both sides of the change are V' and psi' alike."""
+    """psi and w are continuous where the closed form takes over: slopes on both sides equal V' and psi'."""
     page = PageParameters(1.0, 0.4, recall, 0.3)
     c = page.signal_rate * page.signal_time
     at = page.signal_time * (30.0 + 2.0 * c * c)

@@ -1,4 +1,4 @@
-"""The heap against a dict, every operation followed by `_check`."""
+"""The heap against a dict, with `_check` after every operation."""
 
 import math
 

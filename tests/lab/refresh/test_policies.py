@@ -101,7 +101,7 @@ def test_signals_never_hurt_and_worthless_ones_change_nothing() -> None:
 
 
 def test_bandwidth_that_falls_into_a_jump_is_used_up() -> None:
-    """All signals perfect: rates jump between 0 and gamma; one page answers a share of its signals."""
+    """All signals are perfect: rates jump between 0 and gamma, and one page answers only a share of its signals."""
     pages = Pages(np.array([3.0, 2.0, 1.0]), np.array([1.0, 1.0, 1.0]), 1.0, 0.0)
     opt = policies.optimum_with_signals(pages, 1.5)
     assert opt.rates == pytest.approx([1.0, 0.5, 0.0])

@@ -154,7 +154,7 @@ requests = st.lists(st.integers(0, 20), min_size=1, max_size=30) | many_requests
         ("S3-FIFO", s3fifo_by_deques),
     ],
 )
-def test_policies_do_what_their_models_do(policy, model, items: list[int], size: int) -> None:
+def test_policies_equal_their_models(policy, model, items: list[int], size: int) -> None:
     assert misses(policy, stream_of(items), [size]).sum() == model(items, size)
 
 
@@ -167,7 +167,7 @@ def test_static_holds_the_most_requested(items: list[int], size: int) -> None:
 
 @settings(max_examples=80)
 @given(items=requests, bins=st.integers(1, 7))
-def test_what_must_hold_of_any_policy(items: list[int], bins: int) -> None:
+def test_properties_of_any_policy(items: list[int], bins: int) -> None:
     """All bounds of `check` hold; windows add up; a cache that holds everything misses each URL once."""
     stream = stream_of(items)
     found = {}
@@ -224,7 +224,7 @@ def test_a_scan_does_not_harm_the_contenders() -> None:
         assert misses(policy, stream, [64]).sum() < 0.85 * lru, policy
 
 
-def test_windows_of_random_hang_on_its_seed_only(crawl: Stream) -> None:
+def test_windows_of_random_depend_only_on_its_seed(crawl: Stream) -> None:
     first, again, other = (misses("RANDOM", crawl, [1000], bins=5, seed=seed) for seed in (1, 1, 2))
     assert (first == again).all() and (first != other).any()
 
@@ -254,7 +254,7 @@ def test_the_knee_and_the_advice() -> None:
     assert "hardly" in url_caches.advice(None, 1, {})
 
 
-def test_a_knee_beyond_the_default_says_what_the_default_costs() -> None:
+def test_advice_for_a_knee_beyond_the_default_states_its_cost() -> None:
     rates = [0.7] * 20 + [0.2]
     text = url_caches.advice(url_caches.knee(range(21), rates), 4000, dict(enumerate(rates)))
     assert "cache.bits = 20" in text and "The default would miss 70.0%" in text

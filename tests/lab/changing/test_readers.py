@@ -24,7 +24,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def test_what_they_saw_is_judged_by_the_web() -> None:
+def test_freshness_is_judged_by_the_web() -> None:
     """A copy is fresh if it holds the word of the current version, whatever its headers claim."""
     now = 0.0
     web = ChangingWeb([HostSpec("a", pages=3, directories=1, rate=0.1)], horizon=100.0, seed=1)
@@ -43,7 +43,7 @@ def test_what_they_saw_is_judged_by_the_web() -> None:
     assert (row.low, row.answers, row.fresh) == (0.85, 2, 0.5) and row.said == pytest.approx(0.875)
 
 
-def test_each_answer_is_in_one_row() -> None:
+def test_each_answer_is_counted_in_one_row() -> None:
     web = ChangingWeb([HostSpec("a", pages=1, directories=1, rate=0.0)], horizon=1.0)
     readers = Readers(web, "", rate=1.0, clock=lambda: 0.0)
     readers.readings = [ReaderAnswer(0.0, 0, n % 3 == 0, n / 1000) for n in range(1001)]
@@ -52,7 +52,7 @@ def test_each_answer_is_in_one_row() -> None:
     assert all(row.low <= row.said <= 1.0 for row in rows)
 
 
-def test_the_closed_loop(tmp_path: Path) -> None:
+def test_crawl_cache_and_readers_together(tmp_path: Path) -> None:
     """Through crawl, store and page server: on a web without changes all answers are fresh, in Zipf's order."""
     clock = SystemClock()
     web = ChangingWeb([HostSpec("a", pages=12, directories=2, rate=0.0)], horizon=60.0, start=clock.now())

@@ -29,7 +29,7 @@ def _get(web: ChangingWeb, path: str, now: float, **headers: str):  # type: igno
 
 
 @pytest.mark.parametrize("process", ["poisson", "bursty", "together"])
-def test_pages_change_at_the_rate_asked_for(process: str) -> None:
+def test_pages_change_at_the_configured_rate(process: str) -> None:
     """The mean over 400 pages and 1000 days is within 5 % of the host's rate."""
     web = _web(process=process, pages=400, directories=40, spread=0.5)
     found = sum(map(len, web.changes)) / 400 / (1000 * DAY)
@@ -47,7 +47,7 @@ def test_each_page_has_its_own_rate() -> None:
 
 
 @pytest.mark.parametrize(("process", "low", "high"), [("poisson", 0.9, 1.1), ("bursty", 1.6, 4.0)])
-def test_gaps_of_bursts_vary_more(process: str, low: float, high: float) -> None:
+def test_gaps_between_bursty_changes_vary_more(process: str, low: float, high: float) -> None:
     """The coefficient of variation of gaps is 1 for Poisson, more for bursts."""
     web = _web(process=process, spread=0.0, pages=200, rate=1.0 / (5 * DAY))
     gaps = np.concatenate([np.diff(times) for times in web.changes])
@@ -63,7 +63,7 @@ def test_pages_of_a_directory_change_together() -> None:
     assert same > 50 and other == 0
 
 
-def test_a_seed_makes_the_same_web() -> None:
+def test_equal_seeds_make_equal_webs() -> None:
     assert _web().changes == _web().changes != _web(seed=2).changes
     assert _web().token(3, 1) == _web().token(3, 1) != _web().token(3, 2)
 
@@ -79,7 +79,7 @@ def test_a_seed_makes_the_same_web() -> None:
         {"rate": 1e9},
     ],
 )
-def test_webs_that_cannot_be(more: dict[str, object]) -> None:
+def test_invalid_webs_are_rejected(more: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         _web(**more)
 
@@ -97,7 +97,7 @@ def test_a_page_shows_its_version() -> None:
     assert [asked.version for asked in web.log] == [0, 1]
 
 
-def test_every_page_is_reached_by_links() -> None:
+def test_every_page_can_be_reached_by_links() -> None:
     web = _web()
     front = _get(web, "/", START).body.decode()
     for page in range(20):
@@ -109,7 +109,7 @@ def test_every_page_is_reached_by_links() -> None:
 @pytest.mark.parametrize(
     "path", ["/nothing", "/d0/p99.html", "/d3/p0.html", "/d0/p-1.html", "/d0/p0", "/feed.xml", "/d9/"]
 )
-def test_what_is_not_there(path: str) -> None:
+def test_missing_paths_are_not_found(path: str) -> None:
     web = _web()
     assert _get(web, path, START).status == 404
     assert web.log[0].page == -1
@@ -139,7 +139,7 @@ def test_noise_moves_a_lastmod_without_a_change() -> None:
     assert sum(map(len, web.noise)) == pytest.approx(20 * 100, rel=0.1)
 
 
-def test_a_feed_tells_the_last_changes() -> None:
+def test_a_feed_lists_the_last_changes() -> None:
     web = _web(feed=True)
     now = START + 400 * DAY
     tree = ElementTree.fromstring(_get(web, "/feed.xml", now).body)
@@ -168,7 +168,7 @@ def _conditions(web: ChangingWeb, page: int, now: float) -> dict[str, str]:
         ("none", 200, 200),
     ],
 )
-def test_validators_right_and_lying(validators: str, before: int, after: int) -> None:
+def test_correct_and_lying_validators(validators: str, before: int, after: int) -> None:
     """The page is requested conditionally before and after a change."""
     web = _web(validators=validators)
     page = max(range(20), key=lambda k: len(web.changes[k]))
@@ -206,7 +206,7 @@ def test_a_stamp_changes_the_bytes_and_not_the_text() -> None:
 # -- articles
 
 
-def test_articles_are_born_and_shown() -> None:
+def test_new_articles_are_listed() -> None:
     """Before its birth an article does not exist; then its hub lists it among 20, and the archive permanently."""
     web = _web(pages=4, directories=2, articles=60, hubs=2, rate=0.0, feed=True)
     born = sorted((at, page) for page, at in enumerate(web.born) if at > START)

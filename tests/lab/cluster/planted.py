@@ -363,7 +363,9 @@ PLANTS = {
     "batch-not-synced": Plant("one synced batch makes a group durable", _batch_not_synced, POWER),
     "links-not-synced": Plant("the links log is synced before the batch", _links_not_synced, POWER),
     "warc-not-synced": Plant("WARC is synced before the batch", _warc_not_synced, POWER),
-    "names-not-synced": Plant("a new file's name is synced before a batch names it", _names_not_synced, POWER),
+    "names-not-synced": Plant(
+        "a new file's name is synced before a batch names it", _names_not_synced, POWER
+    ),
     "run-not-synced": Plant("a run is synced before a batch names it", _run_not_synced, POWER),
     "no-truncation": Plant("opening cuts files to their committed lengths", _no_truncation, KILLS),
     "links-log-not-cut": Plant(
@@ -379,7 +381,9 @@ PLANTS = {
     "failed-write-goes-on": Plant(
         "a failed write ends the process", _failed_write_goes_on, {"faults": ("full-disk",)}
     ),
-    "flush-before-commit": Plant("a flush and its new URLs are committed together", _flush_before_commit, KILLS),
+    "flush-before-commit": Plant(
+        "a flush and its new URLs are committed together", _flush_before_commit, KILLS
+    ),
     "cache-eats-links": Plant(
         "the CLOCK cache never drops a link that is not queued", _seen_before_commit, {"faults": ()}
     ),
@@ -393,7 +397,9 @@ PLANTS = {
     ),
     "counters-in-memory": Plant("every group contains its counts", _uncounted, KILLS),
     "ack-before-commit": Plant(
-        "only durable entries are acknowledged", _ack_before_commit, {"faults": ("kill", "power", "slow-disk")}
+        "only durable entries are acknowledged",
+        _ack_before_commit,
+        {"faults": ("kill", "power", "slow-disk")},
     ),
     "outbox-in-memory": Plant(
         "links wait in durable outboxes", _outbox_in_memory, {"faults": ("kill", "power", "partition")}
@@ -421,7 +427,9 @@ PLANTS = {
         {"faults": ("partition", "kill"), "tree": {"splitter": {"spool_bytes_max": 500}}},
     ),
     "sent-is-gone": Plant(
-        "an entry is deleted after its owner has received it", _sent_is_gone, {"faults": ("kill", "partition")}
+        "an entry is deleted after its owner has received it",
+        _sent_is_gone,
+        {"faults": ("kill", "partition")},
     ),
     "applied-twice": Plant(
         "a repeated entry is applied once", _applied_twice, {"faults": ("reset", "slow-disk"), "count": 24}
@@ -480,7 +488,7 @@ def run(settings: ClusterSettings) -> RunVerdict:
 
 
 def first_seed(name: str, seeds: Sequence[int] = range(1, SEEDS + 1)) -> tuple[int, RunVerdict] | None:
-    """Return the first seed that finds a bug while the shipped code breaks no rule, and its verdict; None if none does."""
+    """Return (the first seed that finds a bug while the shipped code breaks no rule, the verdict), or None."""
     for seed in seeds:
         settings = settings_of(PLANTS[name], seed)
         with planted(name):

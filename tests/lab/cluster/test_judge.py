@@ -35,7 +35,7 @@ def verdict_on(tmp_path: Path, change=lambda cluster: None, settings: ClusterSet
     return judge(cluster)
 
 
-def test_a_run_as_it_should_be_is_flawless(tmp_path: Path) -> None:
+def test_an_unaltered_run_is_flawless(tmp_path: Path) -> None:
     assert verdict_on(tmp_path).flawless
 
 
@@ -104,10 +104,10 @@ def test_a_broken_rule_is_found(tmp_path: Path, rule: str) -> None:
 @pytest.mark.parametrize(
     ("goes_on", "parted", "rules"), [(60, 0, set()), (200, 0, {"two owners"}), (200, 90, set())]
 )
-def test_the_older_of_two_processes_of_one_name_has_to_stop_in_time(
+def test_the_older_of_two_processes_of_one_name_must_stop_in_time(
     tmp_path: Path, goes_on: float, parted: float, rules: set[str]
 ) -> None:
-    """The time is longer if a partition hid them from each other. Each keeps its own gaps; losses of a copy are allowed."""
+    """A partition extends the time. Each machine keeps its own gaps, and links lost with a copy are allowed."""
 
     def change(cluster: Cluster) -> None:
         cluster.observed.cloned_at, cluster.observed.elapsed = START + 10.0, 300.0
@@ -121,7 +121,7 @@ def test_the_older_of_two_processes_of_one_name_has_to_stop_in_time(
     assert set(verdict_on(tmp_path, change).found) == rules
 
 
-def test_what_only_a_sitemap_names_is_lost_where_that_was_read_or_was_not_asked_for(tmp_path: Path) -> None:
+def test_pages_listed_only_in_a_sitemap_are_lost_if_it_was_read_or_never_requested(tmp_path: Path) -> None:
     settings = msgspec.structs.replace(
         SMALL, web=WebSpec(hosts=1, pages=14, traps=0.0, down=0.0, sitemaps=1.0)
     )
@@ -147,7 +147,7 @@ def test_what_only_a_sitemap_names_is_lost_where_that_was_read_or_was_not_asked_
 
 
 @pytest.mark.parametrize("found_by", ["the survivor", "the one that stopped"])
-def test_with_copies_only_what_survivors_found_can_be_lost(tmp_path: Path, found_by: str) -> None:
+def test_with_copies_only_links_found_by_survivors_count_as_lost(tmp_path: Path, found_by: str) -> None:
     """This holds only for names with a single machine."""
     settings = msgspec.structs.replace(
         SMALL, seed=1, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4)
@@ -172,7 +172,7 @@ def test_with_copies_only_what_survivors_found_can_be_lost(tmp_path: Path, found
 @pytest.mark.parametrize(
     ("put_back", "rules"), [("before it asked", {"lost"}), ("after", set()), ("the owner", set())]
 )
-def test_a_disk_that_was_put_back_takes_along_what_only_it_held(
+def test_links_stored_only_on_a_restored_disk_do_not_count_as_lost(
     tmp_path: Path, put_back: str, rules: set[str]
 ) -> None:
     """Links that its process finds after the restoration, and links found by others for others, must not be lost."""
@@ -188,11 +188,11 @@ def test_a_disk_that_was_put_back_takes_along_what_only_it_held(
     assert set(verdict_on(tmp_path, change, settings).found) == rules
 
 
-def test_a_crawl_with_copies_has_to_end(tmp_path: Path) -> None:
+def test_a_crawl_with_copies_must_end(tmp_path: Path) -> None:
     assert set(verdict_on(tmp_path, _set(ended=False, cloned_at=START)).found) == {"no end"}
 
 
-def test_what_a_kill_makes_void_may_be_fetched_again(tmp_path: Path) -> None:
+def test_fetches_voided_by_a_kill_may_be_repeated(tmp_path: Path) -> None:
     def change(cluster: Cluster) -> None:
         cluster.log.rows.insert(1, asked(cluster.web, 0, 5.0, life=2))
         cluster.log.rows.sort(key=lambda row: row.at)
@@ -201,14 +201,14 @@ def test_what_a_kill_makes_void_may_be_fetched_again(tmp_path: Path) -> None:
     assert verdict_on(tmp_path, change).flawless
 
 
-def test_more_than_the_rate_is_unfair(tmp_path: Path) -> None:
+def test_exceeding_the_rate_is_unfair(tmp_path: Path) -> None:
     settings = msgspec.structs.replace(SMALL, rate=0.2, processes=1)
     many = [lambda web, n=n: asked(web, 1, 3.0 + 2 * n, path="/robots.txt", page=-1) for n in range(9)]
     change = _rows(lambda web: asked(web, 0, 1.0), lambda web: asked(web, 1, 2.9 - 1.8), *many)
     assert "unfair rate" in verdict_on(tmp_path, change, settings).found
 
 
-def test_a_page_that_nobody_looks_at_any_more_is_stale(tmp_path: Path) -> None:
+def test_a_page_that_is_no_longer_fetched_is_stale(tmp_path: Path) -> None:
     settings = msgspec.structs.replace(SMALL, refresh=True, length=1e5, tree={"refresh": {"max_age": 1000.0}})
 
     def change(cluster: Cluster) -> None:
@@ -222,7 +222,7 @@ def test_a_page_that_nobody_looks_at_any_more_is_stale(tmp_path: Path) -> None:
     assert set(verdict_on(tmp_path, change, settings).found) == {"stale"}
 
 
-def test_folders_of_a_cluster_are_gone_when_it_is() -> None:
+def test_folders_of_a_cluster_are_removed_with_it() -> None:
     with memory_folder() as folder:
         assert Path(folder).is_dir()
     assert not Path(folder).exists()

@@ -23,7 +23,7 @@ SETTINGS = ClusterSettings(
 def test_faults_break_no_rule_while_urls_are_moved(
     monkeypatch: pytest.MonkeyPatch, order: str, processes: int, seed: int
 ) -> None:
-    """Cause: a host's record from before a move was written after it; its queue then began after the moved URL: one was lost."""
+    """Cause: a stale host record, written after a move, began the queue after the moved URL, which was lost."""
     moved, move = [], Intake._move
 
     def counted(self: Intake, *arguments: Any) -> None:

@@ -69,13 +69,13 @@ def test_simulation_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture
         "--size 5000000 --time 100 --instances 1",
     ],
 )
-def test_impossible_requests_end_in_one_line(words: str) -> None:
+def test_invalid_options_are_reported_in_one_line(words: str) -> None:
     with pytest.raises(UsageError) as caught:
         main("lab", ["refresh", *words.split()])
     assert "\n" not in str(caught.value)
 
 
-def test_rates_of_a_users_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_optimal_rates_for_a_users_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "pages.csv"
     path.write_text(GOOD)
     assert main("lab", ["refresh", "rates", "--pages", str(path), "--rate", "0.4"]) == 0
@@ -198,7 +198,7 @@ def test_histories_of_the_bias_figures_have_their_rates() -> None:
     assert n.sum() / tau.sum() > 0.04 and 0.05 < z.mean() < 1.0 and 0.05 <= delta <= 0.5
 
 
-def test_running_estimates_stay_at_the_batch_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_estimates_stay_close_to_batch_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table of the three estimators on a few short histories; the naive estimates are biased upward."""
     from crawler.lab.figures import bias
 
@@ -209,7 +209,7 @@ def test_running_estimates_stay_at_the_batch_ones(monkeypatch: pytest.MonkeyPatc
     assert found["naive counts", "recall"] > 0.1 > abs(found["batch maximum likelihood", "recall"])  # type: ignore
 
 
-def test_progress_says_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_shows_the_remaining_time(capsys: pytest.CaptureFixture[str]) -> None:
     """There is at most one line every ten seconds; parts map to shares of the whole."""
     clock = VirtualClock()
     report = progress_line.part(progress_line.ProgressLine("it", clock), 0.5, 1.0)
@@ -223,6 +223,6 @@ def test_progress_says_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "it: 75 % done, about 2 min left\n"
 
 
-def test_missing_extra_is_one_line() -> None:
+def test_a_missing_extra_is_reported_in_one_line() -> None:
     with pytest.raises(UsageError, match=r"pip install 'crawler\[lab\]'"):
         require("no_such_package_anywhere")

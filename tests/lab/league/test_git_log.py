@@ -58,7 +58,7 @@ def test_births_changes_and_deaths() -> None:
         ([*_file(b"M", b"a"), b"1\t1\tother"], 1),
     ],
 )
-def test_what_is_a_change(parts: list[bytes], changes: int) -> None:
+def test_which_commits_are_changes(parts: list[bytes], changes: int) -> None:
     found = _history(*_commit(100, *_file(b"A", b"a")), *_commit(200, *parts))
     assert len(found.page) == changes
     assert set(found.added.tolist()) <= {-1}
@@ -85,18 +85,18 @@ def test_paths_of_all_bytes() -> None:
 @pytest.mark.parametrize(
     "parts", [[b"\x1enever"], [b":100644 100644"], [b":1 2 3 4 M"], [b"\x1e5", b":1 2 3 4 M"]]
 )
-def test_a_log_that_is_none_is_refused(parts: list[bytes]) -> None:
+def test_an_invalid_log_is_rejected(parts: list[bytes]) -> None:
     with pytest.raises(UsageError):
         _history(*parts)
 
 
-def test_no_page_is_told() -> None:
+def test_a_log_without_pages_is_reported() -> None:
     with pytest.raises(UsageError, match="no page"):
         _history(*_commit(100))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
-def test_the_parts_are_the_same_however_the_stream_comes(size: int) -> None:
+def test_parts_do_not_depend_on_how_the_stream_is_split(size: int) -> None:
     text = b"one\0two\0\0three\0end"
     chunks = [text[k : k + size] for k in range(0, len(text), size)]
     assert list(split(chunks)) == [b"one", b"two", b"", b"three", b"end"]
@@ -171,7 +171,7 @@ def test_pages_by_pathspec_and_without_sizes(clone: Path, tmp_path: Path) -> Non
     assert len(found.born) == 1 and np.all(found.added == -1) and len(found.time) == 2
 
 
-def test_a_site_of_ones_own_plays_in_the_league(
+def test_a_history_from_a_clone_works_in_the_league(
     clone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main("lab", ["histories", "--git", str(clone), "--out", str(tmp_path)])
@@ -181,7 +181,7 @@ def test_a_site_of_ones_own_plays_in_the_league(
     assert "round-robin" in table and " - " in table  # no standard error with a single site
 
 
-def test_what_cannot_be_read_is_told(clone: Path, tmp_path: Path) -> None:
+def test_unreadable_clones_are_reported(clone: Path, tmp_path: Path) -> None:
     for words, complaint in (
         (["--git", str(tmp_path / "nowhere")], "folder not found"),
         (["--git", str(tmp_path)], "not a git repository"),

@@ -98,14 +98,14 @@ def test_the_estimate_is_nearly_unbiased(ratio: float) -> None:
     assert mean == pytest.approx(ratio, rel=0.01)
 
 
-def test_whoever_is_due_first_is_taken_due_or_not() -> None:
+def test_the_page_due_first_is_taken_even_before_it_is_due() -> None:
     policy = Heritrix(world([[], [], []]), 1.0)
     for page, at in ((0, 0.0), (1, -DAY), (2, -2 * DAY)):
         policy.add(page, at)
     assert [policy.claim_next(0.0) for _ in range(4)] == [2, 1, 0, -1]
 
 
-def test_believe_fetches_signalled_pages_first_and_a_late_signal_does_not_count() -> None:
+def test_believe_fetches_signalled_pages_first_and_ignores_outdated_signals() -> None:
     policy = Believe(world([[], [], [], []]), 1.0)
     for page in range(4):
         policy.add(page, float(page))
@@ -117,7 +117,7 @@ def test_believe_fetches_signalled_pages_first_and_a_late_signal_does_not_count(
     assert policy.claim_next(8.0) == -1
 
 
-def test_clairvoyant_waits_for_changes_and_prefers_what_will_last() -> None:
+def test_clairvoyant_waits_for_changes_and_prefers_lasting_versions() -> None:
     found = world([[10.0, 12.0], [10.0], []])
     policy = Clairvoyant(found, 1.0)
     assert policy.claim_next(9 * DAY) == -1
@@ -129,7 +129,7 @@ def test_clairvoyant_waits_for_changes_and_prefers_what_will_last() -> None:
     assert policy.claim_next(13 * DAY) == 0
 
 
-def test_the_oracle_never_asks_a_page_that_never_changes() -> None:
+def test_the_oracle_never_fetches_a_page_that_never_changes() -> None:
     found = world([[10.0, 40.0, 70.0], [50.0], []])
     policy = Oracle(found, 1.0 / DAY)
     outcome = worlds.play(found, policy, 1.0 / DAY)
@@ -163,7 +163,7 @@ def test_golden_scores(arm: str, name: str) -> None:
     assert scores == pytest.approx(GOLDEN[arm, name], abs=1e-4)
 
 
-def test_nobody_beats_the_clairvoyant() -> None:
+def test_no_policy_beats_the_clairvoyant() -> None:
     found = worlds.build(histories.read_folder(EXCERPT), "honest", pages=20)
     rate = found.change_rate
     scores = {}

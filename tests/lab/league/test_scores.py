@@ -13,7 +13,7 @@ def _game(current: list[float], there: list[float], policy: str = "a", budget: f
     return Game("none", policy, budget, np.array(current), np.array(there), 10, 5, 1, 0)
 
 
-def test_of_equal_sites_it_is_the_error_of_the_mean() -> None:
+def test_the_jackknife_of_equal_sites_is_the_error_of_the_mean() -> None:
     """For a mean the jackknife is s/sqrt(n) exactly (Efron and Stein 1981)."""
     values = np.random.default_rng(1).random(35)
     game = _game(values.tolist(), [1.0] * 35)
@@ -21,7 +21,7 @@ def test_of_equal_sites_it_is_the_error_of_the_mean() -> None:
     assert error_of(game.without()) == pytest.approx(values.std(ddof=1) / math.sqrt(35))
 
 
-def test_of_a_ratio_by_hand() -> None:
+def test_the_jackknife_of_a_ratio_computed_by_hand() -> None:
     """Sites (1 of 2), (3 of 4), (0 of 1): leaving out one at a time gives 3/5, 1/3, 4/6."""
     game = _game([1.0, 3.0, 0.0], [2.0, 4.0, 1.0])
     left = [3 / 5, 1 / 3, 4 / 6]
@@ -31,7 +31,7 @@ def test_of_a_ratio_by_hand() -> None:
     assert error_of(game.without()) == pytest.approx(math.sqrt(2 / 3 * sum((t - mean) ** 2 for t in left)))
 
 
-def test_it_agrees_with_the_spread_of_many_draws() -> None:
+def test_the_jackknife_agrees_with_the_spread_of_many_draws() -> None:
     """Goal: the error is right. Over 300 draws of 40 sites, its mean is within 15 % of the scores' spread."""
     rng = np.random.default_rng(2)
     found, errors = [], []
@@ -60,7 +60,7 @@ def test_a_single_site_has_no_error() -> None:
     assert "-" in tables(rows, ["a"], ["none"], [1.0])
 
 
-def test_the_table_has_a_line_a_policy() -> None:
+def test_the_table_has_a_line_per_policy() -> None:
     games = [
         _game([1.0, 2.0], [2.0, 3.0], policy, budget) for policy in ("a", "longer") for budget in (1.0, 0.3)
     ]

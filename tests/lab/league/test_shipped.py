@@ -37,13 +37,13 @@ def test_uniform_is_round_robin() -> None:
     assert _score("none", "uniform", 3.0) == pytest.approx(_score("none", "round-robin", 3.0), abs=0.01)
 
 
-def test_the_schedule_keeps_near_the_exact_order() -> None:
+def test_the_schedule_scores_like_the_exact_order() -> None:
     """The deadlines approximate a daily recomputation of all values: within .02 on 120 pages, in any arm."""
     for arm in ("none", "honest"):
         assert _score(arm, "ncis", 3.0) > _score(arm, "ncis-exact", 3.0) - 0.02
 
 
-def test_who_reads_signals_is_known() -> None:
+def test_policies_that_ignore_signals_are_played_once() -> None:
     """A policy that ignores signals plays all arms alike, so the league plays it only once."""
     for name in sorted(DEAF):
         assert _score("honest", name, 1.0, pages=5) == _score("none", name, 1.0, pages=5)
@@ -51,7 +51,7 @@ def test_who_reads_signals_is_known() -> None:
     assert {"ncis", "ncis-exact", "believe"} <= LISTENING < set(POLICIES)
 
 
-def test_a_page_born_late_and_one_gone() -> None:
+def test_late_births_and_deaths() -> None:
     found = world([[5.0], [], []])
     policy = make("ncis", found, 1e-5)
     policy.add(0, 0.0)

@@ -35,13 +35,13 @@ CHANGES = [(0, 10.5, 1, 1), (0, 10.75, 1, 0), (1, 20.5, 20, 0), (2, 30.5, -1, -1
         ("directory", [(10, 0, 10.75), (20, 1, 20.5), (20, 2, 20.5), (30, 1, 30.5), (30, 2, 30.5)]),
     ],
 )
-def test_what_each_arm_tells(arm: str, told: list[tuple[int, int, float]]) -> None:
+def test_signals_of_each_arm(arm: str, told: list[tuple[int, int, float]]) -> None:
     """Signals are read at the end of the day, one per page, with the last date."""
     made = history(CHANGES, dirs=[0, 1, 1], published=[40.25, 40.5])
     assert _told(worlds.build([made], arm, days=100)) == told
 
 
-def test_a_feed_tells_of_large_changes_and_of_a_third_of_the_unknown() -> None:
+def test_a_feed_signals_large_changes_and_a_third_of_those_of_unknown_size() -> None:
     known = history([(page, 50.0, 5 + page, 4) for page in range(4)], pages=4)
     assert [page for _, page, _ in _told(worlds.build([known], "feed", days=100))] == [2, 3]
     unknown = history([(page, 50.0, -1, -1) for page in range(1000)], pages=1000)
@@ -56,7 +56,7 @@ def test_minor_edits_do_not_count_in_their_arm() -> None:
     assert counted == [0, 2, 1]  # changes of two lines or fewer are dropped, those of unknown size are kept
 
 
-def test_mixed_gives_the_sites_each_kind_of_signal() -> None:
+def test_mixed_assigns_each_kind_of_signal_to_some_sites() -> None:
     sites = [history(CHANGES, name=f"site{k}", published=[40.5]) for k in range(10)]
     found = worlds.build(sites, "mixed", days=100)
     assert sorted(found.sources).count("") == 2
@@ -97,7 +97,7 @@ def test_pages_are_chosen_by_their_hashes() -> None:
     assert [len(times) for times in found.changes] == [1, 1]
 
 
-def test_no_page_and_no_arm_are_told() -> None:
+def test_missing_pages_and_unknown_arms_are_reported() -> None:
     with pytest.raises(UsageError, match="no arm 'loud'"):
         worlds.build([history(CHANGES)], "loud")
     with pytest.raises(UsageError, match="no page"):
@@ -146,7 +146,7 @@ def _sampled_score(found: World, taken: list[tuple[float, int]], step: float) ->
 
 
 @pytest.mark.parametrize("arm", ["none", "zipf", "minor"])
-def test_the_score_is_what_looking_all_the_time_would_find(arm: str) -> None:
+def test_the_score_equals_a_dense_sampling(arm: str) -> None:
     found = worlds.build(histories.read_folder(EXCERPT), arm, pages=10)
     rate = 3 * found.change_rate
     policy = Listed(found, rate)
@@ -157,7 +157,7 @@ def test_the_score_is_what_looking_all_the_time_would_find(arm: str) -> None:
     assert 0 < outcome.gone < outcome.changed < outcome.fetches
 
 
-def test_births_come_to_the_policy_at_their_time_and_signals_at_the_days_end() -> None:
+def test_births_reach_the_policy_at_once_and_signals_at_the_end_of_the_day() -> None:
     made = history(CHANGES, pages=4, born={3: 60.25}, died={0: 70.0}, published=[10.5])
     found = worlds.build([made], "lying", days=100)
     policy = Listed(found, 1.0 / DAY)
@@ -177,7 +177,7 @@ def test_births_come_to_the_policy_at_their_time_and_signals_at_the_days_end() -
 
 
 @pytest.mark.parametrize("name", list(RIVALS))
-def test_a_polite_site_is_left_alone(name: str) -> None:
+def test_gaps_of_polite_sites_are_kept(name: str) -> None:
     """No site is fetched sooner than 1/1.5 of its mean gap, whatever the policy; and all sites keep being fetched."""
     found = worlds.build(histories.read_folder(EXCERPT), "polite", pages=10)
     rate = 3 * found.change_rate

@@ -61,7 +61,7 @@ def test_pages_of_a_directory_change_together() -> None:
 
 
 @pytest.mark.parametrize("kind", SIGNALS)
-def test_signals_are_as_true_as_said(kind: str) -> None:
+def test_signals_have_the_specified_precision_and_recall(kind: str) -> None:
     world = draw(spec(signals=kind), 1)
     true = np.array(
         [at in world.changes[page] for at, page in zip(world.told_at, world.told_of, strict=True)], dtype=bool
@@ -78,7 +78,7 @@ def test_importance(kind: str) -> None:
     assert (drawn.max() / drawn.min() > 10.0) == (kind != "equal")
 
 
-def test_the_list_has_what_the_quick_names() -> None:
+def test_quick_names_are_listed_worlds() -> None:
     assert set(QUICK) <= set(WORLDS)
     for name, made in WORLDS.items():
         assert made.name == name
@@ -89,6 +89,6 @@ def test_the_list_has_what_the_quick_names() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"importance": "odd"}, {"signals": "odd"}, {"visits": 0.0}, {"rounds": 1.0}, {"warm_up": 1.0}]
 )
-def test_what_makes_no_world_is_refused(wrong: dict[str, object]) -> None:
+def test_invalid_worlds_are_rejected(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         spec(**wrong)

@@ -120,7 +120,7 @@ MANY_TERMS = [
 
 
 @pytest.mark.parametrize(("page", "elapsed", "signals", "value", "psi", "w"), MANY_TERMS)
-def test_many_terms(
+def test_values_of_many_terms(
     page: PageParameters, elapsed: float, signals: int, value: float, psi: float, w: float
 ) -> None:
     at = elapsed + signals * page.signal_time
@@ -153,7 +153,7 @@ def test_worthless_signals_are_greedy_whatever_their_number() -> None:
     assert cv.crawl_value(almost, 3.0, 2) == pytest.approx(cv.crawl_value(page, 3.0), rel=1e-9)
 
 
-def test_certain_signal() -> None:
+def test_value_of_a_certain_signal() -> None:
     page = PageParameters(2.0, 0.7, 0.5, 0.0)
     assert cv.crawl_value(page, 0.1, 1) == 2.0 / 0.7
     assert cv.crawl_value(page, 0.1, 0) == cv.crawl_value(page, 0.1, 0, by="cis")
@@ -162,7 +162,7 @@ def test_certain_signal() -> None:
     assert cv.expected_fresh_time(page, math.inf) == pytest.approx(1 / 0.7)
 
 
-def test_nothing_changes_silently() -> None:
+def test_value_without_silent_changes() -> None:
     """V_n = (mu/gamma) sum_{i<n} (q^i - q^n), independent of elapsed time."""
     page = PageParameters(2.0, 0.6, 1.0, 0.3)
     q, gamma = 0.3 / 0.9, 0.9
@@ -211,7 +211,7 @@ def test_extremes_neither_overflow_nor_fail() -> None:
                     assert 0.0 <= value <= page.ceiling * (1 + 1e-12), (page, elapsed, n)
 
 
-def test_approx_tops_out_below_the_ceiling() -> None:
+def test_approximations_stay_below_the_maximum() -> None:
     page = PageParameters(1.0, 0.5, 0.5, 0.3)
     for j in (1, 2, 3):
         want = 2.0 * (1 - (0.3 / 0.8) ** j)
@@ -219,7 +219,7 @@ def test_approx_tops_out_below_the_ceiling() -> None:
         assert cv.threshold(page, want, by=f"approx-{j}") == math.inf
 
 
-def test_cis_plus_believes_good_signals_only() -> None:
+def test_cis_plus_trusts_only_good_signals() -> None:
     good, bad = (
         PageParameters.from_quality(1.0, 0.5, 0.8, 0.7),
         PageParameters.from_quality(1.0, 0.5, 0.6, 0.7),
@@ -249,7 +249,7 @@ times = st.floats(-2, 2).map(lambda e: 10.0**e)
 
 @given(page=pages, elapsed=times, n=st.integers(0, 4))
 @settings(max_examples=60)
-def test_approximations_rise_to_the_value(page: PageParameters, elapsed: float, n: int) -> None:
+def test_approximations_increase_to_the_value(page: PageParameters, elapsed: float, n: int) -> None:
     values = [cv.crawl_value(page, elapsed, n, by=f"approx-{j}") for j in (1, 2, 3, 50)]
     values.append(cv.crawl_value(page, elapsed, n))
     assert all(low <= high * (1 + 1e-13) for low, high in zip(values, values[1:], strict=False))
@@ -291,7 +291,9 @@ def test_monte_carlo_of_the_threshold_process() -> None:
     page, at, rng = PageParameters(1.0, 0.4, 0.6, 0.2), 4.0, np.random.default_rng(7)
     beta, gamma, q = page.signal_time, page.signal_rate, page.false_rate / page.signal_rate
     arrivals = np.cumsum(rng.exponential(1 / gamma, (20_000, 30)), axis=1)
-    due = np.maximum(at - beta * np.arange(1, 31), arrivals)  # first instant at which the effective time reaches `at`
+    due = np.maximum(
+        at - beta * np.arange(1, 31), arrivals
+    )  # first instant at which the effective time reaches `at`
     reached = arrivals + beta * np.arange(1, 31) >= at
     first = np.argmax(reached, axis=1)
     before = np.where(first > 0, at - beta * first, at)
@@ -320,7 +322,7 @@ def test_many_signals_without_silent_changes_have_a_threshold() -> None:
 
 
 @pytest.mark.parametrize("recall", [0.3, 0.7, 0.9])
-def test_the_closed_form_of_many_terms_meets_the_sum(recall: float) -> None:
+def test_the_closed_form_of_many_terms_continues_the_sum(recall: float) -> None:
     """psi and w are continuous where the closed form takes over: slopes on both sides equal V' and psi'."""
     page = PageParameters(1.0, 0.4, recall, 0.3)
     c = page.signal_rate * page.signal_time

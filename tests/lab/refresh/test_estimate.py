@@ -91,7 +91,7 @@ def test_without_prior_the_edges_are_reached_without_failing() -> None:
     assert fit(tau, n, np.ones(20, bool)).silent_rate > 5.0
 
 
-def test_no_interval_at_all_gives_the_prior() -> None:
+def test_without_intervals_the_estimate_is_the_prior() -> None:
     got = fit(np.empty(0), np.empty(0), np.empty(0, bool), prior=KOLOBOV)
     assert got.silent_rate == pytest.approx(math.log(2) / 0.5)
     assert got.signal_weight == pytest.approx(math.log(2))
@@ -99,7 +99,7 @@ def test_no_interval_at_all_gives_the_prior() -> None:
     assert RunningEstimate(KOLOBOV).estimate() == got
 
 
-def test_time_and_signals_that_always_go_together_cannot_be_told_apart() -> None:
+def test_proportional_time_and_signals_cannot_be_told_apart() -> None:
     rng = np.random.default_rng(5)
     tau = rng.uniform(1, 3, 200)
     got = fit(tau, tau, rng.random(200) > np.exp(-0.3 * tau))

@@ -19,7 +19,7 @@ def _pages(rng: np.random.Generator) -> Pages:
 
 
 @pytest.mark.parametrize("by", ["greedy", "cis", "cis-nu0", "ncis", "approx-1", "approx-2", "cis+"])
-def test_takes_what_brute_force_takes(by: str) -> None:
+def test_choices_equal_those_of_brute_force(by: str) -> None:
     """With signals, three bandwidths, and parameters that change during the run."""
     rng = np.random.default_rng(5)
     pages = _pages(rng)

@@ -155,7 +155,7 @@ def _undisturbed() -> Iterator[None]:
     """Switch off garbage collection, which must not influence the run, and errors from tasks of dead lives."""
     collecting, hook = gc.isenabled(), sys.unraisablehook
     gc.disable()
-    sys.unraisablehook = lambda _: None  # tasks of killed processes cannot end in order
+    sys.unraisablehook = lambda _: None  # tasks of killed processes cannot end cleanly
     logs = {
         logging.getLogger("crawler"): logging.CRITICAL,
         logging.getLogger("asyncio"): logging.CRITICAL + 1,

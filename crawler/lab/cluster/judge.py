@@ -223,7 +223,7 @@ def _judge_survivors(notes: _Notes, asked: list[list[WebAsk]], cluster: Cluster)
 
 
 def _records(path: Path) -> tuple[Iterator[tuple[int, int]], bool]:
-    """Return ((page, version) of each response in a WARC file, whether the file can be read to its end)."""
+    """Return (a (page, version) pair per response in a WARC file, True if it can be read to its end)."""
     data, whole = b"", True
     try:
         data = gzip.decompress(path.read_bytes())

@@ -68,7 +68,7 @@ class WebSpec(msgspec.Struct, frozen=True):
 
 
 class WebHost(msgspec.Struct, frozen=True):
-    """A host: its pages in order, its latency in seconds, its downtime, whether it is a trap or has a sitemap."""
+    """A host: its pages in order, its latency in seconds, its downtime, and flags for traps and sitemaps."""
 
     name: str
     pages: list[int]

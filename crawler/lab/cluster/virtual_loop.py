@@ -27,7 +27,7 @@ Ts = TypeVarTuple("Ts")
 TURNS, TICK = (
     1000,
     1e-6,
-)  # TURNS turns at one instant take TICK seconds, so that a wait that is rounded to 0 cannot loop for ever
+)  # TURNS turns at one instant take TICK seconds, so that a wait that is rounded to 0 cannot loop forever
 
 
 class VirtualLoop(asyncio.BaseEventLoop):

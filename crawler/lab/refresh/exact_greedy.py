@@ -216,7 +216,7 @@ class ExactGreedy:
     def _better(
         self, i: cython.Py_ssize_t, best: cython.Py_ssize_t, known: cython.double, now: cython.double
     ) -> cython.Py_ssize_t:
-        """Return the better of candidate `i` and `best`, whose value is known (or which is -1)."""
+        """Return the better of candidate `i` and `best`, a candidate with known value or -1."""
         top: cython.double = self.rows[best, LOW] if best >= 0 else -1.0
         if self.place[i] < 0 or self._bound(i, now) * _BIT_MORE < max(known, top):
             return best

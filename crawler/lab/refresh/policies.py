@@ -206,7 +206,7 @@ def uniform(size: int, bandwidth: float) -> np.ndarray:
 
 
 def low_discrepancy(rates: Sequence[float] | Sequence[Fraction] | np.ndarray) -> Iterator[int]:
-    """Yield pages for ever, page k in a share `rates[k]` of the steps (Algorithm 3).
+    """Yield pages forever, page k in a share `rates[k]` of the steps (Algorithm 3).
 
     After t steps every page has been chosen t rates[k] times, within 1. Job j of
     page k may run from step floor((j-1)/rate) + 1 on and must run by

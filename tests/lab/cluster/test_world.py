@@ -53,7 +53,7 @@ def test_time_jumps_and_equal_instants_keep_their_order(loop: VirtualLoop) -> No
 
 
 def test_time_passes_during_waits_of_zero_seconds(loop: VirtualLoop) -> None:
-    """A wait that is rounded to 0 would otherwise repeat for ever at an instant that never passes."""
+    """A wait that is rounded to 0 would otherwise repeat forever at an instant that never passes."""
 
     async def spin() -> None:
         until = loop.time() + 2e-6

@@ -313,7 +313,7 @@ def test_monte_carlo_of_the_threshold_process() -> None:
 def test_many_signals_without_silent_changes_have_a_threshold() -> None:
     """The value V_n of a page with silent rate 0 approaches its maximum only after 1e5 signals.
 
-    Cause: an infinite threshold below that maximum made the deadline queue retry for ever.
+    Cause: an infinite threshold below that maximum made the deadline queue retry forever.
     """
     page = PageParameters(1e-5, 1e-5, 1.0, 0.5)
     n = cv.threshold(page, 0.98)

@@ -47,7 +47,7 @@ LEAST_AGE = 3600.0  # seconds of site time, the default
 SPEED = 1440
 TENTHS = (0.1, 0.9)  # the quantiles of levels that a row holds
 LINKS = (Frame.ENTRIES, Frame.RESYNC)
-BEATS = (Frame.HEARTBEAT, Frame.ACK)  # an acknowledgement is a beat, too, of the other end of a connection
+BEATS = (Frame.HEARTBEAT, Frame.ACK)  # an acknowledgement is the beat of the receiving end
 GROWING = ("pages_a_second", "connections", "hosts_in_flight")  # drawn on logarithmic axes
 HANDSHAKE = (Frame.OPEN, Frame.CHALLENGE, Frame.HELLO, Frame.WELCOME)
 
@@ -266,7 +266,9 @@ def picture(rows: Sequence[CurveRow], sheet: Callable[..., tuple[Any, Any]]) -> 
             some = [row for row in rows if row.slow is slow]
             for part in ("level_low", "level_high") if name == "levels" else (name,):
                 points = [(row.processes, getattr(row, part)) for row in some]
-                points = [point for point in points if point[1] or name not in GROWING]  # 0 has no logarithm
+                points = [
+                    point for point in points if point[1] or name not in GROWING
+                ]  # 0 cannot be drawn on a logarithmic axis
                 if points:
                     place.plot(*zip(*points, strict=True), style, label=who)
         place.set_xscale("log", base=2)

@@ -173,7 +173,7 @@ def _judge_pages(
         given_up = sum(row.status != 200 for row in answers) >= TRIES
         parked = web.hosts[web.host_of[page]].trap  # the endless calendar may have used up the budget
         if parent_had and not _has(answers) and not given_up and not parked:
-            notes.add("lost", f"page {page}, {web.url(page)}, asked {len(answers)} times")
+            notes.add("lost", f"page {page}, {web.url(page)}, requested {len(answers)} times")
     paths = {(row.host, row.path) for row in rows}
     for page, answers in enumerate(asked):
         if page % MISSING_EVERY == 7 and _has(answers, since):
@@ -219,7 +219,7 @@ def _judge_survivors(notes: _Notes, asked: list[list[WebAsk]], cluster: Cluster)
         ]
         given_up = sum(row.status != 200 for row in answers) >= TRIES
         if _has(of_survivors) and not given_up and cluster.owner(web.url(page)) not in copied:
-            notes.add("lost", f"page {page}, {web.url(page)}, asked {len(answers)} times")
+            notes.add("lost", f"page {page}, {web.url(page)}, requested {len(answers)} times")
 
 
 def _records(path: Path) -> tuple[Iterator[tuple[int, int]], bool]:

@@ -50,10 +50,12 @@ class Population:
         for name in names:
             self.add_machine(name, name, folder / name)
         self.running: dict[str, tuple[Life, Process]] = {}
-        self.opened: dict[str, Stages] = {}  # the last stages of each machine
+        self.opened: dict[str, Stages] = {}  # the stages of the last life on each machine
         self._home: dict[str, str] = {}  # machine whose process has ended for good -> the reason
         self._numbers = 0
-        self._requests = self._fruitless = 0  # starts since the last one that was followed by a request
+        self._requests = self._fruitless = (
+            0  # requests at the last failed start; failed starts in a row without a request
+        )
         self._graveyard: list[
             object
         ] = []  # kept alive so that freeing these objects cannot influence the run

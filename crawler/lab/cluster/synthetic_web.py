@@ -242,7 +242,7 @@ class SyntheticWeb:
         return name in self.number
 
     def answer(self, name: str, path: str, now: float, *, asked: int = 0, etag: str = "") -> WebReply:
-        """Return a host's answer to a request whose URL was requested `asked` times before."""
+        """Return a host's answer to a request for a URL that was requested `asked` times before."""
         host = self.hosts[self.number[name]]
         if host.down[0] <= now < host.down[1]:
             return WebReply(0.0, failure=Outcome.CONNECT_ERROR)

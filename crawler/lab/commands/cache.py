@@ -120,7 +120,7 @@ def _bits(text: str) -> range:
     except ValueError:
         chosen = range(0)
     if not chosen or chosen[0] < 0 or chosen[-1] > 30:
-        raise UsageError(f"--bits {text}: expected two exponents such as 10-20, within 0 and 30")
+        raise UsageError(f"--bits {text}: expected two exponents such as 10-20, between 0 and 30")
     return chosen
 
 

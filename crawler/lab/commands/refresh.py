@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="FILE",
-        help="write the results as CSV; `rates` also draws a picture beside it",
+        help="write the results as CSV; `rates` also draws a picture",
     )
 
 

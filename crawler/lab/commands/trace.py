@@ -44,13 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     taken.add_argument("trace", type=Path)
     taken.add_argument(
-        "--process", metavar="NAME", help="process whose trace to take, such as p0 (the one with the longest)"
+        "--process", metavar="NAME", help="name of the process, such as p0 (the one with the longest trace)"
     )
     taken.add_argument(
         "--run",
         type=int,
         metavar="N",
-        help="run of the process whose trace to take; 1 is the first (the longest)",
+        help="number of the run, from 1 (the run with the longest trace)",
     )
     taken.add_argument(
         "--processes",
@@ -146,7 +146,7 @@ def _figures_of(trace: Trace) -> dict[str, Any]:
         "pages": len(sizes),
         "links": links,
         "distinct": f"{distinct:,} ({distinct / links:.1%} of the links: cold misses in any cache)",
-        "links a page": f"{sizes.mean():.2f}, median {np.median(sizes):.0f}",
+        "links per page": f"{sizes.mean():.2f}, median {np.median(sizes):.0f}",
         "repeats on the page": f"{repeats:.1%} of the links; {model.adjacent:.1%} of them directly after the first",
         "cross": f"{is_cross(trace.words()).mean():.1%}",
         "hosts": len(np.unique(trace.pages["host"])),
@@ -177,7 +177,7 @@ def _import_of_crawl(source: Path, args: argparse.Namespace) -> int:
         if args.process in (None, folder.parent.parent.name) and args.run in (None, int(folder.name))
     ]
     if not chosen:
-        raise UsageError(f"no such trace; there are {', '.join(map(str, found))}")
+        raise UsageError(f"trace not found; available: {', '.join(map(str, found))}")
     folder = max(chosen, key=lambda path: (path / "links").stat().st_size)
     if len(chosen) > 1:
         print(f"taking the longest of {len(chosen)} traces: {folder}", file=sys.stderr)

@@ -76,7 +76,7 @@ def _without_comments(lines: Iterable[str], place: list[int]) -> Iterator[str]:
 
 
 def _numbers(row: dict[str, str]) -> tuple[float, float, float, float, float]:
-    """Return (importance, change_rate, recall, false_rate, labelled) of a row; raise ValueError if impossible."""
+    """Return (importance, change_rate, recall, false_rate, labelled) of a row; raise ValueError for impossible values."""
     importance, change_rate = _number(row, "importance"), _number(row, "change_rate")
     recall = _number(row, "recall", 1.0) if row.get("recall") else 0.0
     if row.get("precision") and row.get("false_rate"):
@@ -108,7 +108,7 @@ def _number(row: dict[str, str], column: str, most: float = SIZE_MAX, default: s
 def write_rows(
     path: Path, columns: list[str], rows: Iterable[Iterable[object]], comments: Iterator[str]
 ) -> None:
-    """Write a CSV with comment lines before its header; UsageError if the file cannot be written."""
+    """Write a CSV with comment lines before its header; raise UsageError if the file cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", newline="", encoding="utf-8") as file:

@@ -142,7 +142,7 @@ def _bisect(pages: Pages, bandwidth: float, by: str) -> Optimum:
 
 
 def _near(pages: Pages, bandwidth: float, by: str) -> tuple[float, float, float]:
-    """Return (a level to start with, one that is too high, the missing rate there); many pages are sampled."""
+    """Return (a starting level, an upper bound of it, the shortfall of the rates there), from a sample of many pages."""
     top = float(np.where(pages.change_rate > 0.0, pages.ceiling, 0.0).max(initial=0.0))
     if len(pages) > 2 * SAMPLE_MAX:
         guess = sample_level(pages, bandwidth, SAMPLE_MAX, by)

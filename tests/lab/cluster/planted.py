@@ -440,7 +440,7 @@ PLANTS = {
         {"faults": ("partition",), "tree": {"splitter": {"spool_bytes_max": 500}}},
     ),
     "gap-taken": Plant("no entry is skipped", _gap_taken, {"faults": ()}),
-    "foreign-kept": Plant("no host is asked by two processes", _foreign_taken, {"faults": ()}),
+    "foreign-kept": Plant("each host is crawled by one process", _foreign_taken, {"faults": ()}),
     "copies-let-in": Plant(
         "a second boot of a live name is refused", _copies_let_in, {"faults": ("clone",), "count": 1}
     ),

@@ -170,7 +170,7 @@ def test_with_copies_only_links_found_by_survivors_count_as_lost(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("put_back", "rules"), [("before it asked", {"lost"}), ("after", set()), ("the owner", set())]
+    ("put_back", "rules"), [("before the request", {"lost"}), ("after", set()), ("the owner", set())]
 )
 def test_links_stored_only_on_a_restored_disk_do_not_count_as_lost(
     tmp_path: Path, put_back: str, rules: set[str]
@@ -181,7 +181,7 @@ def test_links_stored_only_on_a_restored_disk_do_not_count_as_lost(
     def change(cluster: Cluster) -> None:
         cluster.log.rows = [asked(cluster.web, 0, 1.0)]
         cluster.observed.survivors = {name: name for name in ("p0", "p1", "p2")}
-        at = START + (0.5 if put_back == "before it asked" else 2.0)
+        at = START + (0.5 if put_back == "before the request" else 2.0)
         names = ("p1", "p2") if put_back == "the owner" else ("p0",)
         cluster.observed.restored = dict.fromkeys(names, at)
 

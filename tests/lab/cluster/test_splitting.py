@@ -1,4 +1,4 @@
-"""Links between processes whose connections break: each is applied once at its owner, and the crawl ends exactly once.
+"""Links between processes whose connections break: each is applied once at its owner, and the crawl ends.
 
 The judge finds lost links; a link that is applied twice, or never, leaves a crawl that does not end.
 """

@@ -49,7 +49,7 @@ def test_a_crawls_trace_is_imported(trace: Path, tmp_path: Path, capsys: pytest.
     trace.rename(run / "0001")
     assert lab("trace", "import", tmp_path / "crawl", tmp_path / "mine") == 0
     assert lab("trace", "info", tmp_path / "mine") == 0
-    with pytest.raises(UsageError, match="no such trace"):
+    with pytest.raises(UsageError, match="trace not found"):
         lab("trace", "import", tmp_path / "crawl", tmp_path / "other", "--run", 2)
     with pytest.raises(UsageError, match="cannot write"):
         lab("trace", "import", tmp_path / "crawl", tmp_path / "mine")

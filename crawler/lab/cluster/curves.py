@@ -35,7 +35,7 @@ from crawler.lab.cluster.judge import by_page, freshness, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.splitter.wire import Frame
 
-FULL = 0.8  # share of the best rate over a window from which on the crawl runs at full speed
+FULL = 0.8  # at full speed, the rate over a window is at least this share of the best rate
 WINDOW = 5.0  # seconds over which the rate is measured
 PLACES = 10  # concurrent fetches of a process; a slow process has one
 REFRESHED = 4800.0  # length of the refresh run in seconds

@@ -252,7 +252,7 @@ def _play_living(task: GameTask) -> living_table.LivingGame:
 
 
 def _judge(task: GameTask) -> np.ndarray:
-    """Play one game and return the calibration sums of the policy's stated probabilities."""
+    """Play one game and return the sums that compare the policy's stated probabilities with the truth."""
     world = _world(task.setting, task.arm)
     return judged(task.policy, world, task.budget * world.change_rate)
 

@@ -1,7 +1,7 @@
-"""`crawler lab COMMAND`: one module a command, imported when it is asked for.
+"""Runs `crawler lab COMMAND`: one module per command, imported on demand.
 
-A module offers `add_arguments(parser)` and `run(args) -> int`; its docstring's
-first line is the command's description.
+A module provides `add_arguments(parser)` and `run(args) -> int`; the first line of
+its docstring is the command's description.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def main(_command: str, argv: list[str]) -> int:
         return 0
     if argv[0] not in COMMANDS:
         raise UsageError(
-            f"no lab command {argv[0]!r}{suggestion(argv[0], COMMANDS)}; `crawler lab --help` lists them"
+            f"unknown lab command {argv[0]!r}{suggestion(argv[0], COMMANDS)}; `crawler lab --help` lists them"
         )
     module = importlib.import_module(COMMANDS[argv[0]][0])
     parser = Parser(

@@ -1,4 +1,4 @@
-"""The lab's loops compiled by numba, imported only when an experiment needs them."""
+"""The lab's loops that numba compiles; they are imported only when an experiment needs them."""
 
 import importlib
 from typing import Any
@@ -7,6 +7,6 @@ from crawler.lab.extras import require
 
 
 def compiled(module: str) -> Any:
-    """The module of `crawler.lab.caches` with that name; UsageError if numba is not installed."""
+    """Import and return a module of `crawler.lab.caches`; raise UsageError if numba is not installed."""
     require("numba")
     return importlib.import_module(f"crawler.lab.caches.{module}")

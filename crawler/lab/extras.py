@@ -1,4 +1,4 @@
-"""Packages of the extra `lab`, imported only when a command needs them."""
+"""Packages of the extra `lab`, which are imported only when a command needs them."""
 
 import importlib
 from typing import Any
@@ -7,9 +7,11 @@ from crawler.errors import UsageError
 
 
 def require(name: str) -> Any:
-    """The module `name`; UsageError if the extra is not installed."""
+    """Import and return the module `name`; raise UsageError if the extra is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
         package = name.partition(".")[0]
-        raise UsageError(f"this needs {package}: pip install 'crawler[lab]'") from None
+        raise UsageError(
+            f"this command needs {package}; install it with pip install 'crawler[lab]'"
+        ) from None

@@ -1,4 +1,4 @@
-"""Tasks played several at a time, each in a process of its own."""
+"""Runs several tasks at a time, each in its own process."""
 
 import multiprocessing
 import os
@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
-PROCESSES_MAX = 16  # each holds the worlds of a task or two, some 50 MB
+PROCESSES_MAX = 16  # each process holds the worlds of one or two tasks, some 50 MB
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
 def cores() -> int:
-    """Return the default number of tasks at a time: one a core, at most 16."""
+    """Return the default number of tasks at a time: one per core, at most 16."""
     own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(own, PROCESSES_MAX)
 
 
 def results(play: Callable[[Task], Result], tasks: Sequence[Task], processes: int) -> Iterator[Result]:
-    """Yield `play(task)` of each task, in their order; `play` is a function of a module. One process: here."""
+    """Yield `play(task)` for each task, in order; `play` is a module-level function. One process: run in this one."""
     if min(processes, len(tasks)) <= 1:
         yield from map(play, tasks)
         return
-    context = multiprocessing.get_context("spawn")  # a fork would share LevelDB and threads of a caller
+    context = multiprocessing.get_context("spawn")  # a fork would share LevelDB and the threads of the caller
     with ProcessPoolExecutor(min(processes, len(tasks)), mp_context=context) as pool:
         try:
             yield from pool.map(play, tasks)

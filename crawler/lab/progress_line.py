@@ -1,21 +1,21 @@
-"""The progress of a long computation and its remaining time: a line on stderr every ten seconds."""
+"""Reports the progress of a long computation and its remaining time: a line on stderr every ten seconds."""
 
 import sys
 from collections.abc import Callable
 
 from crawler.clock import Clock
 
-EVERY = 10.0  # seconds between lines; a shorter computation says nothing
+EVERY = 10.0  # seconds between lines; a shorter computation prints none
 
 OnProgress = Callable[[float], None]
 
 
 def silent(_share: float) -> None:
-    """A report to nobody."""
+    """Ignore the report."""
 
 
 class ProgressLine:
-    """Call it with the share of the work done so far, 0 to 1."""
+    """Prints progress; call it with the share of the work done so far, 0 to 1."""
 
     def __init__(self, what: str, clock: Clock) -> None:
         self._what = what
@@ -29,7 +29,7 @@ class ProgressLine:
         self._said = now
         left = (now - self._began) * (1.0 - share) / share
         print(
-            f"{self._what}: {100 * share:.0f} % done, about {_span(left)} more", file=sys.stderr, flush=True
+            f"{self._what}: {100 * share:.0f} % done, about {_span(left)} left", file=sys.stderr, flush=True
         )
 
     def __repr__(self) -> str:
@@ -37,7 +37,7 @@ class ProgressLine:
 
 
 def part(report: OnProgress, begin: float, end: float) -> OnProgress:
-    """The report of a part of the work: its shares 0 to 1 are `begin` to `end` of the whole."""
+    """Return a report for a part of the work: its shares 0 to 1 map to `begin` to `end` of the whole."""
     return lambda share: report(begin + (end - begin) * share)
 
 

@@ -22,7 +22,7 @@ def test_a_pages_file_with_a_byte_order_mark_or_a_column_twice(tmp_path: Path) -
     path.write_text("\ufeffimportance,change_rate\n1,0.5\n", encoding="utf-8")
     assert len(pages_file.read(path).names) == 1
     path.write_text("importance,change_rate,importance\n1,0.5,2\n", encoding="utf-8")
-    with pytest.raises(UsageError, match="importance stands twice"):
+    with pytest.raises(UsageError, match="duplicate column importance"):
         pages_file.read(path)
 
 
@@ -94,7 +94,7 @@ def test_surt_prefixes_are_in_scope(tmp_path: Path) -> None:
     ("columns", "row", "said"),
     [
         ("recall,precision,false_rate", ".5,.5,1", "precision and false_rate both say"),
-        ("precision,recall", ".5,", "precision says nothing without recall"),
+        ("precision,recall", ".5,", "precision needs recall"),
     ],
 )
 def test_columns_that_contradict_each_other(tmp_path: Path, columns: str, row: str, said: str) -> None:

@@ -1,1 +1,1 @@
-"""Many processes of a crawl in a virtual world: `README.md`."""
+"""Simulates many processes of a crawl in a virtual world; see `README.md`."""

@@ -1,13 +1,13 @@
-"""N processes of a crawl, the shipped ones, in a virtual world (`README.md`).
+"""Runs N processes of a crawl, with the shipped code, in a virtual world (`README.md`).
 
-`Process` and `Stages` run as they are; their surroundings are virtual:
+`Process` and `Stages` run unchanged; their surroundings are virtual:
 
     time          virtual_loop.py
-    network       virtual_network.py between them, fetching.py to the web
+    network       virtual_network.py between processes, fetching.py to the web
     disk, power   machine.py, disk.py
-    chance        one generator a life, drawn from the seed
+    randomness    one generator per life, seeded from the run's seed
 
-`population.py` has the lives of processes, `fault_injection.py` what is done to them.
+`population.py` manages the lives of processes, `fault_injection.py` injects the faults.
 """
 
 import asyncio
@@ -34,16 +34,16 @@ from crawler.lab.cluster.virtual_loop import VirtualLoop
 from crawler.lab.cluster.virtual_network import VirtualNetwork
 from crawler.storage.faults import reach
 
-ENDING_MAX = 7_200.0  # virtual seconds behind the last fault in which a finite crawl has to end
-LOOK_EVERY = 10.0  # virtual seconds between looks at outboxes and the end
-LOOKS = 5_000  # of a long run
+ENDING_MAX = 7_200.0  # virtual seconds after the last fault within which a finite crawl must end
+LOOK_EVERY = 10.0  # virtual seconds between checks of the outboxes and of the end
+LOOKS = 5_000  # the number of checks in a long run
 MEMORY = Path("/dev/shm")
 
 
 class Cluster:
-    """The web, the processes, and what happens to them; `run` once. What is there then is the judge's to see.
+    """The web, the processes and the faults of one run. Call `run` once; the judge reads the result.
 
-    Another `web` than that of the settings answers as a `SyntheticWeb` does.
+    `web` replaces the web of the settings; it must answer as a `SyntheticWeb` does.
     """
 
     def __init__(self, settings: ClusterSettings, folder: Path, web: SyntheticWeb | None = None) -> None:
@@ -66,15 +66,15 @@ class Cluster:
 
     @property
     def config(self) -> Config:
-        """The configuration of processes of the usual speed."""
+        """The configuration of the processes of normal speed."""
         return self.population.config
 
     def owner(self, url: str) -> str:
-        """The process that a URL belongs to."""
+        """Return the name of the process that owns a URL."""
         return self.population.owner(url)
 
     def run(self, progress: Callable[[float], None] = lambda share: None) -> Observed:
-        """Crawl until all have ended, or the time is over."""
+        """Crawl until every process has ended or the time is up; return what was observed."""
         loop = VirtualLoop(self._wire, START)
         reach.visited = self._striker.visited
         asyncio.set_event_loop(loop)
@@ -129,7 +129,7 @@ class Cluster:
                 population.kill(machine.life, power=False)
 
     def _note(self, now: float) -> None:
-        """See what waits between processes, and what a page is worth to each."""
+        """Record the length of the outboxes and the level (value of the next page) of each process."""
         opened = self.population.opened
         waiting = sum(stages.outbox.links for stages in opened.values())
         self.observed.outbox_max = max(self.observed.outbox_max, waiting)
@@ -138,7 +138,7 @@ class Cluster:
                 self.observed.levels.setdefault(label, []).append(stages.refresh.portion.price(now))
 
     async def _tick(self) -> None:
-        """Until something may have ended the run."""
+        """Wait until something may have ended the run."""
         self._news = asyncio.Event()
         await self._news.wait()
 
@@ -152,10 +152,10 @@ class Cluster:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """No garbage is collected, which must not decide anything, and nobody tells of tasks of the dead."""
+    """Switch off garbage collection, which must not influence the run, and errors from tasks of dead lives."""
     collecting, hook = gc.isenabled(), sys.unraisablehook
     gc.disable()
-    sys.unraisablehook = lambda _: None  # tasks that cannot end in order
+    sys.unraisablehook = lambda _: None  # tasks of killed processes cannot end cleanly
     logs = {
         logging.getLogger("crawler"): logging.CRITICAL,
         logging.getLogger("asyncio"): logging.CRITICAL + 1,
@@ -174,5 +174,5 @@ def _undisturbed() -> Iterator[None]:
 
 
 def memory_folder() -> "tempfile.TemporaryDirectory[str]":
-    """A folder for the machines' files: in memory where that can be."""
+    """Return a temporary folder for the machines' files, in memory if the system has such a file system."""
     return tempfile.TemporaryDirectory(prefix="crawler-cluster-", dir=MEMORY if MEMORY.is_dir() else None)

@@ -1,4 +1,4 @@
-"""What a run of the virtual world is told, and what is seen of it beside the web's log."""
+"""The settings of a run in the virtual world, and the observations that complement the web's log."""
 
 from typing import Any
 
@@ -11,17 +11,20 @@ from crawler.lab.cluster.page_changes import RealChanges
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.splitter.wire import Frame
 
-START = 1_700_000_000.0  # the first instant, by a right clock
-SLOW = 10  # times as slow as the others is a slow process
-FINISHED = ("done", "patience")  # how a process ends that has nothing left to do
+START = 1_700_000_000.0  # the first instant, by a correct clock
+SLOW = 10  # a slow process is this many times slower than the others
+FINISHED = ("done", "patience")  # the ways in which a process ends when it has nothing left to do
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
-    """One run. `rate` is pages a second over all processes; `length` in seconds, 0: until the crawl ends by itself.
-    `points` are those of kills, if not all.
-    `slow`: process 0 has a tenth of the places of the others, and ten times their gaps.
-    `pieces`: what processes write to one another arrives in pieces.
-    `changes_of`: pages change as real ones did, not by `web.change_rate`.
+    """The settings of one run.
+
+    `rate`: pages per second, over all processes.
+    `length`: seconds; 0 means until the crawl ends by itself.
+    `points`: the points of the code at which kills may happen; empty means all.
+    `slow`: process 0 has a tenth of the fetch slots of the others and ten times their gaps.
+    `pieces`: messages between processes arrive in pieces.
+    `changes_of`: pages change as those of real sites did, instead of by `web.change_rate`.
     """
 
     seed: int = 1
@@ -42,7 +45,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
 
 
 class LifeEnd(msgspec.Struct, frozen=True):
-    """How a life ended, and when; `killed` by a fault."""
+    """How and when a life ended; `killed` if a fault ended it."""
 
     life: int
     machine: str
@@ -52,30 +55,30 @@ class LifeEnd(msgspec.Struct, frozen=True):
 
 
 class Observed(msgspec.Struct):
-    """What came of a run, beside the web's log."""
+    """The observations of a run, besides the web's log."""
 
-    ended: bool = False  # every process ended by itself, since nothing was left to do
+    ended: bool = False  # every process ended by itself because nothing was left to do
     elapsed: float = 0.0
     steps: int = 0
-    wire_bytes: dict[Frame, int] = {}  # between processes, by kind of frame
+    wire_bytes: dict[Frame, int] = {}  # bytes sent between processes, by kind of frame
     wire_frames: dict[Frame, int] = {}
     lives: list[LifeEnd] = []
     unexpected: list[str] = []
-    problems: list[str] = []  # laws of counting that did not hold
+    problems: list[str] = []  # violated counting laws
     done: list[Fault] = []
     cloned_at: float = 0.0
-    restored: dict[str, float] = {}  # name -> instant at which its disk was put back to a backup last
-    begun: dict[int, float] = {}  # life -> seconds at which it began
-    survivors: dict[str, str] = {}  # name -> machine whose process of that name has ended for good
+    restored: dict[str, float] = {}  # name -> the last instant at which its disk was restored from a backup
+    begun: dict[int, float] = {}  # life -> seconds from the start of the run to its beginning
+    survivors: dict[str, str] = {}  # name -> machine on which the process of that name finished
     wire_writes: int = 0
-    levels: dict[str, list[float]] = {}  # what a page that is next is worth to each process, at each look
-    outbox_max: int = 0  # links that waited in all outboxes at once, at most
-    counters: dict[str, int] = {}  # of all processes, as they stood at the end
+    levels: dict[str, list[float]] = {}  # the value of the next page of each process, at each check
+    outbox_max: int = 0  # the largest number of links that waited in all outboxes at the same time
+    counters: dict[str, int] = {}  # the final counters, summed over all processes
 
 
 def config_of(settings: ClusterSettings, web: SyntheticWeb) -> Config:
-    """The configuration of the processes of a run: everything small, so that everything happens often."""
-    budget = 2 * max(len(host.pages) for host in web.hosts) + 40  # redirects and errors count, too
+    """Return the configuration of the processes: all limits are small, so that every case happens often."""
+    budget = 2 * max(len(host.pages) for host in web.hosts) + 40  # redirects and errors use the budget, too
     tree: dict[str, dict[str, Any]] = {
         "crawl": {
             "scope": "any",
@@ -92,7 +95,9 @@ def config_of(settings: ClusterSettings, web: SyntheticWeb) -> Config:
         "splitter": {"window_bytes": 20_000, "entry_bytes": 500, "frame_bytes_max": 40_000},
         "extract": {"inline_bytes_max": 1 << 24, "inline_tags_max": 1 << 20},
         "traps": {"same_digest_pages_max": 1 << 20},
-        "politeness": {"address_delay_share": 0.0},  # a host has an address alone: its own gap is what counts
+        "politeness": {
+            "address_delay_share": 0.0
+        },  # no hosts share an address, so only a host's own gap matters
     }
     if settings.refresh:
         tree["refresh"] = {"share": 0.3, "endless": True, "min_age": 60.0}
@@ -102,7 +107,7 @@ def config_of(settings: ClusterSettings, web: SyntheticWeb) -> Config:
 
 
 def slowed(config: Config, settings: ClusterSettings) -> Config:
-    """The configuration of a slow process among them."""
+    """Return the configuration of the slow process."""
     crawl = msgspec.structs.replace(config.crawl, concurrency=max(1, settings.concurrency // SLOW))
     politeness = msgspec.structs.replace(
         config.politeness, delay=SLOW * float(config.politeness.delay), delay_max=SLOW * 30.0

@@ -1,20 +1,22 @@
-"""The costs of a crawl of 1, 4, 16, ... processes at constant pages a process, in the virtual world.
+"""Measures the costs of crawls of 1, 4, 16, ... processes in the virtual world, with the same number of pages each.
 
-A row is two runs without faults: a crawl to its end, and eighty minutes of refreshing
-pages that change; a page's mean life, and its mean time between two fetches, are ten and five minutes there, which are
-ten and five days for the schedule (`refresh.speed`). With `slow`, process 0 has a tenth of the speed of the others. The
-crawl gives the splitter's costs: bytes between processes a page and a foreign link,
-beats, waiting links, time to full speed and to the end. CPU time is real and
+A row consists of two runs without faults: a crawl to its end, and eighty minutes of
+refreshing pages that change. In the second run, pages live for ten minutes on average
+and are fetched every five minutes; the schedule takes these for ten and five days
+(`refresh.speed`). With `slow`, process 0 has a tenth of the speed of the others. The
+crawl yields the splitter's costs: bytes between processes per page and per foreign
+link, beats, waiting links, time to full speed and to the end. CPU time is real and
 takes no virtual time.
 
-The refreshing is held against one process that has the same web, the same rate and
-places for all: what it loses in freshness is what the many lose by not being one.
-Why: a greedy schedule is best if all pages are held against one level. So a process's
-level, its mean over the second half of the run, is told in parts of the level that
-the one process has; of these parts the row holds the quantiles over pages.
+The refresh run is compared with one process that has the same web, and the rate and
+fetch slots of all: the difference in freshness is the cost of distribution. A greedy
+schedule is optimal if all pages are compared with one level. The level of each process,
+averaged over the second half of the run, is therefore divided by the level of the one
+process; the row holds quantiles of this ratio over pages.
 
-Beats go from each process to each: at 256 processes 130,560 a second, which would be
-nearly all the work. Among many processes they are rarer, and there are fewer pages, as `Scale` and the rows say.
+Each process sends beats to every other: at 256 processes 130,560 per second, which
+would be nearly all the work. Larger crawls therefore send beats more rarely and have
+fewer pages, as `Scale` and the rows state.
 """
 
 import math
@@ -33,43 +35,47 @@ from crawler.lab.cluster.judge import by_page, freshness, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.splitter.wire import Frame
 
-FULL = 0.8  # of the best rate over a window: full speed
-WINDOW = 5.0  # seconds over which the rate is counted
-PLACES = 10  # fetches at once of a process; a slow one has one
-REFRESHED = 4800.0  # seconds of the second run
-CHANGE_RATE = 1 / 600.0  # changes a second and page there; twice as many fetches are allowed
-LEAST_AGE = 3600.0  # seconds of the sites, the default
-# A page lives for ten days of the sites, so that bursts, least ages and priors are in proportion
+FULL = 0.8  # at full speed, the rate over a window is at least this share of the best rate
+WINDOW = 5.0  # seconds over which the rate is measured
+PLACES = 10  # concurrent fetches of a process; a slow process has one
+REFRESHED = 4800.0  # length of the refresh run in seconds
+CHANGE_RATE = (
+    1 / 600.0
+)  # changes per second and page in the refresh run; fetches are allowed at twice this rate
+LEAST_AGE = 3600.0  # seconds of site time, the default
+# A page lives for ten days of site time, so that bursts, least ages and priors are in proportion.
 SPEED = 1440
-TENTHS = (0.1, 0.9)  # the quantiles of levels
+TENTHS = (0.1, 0.9)  # the quantiles of levels that a row holds
 LINKS = (Frame.ENTRIES, Frame.RESYNC)
-BEATS = (Frame.HEARTBEAT, Frame.ACK)  # an acknowledgement is also a beat, of the other end of a connection
-GROWING = ("pages_a_second", "connections", "hosts_in_flight")  # drawn by their logarithm
+BEATS = (Frame.HEARTBEAT, Frame.ACK)  # an acknowledgement is the beat of the receiving end
+GROWING = ("pages_a_second", "connections", "hosts_in_flight")  # drawn on logarithmic axes
 HANDSHAKE = (Frame.OPEN, Frame.CHALLENGE, Frame.HELLO, Frame.WELCOME)
 
 
 class Scale(NamedTuple):
-    """What is affordable among so many: seconds between heartbeats of the two runs, pages of a process in the second."""
+    """The size of an affordable run: seconds between heartbeats in both runs, pages per process in the second."""
 
     beat: float
     refresh_beat: float
     pages: int
 
 
-SCALES = {1: Scale(1.0, 30.0, 100), 17: Scale(10.0, 60.0, 40), 65: Scale(30.0, 120.0, 25)}  # from so many on
+# By the smallest number of processes to which a scale applies.
+SCALES = {1: Scale(1.0, 30.0, 100), 17: Scale(10.0, 60.0, 40), 65: Scale(30.0, 120.0, 25)}
 
 
 class CurveRow(msgspec.Struct, frozen=True):
-    """A crawl and a refresh.
+    """The result of a crawl and a refresh run.
 
-    `own_links` is the share of links to hosts of the process that found them; `sent_share` of the others were not
-    met lately and sent; `link_bytes` are those of entries; `beat` is the seconds between two heartbeats or
-    acknowledgements of a connection, `beat_bytes_a_second` what they are for each process; `connections` those of a
-    process; `hosts_in_flight` is a mean while the crawl runs at full speed; seconds are virtual, CPU seconds are not.
+    `own_links` is the share of links to hosts of the process that found them. `sent_share` is the share of
+    the other links that were sent because the process had not met them lately; `link_bytes` are the bytes of these
+    entries. `beat` is the number of seconds between two heartbeats or acknowledgements of a connection,
+    `beat_bytes_a_second` the bytes of beats per process, `connections` the connections per process.
+    `hosts_in_flight` is a mean over the time at full speed. Seconds are virtual, CPU seconds are real.
 
-    Of the refreshing: its pages, freshness of the second half, that of one process on the same web, and the
-    levels of the processes in parts of the one's: a tenth of the pages have a level below `level_low`, a tenth above
-    `level_high`.
+    Of the refresh run, the row holds the number of pages, the freshness of the second half, the freshness of one
+    process on the same web, and the levels of the processes divided by the level of the one process: a tenth of the
+    pages have a level below `level_low`, a tenth above `level_high`.
     """
 
     processes: int
@@ -100,7 +106,7 @@ class CurveRow(msgspec.Struct, frozen=True):
 
 
 class Refreshed(msgspec.Struct, frozen=True):
-    """A refresh run: freshness of its second half, the mean level of each process there and its pages, no rule broken."""
+    """The result of a refresh run: freshness, and the mean level and the pages of each process, in its second half."""
 
     freshness: float
     levels: dict[str, float]
@@ -109,7 +115,7 @@ class Refreshed(msgspec.Struct, frozen=True):
 
 
 def rows(sizes: Sequence[int], *, seed: int, pages: int, hosts: int) -> Iterator[CurveRow]:
-    """A row for each number of processes, with `pages` and `hosts` for each, and one with a slow process among them."""
+    """Yield a row for each number of processes, with `pages` and `hosts` per process, and one with a slow process."""
     for processes in sizes:
         one = refreshed(processes, seed=seed, alone=True)
         for slow in (False, True)[: min(2, processes)]:
@@ -120,7 +126,7 @@ def rows(sizes: Sequence[int], *, seed: int, pages: int, hosts: int) -> Iterator
 def measure(
     processes: int, many: Refreshed, one: Refreshed, *, slow: bool, seed: int, pages: int, hosts: int
 ) -> CurveRow:
-    """The row of `processes`: a crawl, and their refreshing beside that of `one` on the same web."""
+    """Run a crawl of `processes` and return its row, with their refresh run and that of `one` on the same web."""
     beat = _scale(processes).beat
     settings = _settings(processes, pages, hosts, beat, seed=seed, slow=slow)
     began = time.process_time()
@@ -168,7 +174,7 @@ def measure(
 
 
 def refreshed(processes: int, *, seed: int, slow: bool = False, alone: bool = False) -> Refreshed:
-    """Refreshing by so many processes; `alone`: by one that has their web, rate and places."""
+    """Run a refresh by `processes`; with `alone`, by one process that has their web, rate and fetch slots."""
     _, beat, each = _scale(processes)
     settings = _settings(processes, each, each // 4, beat, seed=seed, slow=slow)
     settings = msgspec.structs.replace(
@@ -198,7 +204,7 @@ def refreshed(processes: int, *, seed: int, slow: bool = False, alone: bool = Fa
 
 
 def level_parts(many: Refreshed, one: Refreshed) -> tuple[float, float]:
-    """A low and a high quantile, over pages, of their processes' levels in parts of the one's."""
+    """Return a (low, high) quantile over pages of the level of a page's process divided by the level of `one`."""
     (true_level,) = one.levels.values()
     parts = sorted((many.levels[name] / true_level, many.pages[name]) for name in many.levels)
     reached = np.cumsum([pages for _, pages in parts])
@@ -207,7 +213,7 @@ def level_parts(many: Refreshed, one: Refreshed) -> tuple[float, float]:
 
 
 def _mean_level(told: Sequence[float]) -> float:
-    """The geometric mean of the second half."""
+    """Return the geometric mean of the second half."""
     late = [level for level in told[len(told) // 2 :] if level > 0.0]
     return math.exp(sum(map(math.log, late)) / len(late))
 
@@ -215,7 +221,7 @@ def _mean_level(told: Sequence[float]) -> float:
 def _settings(
     processes: int, pages: int, hosts: int, beat: float, *, seed: int, slow: bool
 ) -> ClusterSettings:
-    """A world without faults, with `pages` and `hosts` for each process."""
+    """Return the settings of a world without faults, with `pages` and `hosts` per process."""
     web = WebSpec(
         hosts=hosts * processes,
         pages=pages * processes,
@@ -243,16 +249,16 @@ def _scale(processes: int) -> Scale:
 
 
 def picture(rows: Sequence[CurveRow], sheet: Callable[..., tuple[Any, Any]]) -> Any:
-    """Eight panels over the number of processes; dashed: with a slow process, dotted: one process on the same web."""
+    """Draw eight panels over the number of processes; dashed: with a slow process, dotted: one process, same web."""
     panels = {
-        "pages_a_second": "pages a second",
+        "pages_a_second": "pages per second",
         "own_links": "share of links to own hosts",
-        "link_bytes_a_page": "bytes of links sent a page",
-        "connections": "connections of a process",
+        "link_bytes_a_page": "bytes of sent links per page",
+        "connections": "connections per process",
         "seconds": "virtual seconds to the end",
         "hosts_in_flight": "hosts in flight at full speed",
         "freshness": "freshness of refreshed pages",
-        "levels": "levels / that of one process",
+        "levels": "levels / level of one process",
     }
     figure, axes = sheet(9.0, 11.0, 4, 2)
     for place, (name, label) in zip(axes.flat, panels.items(), strict=True):
@@ -260,7 +266,9 @@ def picture(rows: Sequence[CurveRow], sheet: Callable[..., tuple[Any, Any]]) -> 
             some = [row for row in rows if row.slow is slow]
             for part in ("level_low", "level_high") if name == "levels" else (name,):
                 points = [(row.processes, getattr(row, part)) for row in some]
-                points = [point for point in points if point[1] or name not in GROWING]  # 0 has no logarithm
+                points = [
+                    point for point in points if point[1] or name not in GROWING
+                ]  # 0 cannot be drawn on a logarithmic axis
                 if points:
                     place.plot(*zip(*points, strict=True), style, label=who)
         place.set_xscale("log", base=2)
@@ -278,7 +286,7 @@ def picture(rows: Sequence[CurveRow], sheet: Callable[..., tuple[Any, Any]]) -> 
         [row.processes for row in alike],
         [row.freshness_of_one for row in alike],
         "C2:",
-        label="one, same web",
+        label="one process, same web",
     )
     fresh.legend(loc="lower left")
     return figure

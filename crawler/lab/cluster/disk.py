@@ -1,12 +1,12 @@
 """Disks that can lose power: a store in memory, and real files with a record of what was synced.
 
-    JournalStore   batches since the last synced one may be lost, the later ones first
-    SyncedFiles    by inode the length that was synced, by directory the names that were
+    JournalStore   a power cut may lose batches since the last synced one, later ones first
+    SyncedFiles    records the synced length of each inode and the synced names of each directory
 
-A power cut leaves of a file (`tests/faults/power.py` does the same to real processes)
-the synced length and any number of the bytes after it, right ones or garbage. A file
-that was never synced is gone or has a random length. A rename that no sync of the
-directory followed may be undone.
+After a power cut a file has its synced length and any number of the bytes after it,
+correct or garbage. A file that was never synced is gone or has a random length. A
+rename may be undone if the directory was not synced after it. (`tests/faults/power.py`
+does the same to real processes.)
 """
 
 import bisect
@@ -24,20 +24,20 @@ class _Batch(MemoryBatch):
 
     @property
     def byte_count(self) -> int:
-        """What it takes on the disk: a delete is a record, too."""
+        """The bytes that this operation takes on disk; a delete takes bytes, too."""
         return sum(len(key) + len(value or b"") for key, value in self.operations)
 
 
 class StoreDisk:
-    """What a store keeps on its disk: all batches, and how to take those back that were not synced."""
+    """The batches of a store on a disk, and for those that were not synced the operations that undo them."""
 
     def __init__(self) -> None:
         self.data: dict[bytes, bytes] = {}
         self.keys: list[bytes] = []
-        self.undo: list[list[tuple[bytes, bytes | None]]] = []  # of batches since the last synced one
+        self.undo: list[list[tuple[bytes, bytes | None]]] = []  # one list per batch since the last synced one
 
     def apply(self, operations: list[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes | None]]:
-        """Do a batch; what takes it back."""
+        """Apply a batch; return the operations that undo it."""
         back = []
         for key, value in operations:
             back.append((key, self.data.get(key)))
@@ -59,7 +59,7 @@ class StoreDisk:
             self.undo.append(back)
 
     def lose_power(self, rng: random.Random) -> int:
-        """Take back some of the last unsynced batches; how many."""
+        """Undo some of the last unsynced batches; return their number."""
         count = rng.randint(0, len(self.undo))
         for _ in range(count):
             self.apply(self.undo.pop())
@@ -67,16 +67,16 @@ class StoreDisk:
         return count
 
     def copy(self) -> "StoreDisk":
-        """The same on another disk."""
+        """Return a copy, for another disk."""
         other = StoreDisk()
         other.data, other.keys = dict(self.data), list(self.keys)
         return other
 
 
 class JournalStore:
-    """The face of `storage.kv.KeyValue` over a `StoreDisk`; the machine knows whether its process lives, and its disk.
+    """Implements `storage.kv.KeyValue` over a `StoreDisk`; asks the machine about its process and free disk.
 
-    `scan` sees the keys as they stand at the call, and of those that changed since the new values.
+    `scan` lists the keys present at the call; a key that changes during the scan has its new value.
     """
 
     def __init__(self, disk: StoreDisk, machine: "Writable") -> None:
@@ -119,18 +119,18 @@ class JournalStore:
 
 
 class Writable:
-    """What a store asks its machine."""
+    """The interface of a machine that its store needs."""
 
     def check_alive(self) -> None:
-        """Raises Killed if the process that asks is dead."""
+        """Raise `Killed` if the calling process is dead."""
 
     def take_room(self, nbytes: int, least: int) -> int:
-        """How many of `nbytes` the disk still takes: at least `least`, or none."""
+        """Take disk space; return the number of bytes that fit, at most `nbytes`, and 0 if it is less than `least`."""
         return nbytes
 
 
 class SyncedFiles:
-    """What syncs have made safe of the files of a machine."""
+    """Records which parts of a machine's files are synced."""
 
     def __init__(self) -> None:
         self.lengths: dict[int, int] = {}
@@ -140,7 +140,7 @@ class SyncedFiles:
         self.note(path, status.st_ino, status.st_size)
 
     def note(self, path: str, inode: int, length: int) -> None:
-        """So much of a file is safe, and its name."""
+        """Record that the first `length` bytes of a file, and its name, are synced."""
         self.lengths[inode] = length
         folder, name = os.path.split(path)
         self.names.setdefault(folder, {})[name] = inode
@@ -151,7 +151,7 @@ class SyncedFiles:
     def lose_power(
         self, root: Path, rng: random.Random, *, spared: Callable[[Path], bool] = lambda _: False
     ) -> int:
-        """Leave in `root` what a power cut may leave, but of `spared` files; how many are not what they were."""
+        """Change the files in `root` as a power cut may, except `spared` files; return the number of changes."""
         changed = 0
         for path in sorted(path for path in root.rglob("*") if path.is_file() and not spared(path)):
             changed += self._lose_tail(path, rng)

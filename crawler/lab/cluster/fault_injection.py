@@ -1,4 +1,4 @@
-"""What happens to machines: the faults of a plan (`fault_plan.py`), done to the lives, wires and disks they are for."""
+"""Injects the faults of a plan (`fault_plan.py`) into machines: their processes, connections, disks and clocks."""
 
 import asyncio
 import math
@@ -12,14 +12,14 @@ from crawler.lab.cluster.fault_plan import QUOTA, Fault
 from crawler.lab.cluster.machine import CURRENT, Killed, Life, Machine, nobody
 from crawler.lab.cluster.population import PORT, Population
 
-POINT_WAIT = 60.0  # seconds for which a kill waits for its point; then it comes at any instant
-OF_LIVES = ("kill", "power", "clock", "stop", "clone", "restore")  # kinds that need somebody to meet
+POINT_WAIT = 60.0  # seconds for which a kill waits for its point; after that it happens anywhere
+OF_LIVES = ("kill", "power", "clock", "stop", "clone", "restore")  # kinds that need a running process
 
 
 class FaultInjector:
-    """Does faults when their instant, or the point of a process's code that they wait for, has come."""
+    """Injects each fault at its instant, or when a process reaches the point of its code that the fault names."""
 
-    # kind -> method; the fault counts as done at once
+    # kind -> method; the fault counts as done immediately
     AT_ONCE = {
         "partition": "_part",
         "loss": "_lose",
@@ -35,21 +35,21 @@ class FaultInjector:
         self._population = population
         self._wire = population.world.wire
         self._done = population.observed.done
-        self._armed: dict[str, tuple[Fault, int]] = {}  # machine -> fault at a point, visits left
-        # Machine -> kill at a point of its next life, so that starts fail, too.
+        self._armed: dict[str, tuple[Fault, int]] = {}  # machine -> fault at a point, remaining visits
+        # machine -> kill at a point of its next life, so that starts fail, too
         self._next: dict[str, Fault] = {}
         population.on_begin, population.on_over = self._begun, self._over
 
     def schedule(self, plan: Sequence[Fault]) -> None:
-        """Let faults come at their instants."""
+        """Schedule the faults of a plan at their instants."""
         for fault in plan:
             asyncio.get_running_loop().call_at(START + fault.at, self._strike, fault)
 
     def visited(self, point: str) -> None:
-        """A life has reached a point of its code.
+        """Record that the current life has reached a point of its code.
 
         Raises:
-            Killed: this was its end, or it is dead already.
+            Killed: a fault ended the life here, or it was dead already.
         """
         life = CURRENT.get()
         if life is None:
@@ -101,24 +101,24 @@ class FaultInjector:
     # -- ends of lives ------------------------------------------------------------------
 
     def _arm(self, life: Life, fault: Fault) -> None:
-        """Let a life end when it reaches a point, or some time later."""
+        """Kill a life when it reaches the point of a fault, or after `POINT_WAIT`."""
         self._armed[life.machine.label] = fault, fault.visits
         loop = asyncio.get_running_loop()
         loop.call_later(POINT_WAIT, self._strike_anyway, life, fault, context=nobody())
 
     def _strike_anyway(self, life: Life, fault: Fault) -> None:
-        """The point of a kill was not reached."""
+        """Kill a life that has not reached the point of the fault."""
         armed = self._armed.get(life.machine.label)
         if not life.dead and armed is not None and armed[0] is fault:
             self._fell(life, fault, "")
 
     def _fall_behind(self, life: Life, fault: Fault) -> None:
-        """The end comes a moment behind its point, unless another was quicker."""
+        """Kill a life a moment after the point of the fault, unless it is already dead."""
         if not life.dead:
-            self._fell(life, fault, f"{fault.amount:.3f} s behind {fault.point}")
+            self._fell(life, fault, f"{fault.amount:.3f} s after {fault.point}")
 
     def _fell(self, life: Life, fault: Fault, where: str) -> None:
-        """A kill takes place; the process is started again."""
+        """Kill a life and schedule the next start of its process."""
         if fault.kind not in self.AT_ONCE:
             self._done.append(fault)
         self._population.note_end(life, f"{fault.kind} at {where or 'any instant'}", killed=True)
@@ -138,7 +138,7 @@ class FaultInjector:
     # -- the wires ------------------------------------------------------------------------
 
     def _break(self, machine: Machine, fault: Fault) -> None:
-        """Connections break now, or at a point of a life."""
+        """Break the connections of a machine now, or when its process reaches a point."""
         if fault.point:
             self._armed.setdefault(machine.label, (fault, fault.visits))
         else:
@@ -169,7 +169,7 @@ class FaultInjector:
         asyncio.get_running_loop().call_later(fault.length, setattr, machine, "room", math.inf)
 
     def _clone(self, machine: Machine, fault: Fault) -> None:
-        """A copy of a machine, disk and all, is started at another address so many seconds later."""
+        """Copy a machine with its disk; start the copy at another address `amount` seconds later."""
         population, loop = self._population, asyncio.get_running_loop()
         number = len(population.machines)
         label = f"{machine.label}-copy{number}"
@@ -181,16 +181,16 @@ class FaultInjector:
         loop.call_later(fault.amount, population.start, copy, context=nobody())
 
     def _back_up(self, machine: Machine, fault: Fault) -> None:
-        """A backup of a disk is made, to be put back so many seconds later."""
+        """Back up a disk; restore it `amount` seconds later."""
         folder = machine.folder.with_name(f"{machine.label}-backup{len(self._done)}")
         put_back = partial(self._put_back, machine, fault, folder, machine.copy_disk(folder))
         asyncio.get_running_loop().call_later(fault.amount, put_back, context=nobody())
 
     def _put_back(self, machine: Machine, fault: Fault, folder: Path, store: StoreDisk) -> None:
-        """What the process has done since is undone.
+        """Restore a disk from its backup, which undoes what the process has done since.
 
-        Not if it knows that the crawl has ended: then the others leave. And of one name only: of others' links to
-        such a name, and of what it had found, nobody can say what may be lost.
+        Skipped if the process knows that the crawl has ended, since the others then leave. Only one name per run is
+        restored: with two, links between them, and links that each had found, could be lost without a fault of ours.
         """
         population, life = self._population, machine.life
         running = population.running.get(machine.label)

@@ -1,16 +1,16 @@
 """The faults of a simulated cluster, drawn from a seed.
 
-kill        a process ends at a named point of its code (`storage/faults.py`), a moment behind it, or at any instant
+kill        a process ends at a named point of its code (`storage/faults.py`), a moment after it, or at any instant
 power       the same, and its machine loses what was not synced
-partition   two machines cannot reach each other for a while; one may be parted from all
-loss        a share of what is sent has to be sent again
-reset       the connections of a machine break: both ends learn of it, or one
-slow-disk   a disk takes up to 200 times as long
-clock       the wall clock of a machine jumps by up to a day, and its process starts again
-full-disk   a disk takes only so many bytes more for a while; half of them do not say that they are full
-stop        a process stands still for a while and then goes on
-clone       a copy of a machine is started beside it, at once or later: then it is a backup
-restore     a machine's disk is put back to what it was so many seconds ago, and its process starts again
+partition   two machines cannot reach each other for a while; or one machine is cut off from all others
+loss        a share of the messages must be sent again
+reset       the connections of a machine break; both ends notice, or only one
+slow-disk   a disk is up to 200 times slower
+clock       the wall clock of a machine jumps by up to a day, and its process is restarted
+full-disk   a disk accepts only a few more bytes for a while; half of such disks do not report that they are full
+stop        a process is suspended for a while
+clone       a copy of a machine is started while the original runs, at once or later (as from a backup)
+restore     a machine's disk is restored from a backup, and its process is restarted
 """
 
 import math
@@ -34,8 +34,8 @@ KINDS = (
     "clone",
     "restore",
 )
-USUAL = KINDS[:-2]  # clones and backups put back are mistakes of people, and are judged by other rules
-# Points that a crawling process visits, the frequent ones with how often they are passed over at most.
+USUAL = KINDS[:-2]  # clones and restored backups are operator errors, and are judged by other rules
+# Points that a crawling process reaches; for frequent ones, the largest number of visits to skip.
 POINTS = {
     "seeds loading": 1,
     "fetch begun": 30,
@@ -69,20 +69,22 @@ POINTS = {
     "entries sent": 5,
 }
 QUOTA = "quota"
-ROOM_MAX = 10_000.0  # bytes that a disk still takes: a few groups, so that any step may be the first to fail
-BACKUP_MAX = 30.0  # seconds that a copy lies about before it is started, or a backup before it is put back
+ROOM_MAX = (
+    10_000.0  # bytes that a full disk still accepts: a few groups, so that any step may be the first to fail
+)
+BACKUP_MAX = 30.0  # seconds from a copy to its start, or from a backup to its restoration, at most
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
-BEHIND = (0.001, 0.3)  # seconds, drawn evenly by their logarithm: what a message, a sync, a gathering take
-BOOT = 5.0  # seconds until a machine is back; servers have then answered what nobody waits for any more
-AT_ONCE = 0.2  # seconds until a service manager starts a process again
+BEHIND = (0.001, 0.3)  # seconds from a point to a kill, log-uniform: the time of a message, a sync or a group
+BOOT = 5.0  # seconds until a machine is back; by then servers have answered the requests of its last life
+AT_ONCE = 0.2  # seconds until a service manager restarts a process
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """From `at` on, for `length` seconds, to `machines`; `point` and `visits` of a kill, `amount` by its kind.
+    """A fault that starts at `at` and lasts `length` seconds on `machines`.
 
-    The `amount` of a kill is the seconds from its point to the end, that of a reset whether both ends learn of it,
-    that of a full disk the bytes it still takes; at the point QUOTA it does not say so.
-    That of a clone or a backup is its age.
+    A kill happens at the visit number `visits` of `point`. The meaning of `amount` depends on the kind:
+    kill: seconds from the point to the end; reset: whether both ends notice; full-disk: the bytes that the disk still
+    accepts (at the point QUOTA the disk does not report that it is full); clone and restore: the age of the copy.
     """
 
     at: float
@@ -97,17 +99,19 @@ class Fault(msgspec.Struct, frozen=True):
 def draw(
     seed: int, kinds: Sequence[str], count: int, *, machines: int, within: float, points: Sequence[str] = ()
 ) -> list[Fault]:
-    """So many faults of these kinds in the first `within` seconds, in their order; kills at these points, or at all.
+    """Draw `count` faults of these kinds within the first `within` seconds, in order of time.
+
+    Kills happen at one of `points`; if it is empty, at any known point or at any instant.
 
     Raises:
-        UsageError: a kind or a point is not known.
+        UsageError: a kind or a point is unknown.
     """
     for point in points:
         if point not in POINTS:
-            raise UsageError(f"no point {point!r}; there are {', '.join(POINTS)}")
+            raise UsageError(f"unknown point {point!r}; use one of {', '.join(POINTS)}")
     for kind in kinds:
         if kind not in KINDS:
-            raise UsageError(f"no fault {kind!r}; there are {', '.join(KINDS)}")
+            raise UsageError(f"unknown fault {kind!r}; use one of {', '.join(KINDS)}")
     rng = random.Random(f"faults {seed}")
     kinds = [kind for kind in kinds if machines > 1 or kind not in ("partition", "loss", "reset", "clone")]
     drawn = [_draw(rng, rng.choice(kinds), machines, within, points) for _ in range(count)] if kinds else []

@@ -1,8 +1,8 @@
-"""What fetch tasks wait for in a simulated process, by the seam of `fetcher/fetchers.py`.
+"""The fetchers of a simulated process, which replace the real ones through `fetcher/fetchers.py`.
 
 `VirtualClient` and `VirtualResolver` ask a `SyntheticWeb` and let virtual time pass. Every
-request stands in the `WebLog`, by which the judge judges; the crawler's own counts
-are not used.
+request is recorded in the `WebLog`, which the judge uses instead of the crawler's own
+counts.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ HEADER_BYTES = 200
 
 
 class WebAsk(msgspec.Struct, frozen=True, gc=False):
-    """One request: begin and end, where, what it was answered; by the life `life` of the process `name` on `machine`."""
+    """One request: its times, URL and answer, and the life `life` of the process `name` on `machine` that sent it."""
 
     at: float
     end: float
@@ -40,19 +40,19 @@ class WebAsk(msgspec.Struct, frozen=True, gc=False):
 
 
 class WebLog:
-    """All requests in their order, and how often each URL was asked."""
+    """All requests in order, and the number of requests for each URL."""
 
     def __init__(self) -> None:
         self.rows: list[WebAsk] = []
         self.times: Counter[tuple[str, str]] = Counter()
 
     def digest(self) -> str:
-        """The same for two runs if all their requests are."""
+        """Return a digest of all requests; two runs with equal requests have equal digests."""
         return hashlib.blake2b(msgspec.msgpack.encode(self.rows), digest_size=16).hexdigest()
 
 
 class VirtualClient:
-    """The fetcher "http" of a simulated process: asks the web."""
+    """The "http" fetcher of a simulated process, which asks the synthetic web."""
 
     places = 0
 
@@ -62,19 +62,19 @@ class VirtualClient:
         self._web, self._log, self._now, self._header_timeout = web, log, clock, header_timeout
 
     async def start(self) -> None:
-        """Nothing is opened."""
+        """Do nothing: there is nothing to open."""
 
     async def close(self) -> None:
-        """Nothing is closed."""
+        """Do nothing: there is nothing to close."""
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Memory is not counted here."""
+        """Do nothing: memory is not accounted for here."""
 
     def let_go(self, owner: Hashable) -> None:
-        """Nor is this."""
+        """Do nothing: memory is not accounted for here."""
 
     async def fetch(self, request: FetchRequest) -> Fetch:
-        """Ask, wait, and say what came."""
+        """Ask the web, wait for the delay of the answer, and return it as a `Fetch`."""
         target = split(request.url)
         loop, began = asyncio.get_running_loop(), self._now()
         at = loop.time()
@@ -99,13 +99,13 @@ class VirtualClient:
 
 
 class VirtualResolver:
-    """Looks names up in the web."""
+    """Looks host names up in the synthetic web."""
 
     def __init__(self, web: SyntheticWeb, clock: Callable[[], float]) -> None:
         self._web, self._now = web, clock
 
     async def resolve(self, hostname: str, *, patient: bool = True) -> Resolution:
-        """The one address of a host; each has its own."""
+        """Return the address of a host; each host has one address of its own."""
         await asyncio.sleep(LOOK_UP)
         if not self._web.exists(hostname):
             return Resolution(
@@ -116,15 +116,15 @@ class VirtualResolver:
         return Resolution((address,), self._now() + NAMES_LIVE)
 
     async def close(self) -> None:
-        """Nothing is closed."""
+        """Do nothing: there is nothing to close."""
 
 
 def _fetch_of(request: FetchRequest, reply: WebReply, began: float, took: float) -> Fetch:
-    """What the client would make of an answer."""
+    """Return the `Fetch` that the real client would build from an answer."""
     if reply.failure is not None:
         outcome = reply.failure
         return Fetch(
-            request.url, outcome, blame_of(outcome), began=began, took=took, error="as the web is made"
+            request.url, outcome, blame_of(outcome), began=began, took=took, error="simulated failure"
         )
     outcome = of_status(
         reply.status,
@@ -140,7 +140,7 @@ def _fetch_of(request: FetchRequest, reply: WebReply, began: float, took: float)
         outcome,
         blame_of(outcome),
         status=reply.status,
-        reason="as the web is made",
+        reason="simulated",
         headers=tuple(headers),
         request_head=b"GET / HTTP/1.1\r\n\r\n",
         body=reply.body,

@@ -1,20 +1,20 @@
-"""Judges a run by the web's own log and the WARC files that are left. The crawler is not asked.
+"""Judges a run by the web's own log and the WARC files. The crawler's own figures are not used.
 
-lost              a page whose parent, or the sitemap that names it, was answered was never answered, nor given up,
-                  nor beyond a budget; a sitemap was not asked for although its host answered
-unstored          a page was answered and is in no WARC file
-stored twice      one version of a page stands in the WARC files more than once
-torn              a WARC file does not read to its end
-fetched too often a kill made more fetches void than were in flight; without kills any
-impolite          a host was asked again while an answer was under way, or before its gap
-two owners        a host was asked by two processes, or long by two of one name
-forbidden         a page was asked that robots.txt forbids
-unfair rate       more was asked than the rate of the crawl allows
-stale             a known page was not asked again for long though it changes
-stalled           nobody asked for anything for long, and then went on
+lost              a page was never answered although its parent, or the sitemap that lists it, was; pages that were
+                  given up or exceed a budget are exempt. Or a sitemap was not requested although its host answered
+unstored          an answered page is in no WARC file
+stored twice      a version of a page is in the WARC files more than once
+torn              a WARC file cannot be read to its end
+fetched too often a kill voided more fetches than were in flight; without kills, any repeated fetch
+impolite          a host was asked again during an answer, or before its gap had passed
+two owners        a host was asked by two processes, or too long by two processes of one name
+forbidden         a page was requested that robots.txt forbids
+unfair rate       the crawl made more requests than its rate allows
+stale             a changing page was not requested again for a long time
+stalled           all requests stopped for a long time and then continued
 no end            a finite crawl did not end
-miscounted        a law of counting did not hold at an end
-bug               an exception that nobody expects
+miscounted        a counting law did not hold when a process ended
+bug               an unexpected exception
 """
 
 import gzip
@@ -49,19 +49,19 @@ RULES = (
     "miscounted",
     "bug",
 )
-TRIES = 3  # failing answers after which a page may be given up
-SLACK = 1e-3  # seconds that clocks and floats may differ by
-RATE_WINDOW = 20.0  # seconds over which the rate is counted
-RATE_SLACK = 1.15  # times the rate: shares change while words are on their way
-CLONE_MAX = 120.0  # seconds within which one of two processes of one name has to stop
-AWAY = ("kill", "power", "partition", "stop", "clock", "loss")  # faults that keep words from a process
-STALL_MAX = 900.0  # seconds without a request; a host that is down is asked after 60, 120, 240
-STALE_AFTER = 4.0  # times the longest age that is set
+TRIES = 3  # failed answers after which a page may be given up
+SLACK = 1e-3  # seconds by which clocks and floats may differ
+RATE_WINDOW = 20.0  # seconds over which the rate is measured
+RATE_SLACK = 1.15  # factor on the rate: shares change while messages are on their way
+CLONE_MAX = 120.0  # seconds within which one of two processes of the same name must stop
+AWAY = ("kill", "power", "partition", "stop", "clock", "loss")  # faults that keep messages from a process
+STALL_MAX = 900.0  # seconds without a request; a host that is down is retried after 60, 120, 240
+STALE_AFTER = 4.0  # factor on the configured maximum age
 _RECORD = re.compile(rb"page (\d+) version (\d+)\.")
 
 
 class RunVerdict(msgspec.Struct, frozen=True):
-    """Violations by rule, none of 0, each with an example; and what was measured."""
+    """The number of violations of each broken rule with an example of each, and the measurements of the run."""
 
     found: dict[str, int]
     examples: dict[str, str]
@@ -90,14 +90,16 @@ class _Notes:
 
 
 def judge(cluster: Cluster) -> RunVerdict:
-    """The verdict on a cluster that has run."""
+    """Return the verdict on a cluster that has run."""
     settings, web, rows, observed = cluster.settings, cluster.web, cluster.log.rows, cluster.observed
     notes = _Notes()
     cloned = bool(observed.cloned_at or observed.restored)
     asked = by_page(web, rows)
     over = observed.ended or settings.refresh
     if over and not cloned:
-        since = math.inf if observed.ended else START + observed.elapsed / 2  # the later ones may still come
+        since = (
+            math.inf if observed.ended else START + observed.elapsed / 2
+        )  # later links may still be crawled
         _judge_pages(notes, web, rows, asked, [machine.folder for machine in cluster.machines], since)
     if observed.ended and cloned:
         _judge_survivors(notes, asked, cluster)
@@ -131,7 +133,7 @@ def judge(cluster: Cluster) -> RunVerdict:
 
 
 def by_page(web: SyntheticWeb, rows: Sequence[WebAsk]) -> list[list[WebAsk]]:
-    """The requests for each page, whatever came of them."""
+    """Return the requests for each page, with any outcome."""
     found: list[list[WebAsk]] = [[] for _ in web.host_of]
     for row in rows:
         place = row.path[1:]
@@ -145,7 +147,7 @@ def _has(answers: Sequence[WebAsk], since: float = math.inf) -> bool:
 
 
 def _led_to(web: SyntheticWeb, rows: Sequence[WebAsk], asked: list[list[WebAsk]]) -> list[Sequence[WebAsk]]:
-    """The requests whose answers led to each page: those of its parent, or of the sitemap that names it."""
+    """Return, for each page, the requests whose answers link to it: those for its parent or its sitemap."""
     maps: dict[str, list[WebAsk]] = {host.name: [] for host in web.hosts}
     for row in rows:
         if row.path == SITEMAP:
@@ -164,14 +166,14 @@ def _judge_pages(
     folders: Sequence[Path],
     since: float,
 ) -> None:
-    """What was lost on the way of what was linked before `since`, and what of the rest is stored."""
+    """Note pages that were linked before `since` and lost, and answered pages that are not stored exactly once."""
     led = _led_to(web, rows, asked)
     for page, answers in enumerate(asked):
         parent_had = page == 0 or _has(led[page], since)
         given_up = sum(row.status != 200 for row in answers) >= TRIES
-        parked = web.hosts[web.host_of[page]].trap  # its calendar may have used up the budget
+        parked = web.hosts[web.host_of[page]].trap  # the endless calendar may have used up the budget
         if parent_had and not _has(answers) and not given_up and not parked:
-            notes.add("lost", f"page {page}, {web.url(page)}, asked {len(answers)} times")
+            notes.add("lost", f"page {page}, {web.url(page)}, requested {len(answers)} times")
     paths = {(row.host, row.path) for row in rows}
     for page, answers in enumerate(asked):
         if page % MISSING_EVERY == 7 and _has(answers, since):
@@ -199,9 +201,10 @@ def _judge_pages(
 
 
 def _judge_survivors(notes: _Notes, asked: list[list[WebAsk]], cluster: Cluster) -> None:
-    """What was lost of the links that processes found who lived on, for names of which there was one machine and disk.
+    """Note lost links that surviving processes found, for names with one machine and an unrestored disk.
 
-    A process that stops for a copy of its machine takes along what only its disk held; so does a disk for its backup.
+    When a process stops in favour of a copy of its machine, the data stored only on its disk is lost; the same holds
+    for a disk that is restored from a backup.
     """
     web, survivors, restored = cluster.web, cluster.observed.survivors, cluster.observed.restored
     copied = {machine.name for machine in cluster.machines if machine.label != machine.name} | set(restored)
@@ -216,11 +219,11 @@ def _judge_survivors(notes: _Notes, asked: list[list[WebAsk]], cluster: Cluster)
         ]
         given_up = sum(row.status != 200 for row in answers) >= TRIES
         if _has(of_survivors) and not given_up and cluster.owner(web.url(page)) not in copied:
-            notes.add("lost", f"page {page}, {web.url(page)}, asked {len(answers)} times")
+            notes.add("lost", f"page {page}, {web.url(page)}, requested {len(answers)} times")
 
 
 def _records(path: Path) -> tuple[Iterator[tuple[int, int]], bool]:
-    """(page, version) of each response in a WARC file, and whether it reads to its end."""
+    """Return (a (page, version) pair per response in a WARC file, True if it can be read to its end)."""
     data, whole = b"", True
     try:
         data = gzip.decompress(path.read_bytes())
@@ -232,7 +235,7 @@ def _records(path: Path) -> tuple[Iterator[tuple[int, int]], bool]:
 def _judge_refetches(
     notes: _Notes, settings: ClusterSettings, asked: list[list[WebAsk]], observed: Observed
 ) -> int:
-    """Answers 200 beyond a page's first; how many. Each kill may make void what was in flight."""
+    """Return the number of answers 200 beyond each page's first; each kill may void the fetches in flight."""
     kills = sorted(START + life.at for life in observed.lives if life.how not in ("done", "patience"))
     again = Counter[int]()
     for answers in asked:
@@ -248,9 +251,10 @@ def _judge_refetches(
 
 
 def _judge_hosts(notes: _Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None:
-    """Who asks a host, and how soon again. A request ends with its process, whose connections the kernel closes.
+    """Note hosts that were asked by two processes or too soon.
 
-    Where a name has copies, each machine has to wait its own gaps.
+    A request ends with its process, since the kernel closes the connections. If a name has copies, each machine
+    must keep its own gaps.
     """
     config = cluster.config.politeness
     delay, factor, most = float(config.delay), config.delay_factor, float(config.delay_max)
@@ -272,7 +276,7 @@ def _judge_hosts(notes: _Notes, rows: Sequence[WebAsk], cluster: Cluster) -> Non
         gap = min(max(delay, factor * (before.end - before.at)), most) if row.life == before.life else delay
         end = min(before.end, ends.get(before.life, math.inf))
         if row.at < end - SLACK:
-            notes.add("impolite", f"{where}: while {before.path} was under way")
+            notes.add("impolite", f"{where}: during the answer to {before.path}")
         elif row.at < end + gap - SLACK and before.status:
             notes.add("impolite", f"{where}: {row.at - end:.2f} s after {before.path}, not {gap:.2f}")
     if cluster.observed.cloned_at:
@@ -280,7 +284,7 @@ def _judge_hosts(notes: _Notes, rows: Sequence[WebAsk], cluster: Cluster) -> Non
 
 
 def _judge_copies(notes: _Notes, rows: Sequence[WebAsk], observed: Observed) -> None:
-    """A process has to stop soon after a newer one of its name has begun elsewhere and while that one lives."""
+    """Note requests of a process long after a newer one of its name began elsewhere, if the newer one still runs."""
     lives = {row.life: row for row in rows}
     ends = {end.life: end.at for end in observed.lives}
     for row in rows:
@@ -300,7 +304,7 @@ def _judge_copies(notes: _Notes, rows: Sequence[WebAsk], observed: Observed) -> 
 
 
 def _hidden(observed: Observed, since: float, until: float) -> float:
-    """Seconds that two processes of one name may go on: longer where they or the others were away or cut off."""
+    """Return the seconds for which two processes of one name may overlap: longer after faults that cut them off."""
     away = (
         fault.length
         for fault in observed.done
@@ -310,7 +314,7 @@ def _hidden(observed: Observed, since: float, until: float) -> float:
 
 
 def _judge_rate(notes: _Notes, rows: Sequence[WebAsk], settings: ClusterSettings) -> None:
-    """Starts in any window, against the rate of the whole crawl."""
+    """Note windows with more requests than the rate of the whole crawl allows."""
     if not settings.rate:
         return
     starts = sorted(row.at for row in rows)
@@ -324,18 +328,18 @@ def _judge_rate(notes: _Notes, rows: Sequence[WebAsk], settings: ClusterSettings
 
 
 def _judge_age(notes: _Notes, web: SyntheticWeb, asked: list[list[WebAsk]], cluster: Cluster) -> None:
-    """Known pages that nobody has looked at for much longer than they may wait."""
+    """Note known pages that were not requested for much longer than their maximum age."""
     most = STALE_AFTER * float(cluster.config.refresh.max_age)
     end = START + cluster.observed.elapsed
     if not most or end - START < 2 * most:
         return
     for page, answers in enumerate(asked):
         if _has(answers) and end - answers[-1].at > most:
-            notes.add("stale", f"{web.url(page)}: not asked for {end - answers[-1].at:.0f} s")
+            notes.add("stale", f"{web.url(page)}: not requested for {end - answers[-1].at:.0f} s")
 
 
 def freshness(web: SyntheticWeb, asked: list[list[WebAsk]], end: float, *, since: float = 0.0) -> float:
-    """Share of the time from `since` and a page's first answer on in which the last version sent was current."""
+    """Return the share of time in which a page's last fetched version was current, from its first answer or `since`."""
     current = whole = 0.0
     for page, answers in enumerate(asked):
         good = [row for row in answers if row.status in (200, 304)]

@@ -1,12 +1,12 @@
-"""A simulated computer: a clock, a disk, power, and the process that lives on it.
+"""A simulated computer: a clock, a disk, power, and the process that runs on it.
 
-Every callback of the loop runs in the context of the life that asked for it, so
-`CURRENT` says whose code runs, however deep. A kill raises `Killed` through that
-code; the loop then drops what the life had scheduled.
+Every callback of the loop runs in the context of the life that scheduled it, so
+`CURRENT` always names the life whose code runs. A kill raises `Killed` through that
+code; the loop then drops all callbacks that the life had scheduled.
 
-`SystemCalls` stands between the shipped code and the system while a cluster runs:
-calls of `os` by a life reach its machine's disk. Files are real, in a folder in memory
-if there is one; the store is a `JournalStore`.
+While a cluster runs, `SystemCalls` replaces calls of `os`: calls by a life act on the
+disk of its machine. Files are real, in a folder in memory where possible; the store is
+a `JournalStore`.
 """
 
 import errno
@@ -28,16 +28,16 @@ from crawler.storage.files import disown_locks
 JOB = (
     0.0002,
     0.1,
-)  # seconds that a write of a group, a flush or a merge takes, drawn evenly by their logarithm
+)  # seconds that a group write, a flush or a merge takes, log-uniform
 DISK_BYTES = 1 << 40
 
 
 class Killed(BaseException):
-    """The process that runs this code has ended; no code of it runs on, but what unwinds."""
+    """The process that runs this code has been killed; after this only its cleanup code runs."""
 
 
 class Life:
-    """One start of a process on a machine, until its end; `number` counts over all machines."""
+    """One run of a process on a machine, from start to end; `number` counts lives on all machines."""
 
     __slots__ = ("dead", "descriptors", "frozen_until", "machine", "number")
 
@@ -45,8 +45,8 @@ class Life:
         self.machine = machine
         self.number = number
         self.dead = False
-        self.frozen_until = 0.0  # it stands still until then
-        self.descriptors: set[int] = set()  # files it has open
+        self.frozen_until = 0.0  # the process is suspended until then
+        self.descriptors: set[int] = set()  # its open files
 
     def __repr__(self) -> str:
         return f"Life({self.machine.label} {self.number}{', dead' * self.dead})"
@@ -56,14 +56,14 @@ CURRENT: ContextVar[Life | None] = ContextVar("life", default=None)
 
 
 def nobody(life: Life | None = None) -> Context:
-    """A context in which no life runs, or this one."""
+    """Return a context in which `life` runs, or no life."""
     context = copy_context()
     context.run(CURRENT.set, life)
     return context
 
 
 class Machine(Writable):
-    """`label` is its own; `name` is that of the process it runs, which a clone shares."""
+    """A machine with a unique `label`. Its process is called `name`, which clones of the machine share."""
 
     def __init__(self, label: str, name: str, folder: Path, rng: random.Random) -> None:
         self.label, self.name, self.folder = label, name, folder
@@ -72,12 +72,12 @@ class Machine(Writable):
         self.files = SyncedFiles()
         self.life: Life | None = None
         self.has_power = True
-        self.room = math.inf  # bytes that the disk still takes
-        self.tells_room = True  # `statvfs` says so; a quota or a thin volume does not
+        self.room = math.inf  # bytes that the disk still accepts
+        self.tells_room = True  # whether `statvfs` reports `room`; a quota or a thin volume does not
         self.slowness = 1.0
-        self.wall_offset = 0.0  # what its wall clock is ahead of the true time
+        self.wall_offset = 0.0  # seconds by which the wall clock is ahead of the true time
 
-    # -- what its process asks ----------------------------------------------------
+    # -- services for its process -------------------------------------------------
 
     def check_alive(self) -> None:
         life = CURRENT.get()
@@ -92,32 +92,32 @@ class Machine(Writable):
         return taken
 
     def job_time(self) -> float:
-        """How long the disk takes for the next job."""
+        """Draw the seconds that the disk takes for the next job."""
         return math.exp(self.rng.uniform(*map(math.log, JOB))) * self.slowness
 
     def open_store(self, path: Path) -> JournalStore:
-        """The store, as a process that starts finds it; a file in `path` says that there is one."""
+        """Open the store for a process that starts; a file in `path` records that the store exists."""
         path.mkdir(parents=True, exist_ok=True)
         mark = path / "CURRENT"
         mark.touch()
         self.files.file_synced(str(mark), mark.stat())
         return JournalStore(self.store, self)
 
-    # -- what becomes of it ---------------------------------------------------------
+    # -- power cuts, copies and backups ---------------------------------------------
 
     def lose_power(self) -> int:
-        """What was not synced is gone; how many batches and files it cost."""
+        """Lose unsynced data; return the number of batches and files affected."""
         changed = self.store.lose_power(self.rng) + self.files.lose_power(self.folder, self.rng)
         self._settle()
         return changed
 
     def copy_disk(self, folder: Path) -> StoreDisk:
-        """Copy the files to a folder; the store as it is now."""
+        """Copy the files to a folder; return a copy of the store."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         return self.store.copy()
 
     def put_back(self, folder: Path, store: StoreDisk) -> None:
-        """Make the disk what `copy_disk` found."""
+        """Restore the files and the store from a copy made by `copy_disk`."""
         shutil.rmtree(self.folder)
         shutil.copytree(folder, self.folder)
         self.store = store
@@ -125,7 +125,7 @@ class Machine(Writable):
 
     def _settle(self) -> None:
         self.files = SyncedFiles()
-        for path in self.folder.rglob("*"):  # what the disk holds now is safe
+        for path in self.folder.rglob("*"):  # restored files count as synced
             if path.is_file():
                 self.files.file_synced(str(path), path.stat())
 
@@ -134,7 +134,7 @@ class Machine(Writable):
 
 
 class MachineClock(Clock):
-    """As `SystemClock`: wall time at the start of a life, true seconds since then."""
+    """A clock like `SystemClock`: the wall time at the start of a life plus the true seconds since."""
 
     def __init__(self, time: Callable[[], float], wall_offset: float) -> None:
         self._time, self._offset = time, wall_offset
@@ -144,20 +144,20 @@ class MachineClock(Clock):
 
 
 class SystemCalls:
-    """The calls of `os` that simulated processes make; `installed` puts them in place.
+    """Replacements for the calls of `os` that simulated processes make; `installed` puts them in place.
 
-    Descriptors of the dead are kept as copies of /dev/null, so that code that
-    unwinds late, or an object that is collected, cannot close a file of another life.
+    Descriptors of dead lives are kept open as copies of /dev/null. So neither late
+    cleanup code nor a collected object can close a file of another life.
     """
 
     def __init__(self) -> None:
         self._real: dict[str, Callable[..., Any]] = {}
-        self._kept: set[int] = set()  # descriptors of the dead
+        self._kept: set[int] = set()  # descriptors of dead lives
         self._null = -1
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Let lives have these calls; everybody else has the system's as before."""
+        """Install the replacements for lives; all other code keeps the system's calls."""
         calls = {
             "open": self._open,
             "close": self._close,
@@ -180,14 +180,14 @@ class SystemCalls:
             self._kept.clear()
 
     def end(self, life: Life) -> None:
-        """Close all files of a life, as the kernel does, whoever still refers to them; its locks are free."""
+        """Close all files of a life as the kernel would, even if objects still refer to them; release its locks."""
         disown_locks(life.descriptors)
         for descriptor in sorted(life.descriptors):
             os.dup2(self._null, descriptor, inheritable=False)
             self._kept.add(descriptor)
         life.descriptors.clear()
         for descriptor in _open_below(life.machine.folder):
-            os.dup2(self._null, descriptor, inheritable=False)  # who holds it closes it some day, or never
+            os.dup2(self._null, descriptor, inheritable=False)  # the object that holds it may close it later
 
     # -- the calls ------------------------------------------------------------------
 
@@ -237,20 +237,20 @@ class SystemCalls:
 
 
 def _open_below(folder: Path) -> list[int]:
-    """Descriptors of this process, whoever holds them (maps, Python's files), whose files lie in a folder."""
+    """Return this process's descriptors of files below a folder, including those of memory maps and file objects."""
     found = []
     for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # the one that lists
+        with suppress(OSError):  # the descriptor of the listing itself
             if os.readlink(f"/proc/self/fd/{name}").startswith(f"{folder}/"):
                 found.append(int(name))
     return found
 
 
 def _alive() -> Life | None:
-    """The life that runs now.
+    """Return the life whose code runs, or None.
 
     Raises:
-        Killed: it is dead.
+        Killed: the life is dead.
     """
     life = CURRENT.get()
     if life is not None and life.dead:

@@ -1,4 +1,4 @@
-"""Changes of pages of a synthetic web as pages of real sites changed (`lab/league/histories.py`)."""
+"""Lets the pages of a synthetic web change as pages of real sites did (`lab/league/histories.py`)."""
 
 from collections.abc import Sequence
 
@@ -9,34 +9,36 @@ from crawler.lab.league.histories import SiteHistory
 
 
 class RealChanges:
-    """The last `seconds` of some histories, played from the start of a web.
+    """Replays the last `seconds` of some histories from the start of a web.
 
-    A host is given a site, a page one of the site's pages that lived all that time, each in
-    turn: so hosts keep what their pages have in common.
+    Each host is assigned a site, and each page one of that site's pages that existed
+    throughout, in rotation: pages of a host stay correlated as on the real site.
 
     Raises:
-        UsageError: no page of these histories lived so long.
+        UsageError: no page of these histories existed that long.
     """
 
     def __init__(self, histories: Sequence[SiteHistory], seconds: float) -> None:
         sites = [_times(history, seconds) for history in histories]
         self._sites = [pages for pages in sites if pages]
         if not self._sites:
-            raise UsageError(f"no page of these histories lives in their last {seconds / 86_400:g} days")
+            raise UsageError(
+                f"no page of these histories exists throughout their last {seconds / 86_400:g} days"
+            )
 
     def __call__(self, host: int, place: int) -> list[float]:
-        """Seconds from the start of each change, ascending."""
+        """Return the instants of a page's changes, in seconds from the start, ascending."""
         pages = self._sites[host % len(self._sites)]
         return pages[place % len(pages)]
 
     @property
     def pages(self) -> int:
-        """How many different pages there are."""
+        """The number of distinct pages."""
         return sum(map(len, self._sites))
 
     @property
     def changes(self) -> int:
-        """How often they change, all together."""
+        """The number of changes of all pages together."""
         return sum(len(times) for pages in self._sites for times in pages)
 
     def __repr__(self) -> str:
@@ -44,7 +46,7 @@ class RealChanges:
 
 
 def _times(history: SiteHistory, seconds: float) -> list[list[float]]:
-    """The changes of each page that lived through the last `seconds` of a site, from the begin of these."""
+    """Return the changes of each page that existed throughout a site's last `seconds`, relative to their start."""
     end = history.end
     begin = end - seconds
     lived = (history.born <= begin) & ((history.died == 0) | (history.died >= end))

@@ -1,7 +1,7 @@
-"""The machines of a virtual world, and the lives of processes on them: how they begin, go on, and end.
+"""The machines of a virtual world, and the lives of the processes on them.
 
-A process that has nothing left to do is home for good; one that failed is started
-again after `RESTART`. Of two processes of one name the older is told to stop
+A process that has nothing left to do ends for good; one that failed is restarted
+after `RESTART`. Of two processes of the same name the older is told to stop
 (`DirectoryError`); its peers then find the newer one under that name.
 """
 
@@ -26,12 +26,12 @@ from crawler.urls.fingerprint import Fingerprinter
 
 SEED, SECRET, CRAWL = bytes(range(16)), b"s" * 16, "cluster"
 PORT = 7000
-RESTART = 3.0  # seconds until a process that failed is started again
-FRUITLESS_MAX = 60  # failed starts in a row while nobody asks for anything: no progress
+RESTART = 3.0  # seconds until a failed process is restarted
+FRUITLESS_MAX = 60  # failed starts in a row without any request in between: the crawl makes no progress
 
 
 class Population:
-    """See the module. `on_begin` and `on_over` are told of each life, `on_end` that none will begin any more."""
+    """See the module. Calls `on_begin` and `on_over` with each life, and `on_end` when no further life will begin."""
 
     def __init__(
         self, world: SharedWorld, folder: Path, observed: Observed, on_end: Callable[[], None]
@@ -50,22 +50,26 @@ class Population:
         for name in names:
             self.add_machine(name, name, folder / name)
         self.running: dict[str, tuple[Life, Process]] = {}
-        self.opened: dict[str, Stages] = {}  # the last of each machine
-        self._home: dict[str, str] = {}  # machines whose process has ended for good, and why
+        self.opened: dict[str, Stages] = {}  # the stages of the last life on each machine
+        self._home: dict[str, str] = {}  # machine whose process has ended for good -> the reason
         self._numbers = 0
-        self._requests = self._fruitless = 0  # starts since one after which something was asked for
-        self._graveyard: list[object] = []  # what is freed when must not decide anything
+        self._requests = self._fruitless = (
+            0  # requests at the last failed start; failed starts in a row without a request
+        )
+        self._graveyard: list[
+            object
+        ] = []  # kept alive so that freeing these objects cannot influence the run
         self._fingerprinter = Fingerprinter(SEED)
 
     def add_machine(self, label: str, name: str, folder: Path) -> Machine:
-        """A machine more, for the process `name`."""
+        """Add a machine for the process `name`."""
         folder.mkdir(parents=True)
         rng = random.Random(f"disk {self.world.settings.seed} {label}")
         self.machines.append(Machine(label, name, folder.resolve(), rng))
         return self.machines[-1]
 
     def owner(self, url: str) -> str:
-        """The process that a URL belongs to."""
+        """Return the name of the process that owns a URL."""
         fingerprint = self._fingerprinter.fingerprint(url)
         owners = self.partition.owners(np.array([fingerprint], np.uint64))
         return self.partition.names[int(owners[0])]
@@ -73,7 +77,7 @@ class Population:
     # -- a life -----------------------------------------------------------------------
 
     def start(self, machine: Machine) -> None:
-        """Begin a life on a machine that has none."""
+        """Start the process of a machine on which none is running."""
         if machine.life is not None or machine.label in self._home:
             return
         machine.has_power = True
@@ -85,7 +89,7 @@ class Population:
         self._graveyard.append(task)
 
     async def _live(self, life: Life) -> None:
-        """What `crawler node` does, without its command line."""
+        """Run a process as `crawler node` does, without the command line."""
         how = ""
         try:
             how = await self._crawl(life)
@@ -94,7 +98,7 @@ class Population:
         except Killed:
             raise
         except Exception as error:
-            if life.dead:  # it unwinds behind its end
+            if life.dead:  # the life was killed; this is its cleanup code
                 raise Killed from error
             how = f"bug: {error!r}"
             self.observed.unexpected.append(f"{life}: {error!r}")
@@ -142,7 +146,7 @@ class Population:
         )
 
     async def _leave(self, life: Life, stages: Stages, process: Process | None) -> None:
-        """As `api.Crawl.__aexit__`."""
+        """Close a process as `api.Crawl.__aexit__` does."""
         if process is not None:
             await process.exchange.close()
             process.close()
@@ -155,7 +159,7 @@ class Population:
     # -- its end ----------------------------------------------------------------------
 
     def kill(self, life: Life, *, power: bool) -> None:
-        """End a life at this very step."""
+        """End a life immediately, at the current step."""
         machine = life.machine
         self._forget(life, silent=power)
         if power:
@@ -163,7 +167,7 @@ class Population:
             machine.lose_power()
 
     def note_end(self, life: Life, how: str, *, killed: bool) -> None:
-        """Write down how a life ended."""
+        """Record how a life ended."""
         self.observed.lives.append(LifeEnd(life.number, life.machine.label, _seconds(), how, killed))
 
     def _forget(self, life: Life, *, silent: bool) -> None:
@@ -175,7 +179,7 @@ class Population:
         self.world.system.end(life)
 
     def _ended(self, life: Life, how: str) -> None:
-        """A life has ended by itself: for good, or it is started again."""
+        """Handle a life that has ended by itself: restart its process unless it ended for good."""
         machine = life.machine
         self.note_end(life, how, killed=False)
         self._forget(life, silent=False)
@@ -197,11 +201,11 @@ class Population:
             self._on_end()
 
     def _hand_over(self, machine: Machine) -> None:
-        """Do what people do whose process has stopped for another one of its name: its peers are to find that one."""
+        """After a process has stopped for another of its name, direct its peers to that one, as an operator would."""
         heirs = [
             other for other in self.machines if other.name == machine.name and other.label not in self._home
         ]
-        if not heirs and self.observed.cloned_at:  # each was told so by some peer: one is started again
+        if not heirs and self.observed.cloned_at:  # peers told each copy to stop: restart one of them
             heirs = [machine]
             del self._home[machine.label]
             self._start_again(machine)
@@ -210,7 +214,7 @@ class Population:
             self.world.wire.names[machine.name] = self.addresses[newest.label][0]
 
     def _look_at_end(self) -> None:
-        """A process of each name has ended: then nobody waits for a copy."""
+        """End the run when a process of each name has finished, or when every machine's process has ended for good."""
         self.observed.survivors = {
             machine.name: machine.label
             for machine in self.machines
@@ -221,7 +225,7 @@ class Population:
             self._on_end()
 
     def bury(self) -> None:
-        """Let go of all that the dead have left."""
+        """Free all objects of dead lives."""
         self._graveyard.clear()
         self.running.clear()
         self.opened.clear()
@@ -230,5 +234,5 @@ class Population:
 
 
 def _seconds() -> float:
-    """Seconds since the first instant."""
+    """Return the seconds since the first instant."""
     return asyncio.get_running_loop().time() - START

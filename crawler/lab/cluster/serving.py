@@ -1,4 +1,4 @@
-"""The synthetic web on loopback, for real crawlers: an address a host, one port for all.
+"""Serves the synthetic web on loopback, for real crawlers: one address per host, one port for all hosts.
 
     web = SyntheticWeb(spec, seed, start=clock.now(), name=names(port))
     async with WebServer(web, clock, port) as server:
@@ -7,8 +7,9 @@
 
 Hosts are 127.64.0.1, 127.64.0.2, ...; the crawler must be allowed loopback addresses.
 Delays are real. A host that is down, and a reset, close the connection without an
-answer. With a certificate it speaks TLS (`WebSpec.scheme` "https"); `packed` bodies
-are gzip for who accepts that; `closing`, each answer ends its connection.
+answer. With a certificate the server speaks TLS (`WebSpec.scheme` "https"). With
+`packed`, bodies are gzipped for clients that accept it; with `closing`, each answer
+closes its connection.
 """
 
 import asyncio
@@ -24,13 +25,13 @@ from crawler.cli.loopback import LoopbackSites
 from crawler.clock import Clock
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebReply
 
-HOSTS_MAX = 4000  # each has a listening socket
+HOSTS_MAX = 4000  # each host has a listening socket
 LOG_MAX = 10_000_000
 GZIP_LEVEL = 6
 
 
 class Served(msgspec.Struct, frozen=True, gc=False):
-    """One request: when it came, its host, path, status, page, version; who asked, by its User-Agent."""
+    """One request: its time, host, path, status, page and version, and the client's User-Agent."""
 
     at: float
     host: str
@@ -42,12 +43,12 @@ class Served(msgspec.Struct, frozen=True, gc=False):
 
 
 def address(number: int) -> str:
-    """Where a host listens, counted from 0."""
+    """Return the address at which host `number`, counted from 0, listens."""
     return f"127.64.{(number + 1) >> 8 & 255}.{(number + 1) & 255}"
 
 
 def names(port: int) -> Callable[[int], str]:
-    """What hosts are called in URLs."""
+    """Return a function from a host's number to its name in URLs."""
     return lambda number: f"{address(number)}:{port}"
 
 
@@ -74,7 +75,7 @@ class WebServer(LoopbackSites):
 
     @property
     def seed(self) -> str:
-        """The page that all others can be reached from."""
+        """The URL of the page from which all others can be reached."""
         return self.model.url(0)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -1,25 +1,25 @@
-"""A synthetic web that knows the truth about itself: which pages can be reached, and every request.
+"""A synthetic web with a known ground truth: which pages can be reached, and every request.
 
 Host sizes follow Zipf's law. Pages are numbered; every page except the seed has one
-*parent*, a page of a lower number that links to it (a tree: one lost link loses all
-below it). Further links follow the model of `lab/caches/link_locality.py`: repeats, a
-few popular URLs of the host, its wider set, a set common to all hosts, anything. Half
-of the pages get no further links: only the tree leads to them, so redundancy hides no
-loss.
+*parent*, a page with a lower number that links to it (a tree: one lost link loses the
+whole subtree below it). Further links follow the model of `lab/caches/link_locality.py`:
+repeats, a few popular URLs of the host, its wider set, a set common to all hosts, and
+any page. Half of the pages get no further links: only the tree leads to them, so that
+redundancy does not hide a loss.
 
-    /17               the page of that number on its host; some fail the first time (500, or a reset)
-    /r17              301 to /17: how the parent links to one page in 16
+    /17               the page with that number on its host; some fail the first time (500, or a reset)
+    /r17              301 to /17; one parent in 16 links this way
     /private/17       forbidden by robots.txt, linked from one page in 16
     /missing/17       404
-    /days/17          a calendar without end, on hosts that are traps
-    /sitemap.xml      on some hosts: their pages of even numbers with dates, and pages that nothing links to
+    /days/17          an endless calendar, on hosts that are traps
+    /sitemap.xml      on some hosts: their pages with even numbers, with dates, and pages that nothing links to
     http://goneN...   a name that does not exist
 
-A host is quick or slow; some are down for a while (no connection). Pages change
-by Poisson processes of log-normal rates, or as pages of real sites did
-(`page_changes.py`); a page's body names its number and version. `answer` is a plain function of the request,
-the instant and how often the URL was asked before; bytes are carried by
-`fetching.py` (in the virtual world) or `serving.py` (on loopback).
+A host is fast or slow; some are down for a while (no connection). Pages change by
+Poisson processes with log-normal rates, or as pages of real sites did
+(`page_changes.py`); a page's body contains its number and version. `answer` is a pure
+function of the request, the instant and the number of earlier requests for the URL.
+`fetching.py` (in the virtual world) and `serving.py` (on loopback) transport the bytes.
 """
 
 import random
@@ -36,39 +36,39 @@ from crawler.records import Outcome
 RESET_EVERY, FLAKY_EVERY, REDIRECT_EVERY, PRIVATE_EVERY, MISSING_EVERY, ORPHAN_EVERY = 67, 23, 16, 16, 29, 31
 SITEMAP = "/sitemap.xml"
 DEAD_NAMES = 50
-RATE_SPREAD = 1.0  # sigma of the log-normal law of change rates
-LATENCY_SPREAD = 0.6  # of that of latencies
+RATE_SPREAD = 1.0  # sigma of the log-normal distribution of change rates
+LATENCY_SPREAD = 0.6  # sigma of the log-normal distribution of latencies
 WORDS = [f"{random.Random(n).getrandbits(24):06x}"[: 3 + n % 6] for n in range(3000)]
 PHRASES = [" ".join(random.Random(n).choices(WORDS, k=4)) for n in range(60)]
 TAGS = ("p", "li", "td", "span", "code")
 PARENT_ON_HOST = 0.75  # share of pages whose parent is on their own host
-PARENT_WINDOW = 64  # pages back from which a parent is drawn, so that the tree is deep
+PARENT_WINDOW = 64  # a parent is drawn from this many preceding pages, so that the tree is deep
 
 
 class WebSpec(msgspec.Struct, frozen=True):
-    """What a web is like. `change_rate` is changes a second and page; shares are of hosts."""
+    """The parameters of a web. `change_rate` is changes per second and page; shares are shares of hosts."""
 
     hosts: int = 20
     pages: int = 400
     zipf: float = 1.0
-    latency: float = 0.1  # s, median over hosts
+    latency: float = 0.1  # seconds, median over hosts
     slow: float = 0.05
     slow_latency: float = 3.0
     down: float = 0.1
-    down_within: float = 300.0  # s from the start in which hosts go down
+    down_within: float = 300.0  # seconds from the start within which hosts go down
     down_for: float = 90.0
     traps: float = 0.05
     sitemaps: float = 0.25
     change_rate: float = 0.0
     links: LinkLocality = LinkLocality(links_median=4.0, links_mean=10.9)
-    padding: int = 0  # bytes of text a page has besides
-    phrases: int = 1  # runs of four words in each of its tags
-    flaws: bool = True  # pages that fail the first time
+    padding: int = 0  # bytes of additional text per page
+    phrases: int = 1  # runs of four words in each tag
+    flaws: bool = True  # whether some pages fail the first time
     scheme: str = "http"
 
 
 class WebHost(msgspec.Struct, frozen=True):
-    """A host: its pages in their order, seconds to answer, when it is down, whether it is a trap or has a sitemap."""
+    """A host: its pages in order, its latency in seconds, its downtime, and flags for traps and sitemaps."""
 
     name: str
     pages: list[int]
@@ -79,7 +79,7 @@ class WebHost(msgspec.Struct, frozen=True):
 
 
 class WebReply(msgspec.Struct, frozen=True):
-    """An answer, `delay` seconds after the request; with `failure` there is none."""
+    """An answer that comes `delay` seconds after the request; with `failure` there is no answer."""
 
     delay: float
     status: int = 0
@@ -93,7 +93,7 @@ class WebReply(msgspec.Struct, frozen=True):
 
 
 class SyntheticWeb:
-    """See the module. `changes_of(host, place)` gives the seconds since `start` at which a page changes, ascending."""
+    """See the module. `changes_of(host, place)`: ascending instants of a page's changes, in seconds since `start`."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class SyntheticWeb:
         rng.shuffle(owners)
         self.host_of = owners
         of_host: list[list[int]] = [[] for _ in sizes]
-        self.place: list[int] = []  # of a page on its host
+        self.place: list[int] = []  # position of each page on its host
         for page, host in enumerate(owners):
             self.place.append(len(of_host[host]))
             of_host[host].append(page)
@@ -135,7 +135,7 @@ class SyntheticWeb:
         down = (at, at + spec.down_for) if rng.random() < spec.down else (0.0, 0.0)
         trap = (
             rng.random() < spec.traps and small and latency < spec.slow_latency
-        )  # else it would last for hours
+        )  # otherwise the crawl would last for hours
         sitemap = random.Random(f"sitemap {self.seed} {number}").random() < spec.sitemaps
         return WebHost(name, pages, latency, down, trap, sitemap)
 
@@ -149,26 +149,26 @@ class SyntheticWeb:
     # -- pages ------------------------------------------------------------------
 
     def url(self, page: int) -> str:
-        """Where a page lies."""
+        """Return the URL of a page."""
         return f"{self.spec.scheme}://{self.hosts[self.host_of[page]].name}/{self.place[page]}"
 
     def link_to(self, page: int) -> str:
-        """What its parent has as a link to a page."""
+        """Return the URL that a page's parent links to."""
         if page and page % REDIRECT_EVERY == 5:
             return f"{self.spec.scheme}://{self.hosts[self.host_of[page]].name}/r{self.place[page]}"
         return self.url(page)
 
     def is_orphan(self, page: int) -> bool:
-        """Whether nothing leads to a page but the sitemap of its host; never so of a host's first page."""
+        """Return whether only the sitemap of its host leads to a page; False for the first page of a host."""
         host = self.hosts[self.host_of[page]]
         return host.sitemap and self.place[page] > 0 and page % ORPHAN_EVERY == 13
 
     def listed(self, host: WebHost) -> list[int]:
-        """The pages that a host's sitemap names: orphans, and those that further links may lead to."""
+        """Return the pages that a host's sitemap lists: orphans, and pages that further links may lead to."""
         return [page for page in host.pages if not page & 1 or self.is_orphan(page)]
 
     def links(self, page: int) -> list[str]:
-        """All links on a page, the same whatever its version."""
+        """Return all links on a page; they do not depend on its version."""
         found = [self.link_to(child) for child in self.children[page] if not self.is_orphan(child)]
         host = self.hosts[self.host_of[page]]
         rng = random.Random(f"links {self.seed} {page}")
@@ -183,7 +183,7 @@ class SyntheticWeb:
         return found
 
     def _other_links(self, rng: random.Random, host: WebHost, page: int) -> list[str]:
-        """Links beside the tree's, none to a page of an odd number or an orphan."""
+        """Return links besides those of the tree; none leads to a page with an odd number or to an orphan."""
         model, found = self.spec.links, list[str]()
         for _ in range(min(200, int(rng.lognormvariate(0.0, model.links_sigma) * model.links_median))):
             if found and rng.random() < model.repeat:
@@ -206,7 +206,7 @@ class SyntheticWeb:
         return found
 
     def body(self, page: int, version: int) -> bytes:
-        """The HTML of a version of a page."""
+        """Return the HTML of a version of a page."""
         links = "".join(f'<a href="{url}">x</a> ' for url in self.links(page))
         padding = _text(self.seed, page, self.spec.padding, self.spec.phrases) if self.spec.padding else ""
         return f"<!doctype html><title>{page}</title><p>{token(page, version)}<p>{padding}{links}".encode()
@@ -227,22 +227,22 @@ class SyntheticWeb:
         return times
 
     def version(self, page: int, now: float) -> int:
-        """How often a page has changed until `now`."""
+        """Return the number of changes of a page until `now`."""
         return bisect_right(self._changes(page), now - self.start)
 
     def current_until(self, page: int, version: int) -> float:
-        """The instant at which a version is replaced; infinite if it never is."""
+        """Return the instant at which a version is replaced; infinite if it never is."""
         times = self._changes(page)
         return self.start + times[version] if version < len(times) else float("inf")
 
     # -- answers --------------------------------------------------------------------
 
     def exists(self, name: str) -> bool:
-        """Whether a host name resolves."""
+        """Return whether a host name resolves."""
         return name in self.number
 
     def answer(self, name: str, path: str, now: float, *, asked: int = 0, etag: str = "") -> WebReply:
-        """What a host answers to a request that came `asked` times before."""
+        """Return a host's answer to a request for a URL that was requested `asked` times before."""
         host = self.hosts[self.number[name]]
         if host.down[0] <= now < host.down[1]:
             return WebReply(0.0, failure=Outcome.CONNECT_ERROR)
@@ -274,7 +274,7 @@ class SyntheticWeb:
         return WebReply(delay, 200, self.body(page, version), page=page, version=version, etag=tag)
 
     def _sitemap(self, host: WebHost, delay: float, now: float, etag: str) -> WebReply:
-        """What is listed, each with the instant of its latest change."""
+        """Return the answer with a host's sitemap: the listed pages, each with the instant of its latest change."""
         listed = self.listed(host)
         tag = f'"map-{sum(self.version(page, now) for page in listed)}"'
         if etag == tag:
@@ -287,7 +287,7 @@ class SyntheticWeb:
         return WebReply(delay, 200, body.encode(), "application/xml", etag=tag)
 
     def _changed_at(self, page: int, now: float) -> str:
-        """The latest change of a page as a sitemap writes it; the start, if there was none."""
+        """Return the latest change of a page, or the start if there was none, in the format of sitemaps."""
         version = self.version(page, now)
         at = self.start + (self._changes(page)[version - 1] if version else 0.0)
         return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -308,9 +308,10 @@ class SyntheticWeb:
 
 
 def _text(seed: int, page: int, size: int, phrases: int = 1) -> str:
-    """So many characters of marked-up text: a tag in 28 bytes, a fifth when compressed, as documentation has.
+    """Return about `size` characters of marked-up text.
 
-    With more `phrases` in a tag there are fewer tags.
+    Like documentation, it has a tag per 28 bytes and compresses to a fifth. With more `phrases` per tag
+    there are fewer tags.
     """
     rng, found, length = random.Random(f"text {seed} {page}"), list[str](), 0
     while length < size:
@@ -323,15 +324,15 @@ def _text(seed: int, page: int, size: int, phrases: int = 1) -> str:
 
 
 def token(page: int, version: int) -> str:
-    """What the text of a version of a page holds, and no other."""
+    """Return text that occurs only in this version of this page."""
     return f"page {page} version {version}."
 
 
 def _zipf_sizes(hosts: int, pages: int, exponent: float) -> list[int]:
-    """Pages of each host, at least one, by Zipf's law; they add up to `pages`."""
+    """Return the number of pages of each host, at least one, by Zipf's law; the sum is `pages`."""
     weights = [1.0 / (k + 1) ** exponent for k in range(hosts)]
     whole = sum(weights)
     sizes = [1 + int((pages - hosts) * weight / whole) for weight in weights]
-    for k in range(pages - sum(sizes)):  # what rounding has left
+    for k in range(pages - sum(sizes)):  # distribute the remainder of rounding
         sizes[k % hosts] += 1
     return sizes

@@ -1,4 +1,4 @@
-"""The environment of a process of the virtual world: network, store, chance (`process/opening/environment.py`)."""
+"""The environment of a process in the virtual world: network, store, randomness (`process/opening/environment.py`)."""
 
 import asyncio
 import random
@@ -25,11 +25,14 @@ from crawler.process.fetching.reader import Reader
 from crawler.process.opening.environment import Environment
 from crawler.storage.kv import KeyValue
 
-LONG, RARE_WATCH = 21_600.0, 60.0  # in runs of so many seconds a process looks at time and disk so seldom
+LONG, RARE_WATCH = (
+    21_600.0,
+    60.0,
+)  # in runs of at least LONG seconds, processes check time and disk every RARE_WATCH
 
 
 class SharedWorld(msgspec.Struct, frozen=True):
-    """What all processes have around them."""
+    """The parts of the world that all processes share."""
 
     settings: ClusterSettings
     web: SyntheticWeb
@@ -39,7 +42,7 @@ class SharedWorld(msgspec.Struct, frozen=True):
 
 
 class VirtualEnvironment(Environment):
-    """What a process of the cluster finds around it."""
+    """The environment of one life of a process."""
 
     def __init__(self, world: SharedWorld, life: Life) -> None:
         self._world, self._life = world, life
@@ -79,21 +82,21 @@ class VirtualEnvironment(Environment):
         return asyncio.get_running_loop().run_in_executor(None, function)
 
     def frozen(self) -> AbstractContextManager[None]:
-        """A process that is killed here would never thaw."""
+        """Return a context that does nothing: a process that is killed inside would never unfreeze the heap."""
         return nullcontext()
 
     async def keep_heap_small(self) -> None:
-        """All processes are in one heap."""
+        """Do nothing: all processes share one heap."""
 
     def watchdog(self, limit: float) -> Any:
         return _NoWatchdog()
 
 
 class _NoWatchdog:
-    """The loop stands only while it computes."""
+    """A watchdog that does nothing, since the virtual loop never stalls."""
 
     def start(self) -> None:
-        """Nobody watches."""
+        """Do nothing."""
 
     def stop(self) -> None:
-        """Nobody did."""
+        """Do nothing."""

@@ -1,14 +1,14 @@
 """An asyncio loop without a clock and without sockets: time jumps to the next timer.
 
-    time()            virtual seconds; stands still while callbacks run
+    time()            virtual seconds; does not advance while callbacks run
     executors         jobs run in the loop, one after the other per executor, after the time that the
                       disk of the machine takes
-    connections       `cables.VirtualNetwork`
-    a dead life       its callbacks are dropped, its tasks stay where they are (`machine.py`)
+    connections       `virtual_network.VirtualNetwork`
+    dead lives        their callbacks are dropped, their tasks never resume (`machine.py`)
 
-The order of callbacks depends only on the schedule: ready ones in their order, timers
-by instant, equal ones in the order made. The models are FoundationDB's simulator and
-TigerBeetle's VOPR.
+The order of callbacks depends only on the schedule: ready callbacks in order, timers
+by instant, and in order of creation if instants are equal. The models are FoundationDB's
+simulator and TigerBeetle's VOPR.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Ts = TypeVarTuple("Ts")
 TURNS, TICK = (
     1000,
     1e-6,
-)  # after so many turns at an instant so many seconds have passed: no wait is 0 for ever
+)  # TURNS turns at one instant take TICK seconds, so that a wait that is rounded to 0 cannot loop forever
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -37,12 +37,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now = start
         self._numbers = 0
-        # Instant, number, timer: equal instants go off in the order made.
+        # (instant, number, timer); timers of equal instants fire in order of creation.
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._wire = wire
         self._busy_until: dict[object, float] = {}  # executor -> instant
         self.steps = 0
-        self._turns = 0  # of the loop at this instant
+        self._turns = 0  # turns of the loop at this instant
         self.set_exception_handler(self._met)
         self.unexpected: list[str] = []
 
@@ -53,7 +53,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().close()
         self._timers.clear()
 
-    # -- what BaseEventLoop leaves to its kinds ---------------------------------
+    # -- abstract methods of BaseEventLoop --------------------------------------
 
     def _run_once(self) -> None:
         timers, ready = self._timers, self._ready  # type: ignore[attr-defined]
@@ -83,7 +83,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     @staticmethod
     def _go_on(handle: asyncio.Handle, life: Life) -> None:
-        """What came while a life stood still."""
+        """Run a callback that became ready while its life was suspended."""
         if not handle.cancelled() and not life.dead:
             handle._run()
 
@@ -110,7 +110,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         pass
 
     def _met(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An exception that nobody took: of a kill, nothing; else a bug, theirs or ours."""
+        """Record an exception that no code caught: a bug, unless it is `Killed`."""
         error = context.get("exception")
         if not isinstance(error, Killed) and "was destroyed but it is pending" not in context["message"]:
             self.unexpected.append(f"{context['message']}: {error!r}")
@@ -120,7 +120,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., Any], *args: Any
     ) -> "asyncio.Future[Any]":
-        """Run `func` in the loop when the machine has done what came before."""
+        """Run `func` in the loop after the earlier jobs of its machine."""
         life = CURRENT.get()
         took = 0.0 if life is None else life.machine.job_time()
         at = max(self._now, self._busy_until.get(executor, 0.0)) + took

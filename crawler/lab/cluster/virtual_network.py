@@ -1,9 +1,10 @@
-"""The network between simulated processes: connections in order, late, cut, or silent.
+"""The network between simulated processes: connections that are ordered, delayed, cut, or silent.
 
 A connection has two ends, each a transport for the protocol of a life. Written bytes
-arrive in pieces after a latency. While two machines are parted their bytes wait, as
-with TCP, and connecting finds no answer. A killed process resets its connections. A
-machine that has lost power is silent; after its return it resets what is sent to it.
+arrive in pieces after a latency. While two machines are partitioned, their bytes wait,
+as with TCP, and new connections get no answer. A killed process resets its connections.
+A machine that has lost power is silent; after it is back, it resets old connections
+when data arrives on them.
 """
 
 import asyncio
@@ -17,16 +18,16 @@ from crawler.lab.cluster.machine import CURRENT, Life
 from crawler.splitter.wire import LENGTH_BYTES, Frame
 
 Address = tuple[str, int]
-RETRANSMIT = 0.7  # seconds until bytes that were lost, or found the way cut, are sent again
-LATENCY = (0.0005, 0.02)  # seconds, drawn evenly
+RETRANSMIT = 0.7  # seconds until bytes that were lost, or stopped by a partition, are sent again
+LATENCY = (0.0005, 0.02)  # seconds, uniform
 _KINDS = frozenset(map(int, Frame))
-PIECES = (1, 7, 100, 0)  # bytes that arrive at once; 0: all
+PIECES = (1, 7, 100, 0)  # bytes that arrive together; 0: all
 
 
 class VirtualNetwork:
-    """All connections; `cut` holds pairs of names whose machines are parted, `loss` is the share of pieces lost once.
+    """All connections; `cut` holds pairs of partitioned machines, `loss` is the share of pieces that are lost once.
 
-    `pieces`: what is written arrives in pieces, as it may; else whole, which costs a quarter.
+    With `pieces`, written bytes arrive in pieces, as TCP allows; otherwise whole, which is four times as fast.
     """
 
     def __init__(self, rng: random.Random, *, pieces: bool = True) -> None:
@@ -37,19 +38,19 @@ class VirtualNetwork:
         self.listening: dict[Address, VirtualListener] = {}
         self.names: dict[str, str] = {}  # host name -> address
         self.ends: dict[VirtualTransport, None] = {}
-        self.bytes: Counter[Frame] = Counter()  # written by all, by kind of frame
+        self.bytes: Counter[Frame] = Counter()  # bytes written by all ends, by kind of frame
         self.frames: Counter[Frame] = Counter()
         self.writes = 0
 
     def listen(self, address: Address) -> "VirtualListener":
-        """A place to listen at, of the life that runs now."""
+        """Return a listener at `address` for the life that runs now."""
         life = CURRENT.get()
         assert life is not None
         self.listening[address] = found = VirtualListener(self, address, life)
         return found
 
     def note(self, data: bytes) -> None:
-        """Count what a life writes: whole frames; anything else is a write of no kind."""
+        """Count the bytes of written frames by kind; data that is not a whole frame has no kind."""
         self.writes += 1
         at = 0
         while at + LENGTH_BYTES < len(data) and data[at + LENGTH_BYTES] in _KINDS:
@@ -60,16 +61,16 @@ class VirtualNetwork:
             at += size
 
     def parted(self, one: Life, other: Life) -> bool:
-        """Whether no byte passes between two machines."""
+        """Return whether two machines are partitioned, so that no byte passes between them."""
         return frozenset((one.machine.name, other.machine.name)) in self.cut
 
     async def connect(
         self, factory: Callable[[], asyncio.Protocol], address: Address
     ) -> tuple["VirtualTransport", asyncio.Protocol]:
-        """Connect to who listens there; a host name is looked up.
+        """Connect to the listener at an address; a host name is looked up.
 
         Raises:
-            OSError: nobody does.
+            OSError: nothing listens there.
         """
         life = CURRENT.get()
         assert life is not None
@@ -87,7 +88,7 @@ class VirtualNetwork:
                 break
             if listening is None:
                 raise ConnectionRefusedError("connection refused")
-            await asyncio.sleep(RETRANSMIT)  # SYN after SYN, until the caller has enough
+            await asyncio.sleep(RETRANSMIT)  # SYNs are repeated until the caller gives up
         near, far = VirtualTransport(self, life), VirtualTransport(self, listening.life)
         near.other, far.other = far, near
         protocol = factory()
@@ -96,7 +97,7 @@ class VirtualNetwork:
         return near, protocol
 
     def reset(self, label: str, *, both: bool) -> None:
-        """The connections of a machine break; the other ends learn of it now, or when they send."""
+        """Break the connections of a machine; the other ends notice now (`both`), or when they send."""
         for end in [end for end in self.ends if end.life.machine.label == label and not end.life.dead]:
             other = end.other
             end._close(ConnectionResetError("connection reset"))
@@ -104,7 +105,7 @@ class VirtualNetwork:
                 other.reset_soon()
 
     def end_of(self, life: Life, *, silent: bool) -> None:
-        """A life is over: its connections are reset, or nobody hears of it."""
+        """Close the connections of a life that has ended: with a reset, or silently."""
         for end in [end for end in self.ends if end.life is life]:
             end.closed = True
             del self.ends[end]
@@ -113,7 +114,7 @@ class VirtualNetwork:
 
 
 class VirtualListener:
-    """What stands in for a listening socket."""
+    """Stands in for a listening socket."""
 
     def __init__(self, wire: VirtualNetwork, address: Address, life: Life) -> None:
         self.wire, self.address, self.life = wire, address, life
@@ -127,13 +128,13 @@ class VirtualListener:
             self._reader()
 
     def read_by(self, reader: Callable[[], object] | None) -> None:
-        """Whom to call when there is something to accept."""
+        """Set the function to call when a connection can be accepted."""
         self._reader = reader
         if self._come and reader is not None:
             reader()
 
     def accept(self) -> tuple["AcceptedEnd", Address]:
-        """As of a socket that does not block."""
+        """Accept a connection like a non-blocking socket."""
         if not self._come:
             raise BlockingIOError
         return self._come.popleft(), self.address
@@ -146,7 +147,7 @@ class VirtualListener:
 
 
 class AcceptedEnd:
-    """What stands in for an accepted socket."""
+    """Stands in for an accepted socket."""
 
     def __init__(self, end: "VirtualTransport") -> None:
         self._end = end
@@ -156,7 +157,7 @@ class AcceptedEnd:
         return self._end, protocol
 
     def setblocking(self, flag: bool) -> None:
-        """It never blocks."""
+        """Do nothing: this socket never blocks."""
 
     def close(self) -> None:
         self._end.abort()
@@ -170,10 +171,11 @@ class VirtualTransport(asyncio.Transport):
     def __init__(self, wire: VirtualNetwork, life: Life) -> None:
         super().__init__()
         self.wire, self.life = wire, life
-        self.closed = False  # nothing is taken or written any more
+        self.closed = False  # once True, no data is received or written
         self._protocol: asyncio.Protocol | None = None
         self._context: Context | None = None
-        self._on_way: deque[tuple[float, bytes | None]] = deque()  # to this end: instant, bytes or the end
+        # Data on its way to this end, as (instant, bytes); None instead of bytes closes the connection.
+        self._on_way: deque[tuple[float, bytes | None]] = deque()
         self._pumping = False
         self._lost = False
         wire.ends[self] = None
@@ -195,7 +197,7 @@ class VirtualTransport(asyncio.Transport):
         data, rng = bytes(data), self.wire.rng
         self.wire.note(data)
         size = rng.choice(PIECES) if self.wire.pieces and len(data) < 4000 else 0
-        if len(data) > 40 * size:  # a frame in hundreds of pieces tells nothing new
+        if len(data) > 40 * size:  # splitting a frame into hundreds of pieces tests nothing new
             size = 0
         for start in range(0, len(data), size or len(data)):
             self.other._send(data[start : start + (size or len(data))])
@@ -216,10 +218,10 @@ class VirtualTransport(asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default
 
-    # -- the way to this end ----------------------------------------------------------
+    # -- data on its way to this end --------------------------------------------------
 
     def _send(self, data: bytes | None) -> None:
-        """Put bytes, or the end, on the way to this end."""
+        """Send bytes, or with None the close, to this end."""
         rng = self.wire.rng
         at = asyncio.get_running_loop().time() + rng.uniform(*LATENCY)
         if self.wire.loss and rng.random() < self.wire.loss:
@@ -228,9 +230,9 @@ class VirtualTransport(asyncio.Transport):
         self._pump()
 
     def _pump(self) -> None:
-        """See to it that what is on the way arrives."""
+        """Schedule the arrival of the next piece; reset the sender if this end is closed."""
         if not self._on_way or self._pumping or self.closed or self._protocol is None:
-            if self.closed and self._on_way:  # nobody is there: who sends learns of it
+            if self.closed and self._on_way:  # no process is here: the sender must learn of it
                 self._on_way.clear()
                 if self.life.machine.has_power:
                     self.other.reset_soon()
@@ -257,7 +259,7 @@ class VirtualTransport(asyncio.Transport):
             self._pump()
 
     def reset_soon(self) -> None:
-        """The other end is gone and says so."""
+        """Schedule a reset from the other end, which is gone."""
         if not self.closed and not self.life.dead:
             self._on_way.clear()
             context = self._context
@@ -266,7 +268,7 @@ class VirtualTransport(asyncio.Transport):
 
     def _reset(self) -> None:
         if self.wire.parted(self.life, self.other.life):
-            return  # it never arrives: silence tells, in the end
+            return  # the reset never arrives; the peer's silence shows it in the end
         if not self.closed:
             self._close(ConnectionResetError("connection reset"))
 

@@ -1,16 +1,16 @@
-"""Replacement policies for the URL cache, on a trace: miss rates at all sizes, and which size to take.
+"""Compare replacement policies for the URL cache on a trace: miss rates at all sizes, with advice on the size to take.
 
     crawler lab cache                         on a synthetic trace of 500 threads
     crawler lab cache mine --stream cross     on a trace of your own (`crawler lab trace`)
     crawler lab cache mine --policies all --csv mine.csv
-    crawler lab cache mine --figures figures  the paper's figures 2 to 11; traces of other numbers
-                                              of threads may follow the first
-    crawler lab cache order mine              does the order of the crawl matter?
-    crawler lab cache per-thread mine         one cache a thread, or a global one?
-    crawler lab cache locality mine           which link-locality model has such a trace?
+    crawler lab cache mine --figures figures  draw the paper's figures 2 to 11; traces with other
+                                              numbers of threads may follow the first
+    crawler lab cache order mine              the effect of the crawl order
+    crawler lab cache per-thread mine         one cache per thread against a global one
+    crawler lab cache locality mine           the link-locality model that fits the trace
 
 Policies are those of Broder, Najork, Wiener (2003): INFINITE, MIN, LRU, CLOCK,
-RANDOM, STATIC; and as contenders SIEVE, S3-FIFO, W-TINYLFU and TABLE, the
+RANDOM and STATIC, and the contenders SIEVE, S3-FIFO, W-TINYLFU and TABLE, the
 cache that the crawler uses. The first argument names an experiment or the trace.
 """
 
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     experiment, folders = _what(args.what)
     if len(folders) > 1 and not args.figures:
         raise UsageError(
-            f"one trace, not {len(folders)}, unless figures are drawn: {', '.join(map(str, folders))}"
+            f"expected one trace, got {len(folders)}: {', '.join(map(str, folders))}; only --figures takes several"
         )
     bits = _bits(args.bits)
     if args.figures:
@@ -83,14 +83,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _what(words: list[str]) -> tuple[str, list[Path]]:
-    """The experiment named and the traces."""
+    """Return (the name of the experiment, the folders of the traces)."""
     if words and words[0] in _EXPERIMENTS:
         return words[0], [Path(word) for word in words[1:]]
     return "policies", [Path(word) for word in words]
 
 
 def trace_folder(folder: Path) -> Path:
-    """The folder of a trace; of a crawl directory that of its first process's latest run."""
+    """Return the folder of a trace; for a crawl directory, that of its first process's latest run."""
     if not (folder / "seed").exists():
         return folder
     found = sorted((folder / "p0" / "trace").glob("*/info.json"))
@@ -100,13 +100,13 @@ def trace_folder(folder: Path) -> Path:
 
 
 def _trace(args: argparse.Namespace, folder: Path | None) -> Trace:
-    """The trace in the folder, or a synthetic one."""
+    """Return the trace in `folder`, or a synthetic one if `folder` is None."""
     if folder is not None:
         trace = Trace.open(trace_folder(folder), args.first)
         if not len(trace.links):
             raise UsageError(f"{folder}: the trace is empty")
         if len(trace.links) >= 1 << 31:
-            raise UsageError(f"{folder}: more than 2^31 links; take some with --first")
+            raise UsageError(f"{folder}: more than 2^31 links; use fewer with --first N")
         return trace
     parts = link_locality.generate(model_of(args), args.threads, args.links, args.seed)
     info = {"source": "synthetic trace of the link-locality model", "threads": args.threads}
@@ -120,7 +120,7 @@ def _bits(text: str) -> range:
     except ValueError:
         chosen = range(0)
     if not chosen or chosen[0] < 0 or chosen[-1] > 30:
-        raise UsageError(f"--bits {text}: expected two exponents such as 10-20, within 0 and 30")
+        raise UsageError(f"--bits {text}: expected two exponents such as 10-20, between 0 and 30")
     return chosen
 
 
@@ -129,12 +129,12 @@ def _policies(text: str) -> list[str]:
         return list(PAPER_POLICIES)
     chosen = [*PAPER_POLICIES, *CONTENDERS] if text == "all" else text.upper().split(",")
     if unknown := [name for name in chosen if name not in POLICIES]:
-        raise UsageError(f"no policy {', '.join(unknown)}; there are {', '.join(POLICIES)}")
+        raise UsageError(f"unknown policy {', '.join(unknown)}; use one of {', '.join(POLICIES)}")
     return chosen
 
 
 def _by_policy(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
-    """Miss rates of the policies, what each cost, and advice."""
+    """Print the miss rates of the policies, the cost of each, and advice on the cache size."""
     sizes = [1 << b for b in bits]
     policies = _policies(args.policies)
     stream = Stream(trace.words(args.stream), args.stream)
@@ -163,11 +163,11 @@ def _by_policy(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
 def _report_cost(policy: str, seconds: float, requests: int, sizes: int) -> None:
     each = 1e9 * seconds / max(1, requests)
     apart = f"{each / sizes:6.1f} for each of {sizes} sizes"
-    print(f"{policy:<10}{seconds:8.2f} CPU s, {each:7.1f} ns a request, {apart}", file=sys.stderr)
+    print(f"{policy:<10}{seconds:8.2f} CPU s, {each:7.1f} ns per request, {apart}", file=sys.stderr)
 
 
 def _by_order(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
-    """Miss rates of CLOCK with the pages in other orders."""
+    """Print the miss rates of CLOCK with the pages in other orders."""
     sizes = [1 << b for b in bits]
     requests = max(1, len(trace.words(args.stream)))
     found = crawl_order.by_order(trace, sizes, stream=args.stream, seed=args.seed)
@@ -181,7 +181,7 @@ def _by_order(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
 
 
 def _per_thread(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
-    """Miss rates of one global CLOCK of k and of one of k / T for each thread."""
+    """Print the miss rates of one global CLOCK of size k and of one of size k / T for each of T threads."""
     threads = trace.threads
     sizes = [1 << b for b in bits]
     stream = Stream(trace.words(args.stream))
@@ -199,21 +199,21 @@ def _per_thread(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
         apart = (rates["per thread"] - rates["global"])[large]
         worst, best = int(np.argmax(apart)), int(np.argmin(apart))
         print(
-            "Against a global cache of the same room, one a thread misses between"
+            "Compared with a global cache of the same total size, one cache per thread misses between"
             f" {100 * apart[best]:+.2f} points (at 2^{bits[large[best]]}) and"
-            f" {100 * apart[worst]:+.2f} (at 2^{bits[large[worst]]})."
+            f" {100 * apart[worst]:+.2f} points (at 2^{bits[large[worst]]})."
         )
     return rates
 
 
 def _locality(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:
-    """The link-locality model that has miss rates like the trace's."""
+    """Print the link-locality model whose miss rates are closest to those of the trace."""
     fit = link_locality.fit(trace, threads=int(trace.info.get("threads", 0)), seed=args.seed + 1)
     rates = {"trace": fit.measured, "fitted model": fit.fitted}
     print(f"{trace.name}: misses of LRU, % of requests\n" + _table(range(len(fit.measured)), rates))
     print(f"{fit.threads} hosts at a time; {fit.describe()}")
     inside = "explains" if fit.error < 0.02 else "does not explain"
-    print(f"The model {inside} this trace (an RMS difference below 0.02 is asked for).")
+    print(f"The model {inside} this trace (the limit is an RMS difference of 0.02).")
     return rates
 
 
@@ -246,7 +246,7 @@ def _write_csv(args: argparse.Namespace, trace: Trace, bits: range, rates: Rates
 
 
 def _draw(found: list[Trace], args: argparse.Namespace) -> None:
-    """Figures 2 to 11 and ours, of the first trace; those by threads of all."""
+    """Draw figures 2 to 11 and our own from the first trace; figures by number of threads use all traces."""
     from crawler.lab.figures import broder
 
     stuff = broder.Material({trace.threads: trace for trace in found}, 0, args.seed)

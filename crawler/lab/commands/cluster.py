@@ -8,12 +8,12 @@
     crawler lab cluster --links-of mycrawl --histories histories --days 7
     crawler lab cluster --curve 1,4,16 --pages 200 --hosts 20 --out curve.csv
 
-The processes are the shipped ones; time, network, disks and the web are virtual
-(crawler/lab/cluster/README.md). The same seed makes the same run: the digest in
-the last column is that of all requests. --table is a row for each kind of fault
-alone, and two for all of them together, without and with copies of disks (clone,
-restore). Without --days a run lasts until nothing is left to do; with it, known
-pages are fetched again until then. Exit code 1 if a rule was broken.
+The processes run the shipped code; time, network, disks and the web are virtual
+(crawler/lab/cluster/README.md). The same seed reproduces a run; the digest in the
+last column covers all requests. --table prints one row per kind of fault, and two
+for all kinds together, without and with copies of disks (clone, restore). Without
+--days, a run ends when nothing is left to crawl; with it, known pages are refetched
+until then. The exit code is 1 if a rule was broken.
 """
 
 import argparse
@@ -39,9 +39,9 @@ TABLE_COLUMNS = ("faults", "runs", "done", "ends", "requests", "again", "flawles
 TABLE_WIDTHS = (16, 6, 7, 7, 10, 7, 10)
 PROCESSES_MAX, PAGES_MAX, SEEDS_MAX = 256, 1_000_000, 10_000
 RATE_LEAST = 0.05  # pages a second
-VISITS = 4.0  # fetches a change, without --rate
-BEATS = 10_000  # of a run of days: a beat a second would be most of the work
-BEAT = (60.0, 300.0)  # seconds between two, at least and at most
+VISITS = 4.0  # fetches per change, without --rate
+BEATS = 10_000  # beats in a run of days: one beat per second would be most of the work
+BEAT = (60.0, 300.0)  # seconds between two beats in such a run, minimum and maximum
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,13 +53,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of processes, each on a machine of its own (3)",
     )
-    add("--seed", type=int, default=1, metavar="N", help="seed of the web, the faults and all chance (1)")
+    add(
+        "--seed",
+        type=int,
+        default=1,
+        metavar="N",
+        help="seed of the web, the faults and all random choices (1)",
+    )
     add("--seeds", type=int, default=1, metavar="N", help="number of runs, with seeds from --seed on (1)")
     add(
         "--faults",
         default="all",
         metavar="A,B",
-        help=f"kinds of faults: {', '.join(fault_plan.KINDS)}; all (without clone and restore), or none",
+        help=f"kinds of faults: {', '.join(fault_plan.KINDS)}; or none (all except clone and restore)",
     )
     add(
         "--points",
@@ -67,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="names of the points in the code at which processes are killed (any)",
     )
-    add("--table", action="store_true", help="make --seeds runs for each kind of fault, and for all together")
+    add("--table", action="store_true", help="make --seeds runs of each kind of fault, and of all together")
     add("--count", type=int, default=6, metavar="N", help="faults per run (6)")
     add("--pages", type=int, default=400, metavar="N", help="pages in the web (400)")
     add("--hosts", type=int, default=20, metavar="N", help="hosts in the web (20)")
@@ -90,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--curve",
         metavar="N,M",
-        help="compare these numbers of processes; --pages and --hosts count for each process",
+        help="compare these numbers of processes; --pages and --hosts are per process",
     )
     add("--out", type=Path, metavar="FILE", help="write the table to FILE as CSV")
 
@@ -109,14 +115,14 @@ def run(args: argparse.Namespace) -> int:
         broken = broken or not verdict.flawless
         print(_line(row), flush=True)
         for rule, example in verdict.examples.items():
-            print(f"        {rule} x {verdict.found[rule]}, as {example}")
+            print(f"        {rule} x {verdict.found[rule]}, for example {example}")
     if args.out:
         pages_file.write_rows(args.out, list(COLUMNS), rows, iter([f"command: {args.command_line}"]))
     return int(broken)
 
 
 def _table(args: argparse.Namespace, settings: ClusterSettings) -> int:
-    """`--seeds` runs of each kind of fault alone, and of all together: a row each."""
+    """Make `--seeds` runs for each kind of fault alone and for all together; print a row for each."""
     kinds: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in fault_plan.KINDS}
     kinds |= {"all but copies": fault_plan.USUAL, "all": fault_plan.KINDS}
     rows, broken = [], False
@@ -141,24 +147,26 @@ def _table(args: argparse.Namespace, settings: ClusterSettings) -> int:
         print(_line(row, TABLE_WIDTHS), flush=True)
         for seed, verdict in flawed.items():
             for rule, example in verdict.examples.items():
-                print(f"        seed {seed}: {rule} x {verdict.found[rule]}, as {example}", flush=True)
+                print(
+                    f"        seed {seed}: {rule} x {verdict.found[rule]}, for example {example}", flush=True
+                )
     if args.out:
         pages_file.write_rows(args.out, list(TABLE_COLUMNS), rows, iter([f"command: {args.command_line}"]))
     return int(broken)
 
 
 def _curve(args: argparse.Namespace) -> int:
-    """Runs of several sizes, with and without a slow process: table, CSV and picture."""
+    """Make runs of several sizes, with and without a slow process; write a table, a CSV and a picture."""
     try:
         sizes = sorted({int(part) for part in args.curve.split(",")})
     except ValueError:
         sizes = []
     if not sizes or not 1 <= sizes[0] <= sizes[-1] <= PROCESSES_MAX:
         raise UsageError(
-            f"--curve {args.curve}: expected numbers of 1 to {PROCESSES_MAX} processes, as 1,4,16"
+            f"--curve {args.curve}: expected numbers of processes from 1 to {PROCESSES_MAX}, such as 1,4,16"
         )
     if sizes[-1] * args.pages > PAGES_MAX:
-        raise UsageError(f"--curve: more than {PAGES_MAX:,} pages")
+        raise UsageError(f"--curve: more than {PAGES_MAX:,} pages in total; lower --pages")
     names, rows = list(curves.CurveRow.__struct_fields__), []
     print(" ".join(names))
     for row in curves.rows(sizes, seed=args.seed, pages=args.pages, hosts=args.hosts):
@@ -167,7 +175,7 @@ def _curve(args: argparse.Namespace) -> int:
     if args.out:
         from crawler.lab.figures import drawing  # needs matplotlib
 
-        caption = f"{args.pages} pages and {args.hosts} hosts a process"
+        caption = f"{args.pages} pages and {args.hosts} hosts per process"
         table = [[getattr(row, name) for name in names] for row in rows]
         pages_file.write_rows(args.out, names, table, iter([f"command: {args.command_line}", caption]))
         figure = curves.picture(rows, drawing.sheet)
@@ -181,11 +189,11 @@ def _short(value: object) -> str:
 
 def _settings(args: argparse.Namespace) -> ClusterSettings:
     if not 1 <= args.processes <= PROCESSES_MAX or not 1 <= args.seeds <= SEEDS_MAX:
-        raise UsageError(f"need 1 to {PROCESSES_MAX} processes and 1 to {SEEDS_MAX:,} seeds")
+        raise UsageError(f"--processes must be 1 to {PROCESSES_MAX}, --seeds 1 to {SEEDS_MAX:,}")
     if not 1 <= args.hosts <= args.pages <= PAGES_MAX:
-        raise UsageError(f"need at least a page a host, and at most {PAGES_MAX:,} pages")
+        raise UsageError(f"--pages must be at least --hosts and at most {PAGES_MAX:,}")
     if args.rate < 0.0 or not 0.0 <= args.days <= 3650.0 or args.changes < 0.0 or not 0 <= args.count <= 1000:
-        raise UsageError("need a rate and changes of 0 or more, up to 3650 days and 1000 faults")
+        raise UsageError("--rate and --changes must be 0 or more, --days at most 3650, --count at most 1000")
     kinds = {"all": fault_plan.USUAL, "none": ()}.get(args.faults)
     kinds = tuple(part for part in args.faults.split(",") if part) if kinds is None else kinds
     points = tuple(part for part in args.points.split(",") if part)
@@ -204,7 +212,7 @@ def _settings(args: argparse.Namespace) -> ClusterSettings:
     )
     if not args.days:
         if args.histories:
-            raise UsageError("--histories needs --days: pages change while they are fetched again")
+            raise UsageError("--histories needs --days: pages change only while they are refetched")
         return settings
     length = args.days * DAY
     changes_of = synthetic.changes_of(args, length)

@@ -4,11 +4,12 @@
     crawler lab histories --git site --pages 'content/*.md' --pages '*.html' --name site --out histories
     crawler lab league --data histories --policies round-robin,nutch,ncis
 
-The file holds facts only: times, counts of lines, hashes of paths. The main line
-counts (--first-parent): a page changes when a commit lands on it. --pages takes
-git's pathspecs and may be repeated; without it, HTML, Markdown, reStructuredText
-and AsciiDoc files are pages. A clone without file contents (--filter=blob:none)
-needs --no-sizes, or git fetches them. Nothing in the clone is changed.
+The file holds only facts: times, line counts, hashes of paths. Only the main line
+of development is read (--first-parent): a page changes when a commit is merged
+there. --pages takes git pathspecs and may be repeated; by default, HTML, Markdown,
+reStructuredText and AsciiDoc files are pages. For a clone without file contents
+(--filter=blob:none) use --no-sizes, or git fetches the contents. The clone is not
+changed.
 """
 
 import argparse
@@ -45,15 +46,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if not args.git.is_dir():
-        raise UsageError(f"{args.git}: no such folder")
+        raise UsageError(f"{args.git}: folder not found")
     name = args.name or args.git.resolve().name.removesuffix(".git")
     if not name or name.startswith(".") or "/" in name or "\0" in name:
-        raise UsageError(f"--name {name!r}: not a file name")
+        raise UsageError(f"--name {name!r}: not a valid file name")
     if _git(args.git, "rev-parse", "--is-shallow-repository") == "true":
-        print(f"crawler: {args.git} is a shallow clone; its history begins late", file=sys.stderr)
+        print(f"crawler: {args.git} is a shallow clone; its earlier history is missing", file=sys.stderr)
     latest = _git(args.git, "log", "-1", "--first-parent", "--no-show-signature", "--format=%ct")
     if not latest.isdigit():
-        raise UsageError(f"{args.git}: no commit yet")
+        raise UsageError(f"{args.git}: the repository has no commits")
     commits = int(_git(args.git, "rev-list", "--first-parent", "--count", "HEAD"))
     log = GitLog(int(latest))
     sizes = () if args.no_sizes else (git_log.SIZES,)
@@ -66,13 +67,13 @@ def run(args: argparse.Namespace) -> int:
     changes, alive = len(history.page), int((history.died == 0).sum())
     years = (history.end - int(history.born.min())) / (365.25 * 86_400)
     print(
-        f"{path}: {len(history.born)} pages, {alive} of them there today, {changes} changes in {years:.1f} years"
+        f"{path}: {len(history.born)} pages, {alive} of them still exist, {changes} changes in {years:.1f} years"
     )
     return 0
 
 
 def _counted(parts: Iterator[bytes], commits: int, report: ProgressLine) -> Iterator[bytes]:
-    """The same parts; reports progress by the commits among them."""
+    """Yield the parts unchanged; report progress by the number of commits among them."""
     seen = 0
     for part in parts:
         if part.startswith(git_log.COMMIT):
@@ -86,10 +87,10 @@ def _command(folder: Path, *words: str) -> list[str]:
 
 
 def _git(folder: Path, *words: str) -> str:
-    """What git prints, one line.
+    """Run git and return the line that it prints.
 
     Raises:
-        UsageError: there is no git, or it refused.
+        UsageError: git is not installed, or it failed.
     """
     try:
         done = subprocess.run(
@@ -103,9 +104,9 @@ def _git(folder: Path, *words: str) -> str:
 
 
 def _parts(folder: Path, *words: str) -> Iterator[bytes]:
-    """What git prints, split at NULs, as it prints it."""
+    """Run git and yield its output as it arrives, split at NULs."""
     with (
-        tempfile.TemporaryFile() as complaints,  # a pipe that nobody reads could fill, and git would stand
+        tempfile.TemporaryFile() as complaints,  # a pipe that is not read could fill up and block git
         subprocess.Popen(
             _command(folder, *words), stdout=subprocess.PIPE, stderr=complaints, stdin=subprocess.DEVNULL
         ) as process,
@@ -122,4 +123,4 @@ def _parts(folder: Path, *words: str) -> Iterator[bytes]:
 
 
 def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or ["failed without a word"])[0][:ERROR_CHARS]
+    return (text.strip().splitlines() or ["failed without a message"])[0][:ERROR_CHARS]

@@ -1,25 +1,25 @@
-"""Let refresh policies play on the change histories of real sites.
+"""Compare refresh policies on the change histories of real sites.
 
     crawler lab league --data histories --quick
     crawler lab league --data histories --out league
     crawler lab league --data mine --policies round-robin,nutch,ncis --arms none,honest --budgets 1,3
 
-What would which policy do for my site? `crawler lab histories` makes the data
-from a git clone; this plays it, on the frontier that the crawler runs and on
-the rules of other crawlers. A score is the share of page time in which the copy
-was current. Budgets are multiples of the rate of all changes. Errors are
-standard errors over sites; with one site there are none. Signals arrive as the
-arm says; see crawler/lab/league/world.py for the world and the arms.
+`crawler lab histories` makes the data from a git clone. This command replays the
+history under each policy: with the frontier of the crawler, and with the rules of
+other crawlers. A score is the share of page time in which the copy was current.
+Budgets are multiples of the rate of all changes. Errors are standard errors over
+sites; with one site there are none. The arm determines which signals arrive; see
+crawler/lab/league/world.py for the world and the arms.
 
---out DIR takes scores.csv, sites.csv (each site's score), and two pictures.
+--out DIR receives scores.csv, sites.csv (the score of each site), and two pictures.
 --quick plays fewer pages, arms and budgets: seconds instead of minutes.
 
-    crawler lab league --data histories --living                    hubs have to be asked to find new pages
-    crawler lab league --data histories --quick --calibration       what is said of copies against the truth
+    crawler lab league --data histories --living                    new pages are found only by fetching hubs
+    crawler lab league --data histories --quick --calibration       compare stated freshness with the truth
 
---living: a page is known when a hub that shows it is fetched (crawler/lab/league/living.py). `own` is how fresh the
-copies of hubs are; p50, p90, mean are days from a page's birth to its copy, `never` is the share that was not had;
-`hubs` and `new` are shares of the fetches.
+With --living, a page becomes known when a hub that lists it is fetched (crawler/lab/league/living.py). `own` is the
+freshness of the copies of hubs; p50, p90 and mean are days from a page's birth to its first copy; `never` is the
+share of pages that were never fetched; `hubs` and `new` are shares of the fetches.
 """
 
 import argparse
@@ -46,13 +46,13 @@ from crawler.lab.refresh import pages_file
 BUDGETS = "0.1,0.3,1,3,10"
 QUICK_ARMS, QUICK_BUDGETS, QUICK_PAGES = "none,honest,lying", "1,3", 25
 PAGES_MAX, DAYS_MAX = 100_000, 36_500
-FETCHES_MAX = 200_000_000  # of a game: hours
+FETCHES_MAX = 200_000_000  # fetches of one game; this many take hours
 USUAL_LIVING = ",".join(name for name in FINDERS if name not in SHIPPED or name == "ncis")
 USUAL = "round-robin,nutch,stormcrawler,heritrix,cho,believe,oracle,clairvoyant,greedy,ncis"
 
 
 class GameSetting(msgspec.Struct, frozen=True):
-    """What all games share, as the child processes get it."""
+    """The settings that all games share, as passed to the child processes."""
 
     data: str
     pages: int
@@ -118,20 +118,20 @@ def run(args: argparse.Namespace) -> int:
     budgets = _budgets(args.budgets or (QUICK_BUDGETS if args.quick or args.living else BUDGETS))
     pages = args.pages if args.pages is not None else QUICK_PAGES if args.quick else worlds.PAGES_A_SITE
     if not 1 <= pages <= PAGES_MAX or not 10 <= args.days <= DAYS_MAX or args.seed < 0:
-        raise UsageError(
-            f"need 1 to {PAGES_MAX:,} pages a site, 10 to {DAYS_MAX:,} days, a seed of 0 or more"
-        )
+        raise UsageError(f"--pages must be 1 to {PAGES_MAX:,}, --days 10 to {DAYS_MAX:,}, --seed 0 or more")
     if not 0 <= args.processes <= PROCESSES_MAX:
-        raise UsageError(f"--processes: 1 to {PROCESSES_MAX}")
+        raise UsageError(f"--processes must be 1 to {PROCESSES_MAX}")
     shared = GameSetting(str(args.data), pages, args.days, args.seed)
     world = _world(shared, arms[0])
     if max(budgets) * world.change_rate * world.horizon > FETCHES_MAX:
-        raise UsageError(f"a budget of more than {FETCHES_MAX:,} fetches; lower --budgets, --pages or --days")
+        raise UsageError(
+            f"a game needs more than {FETCHES_MAX:,} fetches; lower --budgets, --pages or --days"
+        )
     tasks = [
         GameTask(shared, arm, policy, budget) for arm in arms for policy in policies for budget in budgets
     ]
     print(
-        f"{len(world.sites)} sites, {len(world)} pages, {world.change_rate * 86400:.2f} changes a day",
+        f"{len(world.sites)} sites, {len(world)} pages, {world.change_rate * 86400:.2f} changes per day",
         file=sys.stderr,
     )
     if args.living:
@@ -143,8 +143,8 @@ def run(args: argparse.Namespace) -> int:
     print(scores.tables(rows, policies, arms, budgets))
     for arm, budget, fetches in scores.undecided(games):
         print(
-            f"{arm} at {budget:g}x: all policies score alike, with {fetches:,} fetches; longer histories, "
-            "more pages or a larger budget would tell them apart",
+            f"{arm} at {budget:g}x: all policies have the same score, with {fetches:,} fetches; use longer "
+            "histories, more pages or a larger budget to tell them apart",
             file=sys.stderr,
         )
     if args.out:
@@ -153,9 +153,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _policies(args: argparse.Namespace) -> list[str]:
-    """The policies that are asked for, of those that can play."""
+    """Return the requested policies; raise UsageError if one cannot play."""
     if args.living and args.calibration:
-        raise UsageError("--calibration is of the league without --living")
+        raise UsageError("--calibration cannot be combined with --living")
     known: Iterable[str] = FINDERS if args.living else SHIPPED if args.calibration else POLICIES
     usual = USUAL_LIVING if args.living else "ncis" if args.calibration else USUAL
     return _names("policy", args.policies or usual, known)
@@ -192,7 +192,7 @@ def _names(what: str, text: str, known: Iterable[str]) -> list[str]:
     names = list(dict.fromkeys(name for name in text.split(",") if name))
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise UsageError(f"no {what} {', '.join(unknown) or text!r}; there are {', '.join(known)}")
+        raise UsageError(f"unknown {what} {', '.join(unknown) or text!r}; use one of {', '.join(known)}")
     return names
 
 
@@ -202,7 +202,7 @@ def _budgets(text: str) -> list[float]:
     except ValueError:
         found = []
     if not found or not all(0.0 < budget <= 1e6 for budget in found):
-        raise UsageError(f"--budgets {text}: expected numbers above 0, as 0.3,1,3")
+        raise UsageError(f"--budgets {text}: expected numbers above 0, such as 0.3,1,3")
     return found
 
 
@@ -222,7 +222,7 @@ def _world(setting: GameSetting, arm: str) -> worlds.World:
 
 
 def _play(task: GameTask) -> scores.Game:
-    """Play one game; in a child process or here."""
+    """Play one game; runs in a child process or in this one."""
     world = _world(task.setting, task.arm)
     rate = task.budget * world.change_rate
     outcome = worlds.play(world, make(task.policy, world, rate), rate)
@@ -241,7 +241,7 @@ def _play(task: GameTask) -> scores.Game:
 
 
 def _play_living(task: GameTask) -> living_table.LivingGame:
-    """Play one game of the living league, whose arm is the rule of hubs."""
+    """Play one game of the living league, in which the arm is the rule of hubs."""
     if task.arm == living.NEWS:
         world = living.news(task.setting.seed)
     else:
@@ -252,15 +252,15 @@ def _play_living(task: GameTask) -> living_table.LivingGame:
 
 
 def _judge(task: GameTask) -> np.ndarray:
-    """Sums of what a policy said of copies in one game."""
+    """Play one game and return the sums that compare the policy's stated probabilities with the truth."""
     world = _world(task.setting, task.arm)
     return judged(task.policy, world, task.budget * world.change_rate)
 
 
 def _play_all(tasks: list[GameTask], processes: int, report: ProgressLine) -> list[scores.Game]:
-    """All games in the order of the tasks, those that must end alike played once.
+    """Return all games in the order of the tasks; play games with equal outcomes only once.
 
-    Several processes play as many at a time, the longest first.
+    With several processes, the longest games start first.
     """
     played = sorted({_alike(task) for task in tasks}, key=_cost, reverse=True)
     whole, done, found = sum(map(_cost, played)), 0.0, {}
@@ -272,14 +272,14 @@ def _play_all(tasks: list[GameTask], processes: int, report: ProgressLine) -> li
 
 
 def _alike(task: GameTask) -> GameTask:
-    """The game that ends as this one: whoever reads no signals plays their arms as `none`."""
+    """Return the game with the same outcome: for a policy that reads no signals, the one with arm `none`."""
     if task.policy in LISTENING or task.arm not in worlds.TOLD:
         return task
     return msgspec.structs.replace(task, arm="none")
 
 
 def _cost(task: GameTask) -> float:
-    """How long a game takes, in the time of 1x of fetches: births and signals cost about as much."""
+    """Return the relative cost of a game, in units of 1x of fetches; births and signals cost about as much."""
     return 1.0 + task.budget + (1.0 if task.policy in LISTENING else 0.0)
 
 
@@ -299,7 +299,7 @@ def _write(
     comments = (
         f"command: {args.command_line}",
         f"{len(world.sites)} sites, {len(world)} pages, {args.days} days, seed {args.seed}",
-        "errors: jackknife over sites; differences: to the first policy of the arm and budget",
+        "errors: jackknife over sites; differences: from the first policy of the arm and budget",
     )
     table = [[getattr(row, name) for name in scores.COLUMNS] for row in rows]
     pages_file.write_rows(args.out / "scores.csv", scores.COLUMNS, table, iter(comments))
@@ -317,4 +317,4 @@ def _write(
         figure = draw(rows, *axes)
         drawing.save(figure, args.out / f"{name}.png", args.command_line, caption, args.seed)
     names = ", ".join(f"{name}.png" for name in pictures.PICTURES)
-    print(f"scores.csv, sites.csv, {names} in {args.out}")
+    print(f"wrote scores.csv, sites.csv, {names} to {args.out}")

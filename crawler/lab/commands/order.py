@@ -1,13 +1,13 @@
-"""Which order of new URLs finds what is good early: planted quality on link graphs, politeness on.
+"""Compare orders of new URLs by the quality they find early: planted quality on link graphs, with politeness.
 
     crawler lab order                          on the synthetic web
     crawler lab order --documents FOLDER       on documentation: each folder in it is a host
     crawler lab order --quality topic,rank --orders oracle,words --seeds 10
     crawler lab order --documents FOLDER --out order.csv
 
-The shipped frontier crawls each graph to its end on a virtual clock, under each order; a row has the
-share of the quality that was found after 5, 20 and 50 % of the crawl, with its standard error over the seeds
-(crawler/lab/order/README.md says what is planted).
+The shipped frontier crawls each graph to its end on a virtual clock, once per order. A row holds the share of
+the quality that was found after 5, 20 and 50 % of the crawl, with its standard error over the seeds
+(crawler/lab/order/README.md describes the planted quality).
 """
 
 import argparse
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=4000,
         metavar="N",
-        help="pages of the synthetic web (4000), or at most so many documents per host (500)",
+        help="pages of the synthetic web (4000), or maximum number of documents per host (500)",
     )
     add("--hosts", type=int, default=60, metavar="N", help="hosts of the synthetic web (60)")
     add(
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     orders, kinds = _chosen(args.orders, ORDERS), _chosen(args.quality, PLANTINGS)
     if args.seeds < 1 or args.hosts < 1 or args.pages < args.hosts:
-        raise UsageError("--seeds and --hosts are at least 1, --pages at least --hosts")
+        raise UsageError("--seeds and --hosts must be at least 1, --pages at least --hosts")
     seeds = range(args.seed, args.seed + args.seeds)
     if args.documents:
         shared = of_folder(args.documents, min(args.pages, 500), random.Random(args.seed))
@@ -105,7 +105,7 @@ def _chosen(text: str, known: object) -> list[str]:
     names = list(known)  # type: ignore[call-overload]
     chosen = [name.strip() for name in text.split(",")]
     if unknown := [name for name in chosen if name not in names]:
-        raise UsageError(f"no {', '.join(unknown)}; there are {', '.join(names)}")
+        raise UsageError(f"unknown {', '.join(unknown)}; use one of {', '.join(names)}")
     return chosen
 
 

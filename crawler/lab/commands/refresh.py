@@ -1,12 +1,12 @@
-"""Simulate refresh policies on drawn pages, or compute the optimal rates of your own.
+"""Simulate refresh policies on drawn pages, or compute the optimal rates for your own.
 
     crawler lab refresh --policies baseline,greedy,ncis --size 1000 --instances 20
     crawler lab refresh rates --pages pages.csv --rate 50
 
-The first prints the accuracy (share of requests served fresh) of each policy
-with its standard error, and its paired difference from the first one. The
+The first form prints the accuracy (share of requests served fresh) of each policy
+with its standard error, and its paired difference from the first policy. The
 second reads a CSV (columns importance, change_rate, and optionally recall with
-false_rate or precision) and writes the best crawl rate of each page.
+false_rate or precision) and writes the optimal crawl rate of each page.
 """
 
 import argparse
@@ -22,8 +22,8 @@ from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file, policies, simulate
 
 SIZE_MAX = 5_000_000
-CRAWLS_MAX = 100_000_000  # of a run: 3 GB of instants
-RATE_MAX = 1e9  # crawls per time
+CRAWLS_MAX = 100_000_000  # crawls per run: 3 GB of instants
+RATE_MAX = 1e9  # crawls per unit of time
 DELAY_MAX = 1e6  # ticks
 
 
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="FILE",
-        help="write the results as CSV; `rates` also draws a picture beside it",
+        help="write the results as CSV; `rates` also draws a picture",
     )
 
 
@@ -88,9 +88,11 @@ def run(args: argparse.Namespace) -> int:
 def _simulate(args: argparse.Namespace) -> int:
     names = [name for name in args.policies.split(",") if name]
     if not names or not 1 <= args.size <= SIZE_MAX or args.instances < 1 or not 0.0 <= args.corrupt <= 1.0:
-        raise UsageError(f"need a policy, 1 to {SIZE_MAX} pages, an instance, and a share of noise up to 1")
+        raise UsageError(
+            f"need a policy, --size 1 to {SIZE_MAX}, --instances 1 or more, and --corrupt 0 to 1"
+        )
     if not 0.0 < args.time < float("inf") or not 0.0 <= args.delay < DELAY_MAX:
-        raise UsageError(f"need --time above 0, --delay from 0 to {DELAY_MAX:g}")
+        raise UsageError(f"--time must be above 0, --delay 0 to {DELAY_MAX:g}")
     setting = simulate.ExperimentSetting(
         bandwidth=_bandwidth(args.bandwidth),
         horizon=args.time,
@@ -99,7 +101,7 @@ def _simulate(args: argparse.Namespace) -> int:
         learn=args.learn,
     )
     if setting.crawls > CRAWLS_MAX or args.seed < 0:
-        raise UsageError(f"a run may have up to {CRAWLS_MAX:,} crawls, a seed is 0 or more")
+        raise UsageError(f"a run may have at most {CRAWLS_MAX:,} crawls, and --seed must be 0 or more")
     given = pages_file.read(args.pages).pages if args.pages else None
     results = simulate.experiment(
         names,
@@ -121,7 +123,7 @@ def _simulate(args: argparse.Namespace) -> int:
 
 
 def _table(names: list[str], results: list[dict[str, simulate.SimulationResult]]) -> list[tuple]:
-    """name, accuracy, its error, accuracy after the warm-up, that minus the first policy's, its error."""
+    """Return rows of (name, accuracy, error, accuracy after warm-up, difference from the first policy, error)."""
     rows = []
     for name in names:
         whole, error = simulate.mean_and_error([found[name].accuracy for found in results])
@@ -132,7 +134,7 @@ def _table(names: list[str], results: list[dict[str, simulate.SimulationResult]]
 
 
 def _bandwidth(text: str) -> tuple[tuple[float, float], ...]:
-    """`100` or `0:100,133:150,266:100`, in the order of time, beginning at 0."""
+    """Parse `100` or `0:100,133:150,266:100` into (time, rate) pairs in order of time, beginning at 0."""
     try:
         pairs = [part.split(":") for part in text.split(",")]
         found = tuple(
@@ -147,12 +149,12 @@ def _bandwidth(text: str) -> tuple[tuple[float, float], ...]:
         or not all(0.0 < rate < RATE_MAX for _, rate in found)
     ):
         raise UsageError(
-            f"--bandwidth {text}: times must begin at 0 and rise, rates be above 0 and below {RATE_MAX:g}"
+            f"--bandwidth {text}: times must begin at 0 and increase; rates must be above 0 and below {RATE_MAX:g}"
         )
     return found
 
 
-# -- optimal rates of a user's pages
+# -- optimal rates for a user's pages
 
 
 def _rates(args: argparse.Namespace) -> int:
@@ -182,17 +184,17 @@ def _rates(args: argparse.Namespace) -> int:
     pages_file.write_rows(out, heads, rows, iter(comments))
     _plot_rates(out.with_suffix(".png"), pages, best, args)
     idle = int(np.sum(best.rates == 0.0))
-    print(f"{len(pages)} pages, {idle} not worth a crawl at {args.rate:g} a unit of time")
+    print(f"{len(pages)} pages, {idle} not worth a crawl at {args.rate:g} crawls per unit of time")
     print(f"expected share of requests served fresh: {best.accuracy:.4f}")
-    print(f"rates in {out}, picture in {out.with_suffix('.png')}")
+    print(f"wrote rates to {out} and a picture to {out.with_suffix('.png')}")
     return 0
 
 
-DRAWN_MAX = 5_000  # marks; more hide each other
+DRAWN_MAX = 5_000  # marks in the picture; more would hide one another
 
 
 def _plot_rates(path: Path, pages: Pages, best: policies.Optimum, args: argparse.Namespace) -> None:
-    """Each page by change rate and importance, coloured by its rate, with the line of the level."""
+    """Draw each page by change rate and importance, coloured by its rate, with the line of the level."""
     from crawler.lab.figures import drawing as figures  # needs matplotlib
 
     require("matplotlib")
@@ -202,7 +204,8 @@ def _plot_rates(path: Path, pages: Pages, best: policies.Optimum, args: argparse
     figures.rate_map(axes, pages.change_rate[drawn], pages.importance[drawn], best.rates[drawn], best.level)
     some = f" (one in {every} drawn)" if every > 1 else ""
     axes.set_title(
-        f"Optimal crawl rates of {len(pages):,} pages{some}\n{args.rate:g} crawls a unit of time", fontsize=11
+        f"Optimal crawl rates of {len(pages):,} pages{some}\n{args.rate:g} crawls per unit of time",
+        fontsize=11,
     )
     figures.save(
         figure, path, args.command_line, "rates by Theorem 1 of Busa-Fekete et al.; x: never crawled"

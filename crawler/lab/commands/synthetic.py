@@ -1,6 +1,6 @@
-"""Arguments of `crawler lab cluster` and `crawler lab web` that say what the synthetic web is taken from.
+"""Shared arguments of `crawler lab cluster` and `crawler lab web`: the data that shapes the synthetic web.
 
-What was taken is told on standard error: the first line of `lab web` is its seed.
+A summary of that data is printed to standard error, because the first line of output of `lab web` is its seed URL.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from crawler.lab.league import histories
 
 
 def add_web(parser: argparse.ArgumentParser) -> None:
-    """What both commands know."""
+    """Add the arguments that both commands share."""
     add = parser.add_argument
     add("--sitemaps", type=float, default=0.25, metavar="X", help="share of hosts that have a sitemap (0.25)")
     add(
@@ -30,21 +30,21 @@ def add_web(parser: argparse.ArgumentParser) -> None:
         "--histories",
         type=Path,
         metavar="DIR",
-        help="let pages change as those of real sites did in their last days (`crawler lab histories`)",
+        help="let pages change as pages of real sites did in their last days (`crawler lab histories`)",
     )
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raises UsageError if a share is none."""
+    """Raise UsageError if `--sitemaps` is not a share."""
     if not 0.0 <= args.sitemaps <= 1.0:
-        raise UsageError(f"--sitemaps {args.sitemaps:g} is a share, 0 to 1")
+        raise UsageError(f"--sitemaps {args.sitemaps:g}: expected a share from 0 to 1")
 
 
 def links_of(args: argparse.Namespace) -> LinkLocality | None:
-    """The model of the trace that was named, after telling it; None if none was.
+    """Return the model fitted to the trace of `--links-of` and print it; None without the option.
 
     Raises:
-        UsageError: no trace is there.
+        UsageError: the trace does not exist or is empty.
     """
     if args.links_of is None:
         return None
@@ -57,10 +57,10 @@ def links_of(args: argparse.Namespace) -> LinkLocality | None:
 
 
 def changes_of(args: argparse.Namespace, seconds: float) -> RealChanges | None:
-    """How pages change by the histories that were named; None if none were.
+    """Return the page changes of `--histories` and print a summary; None without the option.
 
     Raises:
-        UsageError: no histories are there, or none goes back so far.
+        UsageError: there are no histories, or none goes back so far.
     """
     if args.histories is None:
         return None

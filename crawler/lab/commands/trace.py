@@ -1,14 +1,14 @@
-"""Make and look at URL traces.
+"""Make and inspect URL traces.
 
     crawler lab trace synth T500 --threads 500 --links 7e7
     crawler lab trace info T500
     crawler lab trace import ./crawl mine
     crawler export --dir ./crawl --format links | crawler lab trace import - mine
 
-`synth` writes a trace of the link-locality model. `import` takes a trace out of
-a crawl directory (`crawl --trace` writes one a run and process; the longest is
-taken unless --process or --run says which), or makes one of lines
-`source TAB target`; those have the links of each page without repeats.
+`synth` writes a trace drawn from the link-locality model. `import` copies a trace
+out of a crawl directory (`crawl --trace` writes one per run and process; the longest
+is taken unless --process or --run selects another), or makes one from lines
+`source TAB target`; such lines contain each link of a page only once.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     synth.set_defaults(run_trace=_synth)
     info = commands.add_parser("info", help="describe a trace")
     info.add_argument("trace", type=Path)
-    info.add_argument("--first", type=count, default=0, metavar="N", help="only the first N links")
+    info.add_argument("--first", type=count, default=0, metavar="N", help="use only the first N links")
     info.set_defaults(run_trace=_info)
     taken = commands.add_parser("import", help="make a trace from a crawl directory or from lines of links")
     taken.add_argument(
@@ -44,13 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     taken.add_argument("trace", type=Path)
     taken.add_argument(
-        "--process", metavar="NAME", help="process whose trace to take, such as p0 (the one with the longest)"
+        "--process", metavar="NAME", help="name of the process, such as p0 (the one with the longest trace)"
     )
     taken.add_argument(
         "--run",
         type=int,
         metavar="N",
-        help="run of the process whose trace to take; 1 is the first (the longest)",
+        help="number of the run, from 1 (the run with the longest trace)",
     )
     taken.add_argument(
         "--processes",
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_synthetic(parser: argparse.ArgumentParser, links: int) -> None:
-    """The arguments of a synthetic trace, one a parameter of the model."""
+    """Add the arguments of a synthetic trace, one per parameter of the model."""
     add = parser.add_argument
     add("--threads", type=count, default=500, metavar="T", help="hosts crawled at the same time (500)")
     add("--links", type=count, default=links, metavar="N", help=f"length of a synthetic trace ({links:,})")
@@ -76,18 +76,18 @@ def add_synthetic(parser: argparse.ArgumentParser, links: int) -> None:
 
 
 def count(text: str) -> int:
-    """A positive number of things, which may be written as 7e7."""
+    """Parse a positive number, which may be written as 7e7."""
     value = float(text)
     if not 1 <= value < 2**31:
-        raise argparse.ArgumentTypeError(f"{text} is not within 1 and 2^31")
+        raise argparse.ArgumentTypeError(f"{text} is not between 1 and 2^31")
     return int(value)
 
 
 def model_of(args: argparse.Namespace) -> link_locality.LinkLocality:
-    """The model with the parameters given.
+    """Return the link-locality model with the given parameters.
 
     Raises:
-        UsageError: shares that no probabilities are, or other impossible values.
+        UsageError: shares that are not probabilities, or other impossible values.
     """
     names = [field.name for field in fields(link_locality.LinkLocality)]
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
@@ -132,20 +132,22 @@ def _shown(value: Any) -> str:
 
 
 def _figures_of(trace: Trace) -> dict[str, Any]:
-    """What can be counted in a trace."""
+    """Return the statistics of a trace, by name."""
     sizes = np.diff(trace.starts)
     links = len(trace.links)
     if not links:
         return {"pages": len(sizes), "links": 0}
     model, at_a_time = link_locality.counted(trace)
     distinct = Stream(trace.words()).distinct
-    repeats = model.repeat * (links - len(sizes)) / links  # the model's share leaves out first links of pages
+    repeats = (
+        model.repeat * (links - len(sizes)) / links
+    )  # the model's share excludes the first link of each page
     return {
         "pages": len(sizes),
         "links": links,
-        "distinct": f"{distinct:,} ({distinct / links:.1%} of the links: what no cache can answer)",
-        "links a page": f"{sizes.mean():.2f}, median {np.median(sizes):.0f}",
-        "repeats on the page": f"{repeats:.1%} of the links; {model.adjacent:.1%} of them at once",
+        "distinct": f"{distinct:,} ({distinct / links:.1%} of the links: cold misses in any cache)",
+        "links per page": f"{sizes.mean():.2f}, median {np.median(sizes):.0f}",
+        "repeats on the page": f"{repeats:.1%} of the links; {model.adjacent:.1%} of them directly after the first",
         "cross": f"{is_cross(trace.words()).mean():.1%}",
         "hosts": len(np.unique(trace.pages["host"])),
         "hosts at a time": at_a_time,
@@ -175,11 +177,11 @@ def _import_of_crawl(source: Path, args: argparse.Namespace) -> int:
         if args.process in (None, folder.parent.parent.name) and args.run in (None, int(folder.name))
     ]
     if not chosen:
-        raise UsageError(f"no such trace; there are {', '.join(map(str, found))}")
+        raise UsageError(f"trace not found; available: {', '.join(map(str, found))}")
     folder = max(chosen, key=lambda path: (path / "links").stat().st_size)
     if len(chosen) > 1:
         print(f"taking the longest of {len(chosen)} traces: {folder}", file=sys.stderr)
-    trace = Trace.open(folder)  # refuses what is no trace before anything is copied
+    trace = Trace.open(folder)  # rejects a folder without a trace before anything is copied
     try:
         shutil.copytree(folder, args.trace)
     except OSError as error:

@@ -3,10 +3,10 @@
     crawler lab web --pages 5000 --hosts 200 --seed 7
     crawler lab web --pages 5000 --hosts 200 --seed 7 --latency 0 --padding 20000 --log requests.csv
 
-It prints the seed URL and serves until Ctrl-C (or --seconds): hosts of Zipf sizes at 127.64.0.1,
-127.64.0.2, ..., with sitemaps, redirects, pages that fail the first time, a robots.txt, traps, hosts that are
-down for a while, and pages that change. At the end it says what was asked: pages answered of those
-there are, requests that robots.txt forbids. Crawl it with
+It prints the seed URL and serves until Ctrl-C (or --seconds). Hosts have Zipf sizes and the addresses 127.64.0.1,
+127.64.0.2, ...; they have sitemaps, redirects, pages that fail the first time, a robots.txt, traps, downtime, and
+pages that change. At the end it prints how many pages were answered and how many requests robots.txt forbids.
+Crawl it with
 
     crawler crawl URL --scope any --allow-network 127.64.0.0/10
 """
@@ -40,7 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--hosts", type=int, default=50, metavar="N", help="number of hosts (50)")
     add("--seed", type=int, default=1, metavar="N", help="seed of the web (1)")
     add("--latency", type=float, default=0.1, metavar="S", help="median response time in seconds (0.1)")
-    add("--padding", type=int, default=0, metavar="N", help="bytes of text per page, besides its links (0)")
+    add(
+        "--padding",
+        type=int,
+        default=0,
+        metavar="N",
+        help="bytes of text per page, in addition to its links (0)",
+    )
     add(
         "--phrases",
         type=int,
@@ -53,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=8.0,
         metavar="N",
-        help="mean number of links drawn per page, besides those of the tree; half are kept (8)",
+        help="mean number of links drawn per page, in addition to the tree; half are kept (8)",
     )
     add("--changes", type=float, default=0.0, metavar="X", help="changes per page and day (0)")
     synthetic.add_web(parser)
@@ -62,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--close",
         action="store_true",
-        help="close the connection after each answer, and resume no TLS session",
+        help="close the connection after each answer, and do not resume TLS sessions",
     )
     add(
         "--certificate",
@@ -77,12 +83,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if not 1 <= args.hosts <= min(args.pages, HOSTS_MAX) or args.pages > PAGES_MAX:
-        raise UsageError(f"need 1 to {HOSTS_MAX:,} hosts, a page each, and at most {PAGES_MAX:,} pages")
+        raise UsageError(
+            f"--hosts must be 1 to {HOSTS_MAX:,}, --pages at least --hosts and at most {PAGES_MAX:,}"
+        )
     if (
         min(args.latency, args.padding, args.links, args.changes, args.seconds) < 0.0
         or not 0 <= args.port < 65_536
     ):
-        raise UsageError("need numbers of 0 or more, and a port below 65,536")
+        raise UsageError("numbers must be 0 or more, and --port below 65,536")
     synthetic.check(args)
     try:
         return asyncio.run(_serve(args))
@@ -91,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def spec_of(args: argparse.Namespace) -> WebSpec:
-    """The web that the arguments ask for."""
+    """Return the specification of the web that the arguments describe."""
     spec = WebSpec(
         hosts=args.hosts,
         pages=args.pages,
@@ -108,10 +116,10 @@ def spec_of(args: argparse.Namespace) -> WebSpec:
 
 
 def tls_of(certificate: Path, *, sessions: bool) -> ssl.SSLContext:
-    """TLS of a server with this chain and key; without `sessions`, none goes on.
+    """Return the TLS context of a server with this certificate chain and key; `sessions`: allow resumption.
 
     Raises:
-        UsageError: they cannot be read.
+        UsageError: the file cannot be read.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if not sessions:
@@ -119,8 +127,10 @@ def tls_of(certificate: Path, *, sessions: bool) -> ssl.SSLContext:
         context.options |= ssl.OP_NO_TICKET
     try:
         context.load_cert_chain(certificate)
-    except OSError as error:  # SSLError is one
-        raise UsageError(f"--certificate {certificate}: no chain with its key can be read there") from error
+    except OSError as error:  # includes SSLError
+        raise UsageError(
+            f"--certificate {certificate}: cannot read a certificate chain and its key"
+        ) from error
     return context
 
 
@@ -151,7 +161,7 @@ async def _serve(args: argparse.Namespace) -> int:
 
 
 def summary(model: SyntheticWeb, log: list[Served]) -> str:
-    """What was asked, in a line."""
+    """Return one line of statistics about the requests."""
     answered = {row.page for row in log if row.status == 200 and row.page >= 0}
     forbidden = sum(row.path.startswith("/private/") for row in log)
     return (

@@ -1,19 +1,19 @@
-"""Let refresh policies play on drawn webs: what the shipped schedule gains over asking all pages equally often.
+"""Compare refresh policies on drawn webs: the gain of the shipped schedule over uniform refreshing.
 
     crawler lab worlds --quick                            seconds
-    crawler lab worlds --seeds 10 --out worlds            all worlds: minutes; worlds.csv
+    crawler lab worlds --seeds 10 --out worlds            all worlds: minutes; writes worlds.csv
     crawler lab worlds issue day-3x --policies ncis,ncis-pooled
-    crawler lab worlds --quick --check --aim .9           exit code 1 if ncis loses, or gains less
-    crawler lab worlds --quick --calibration              what is said of copies against the truth
+    crawler lab worlds --quick --check --aim .9           exit code 1 if ncis loses, or gains less than .9
+    crawler lab worlds --quick --calibration              compare stated freshness with the truth
 
-Webs whose pages change in an hour, a day, a month, a year; independently, in bursts, with their
-directory, in working hours; asked .1 to 100 times a change; with and without signals
-(crawler/lab/living/worlds.py has them all). The gain is (policy - uniform) / (true - uniform) of the freshness
-weighted by importance; `true` is NCIS with each page's true parameters. Errors are over seeds, 1 to
---seeds. `host` is the share of the fetches that the host with most of them got, `span` the greatest such share in a
-twentieth of the time. A policy that LOSES is below uniform by more than twice the error.
+In these webs pages change in an hour, a day, a month or a year; independently, in bursts, with their directory, or in
+working hours. They are fetched .1 to 100 times per change, with and without signals (crawler/lab/living/worlds.py
+lists all worlds). The gain is (policy - uniform) / (true - uniform) of the freshness weighted by importance; `true`
+is NCIS with the true parameters of each page. Errors are over seeds, 1 to --seeds. `host` is the share of the fetches
+that the most fetched host got, `span` the largest such share in any twentieth of the time. A policy that LOSES is
+below uniform by more than twice the error.
 
-The policies crawl, crawl-pooled and crawl-uniform are one whole process on a virtual clock (4 ms a fetch), which
+The policies crawl, crawl-pooled and crawl-uniform run one whole process on a virtual clock (4 ms per fetch), which
 needs small worlds: `crawler lab worlds issue --policies crawl,crawl-pooled --seeds 3`.
 """
 
@@ -37,11 +37,11 @@ from crawler.lab.refresh import pages_file
 SEEDS_MAX = 1000
 USUAL = "ncis,ncis-pooled,greedy"
 ALL = (*PLAYERS, *CRAWLS)
-JUDGED = "ncis"  # the policy of --check
+JUDGED = "ncis"  # the policy that --check judges
 
 
 class WorldTask(msgspec.Struct, frozen=True):
-    """A run to play."""
+    """One run to play: a world, a policy and a seed."""
 
     world: str
     policy: str
@@ -77,15 +77,15 @@ def run(args: argparse.Namespace) -> int:
     unknown += [name for name in asked if name not in ALL]
     if unknown or not asked:
         raise UsageError(
-            f"unknown: {', '.join(unknown) or args.policies!r}; `crawler lab worlds --list` has the worlds"
+            f"unknown: {', '.join(unknown) or args.policies!r}; `crawler lab worlds --list` lists the worlds"
         )
     if not 1 <= args.seeds <= SEEDS_MAX or not 0 <= args.processes <= PROCESSES_MAX:
-        raise UsageError(f"--seeds: 1 to {SEEDS_MAX}; --processes: 1 to {PROCESSES_MAX}")
+        raise UsageError(f"--seeds must be 1 to {SEEDS_MAX}, --processes 1 to {PROCESSES_MAX}")
     seeds = range(1, args.seeds + 1)
     report = ProgressLine("worlds", SystemClock())
     if args.calibration:
         if unstated := [name for name in asked if name not in STATING]:
-            raise UsageError(f"--calibration: {', '.join(unstated)} says nothing of copies")
+            raise UsageError(f"--calibration: {', '.join(unstated)} states no probability of freshness")
         return _calibrate(names, asked, seeds, args.processes, report)
     policies = list(dict.fromkeys([UNIFORM, TRUE, *asked]))
     tasks = [WorldTask(world, policy, seed) for world in names for seed in seeds for policy in policies]
@@ -112,7 +112,7 @@ def _words(name: str) -> str:
     kinds = ", ".join(sorted({host.process for host in spec.hosts}))
     polite = ", polite" if spec.polite else ""
     return (
-        f"{len(spec.hosts)} hosts, {spec.pages} pages, {kinds}, {spec.visits:g} visits a change, "
+        f"{len(spec.hosts)} hosts, {spec.pages} pages, {kinds}, {spec.visits:g} fetches per change, "
         f"importance {spec.importance}, signals {spec.signals}{polite}: {spec.fetches:,} fetches"
     )
 
@@ -120,7 +120,7 @@ def _words(name: str) -> str:
 def _check(rows: list[gains.Gain], aim: float | None) -> int:
     judged = [row for row in rows if row.policy == JUDGED]
     if not judged:
-        raise UsageError(f"--check needs the policy {JUDGED}")
+        raise UsageError(f"--check needs {JUDGED} among --policies")
     lost = [row.world for row in judged if row.loses]
     short = [row.world for row in judged if aim is not None and row.falls_short(aim)]
     print(f"below uniform in {len(lost)} of {len(judged)} worlds: {', '.join(lost) or 'none'}")
@@ -145,7 +145,7 @@ def _calibrate(
 
 
 def _played(task: WorldTask) -> WorldRun:
-    """Play one run; in a child process or here."""
+    """Play one run; in a child process or in this one."""
     play = crawled if task.policy in CRAWLS else playing.played
     return play(task.policy, draw(WORLDS[task.world], task.seed))
 

@@ -1,15 +1,15 @@
-"""Crawl values by name, for one page (`PageParameters`) or all (`Pages`), with intervals, fresh times and thresholds.
+"""Crawl values by name, for one page (`PageParameters`) or many (`Pages`), with intervals, fresh times and thresholds.
 
-    greedy    V_GREEDY: no signals; knows mu and Delta only
-    cis       GREEDY-CIS: believes every signal; gamma as observed
+    greedy    V_GREEDY: ignores signals; uses only mu and Delta
+    cis       GREEDY-CIS: trusts every signal; gamma as observed
     cis-nu0   GREEDY-CIS with gamma = lambda Delta: as if no signal were false
-    ncis      GREEDY-NCIS: V, the exact value of noisy signals
-    approx-J  the first J terms of V (both sums cut); below V
+    ncis      GREEDY-NCIS: V, the exact value under noisy signals
+    approx-J  the first J terms of V (both sums truncated); below V
     cis+      cis on pages of precision > 0.7 and recall > 0.6, greedy on the others
 
-`freshness/value_kernel.py` (compiled) has the formulas, their theory and their limits, and checks nothing; this module
-checks. Elapsed times and signals must be numbers from 0 to infinity, levels not nan: ValueError, a mistake of
-the caller.
+`freshness/value_kernel.py` (compiled) contains the formulas, their theory and their limits, but does not check its
+arguments; this module does. Elapsed times and signals must be numbers from 0 to infinity, and levels must not be nan;
+otherwise the functions raise ValueError.
 """
 
 import math
@@ -48,10 +48,10 @@ __all__ = [
 
 
 def kind_of(name: str) -> tuple[int, int]:
-    """The (kind, terms) that `Parameters.assign` takes for a value's name.
+    """Return the (kind, terms) that `Parameters.assign` takes for the name of a value.
 
     Raises:
-        KeyError: there is no such value.
+        KeyError: there is no value of that name.
     """
     if name.startswith("approx-") and name[7:].isdecimal() and 1 <= int(name[7:]) <= CUT_TERMS_MAX:
         return KINDS["ncis"], int(name[7:])
@@ -59,7 +59,7 @@ def kind_of(name: str) -> tuple[int, int]:
 
 
 def parameters_of(page: PageParameters, *, by: str = "ncis") -> Parameters:
-    """The page's numbers as the compiled kernel takes them."""
+    """Return the page's parameters in the form that the compiled kernel takes."""
     parameters = Parameters()
     parameters.assign(
         *kind_of(by),
@@ -74,9 +74,9 @@ def parameters_of(page: PageParameters, *, by: str = "ncis") -> Parameters:
 
 
 def _state(name: str, value: float) -> float:
-    """A time or a number of signals, checked."""
+    """Return a time or a number of signals; raise ValueError if it is negative or nan."""
     if not value >= 0.0:
-        raise ValueError(f"{name} is {value}: it must be a number, not negative")
+        raise ValueError(f"{name} is {value}: it must be a number of 0 or more")
     return float(value)
 
 
@@ -87,21 +87,21 @@ def _level(level: float) -> float:
 
 
 def crawl_value(page: PageParameters, elapsed: float, signals: float = 0, *, by: str = "ncis") -> float:
-    """The value of crawling `page` now, `elapsed` after its last crawl with `signals` since."""
+    """Return the value of crawling `page` now, `elapsed` after its last crawl, with `signals` since then."""
     return parameters_of(page, by=by).value(_state("elapsed", elapsed), _state("signals", signals))
 
 
 def threshold(page: PageParameters, level: float, *, by: str = "ncis") -> float:
-    """The effective elapsed time at which the crawl value reaches `level`: V inverse.
+    """Return the effective elapsed time at which the crawl value reaches `level`: the inverse of V.
 
-    Infinite if the value stays below `level`; a number of signals for a page
-    with silent_rate 0 (its value steps at each signal).
+    Infinite if the value stays below `level`. For a page with silent_rate 0, whose value
+    increases only with signals, the result is a number of signals.
     """
     return parameters_of(page, by=by).threshold(_level(level), 0.0, 1e-15)
 
 
 def wait(page: PageParameters, level: float, signals: float = 0, *, by: str = "ncis") -> float:
-    """The time since the last crawl at which the value reaches `level` with these `signals`.
+    """Return the time since the last crawl at which the value reaches `level` with these `signals`.
 
     0 if the signals alone suffice; infinite if time alone never does.
     """
@@ -109,33 +109,36 @@ def wait(page: PageParameters, level: float, signals: float = 0, *, by: str = "n
 
 
 def expected_interval(page: PageParameters, at: float) -> float:
-    """psi: the mean time between crawls of a page crawled at the threshold `at`."""
+    """Return psi: the mean time between crawls of a page crawled at the threshold `at`."""
     return parameters_of(page).interval(_state("threshold", at))
 
 
 def expected_fresh_time(page: PageParameters, at: float) -> float:
-    """w: the mean time the copy stays fresh between such crawls."""
+    """Return w: the mean time for which the copy stays fresh between crawls at the threshold `at`."""
     return parameters_of(page).fresh_time(_state("threshold", at))
 
 
 def crawl_rate(page: PageParameters, at: float) -> float:
-    """f = 1/psi: crawls per time at the threshold `at`; 0 if it is infinite (and a signal is not certain)."""
+    """Return f = 1/psi: crawls per unit of time at the threshold `at`.
+
+    0 if `at` is infinite, unless signals are certain.
+    """
     interval = expected_interval(page, at)
     return 1.0 / interval if interval > 0.0 else math.inf
 
 
 def value_slope(page: PageParameters, at: float) -> float:
-    """V' = mu alpha exp(-alpha iota) psi(iota) at the threshold `at`, for silent_rate > 0."""
+    """Return V' = mu alpha exp(-alpha iota) psi(iota) at the threshold `at`, for silent_rate > 0."""
     return parameters_of(page).slope(_state("threshold", at), 0.0)
 
 
 def _column(name: str, values: np.ndarray | float, size: int) -> np.ndarray:
-    """Times or numbers of signals as the kernel reads them, (m,), checked."""
+    """Return times or numbers of signals as an array (m,) for the kernel; raise ValueError if one is negative or nan."""
     column = np.ascontiguousarray(np.broadcast_to(values, (size,)), dtype=np.float64)
     right = column >= 0.0
     if not right.all():
         page = int(np.argmin(right))
-        raise ValueError(f"{name} of page {page} is {column[page]}: it must be a number, not negative")
+        raise ValueError(f"{name} of page {page} is {column[page]}: it must be a number of 0 or more")
     return column
 
 
@@ -147,7 +150,7 @@ def crawl_values(
     by: str = "ncis",
     out: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The value of each page: (m,) from `elapsed` (m,) and `signals` (m,), into `out` if given."""
+    """Return the value of each page, (m,), from `elapsed` (m,) and `signals` (m,); written into `out` if given."""
     size = len(pages)
     out = np.empty(size) if out is None else out
     times, heard = _column("elapsed", elapsed, size), _column("signals", signals, size)
@@ -163,7 +166,7 @@ def thresholds(
     guesses: np.ndarray | float = 0.0,
     tolerance: float = 1e-14,
 ) -> np.ndarray:
-    """`threshold` of each page, (m,); `guesses` are thresholds of a nearby level, 0 where there is none."""
+    """Return the `threshold` of each page, (m,); `guesses` are thresholds for a nearby level, 0 for unknown ones."""
     out = np.empty(len(pages))
     near = _column("guesses", guesses, len(pages))
     fill_thresholds(Columns(*kind_of(by), pages), _level(level), near, tolerance, out)
@@ -179,7 +182,7 @@ def waits(
     guesses: np.ndarray | float = 0.0,
     tolerance: float = 1e-14,
 ) -> np.ndarray:
-    """`wait` of each page, (m,), with its `signals` (m,)."""
+    """Return the `wait` of each page, (m,), given its `signals` (m,)."""
     out = np.empty(len(pages))
     heard, near = _column("signals", signals, len(pages)), _column("guesses", guesses, len(pages))
     fill_waits(Columns(*kind_of(by), pages), heard, _level(level), near, tolerance, out)
@@ -187,14 +190,14 @@ def waits(
 
 
 def expected_intervals(pages: Pages, at: np.ndarray) -> np.ndarray:
-    """psi of each page at its threshold, (m,)."""
+    """Return psi of each page at its threshold, (m,)."""
     out = np.empty(len(pages))
     fill_intervals(Columns(*kind_of("ncis"), pages), _column("thresholds", at, len(pages)), out)
     return out
 
 
 def expected_fresh_times(pages: Pages, at: np.ndarray) -> np.ndarray:
-    """w of each page at its threshold, (m,)."""
+    """Return w of each page at its threshold, (m,)."""
     out = np.empty(len(pages))
     fill_fresh_times(Columns(*kind_of("ncis"), pages), _column("thresholds", at, len(pages)), out)
     return out

@@ -1,10 +1,11 @@
-"""The papers' estimators: a page's change rate and signal quality from its own crawls alone.
+"""The papers' estimators: the change rate and signal quality of a page from its own crawls alone.
 
-For the figures of the papers and the simulator. The crawl's own estimators pool
-pages (`freshness/change_rates.py`, `freshness/signal_quality.py`): a page alone is crawled too seldom to tell.
+They serve the figures of the papers and the simulator. The crawl's own estimators pool
+pages (`freshness/change_rates.py`, `freshness/signal_quality.py`), because a single page
+is crawled too seldom for a good estimate.
 
-Each crawl ends an interval: `elapsed` tau since the crawl before, `signals` n
-that came in it, and whether the page had `changed`. The model says
+Each crawl ends an interval with three observations: `elapsed` tau since the previous
+crawl, the number of `signals` n in it, and whether the page had `changed`. The model is
 
     P[unchanged] = exp(-x),  x = alpha tau + b n
 
@@ -13,21 +14,22 @@ so alpha (`silent_rate`) and b (`signal_weight`) maximise the concave
     sum_{changed} log(1 - exp(-x)) - sum_{unchanged} x          (Busa-Fekete et al., Appendix E;
                                                                  their z is "no change")
 
-and with the observed rate gamma of all signals follow nu = gamma exp(-b),
+The observed rate gamma of all signals then yields nu = gamma exp(-b),
 Delta = alpha + gamma - nu, precision = 1 - exp(-b), recall = (gamma - nu)/Delta.
 
 `fit` takes all intervals. `RunningEstimate` keeps a page in constant memory:
 unchanged intervals enter only by their sums, which is exact; changed ones are
-kept as at most `points_max` weighted points (tau, n), the two closest of which
-are merged into one of the same score when there is one too many. So it equals
-`fit` until more changes were seen, and stays close after (measured in the tests).
+kept as at most `points_max` weighted points (tau, n). When there is one too many,
+the two closest points are merged into one with the same score. The result equals
+`fit` until that limit is exceeded, and stays close to it afterwards (measured in the tests).
 
-With all intervals changed, or none, the maximum lies at infinity or 0. A
-`Prior` adds pseudo intervals and bounds. `KOLOBOV` is that of the public code of Kolobov et al.: one
-changed and one unchanged interval of half a day, rates between 0.0005 and 7 a day; and the same for b, one
-signal with a change and one without. It starts every page at 1.39 changes a day. On pages that change less it
-must not steer a crawl: one of them seen to be slow outranks for ever all that were not seen twice.
-`naive_quality` counts signals and changes by interval; it is biased upward, and here only to show that.
+If all intervals are changed, or none, the maximum is at infinity or 0. A `Prior`
+adds pseudo-intervals and bounds. `KOLOBOV` is the prior of the public code of Kolobov et
+al.: one changed and one unchanged interval of half a day, and rates between 0.0005 and 7
+per day; we add the same for b, one signal with a change and one without. Under this prior
+every page starts at 1.39 changes per day. It must not steer a crawl of pages that
+change less: a page once seen to be slow would outrank all pages that were not fetched twice.
+`naive_quality` counts signals and changes by interval; it is biased upward, and exists only to show that.
 """
 
 import math
@@ -38,15 +40,15 @@ import numpy as np
 
 from crawler.freshness.params import PageParameters
 
-SIGNAL_WEIGHT_MAX = 30.0  # a precision of 1 - 1e-13: certain
-_UNDERFLOW = 700.0  # exp(-x) is nothing to 1 long before; exp(x) is finite up to 709
+SIGNAL_WEIGHT_MAX = 30.0  # a precision of 1 - 1e-13: practically certain
+_UNDERFLOW = 700.0  # exp(-x) is negligible against 1 long before this; exp(x) is finite up to 709
 
 
 class Prior(msgspec.Struct, frozen=True):
-    """Pseudo intervals and bounds; the unit of time is the caller's.
+    """Pseudo-intervals and bounds, in the caller's unit of time.
 
-    `interval_weight` changed and as many unchanged intervals of length
-    `interval` without a signal; `signal_weight` of each kind with one signal
+    There are `interval_weight` changed and as many unchanged intervals of length
+    `interval` without signals, and `signal_weight` of each kind with one signal
     and no time, which pulls b to ln 2. `rate_min` and `rate_max` bound alpha.
     """
 
@@ -62,10 +64,10 @@ NO_PRIOR = Prior(interval_weight=0.0, signal_weight=0.0, rate_min=0.0, rate_max=
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """What was learned; `*_error` are standard errors (infinite: nothing known).
+    """Estimated parameters; `*_error` are standard errors (infinite: nothing is known).
 
-    The errors come from the curvature of the likelihood at its maximum, prior
-    included.
+    The errors are derived from the curvature of the likelihood at its maximum,
+    including the prior.
     """
 
     silent_rate: float
@@ -80,7 +82,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
     @property
     def _true_rate(self) -> float:
-        """Signalled changes per time."""
+        """The rate of signalled changes, per unit of time."""
         return self.signal_rate * -math.expm1(-self.signal_weight)
 
     @property
@@ -96,16 +98,16 @@ class Estimate(msgspec.Struct, frozen=True):
         return self._true_rate / self.change_rate if self.change_rate > 0.0 else 0.0
 
     def page(self, importance: float) -> PageParameters:
-        """The refresh model's parameters of this page."""
+        """Return this page's parameters for the refresh model."""
         return PageParameters(importance, self.change_rate, self.recall, self.false_rate)
 
 
-# The score and information of changed intervals at (alpha, b): five sums.
+# The score and the information of changed intervals at (alpha, b): five sums.
 Curvature = tuple[float, float, float, float, float]
 
 
 def _curvature_of_points(points: Sequence[Sequence[float]], alpha: float, b: float) -> Curvature:
-    """Sums over (tau, n, weight) of the derivatives of weight log(1 - exp(-x))."""
+    """Return the sums over points (tau, n, weight) of the derivatives of weight log(1 - exp(-x))."""
     s1 = s2 = h11 = h12 = h22 = 0.0
     for tau, n, weight in points:
         x = alpha * tau + b * n
@@ -122,12 +124,12 @@ def _curvature_of_points(points: Sequence[Sequence[float]], alpha: float, b: flo
 
 
 def _curvature_of_arrays(tau: np.ndarray, n: np.ndarray, alpha: float, b: float) -> Curvature:
-    """The same for arrays (k,) of unit weight."""
+    """Return the sums of `_curvature_of_points` for arrays (k,) of unit weight."""
     x = np.minimum(alpha * tau + b * n, _UNDERFLOW)
     slope = 1.0 / np.expm1(x)
     bend = slope / -np.expm1(-x)
     along = bend * tau
-    return (  # sums of products, not dot products: BLAS would start threads for them
+    return (  # sums of products instead of dot products, for which BLAS would start threads
         float((slope * tau).sum()),
         float((slope * n).sum()),
         float((along * tau).sum()),
@@ -143,12 +145,12 @@ def _maximise(
     start: tuple[float, float],
     bounds: tuple[float, float],
 ) -> tuple[float, float, Curvature]:
-    """Newton for (alpha, b) within bounds; returns them and the curvature there.
+    """Maximise over (alpha, b) within bounds by Newton's method; return alpha, b and the curvature there.
 
     A step is halved while the slope at its end is about as steep downhill as
-    it was uphill at its start, which for a concave function ensures progress,
-    and a parameter shrinks at most tenfold a step, because the likelihood ends
-    at x = 0. Usually 6 steps; 60 at most.
+    it was uphill at its start, which ensures progress on a concave function.
+    A parameter shrinks at most tenfold per step, because the likelihood is defined
+    only for x > 0. Usually 6 steps suffice; 60 is the limit.
     """
     low, high = bounds
     alpha, b = min(max(start[0], low, 1e-12), high), start[1]
@@ -158,7 +160,7 @@ def _maximise(
         step1, step2 = _newton_step(
             s1, s2, sums, _pinned(alpha, s1, low, high), _pinned(b, s2, 0.0, SIGNAL_WEIGHT_MAX)
         )
-        if sums[2] == 0.0 and s1 < 0.0:  # nothing changed: straight downhill
+        if sums[2] == 0.0 and s1 < 0.0:  # no interval changed: the maximum is at the lower bound
             step1 = -alpha
         if sums[4] == 0.0 and s2 < 0.0:
             step2 = -b
@@ -182,7 +184,7 @@ def _maximise(
 
 
 def _pinned(value: float, score: float, low: float, high: float) -> bool:
-    """Whether a parameter sits at a bound that the score pushes it against."""
+    """Return whether a parameter is at a bound and the score pushes it outwards."""
     return (value <= low and score <= 0.0) or (value >= high and score >= 0.0)
 
 
@@ -194,14 +196,14 @@ def _newton_step(s1: float, s2: float, sums: Curvature, fix1: bool, fix2: bool) 
     if fix2 or h22 <= 0.0:
         return s1 / h11, 0.0
     determinant = h11 * h22 - h12 * h12
-    if determinant <= 1e-12 * h11 * h22:  # time and signals go together: move along their sum
+    if determinant <= 1e-12 * h11 * h22:  # time and signals are proportional: move along their sum
         scale = (s1 * h11 + s2 * h12) / (h11 * h11 + h12 * h12 + 1e-300)
         return scale, scale * h12 / h11
     return (s1 * h22 - s2 * h12) / determinant, (s2 * h11 - s1 * h12) / determinant
 
 
 def _errors(sums: Curvature) -> tuple[float, float]:
-    """Standard errors of alpha and b, from the information."""
+    """Return the standard errors of alpha and b, from the information."""
     _, _, h11, h12, h22 = sums
     determinant = h11 * h22 - h12 * h12
     if determinant > 1e-12 * h11 * h22 > 0.0:
@@ -210,7 +212,7 @@ def _errors(sums: Curvature) -> tuple[float, float]:
 
 
 def _prior_points(prior: Prior) -> list[tuple[float, float, float]]:
-    """The changed pseudo intervals."""
+    """Return the changed pseudo-intervals of a prior."""
     points = [(prior.interval, 0.0, prior.interval_weight), (0.0, 1.0, prior.signal_weight)]
     return [point for point in points if point[2] > 0.0]
 
@@ -227,12 +229,12 @@ def fit(
     signal_rate: float | None = None,
     prior: Prior = NO_PRIOR,
 ) -> Estimate:
-    """The maximum-likelihood estimate from k crawl intervals, arrays (k,).
+    """Return the maximum-likelihood estimate from k crawl intervals, arrays (k,).
 
     Args:
-        signal_rate: gamma if it is known otherwise; by default signals per time.
-        prior: without one, all intervals changed or none gives an estimate at
-            the edge (infinite or zero in effect).
+        signal_rate: gamma, if it is known from another source; by default signals per unit of time.
+        prior: without one, the estimate is practically infinite if all intervals
+            changed, and zero if none did.
     """
     tau = np.asarray(elapsed, dtype=np.float64)
     n = np.asarray(signals, dtype=np.float64)
@@ -276,16 +278,16 @@ def _estimate(
 
 
 def _merge(left: list[float], right: list[float], alpha: float, b: float) -> list[float]:
-    """One point with the weight and, at (alpha, b), the score of two.
+    """Merge two points into one with their total weight and, at (alpha, b), their total score.
 
     Their mean would have too high a likelihood (it is concave in x), and the
-    estimate would drift; with the score kept it does not. (tau, n) is along
-    the score, and its x solves weight * x / expm1(x) = the two points' sum.
+    estimate would drift; keeping the score prevents this. (tau, n) is parallel to
+    the score, and its x solves weight * x / expm1(x) = the sum over both points.
     """
     s1, s2, _, _, _ = _curvature_of_points((left, right), alpha, b)
     weight = left[2] + right[2]
     share = (alpha * s1 + b * s2) / weight
-    if not 1e-6 < share < 1.0:  # the rates are at a bound, or the changes were certain: any point does
+    if not 1e-6 < share < 1.0:  # the rates are at a bound, or the changes were certain: any point is right
         mean = [(p * left[2] + q * right[2]) / weight for p, q in zip(left[:2], right[:2], strict=True)]
         return [*mean, weight]
     scale = math.expm1(_solve_share(share)) / weight
@@ -293,7 +295,7 @@ def _merge(left: list[float], right: list[float], alpha: float, b: float) -> lis
 
 
 def _solve_share(share: float) -> float:
-    """The x > 0 with x / expm1(x) = share, 1e-6 < share < 1; Newton on x - ln(expm1(x)) = ln(share)."""
+    """Return x > 0 with x / expm1(x) = share, for 1e-6 < share < 1; Newton on x - ln(expm1(x)) = ln(share)."""
     wanted = math.log(share)
     x = 2.0 * (1.0 - share) if share > 0.5 else 1.0 - wanted
     for _ in range(20):
@@ -305,11 +307,11 @@ def _solve_share(share: float) -> float:
 
 
 class RunningEstimate:
-    """The estimate of one page in constant memory.
+    """The running estimate of one page in constant memory.
 
-    A changed interval adds a point (tau, n, weight 1); when there are more
-    than `POINTS_MAX`, the pair whose merging moves the likelihood least goes
-    together.
+    A changed interval adds a point (tau, n, weight 1). When there are more
+    than `POINTS_MAX` points, the pair whose merging changes the likelihood least
+    is merged.
     """
 
     POINTS_MAX = 8
@@ -336,7 +338,7 @@ class RunningEstimate:
         self._b = math.log(2.0)
 
     def observe(self, elapsed: float, signals: float, changed: bool) -> None:
-        """Take in one crawl interval."""
+        """Add one crawl interval."""
         self.watched += elapsed
         self.heard += signals
         if not changed:
@@ -348,8 +350,8 @@ class RunningEstimate:
                 self._merge_closest()
 
     def _merge_closest(self) -> None:
-        """Join the two points of least cost: weight times the squared relative distance in x."""
-        self.estimate()  # the score is kept at the best rates known by now
+        """Merge the two points of least cost: weight times the squared relative distance in x."""
+        self.estimate()  # the score is kept at the best current estimate of the rates
         points, alpha, b = self._points, self._alpha, self._b
         best, pair = math.inf, (0, 1)
         for i, (tau, n, weight) in enumerate(points):
@@ -364,7 +366,7 @@ class RunningEstimate:
         points[pair[0]] = _merge(points.pop(pair[1]), points[pair[0]], alpha, b)
 
     def estimate(self, signal_rate: float | None = None) -> Estimate:
-        """The estimate now; about 40 microseconds."""
+        """Return the current estimate; takes about 40 microseconds."""
         prior = self.prior
         points = _prior_points(prior) + self._points  # type: ignore[operator]
         gamma = (
@@ -396,7 +398,7 @@ class RunningEstimate:
 
 
 def naive_quality(signals: np.ndarray, changed: np.ndarray) -> tuple[float, float]:
-    """(precision, recall) counted by interval (their Appendix E); biased upward, nan if undefined."""
+    """Return (precision, recall) counted by interval (their Appendix E); biased upward, nan if undefined."""
     told = np.asarray(signals) > 0
     z = np.asarray(changed, dtype=bool)
     both = float((told & z).sum())

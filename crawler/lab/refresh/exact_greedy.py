@@ -1,31 +1,32 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Algorithm 1 of Busa-Fekete et al. to the letter: at each tick the page of the greatest value.
+"""Algorithm 1 of Busa-Fekete et al. exactly: at each tick crawl the page with the greatest value.
 
-The reference that cheaper schedulers are measured against, and the simulator's
-work-horse, so it avoids evaluating all m values at each tick without changing
-the choice. It keeps a `level` below the recent winners. A page can only win
-after its value crossed the level; the crossing time is known in advance and
-moves only with the page's own crawl and signals. So:
+This is the reference for cheaper schedulers, and the simulator uses it most, so it
+avoids evaluating all m values at each tick without changing the choice. It keeps a
+`level` below the recent winners. A page can only win after its value has crossed the
+level; the crossing time is known in advance and changes only when the page itself is
+crawled or gets a signal:
 
     waiting      heap by crossing time
     candidates   pages that have crossed; each with bounds of its value, its
                  slope and its interval when it crossed or was last evaluated
 
-At a tick the crossed pages join the candidates. V only grows, and as
+At a tick the pages that have crossed join the candidates. V only grows, and as
 V' = mu alpha exp(-alpha iota) psi(iota) and psi' <= 1,
 
     V(iota + s) <= V + mu alpha exp(-alpha iota) int_0^s (psi + u) exp(-alpha u) du,
 
 so a candidate is evaluated again only if that bound (with the first terms of
-the exponential) beats the best value known; a signal is a step s = beta. Most
-candidates are not even looked at: every `_STRIDE` ticks they are sorted by the value
-they can reach until the next sorting, and a tick looks only at those whose reach beats
-the best value known, or that crossed or got a signal since. If the winner is below the
-level, the level was too high: it is lowered, all crossings are computed again, and the
-tick is repeated. When scanning candidates has cost more than computing all crossings,
-the level is raised to just below recent winners. Of equal values the smallest page
-number wins. Works for every value of `KINDS`.
+the exponential) exceeds the best known value; a signal is a step s = beta. Most
+candidates are not even examined: every `_STRIDE` ticks they are sorted by the value
+they can reach until the next sorting. A tick examines only the candidates that can
+exceed the best known value, and those that have crossed or got a signal since the
+sorting. If the winner is below the level, the level was too high: it is lowered, all
+crossings are computed again, and the tick is repeated. When the cost of scanning
+candidates exceeds that of computing all crossings, the level is raised to just below
+recent winners. Among equal values the smallest page number wins. Works for every value
+of `KINDS`.
 
 Cython pure-Python mode (see `freshness/value_kernel.py`).
 """
@@ -52,19 +53,19 @@ CERTAIN = cython.declare(cython.Py_ssize_t, CERTAIN_FORM)
 SIGNALS_ONLY = cython.declare(cython.Py_ssize_t, SIGNALS_ONLY_FORM)
 INFINITY = cython.declare(cython.double, float("inf"))
 
-_BIT_MORE = cython.declare(cython.double, 1.0 + 1e-12)  # rounding must not hide an equal value
+_BIT_MORE = cython.declare(cython.double, 1.0 + 1e-12)  # so that rounding does not hide an equal value
 _STRIDE = cython.declare(cython.double, 64.0)  # ticks between two sortings of the candidates
-_RECENT = cython.declare(cython.Py_ssize_t, 256)  # pages that crossed or got a signal since, at most
-# The level is raised when this many candidates a page were sorted: as dear as making the crossings anew.
+_RECENT = cython.declare(cython.Py_ssize_t, 256)  # maximum number of pages that crossed or got a signal since
+# The level is raised after sorting this many candidates per page, which costs as much as recomputing all crossings.
 _PATIENCE = cython.declare(cython.double, 20.0)
 
-# Columns of a page's row, one cache line.
+# The columns of a page's row, which is one cache line.
 LOW = cython.declare(cython.Py_ssize_t, 0)  # the value is at least this
-HIGH = cython.declare(cython.Py_ssize_t, 1)  # it was at most this at the instant SINCE
-SINCE = cython.declare(cython.Py_ssize_t, 2)  # -inf: it must be evaluated
+HIGH = cython.declare(cython.Py_ssize_t, 1)  # the value was at most this at the instant SINCE
+SINCE = cython.declare(cython.Py_ssize_t, 2)  # -inf: the value must be evaluated
 SLOPE = cython.declare(cython.Py_ssize_t, 3)  # mu alpha exp(-alpha iota) at SINCE
 INTERVAL = cython.declare(cython.Py_ssize_t, 4)  # psi(iota) at SINCE
-DECAY = cython.declare(cython.Py_ssize_t, 5)  # alpha, or what takes its place
+DECAY = cython.declare(cython.Py_ssize_t, 5)  # alpha, or 0 while the value is at its maximum
 CROSS_SLOPE = cython.declare(cython.Py_ssize_t, 6)  # SLOPE and INTERVAL at the crossing of the level
 CROSS_INTERVAL = cython.declare(cython.Py_ssize_t, 7)
 COLUMNS = cython.declare(cython.Py_ssize_t, 8)
@@ -74,11 +75,11 @@ COLUMNS = cython.declare(cython.Py_ssize_t, 8)
 class ExactGreedy:
     """The exact greedy scheduler of `pages` by the value called `by`.
 
-    `discard_window`: signals that come so soon after a page's crawl are
-    dropped. Calls: `note_change`, then `claim_next` and `record_outcome` at each tick.
+    Signals that arrive within `discard_window` after a crawl of the page are
+    dropped. Call `note_change` for signals, and `claim_next` and `record_outcome` at each tick.
     """
 
-    parameters: list  # of each page, a Parameters
+    parameters: list  # one Parameters per page
     by: str
     last: cython.double[::1]
     counts: cython.longlong[::1]
@@ -128,7 +129,7 @@ class ExactGreedy:
         self._rebuild(0.0, 0.0)
 
     def change(self, number: int, page: PageParameters, now: float) -> None:
-        """Believe other parameters of a page from now on."""
+        """Use other parameters for a page from `now` on."""
         self.parameters[number] = parameters_of(page, by=self.by)
         self.thresholds[number] = 0.0
         self._leave(number)
@@ -136,7 +137,7 @@ class ExactGreedy:
 
     @cython.ccall
     def note_change(self, number: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """A change-indicating signal for the page came."""
+        """Record a change-indicating signal for the page."""
         if self._of(number).form == GREEDY or now - self.last[number] < self.discard_window:
             return
         self.counts[number] += 1
@@ -150,7 +151,7 @@ class ExactGreedy:
 
     @cython.ccall
     def claim_next(self, now: cython.double) -> cython.Py_ssize_t:
-        """The page of the greatest value at `now`."""
+        """Return the page with the greatest value at `now`."""
         best: cython.Py_ssize_t
         while True:
             while self.waiting.first_key() <= now:
@@ -176,7 +177,7 @@ class ExactGreedy:
 
     @cython.ccall
     def record_outcome(self, number: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """The page was crawled at `now`."""
+        """Record that the page was crawled at `now`."""
         self._leave(number)
         self.last[number] = now
         self.counts[number] = 0
@@ -184,7 +185,7 @@ class ExactGreedy:
 
     @cython.cfunc
     def _best(self, now: cython.double) -> cython.Py_ssize_t:
-        """The candidate of the greatest value, evaluating only those whose bound reaches it; -1 if none."""
+        """Return the candidate with the greatest value, or -1; evaluate only those whose bound reaches it."""
         k: cython.Py_ssize_t
         if not now <= self.until:
             self._sort(now)
@@ -215,7 +216,7 @@ class ExactGreedy:
     def _better(
         self, i: cython.Py_ssize_t, best: cython.Py_ssize_t, known: cython.double, now: cython.double
     ) -> cython.Py_ssize_t:
-        """The better of candidate `i` and of `best`, which was evaluated (or is -1)."""
+        """Return the better of candidate `i` and `best`, a candidate with known value or -1."""
         top: cython.double = self.rows[best, LOW] if best >= 0 else -1.0
         if self.place[i] < 0 or self._bound(i, now) * _BIT_MORE < max(known, top):
             return best
@@ -226,7 +227,7 @@ class ExactGreedy:
 
     @cython.cfunc
     def _sort(self, now: cython.double) -> cython.void:
-        """Sort the candidates by what their values can reach in the next ticks, greatest first."""
+        """Sort the candidates by the values they can reach in the next ticks, greatest first."""
         k: cython.Py_ssize_t
         tick: cython.double = now - self.previous
         self.until = now + _STRIDE * tick if tick < INFINITY else now
@@ -246,7 +247,7 @@ class ExactGreedy:
     @cython.inline
     @cython.exceptval(check=False)
     def _note(self, i: cython.Py_ssize_t) -> cython.void:
-        """The candidate's reach is not what it was when they were sorted."""
+        """Note that the candidate's reachable value has changed since the last sorting."""
         if self.recents == _RECENT:
             self.until = -INFINITY
             return
@@ -257,7 +258,7 @@ class ExactGreedy:
     @cython.inline
     @cython.exceptval(check=False)
     def _bound(self, i: cython.Py_ssize_t, now: cython.double) -> cython.double:
-        """What the candidate's value at `now` cannot exceed."""
+        """Return an upper bound of the candidate's value at `now`."""
         row: cython.double[::1] = self.rows[i]
         s: cython.double = now - row[SINCE]
         if s == INFINITY:
@@ -289,7 +290,7 @@ class ExactGreedy:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _decay(self, i: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.double:
-        """The alpha that the value grows by after `n` signals; 0 if it stands at the ceiling."""
+        """Return the alpha by which the value grows after `n` signals; 0 if the value is at its maximum."""
         page: Parameters = self._of(i)
         if page.form == SIGNALS_ONLY or page.form == CERTAIN and n > 0:
             return 0.0
@@ -298,13 +299,13 @@ class ExactGreedy:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _interval(self, i: cython.Py_ssize_t, at: cython.double) -> cython.double:
-        """psi at the threshold `at`, or the longer `at` itself where time does not count."""
+        """Return psi at the threshold `at`, or the larger `at` itself if the value does not depend on time."""
         page: Parameters = self._of(i)
         return at if page.form == SIGNALS_ONLY or at == INFINITY else page.interval(at)
 
     @cython.cfunc
     def _crossing(self, i: cython.Py_ssize_t) -> cython.double:
-        """When the value reaches the level, as things stand; it may be past."""
+        """Return the instant at which the value reaches the level without further signals; it may be in the past."""
         page: Parameters = self._of(i)
         n: cython.Py_ssize_t = self.counts[i]
         at: cython.double = self.thresholds[i]
@@ -318,7 +319,7 @@ class ExactGreedy:
 
     @cython.cfunc
     def _place(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Solve the page's threshold a hair below the level and put it where it belongs."""
+        """Compute the page's threshold just below the level, and put it into the heap or among the candidates."""
         page: Parameters = self._of(i)
         self.thresholds[i] = page.threshold(self.level * (1.0 - 1e-4), self.thresholds[i], 1e-6)
         at: cython.double = self.thresholds[i]
@@ -329,7 +330,7 @@ class ExactGreedy:
 
     @cython.cfunc
     def _rebuild(self, level: cython.double, now: cython.double) -> cython.void:
-        """Make all crossings anew for another level."""
+        """Recompute all crossings for another level."""
         i: cython.Py_ssize_t
         self.level = level if level > 1e-300 else 0.0
         self.rebuilds += 1

@@ -2,10 +2,10 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """A heap of page numbers whose keys can be changed in place.
 
-Four children a node: half the depth of a binary heap, and the four keys lie in
-one cache line. Equal keys come out smallest number first, so runs repeat.
-Invariant: a node's (key, item) is not above that of its children, and
-place[items[k]] = k. An operation costs O(log n); memory 16 bytes an item.
+Each node has four children: this halves the depth of a binary heap, and the four keys
+share a cache line. Among equal keys the smallest number comes first, so runs are
+reproducible. Invariant: a node's (key, item) is not above that of its children, and
+place[items[k]] = k. An operation costs O(log n); memory is 16 bytes per item.
 
 Cython pure-Python mode (see `freshness/value_kernel.py`); attributes in `indexed_heap.pxd`.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 @cython.cclass
 class IndexedHeap:
-    """Items are numbers 0 .. capacity - 1, each in the heap at most once."""
+    """A heap of items 0 .. capacity - 1, each in the heap at most once."""
 
     def __init__(self, capacity: int) -> None:
         self.size = 0
@@ -27,7 +27,7 @@ class IndexedHeap:
     @cython.ccall
     @cython.exceptval(check=False)
     def put(self, item: cython.Py_ssize_t, key: cython.double) -> cython.void:
-        """Add the item, or give it a new key."""
+        """Add the item, or change its key."""
         place: cython.Py_ssize_t = self.places[item]
         if place < 0:
             place = self.size
@@ -41,7 +41,7 @@ class IndexedHeap:
     @cython.ccall
     @cython.exceptval(check=False)
     def drop(self, item: cython.Py_ssize_t) -> cython.void:
-        """Take the item out, if it is in."""
+        """Remove the item if it is in the heap."""
         place: cython.Py_ssize_t = self.places[item]
         if place < 0:
             return
@@ -60,19 +60,19 @@ class IndexedHeap:
     @cython.ccall
     @cython.exceptval(check=False)
     def first(self) -> cython.Py_ssize_t:
-        """The item with the smallest key; -1 if the heap is empty."""
+        """Return the item with the smallest key; -1 if the heap is empty."""
         return self.items[0] if self.size > 0 else -1
 
     @cython.ccall
     @cython.exceptval(check=False)
     def first_key(self) -> cython.double:
-        """The smallest key; infinite if the heap is empty."""
+        """Return the smallest key; infinite if the heap is empty."""
         return self.keys[0] if self.size > 0 else float("inf")
 
     @cython.ccall
     @cython.exceptval(check=False)
     def key_of(self, item: cython.Py_ssize_t) -> cython.double:
-        """The item's key; infinite if it is not in."""
+        """Return the item's key; infinite if it is not in the heap."""
         place: cython.Py_ssize_t = self.places[item]
         return self.keys[place] if place >= 0 else float("inf")
 
@@ -84,7 +84,7 @@ class IndexedHeap:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _before(self, key: cython.double, item: cython.Py_ssize_t, place: cython.Py_ssize_t) -> cython.bint:
-        """Whether (key, item) comes before the node at `place`."""
+        """Return whether (key, item) comes before the node at `place`."""
         other: cython.double = self.keys[place]
         return key < other or (key == other and item < self.items[place])
 

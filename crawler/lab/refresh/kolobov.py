@@ -1,4 +1,4 @@
-"""Read the public data set of page importance and change histories (Kolobov et al. 2019) into a pages file.
+"""Convert the public data set of page importance and change histories (Kolobov et al. 2019) to a pages file.
 
     crawler lab import folder --out pages.csv --sample 100000
     crawler lab figures ncis-8 --pages pages.csv
@@ -8,11 +8,11 @@ some 18 million URLs) is a folder of tab-separated files:
 
     urlid_imp.txt                    URL_ID, importance
     urlid_offset_history.txt         URL_ID, offset, [[days since last crawl, changed 0/1], ...]
-    urlid_chrate_compl_obs_hist.txt  URL_ID, change rate a day; the pages whose sitemaps were trusted
+    urlid_chrate_compl_obs_hist.txt  URL_ID, change rate per day; the pages whose sitemaps were trusted
 
-A uniform sample of the URLs is kept. The change rate is the maximum-likelihood
-estimate from the history with the public code's prior, or the given one for
-trusted pages, which are marked `labelled`. Rates are per day.
+The command keeps a uniform sample of the URLs. The change rate is the maximum-likelihood
+estimate from the history with the prior of the public code; trusted pages, which are
+marked `labelled`, have the given rate. Rates are per day.
 """
 
 import argparse
@@ -34,7 +34,7 @@ IMPORTANCE, HISTORY, TRUSTED = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, help="folder with the three files, unpacked")
+    parser.add_argument("folder", type=Path, help="folder with the three unpacked files")
     parser.add_argument(
         "--out", type=Path, default=Path("pages.csv"), metavar="FILE", help="pages file to write"
     )
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line number, fields) of a tab-separated file."""
+    """Yield (line number, fields) of a tab-separated file."""
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):
@@ -70,7 +70,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _sample(path: Path, size: int, rng: np.random.Generator) -> dict[str, float]:
-    """`size` uniformly chosen lines of the importance file (reservoir sampling): URL_ID -> importance."""
+    """Draw `size` lines of the importance file uniformly (reservoir sampling); return URL_ID -> importance."""
     kept: list[tuple[str, float]] = []
     for number, fields in _lines(path):
         place = number - 1 if number <= size else int(rng.integers(number))
@@ -88,7 +88,7 @@ def _sample(path: Path, size: int, rng: np.random.Generator) -> dict[str, float]
 
 
 def _wanted(path: Path, keys: dict[str, float], column: int) -> Iterator[tuple[str, str]]:
-    """(URL_ID, field `column`) of the lines whose URL_ID is among `keys`."""
+    """Yield (URL_ID, field `column`) of the lines whose URL_ID is among `keys`."""
     for number, fields in _lines(path):
         if fields[0] in keys:
             if len(fields) <= column:
@@ -97,7 +97,7 @@ def _wanted(path: Path, keys: dict[str, float], column: int) -> Iterator[tuple[s
 
 
 def _positive(text: str) -> float:
-    """The number, 0 or more; ValueError if it is not one."""
+    """Parse a number of 0 or more; raise ValueError if it is not one."""
     value = float(text)
     if not 0.0 <= value < pages_file.SIZE_MAX:
         raise ValueError(text)
@@ -108,16 +108,16 @@ def _given_rate(text: str) -> float:
     try:
         return _positive(text)
     except ValueError:
-        raise UsageError(f"{TRUSTED}: change rate {text[:40]!r}") from None
+        raise UsageError(f"{TRUSTED}: invalid change rate {text[:40]!r}") from None
 
 
 def _rate(history: str) -> float:
-    """The change rate of a history [[days, changed], ...]."""
+    """Return the change rate of a history [[days, changed], ...]."""
     try:
         pairs = np.array(msgspec.json.decode(history, type=list[tuple[float, int]])).reshape(-1, 2)
     except (msgspec.DecodeError, ValueError) as error:
         raise UsageError(f"{HISTORY}: {error}") from None
     if not np.isfinite(pairs).all() or (pairs < 0.0).any():
-        raise UsageError(f"{HISTORY}: a negative or infinite interval")
+        raise UsageError(f"{HISTORY}: an interval is negative or infinite")
     none = np.zeros(len(pairs))
     return fit(pairs[:, 0], none, pairs[:, 1] > 0, prior=KOLOBOV).silent_rate

@@ -1,4 +1,4 @@
-"""Files of pages and their parameters: CSV with a header, one page a line.
+"""Files of pages and their parameters: CSV with a header, one page per line.
 
 Columns: `page` (any name, such as a URL), `importance`, `change_rate` (changes
 per unit of time), and optionally the signals, either as `recall` and
@@ -17,11 +17,11 @@ from crawler.errors import UsageError
 from crawler.freshness.params import Pages
 
 ROWS_MAX = 20_000_000  # arrays of this size take 1.3 GB
-SIZE_MAX = 1e30  # of a rate or an importance: ratios of such numbers are still numbers
+SIZE_MAX = 1e30  # the largest rate or importance: ratios of two such numbers are still finite
 
 
 class PagesFile(msgspec.Struct, frozen=True):
-    """The contents: names (m,), parameters, and which pages are labelled (m,) bool."""
+    """The contents of a pages file: names (m,), parameters, and which pages are labelled (m,) bool."""
 
     names: list[str]
     pages: Pages
@@ -32,7 +32,7 @@ def read(path: Path) -> PagesFile:
     """Read a pages file.
 
     Raises:
-        UsageError: it cannot be read, lacks a column, or a value is impossible; with the line.
+        UsageError: the file cannot be read, lacks a column, or has an impossible value; the message names the line.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -42,14 +42,14 @@ def read(path: Path) -> PagesFile:
 
 
 def _parse(path: Path, lines: Iterable[str]) -> PagesFile:
-    place = [0]  # the line read last, comments counted
+    place = [0]  # the number of the line read last, including comments
     reader = csv.DictReader(_without_comments(lines, place))
     missing = {"importance", "change_rate"} - set(reader.fieldnames or ())
     if missing:
-        raise UsageError(f"pages file {path}: no column {', '.join(sorted(missing))}")
+        raise UsageError(f"pages file {path}: missing column {', '.join(sorted(missing))}")
     given = list(reader.fieldnames or ())
     if twice := sorted({name for name in given if given.count(name) > 1}):
-        raise UsageError(f"pages file {path}: column {', '.join(twice)} stands twice")
+        raise UsageError(f"pages file {path}: duplicate column {', '.join(twice)}")
     names, rows = [], []
     for number, row in enumerate(reader, start=1):
         if number > ROWS_MAX:
@@ -68,7 +68,7 @@ def _parse(path: Path, lines: Iterable[str]) -> PagesFile:
 
 
 def _without_comments(lines: Iterable[str], place: list[int]) -> Iterator[str]:
-    """The lines that do not begin with #; `place[0]` is kept at the number of the last one."""
+    """Yield the lines that do not begin with #; `place[0]` is kept at the number of the last line read."""
     for number, line in enumerate(lines, start=1):
         if not line.startswith("#"):
             place[0] = number
@@ -76,13 +76,13 @@ def _without_comments(lines: Iterable[str], place: list[int]) -> Iterator[str]:
 
 
 def _numbers(row: dict[str, str]) -> tuple[float, float, float, float, float]:
-    """importance, change_rate, recall, false_rate, labelled of one line; ValueError if impossible."""
+    """Return (importance, change_rate, recall, false_rate, labelled) of a row; raise ValueError for impossible values."""
     importance, change_rate = _number(row, "importance"), _number(row, "change_rate")
     recall = _number(row, "recall", 1.0) if row.get("recall") else 0.0
     if row.get("precision") and row.get("false_rate"):
         raise ValueError("precision and false_rate both say how often signals are false; give one of them")
     if row.get("precision") and not row.get("recall"):
-        raise ValueError("precision says nothing without recall")
+        raise ValueError("precision needs recall")
     if row.get("precision") and recall > 0.0:
         precision = _number(row, "precision", 1.0)
         if precision == 0.0:
@@ -94,12 +94,12 @@ def _numbers(row: dict[str, str]) -> tuple[float, float, float, float, float]:
 
 
 def _number(row: dict[str, str], column: str, most: float = SIZE_MAX, default: str = "") -> float:
-    """A number in 0 .. `most`; what is not 0 is at least 1 / SIZE_MAX."""
+    """Return a number in 0 .. `most`; if it is not 0, it must be at least 1 / SIZE_MAX."""
     text = row.get(column) or default
     try:
         value = float(text)
     except ValueError:
-        raise ValueError(f"{column} is {text[:40]!r}") from None
+        raise ValueError(f"{column} is {text[:40]!r}, expected a number") from None
     if value != 0.0 and not 1.0 / SIZE_MAX <= value <= most:
         raise ValueError(f"{column} is {text[:40]!r}, expected 0 to {most:g}")
     return value
@@ -108,7 +108,7 @@ def _number(row: dict[str, str], column: str, most: float = SIZE_MAX, default: s
 def write_rows(
     path: Path, columns: list[str], rows: Iterable[Iterable[object]], comments: Iterator[str]
 ) -> None:
-    """Write a CSV with comment lines before its header; UsageError if the file cannot be written."""
+    """Write a CSV with comment lines before its header; raise UsageError if the file cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", newline="", encoding="utf-8") as file:
@@ -124,5 +124,5 @@ def write_rows(
 
 
 def _cell(value: object) -> object:
-    """Numbers with ten digits: all that a simulation means, and the same on every machine."""
+    """Format numbers with ten digits, more than a simulation's precision, so that all machines write the same."""
     return f"{value:.10g}" if isinstance(value, float | np.floating) else value

@@ -1,14 +1,14 @@
 """Refresh rates: the optima of Azar et al. (2018), of Busa-Fekete et al., and simpler rules.
 
-    optimal_probabilities   Algorithm 1: one page a time slot, drawn at random      F1
+    optimal_probabilities   Algorithm 1: one page per time slot, drawn at random    F1
     optimal_rates           Algorithm 2: Poisson refreshes                          F2
     deterministic_optimum   OPT / BASELINE: even intervals, no signals              F, by bisection
     optimum_with_signals    Theorem 1: thresholds on effective elapsed time
-    low_discrepancy         Algorithm 3: rates into a schedule, at most 1 off at any time
-    change_directed         Cho and Garcia-Molina: OPT as if all pages were as important
-    proportional, uniform   rates as importance; all alike
+    low_discrepancy         Algorithm 3: a schedule from rates, with an error of at most 1 at any time
+    change_directed         Cho and Garcia-Molina: OPT as if all pages were equally important
+    proportional, uniform   rates proportional to importance; equal rates
 
-All take importance mu and change rate Delta as arrays (m,) and give rates (m,)
+All functions take importance mu and change rate Delta as arrays (m,) and return rates (m,)
 that sum to the bandwidth.
 """
 
@@ -25,24 +25,24 @@ from crawler.lab.refresh.crawl_value import expected_fresh_times, expected_inter
 
 
 def poisson_freshness(importance: np.ndarray, change_rate: np.ndarray, rates: np.ndarray) -> float:
-    """F2 = sum mu rho / (rho + Delta): refreshes at random (Azar et al., Eq. 5)."""
+    """Return F2 = sum mu rho / (rho + Delta): refreshes at random (Azar et al., Eq. 5)."""
     return float(np.sum(importance * rates / (rates + change_rate)))
 
 
 def slotted_freshness(importance: np.ndarray, change_rate: np.ndarray, probabilities: np.ndarray) -> float:
-    """F1 = sum mu p / (p + Delta - p Delta): one page a slot (Azar et al., Eq. 3)."""
+    """Return F1 = sum mu p / (p + Delta - p Delta): one page per slot (Azar et al., Eq. 3)."""
     p = probabilities
     return float(np.sum(importance * p / (p + change_rate - p * change_rate)))
 
 
 def even_freshness(importance: np.ndarray, change_rate: np.ndarray, rates: np.ndarray) -> float:
-    """F = sum mu (rho/Delta) (1 - exp(-Delta/rho)): refreshes at even intervals (Azar et al., Eq. 6)."""
+    """Return F = sum mu (rho/Delta) (1 - exp(-Delta/rho)): refreshes at even intervals (Azar et al., Eq. 6)."""
     x = np.divide(change_rate, rates, out=np.full(len(rates), np.inf), where=rates > 0.0)
     return float(np.sum(importance * np.where(x > 0.0, -np.expm1(-x) / np.where(x > 0.0, x, 1.0), 1.0)))
 
 
 def optimal_rates(importance: np.ndarray, change_rate: np.ndarray, bandwidth: float) -> np.ndarray:
-    """Algorithm 2: the rates that maximise F2. O(m log m), exact."""
+    """Return the rates that maximise F2 (Algorithm 2). O(m log m), exact."""
     root = np.sqrt(importance * change_rate)
     out = np.zeros(len(importance))
     r, s = float(root.sum()), float(change_rate.sum())
@@ -58,7 +58,7 @@ def optimal_rates(importance: np.ndarray, change_rate: np.ndarray, bandwidth: fl
 
 
 def optimal_probabilities(importance: np.ndarray, change_rate: np.ndarray) -> np.ndarray:
-    """Algorithm 1: the distribution over pages that maximises F1; change_rate in (0, 1) a slot."""
+    """Return the distribution over pages that maximises F1 (Algorithm 1); change_rate is in (0, 1) per slot."""
     root, kept = np.sqrt(importance * change_rate), 1.0 - change_rate
     out = np.zeros(len(importance))
     r, s = float((root / kept).sum()), float((change_rate / kept).sum())
@@ -74,9 +74,9 @@ def optimal_probabilities(importance: np.ndarray, change_rate: np.ndarray) -> np
 
 
 class Optimum(msgspec.Struct, frozen=True):
-    """A continuous optimum: `level` is the value of one more crawl per time.
+    """A continuous optimum: `level` is the value of one more crawl per unit of time.
 
-    `thresholds` hold iota of each page (inf: never; for a page with
+    `thresholds` hold iota of each page (inf: never crawled; for a page with
     silent_rate 0 a number of signals); `accuracy` is the share of requests
     served fresh.
     """
@@ -87,29 +87,29 @@ class Optimum(msgspec.Struct, frozen=True):
     accuracy: float
 
 
-SAMPLE_MAX = 10_000  # pages that say where the level of many is, to a few hundredths
-SLOW_MAX = 3  # steps in which a bracket may fail to become half as wide
+SAMPLE_MAX = 10_000  # a sample of this many pages yields the level of all to a few hundredths
+SLOW_MAX = 3  # steps after which a bracket that has not halved is bisected
 
 
 def optimum_with_signals(pages: Pages, bandwidth: float) -> Optimum:
-    """Theorem 1: the level at which the pages' crawl rates sum to `bandwidth`.
+    """Return Theorem 1's optimum: the level at which the pages' crawl rates sum to `bandwidth`.
 
-    At a level where the sum jumps over the bandwidth (a page with certain
-    signals, or none silent) the two sides are mixed: such a page answers only
+    If the sum jumps over the bandwidth at a level (with a page whose signals are certain,
+    or that never changes silently), the two sides are mixed: such a page answers only
     a share of its signals.
     """
     return _bisect(pages, bandwidth, "ncis")
 
 
 def deterministic_optimum(importance: np.ndarray, change_rate: np.ndarray, bandwidth: float) -> Optimum:
-    """OPT of even intervals without signals; its accuracy is the BASELINE of Busa-Fekete et al."""
+    """Return OPT with even intervals and no signals; its accuracy is the BASELINE of Busa-Fekete et al."""
     return _bisect(Pages(importance, change_rate), bandwidth, "greedy")
 
 
 def _bisect(pages: Pages, bandwidth: float, by: str) -> Optimum:
-    """The level where the rates sum to the bandwidth: regula falsi (Illinois), and bisection where that is slow.
+    """Find the level at which the rates sum to the bandwidth: regula falsi (Illinois), or bisection where it is slow.
 
-    The sum falls with the level, but may jump; then the bracket closes to
+    The sum decreases with the level but may jump; then the bracket closes to
     rounding distance around the jump.
     """
     low, high, lack = _near(pages, bandwidth, by)
@@ -142,7 +142,7 @@ def _bisect(pages: Pages, bandwidth: float, by: str) -> Optimum:
 
 
 def _near(pages: Pages, bandwidth: float, by: str) -> tuple[float, float, float]:
-    """(a level to begin with, one that is too high, what the rates lack there); of many pages a sample tells."""
+    """Return (a starting level, an upper bound of it, the shortfall of the rates there), from a sample of many pages."""
     top = float(np.where(pages.change_rate > 0.0, pages.ceiling, 0.0).max(initial=0.0))
     if len(pages) > 2 * SAMPLE_MAX:
         guess = sample_level(pages, bandwidth, SAMPLE_MAX, by)
@@ -155,20 +155,20 @@ def _near(pages: Pages, bandwidth: float, by: str) -> tuple[float, float, float]
 
 
 def sample_level(pages: Pages, bandwidth: float, most: int, by: str = "ncis") -> float:
-    """The level that about `most` of the pages, taken evenly, would find with their part of the bandwidth."""
+    """Return the optimal level of an even sample of about `most` pages with their share of the bandwidth."""
     sample = pages.select(np.arange(0, len(pages), max(1, len(pages) // most)))
     return _bisect(sample, bandwidth * len(sample) / len(pages), by).level
 
 
 def _rates(pages: Pages, at: np.ndarray) -> np.ndarray:
-    """Crawls per time at thresholds; none if they are infinite."""
+    """Return crawls per unit of time at thresholds; 0 for infinite ones."""
     intervals = expected_intervals(pages, at)
     never = np.isinf(at)
     return np.where(never, 0.0, 1.0 / np.where(never, 1.0, intervals))
 
 
 def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, guesses: np.ndarray) -> Optimum:
-    """The point between two levels of rounding distance where the rates sum to the bandwidth."""
+    """Return the mix of two levels at rounding distance whose rates sum to the bandwidth."""
     below, above = (thresholds(pages, level, by=by, guesses=guesses) for level in (low, high))
     more, fewer = _rates(pages, below), _rates(pages, above)
     spread = more.sum() - fewer.sum()
@@ -181,19 +181,19 @@ def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, gue
     rates = share * more + (1.0 - share) * fewer
     if (
         bandwidth > 0.0 and rates.sum() > 0.0
-    ):  # close below a ceiling the rate jumps between two levels of rounding
+    ):  # just below the maximum of a value, the rate jumps between two adjacent levels
         rates *= bandwidth / rates.sum()
     return Optimum(low, below, rates, float(accuracy))
 
 
 def freshness(pages: Pages, at: np.ndarray, rates: np.ndarray) -> np.ndarray:
-    """w f: share of time each page is fresh under thresholds `at` giving `rates`; 1 if it never changes."""
+    """Return w f: the share of time in which each page is fresh, given thresholds and rates; 1 if it never changes."""
     fresh = expected_fresh_times(pages, np.where(rates > 0.0, at, 0.0)) * rates
     return np.where(pages.change_rate > 0.0, fresh, 1.0)
 
 
 def change_directed(change_rate: np.ndarray, bandwidth: float) -> np.ndarray:
-    """The rates that are best if every page is as important as any other."""
+    """Return the rates that are optimal if all pages are equally important."""
     return deterministic_optimum(np.ones(len(change_rate)), change_rate, bandwidth).rates
 
 
@@ -206,13 +206,13 @@ def uniform(size: int, bandwidth: float) -> np.ndarray:
 
 
 def low_discrepancy(rates: Sequence[float] | Sequence[Fraction] | np.ndarray) -> Iterator[int]:
-    """Algorithm 3: an endless sequence of pages in which page k comes `rates[k]` of the time.
+    """Yield pages forever, page k in a share `rates[k]` of the steps (Algorithm 3).
 
-    At any time t every page was chosen within 1 of t rates[k] times. Job j of
-    page k may run from step floor((j-1)/rate) + 1 on and must by
-    ceil(j/rate); of those that may, the earliest deadline runs: two heaps,
-    O(log m) a step. Rates are divided by their sum; Fractions stay exact.
-    Equal deadlines: the smallest page number. Pages of rate 0 never come.
+    After t steps every page has been chosen t rates[k] times, within 1. Job j of
+    page k may run from step floor((j-1)/rate) + 1 on and must run by
+    ceil(j/rate). Among the released jobs the one with the earliest deadline runs: two
+    heaps, O(log m) per step. Rates are divided by their sum; Fractions stay exact.
+    Among equal deadlines the smallest page number comes first. Pages of rate 0 never come.
     """
     total = sum(rates)
     shares = [(rate / total, k) for k, rate in enumerate(rates) if rate > 0]
@@ -225,7 +225,7 @@ def low_discrepancy(rates: Sequence[float] | Sequence[Fraction] | np.ndarray) ->
         while waiting and waiting[0][0] <= step:
             _, k, share, job = heapq.heappop(waiting)
             heapq.heappush(ready, (_ceil(job / share), k, share, job))
-        if not ready:  # only rounding of float rates can leave a step without a job
+        if not ready:  # only the rounding of float rates can leave a step without a job
             step = waiting[0][0] - 1
             continue
         _, k, share, job = heapq.heappop(ready)

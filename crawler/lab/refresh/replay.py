@@ -1,16 +1,16 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Play a schedule against the events of a run and add up the exact expected accuracy.
+"""Play a schedule against the events of a run and compute its exact expected accuracy.
 
-Between two events of a page its probability of being fresh is g exp(-alpha t),
-t since the last crawl; g is 1 after a crawl, is multiplied by q = nu/gamma at
-each signal emitted (the chance that it was false), and is 0 after a change
-that happened for certain. So the integral of mu P[fresh] is summed in closed
-form: no requests and no changes are drawn, and for a policy without signals
-the result is exact. It holds for any scheduler that does not see which signals
-are true; delays between emission and arrival change nothing of it.
+Between two events of a page its probability of being fresh is g exp(-alpha t), where
+t is the time since the last crawl. g is 1 after a crawl; each emitted signal multiplies
+it by q = nu/gamma (the probability that the signal was false); a certain change sets it
+to 0. The integral of mu P[fresh] is therefore summed in closed form: no requests and no
+changes are drawn, and for a policy without signals the result is exact. This holds for
+any scheduler that cannot see which signals are true, with any delay between emission and
+arrival.
 
-An event is (time, page, what), `what` a sum of EMITTED, ARRIVED and CHANGED.
+An event is (time, page, what), where `what` is a sum of EMITTED, ARRIVED and CHANGED.
 Cython pure-Python mode (see `freshness/value_kernel.py`).
 """
 
@@ -20,9 +20,9 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp, expm1
 
-EMITTED = 1  # a signal left: freshness times q
-ARRIVED = 2  # the scheduler hears of it
-CHANGED = 4  # the page changed for certain
+EMITTED = 1  # a signal was emitted: multiply freshness by q
+ARRIVED = 2  # the signal reached the scheduler
+CHANGED = 4  # the page certainly changed
 
 _EMITTED = cython.declare(cython.int, 1)
 _ARRIVED = cython.declare(cython.int, 2)
@@ -31,7 +31,7 @@ _CHANGED = cython.declare(cython.int, 4)
 
 @cython.cclass
 class Replay:
-    """The state of all pages between events, and what was gained in each of `bins` equal spans of time.
+    """The state of all pages between events, and the accuracy in each of `bins` equal spans of time.
 
     Args:
         importance, silent_rate, doubt: mu, alpha and q of each page, (m,).
@@ -64,7 +64,7 @@ class Replay:
 
     @cython.cfunc
     def _account(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Add the page's expected fresh time since it was last looked at, split at bin edges."""
+        """Add the page's expected fresh time since it was last accounted for, split at bin edges."""
         begin: cython.double = self.since[i]
         self.since[i] = now
         if self.fresh[i] <= 0.0 or now <= begin:
@@ -87,14 +87,14 @@ class Replay:
 
     @cython.ccall
     def event(self, i: cython.Py_ssize_t, now: cython.double, what: cython.int) -> cython.void:
-        """A signal was emitted or the page changed."""
+        """Apply an event: a signal was emitted or the page changed."""
         if what & (_EMITTED | _CHANGED):
             self._account(i, now)
             self.fresh[i] = 0.0 if what & _CHANGED else self.fresh[i] * self.q[i]
 
     @cython.ccall
     def crawl(self, i: cython.Py_ssize_t, now: cython.double) -> cython.double:
-        """The page is fetched; return the probability that it was still fresh."""
+        """Crawl the page; return the probability that it was still fresh."""
         self._account(i, now)
         fresh: cython.double = self.fresh[i] * exp(-self.alpha[i] * (now - self.last[i]))
         self.fresh[i] = 1.0
@@ -112,10 +112,10 @@ class Replay:
         learner: Any = None,
         luck: cython.const[cython.double][::1] = None,
     ) -> None:
-        """Crawl one page at each tick; events up to a tick come before it.
+        """Crawl one page at each tick; events up to and including a tick are applied first.
 
-        `learner.crawled(page, elapsed, signals, changed, now)`, if given, hears
-        what each crawl found; `luck`, (ticks,) uniform, decides it.
+        If given, `learner.crawled(page, elapsed, signals, changed, now)` receives the
+        result of each crawl, which `luck`, (ticks,) uniform, decides.
         """
         k: cython.Py_ssize_t = 0
         j: cython.Py_ssize_t
@@ -141,18 +141,18 @@ class Replay:
         self._finish(times[k:], pages[k:], whats[k:])
 
     def _finish(self, times: Any, pages: Any, whats: Any) -> None:
-        """Take in the events after the last tick and account all pages to the end."""
+        """Apply the events after the last tick and account for all pages up to the end."""
         for time, page, what in zip(times, pages, whats, strict=True):
             self.event(page, time, what)
         for page in range(len(self.mu)):
             self._account(page, self.width * len(self.gained))
 
     def accuracy(self) -> np.ndarray:
-        """The accuracy within each bin, (bins,)."""
+        """Return the accuracy within each bin, (bins,)."""
         return np.asarray(self.gained) / (self.width * float(np.sum(self.mu)))
 
     def rates(self) -> np.ndarray:
-        """Crawls per time of each page, (m,)."""
+        """Return the crawls per unit of time of each page, (m,)."""
         return np.asarray(self.crawls) / (self.width * len(self.gained))
 
     def __repr__(self) -> str:

@@ -1,22 +1,22 @@
-"""The refresh simulator: any policy by name on drawn pages and events, paired.
+"""The refresh simulator: runs any policy by name on drawn pages and events; policies share the draws.
 
-Conventions (those of Busa-Fekete et al., section 6): ticks at j/R; at t = 0 all
-pages are fresh and just crawled; signals up to a tick are seen before the
-pick; a page picked at t is fresh at t. Standard pages: importance and change
+Conventions (those of Busa-Fekete et al., section 6): ticks are at j/R; at t = 0 all
+pages are fresh and just crawled; signals up to a tick are seen before the choice;
+a page chosen at t is fresh at t. Standard pages: importance and change
 rate ~ U[0, 1], recall ~ Beta(0.25, 0.25), false rate ~ U(0.1, 0.6), R = 100,
 T = 1000. Accuracy is not sampled from requests but integrated exactly between
-events (`replay.py`), and reported whole and without the first fifth, because
-the fresh start lifts it a little.
+events (`replay.py`). It is reported for the whole run and without the first fifth,
+because the fresh start raises it a little.
 
 Policies: the values of `crawl_value.py` by exact greedy choice (greedy,
-cis, cis-nu0, ncis, approx-J, cis+), `ncis-d` (signals within 5 ticks after a
-crawl dropped), `lds` (Algorithm 3 on the optimal rates), `azar` (Algorithm 3 on
-the rates of Algorithm 2), `random` (drawn by the optimal rates); and without a schedule
+cis, cis-nu0, ncis, approx-J, cis+), `ncis-d` (drops signals within 5 ticks after a
+crawl), `lds` (Algorithm 3 on the optimal rates), `azar` (Algorithm 3 on the rates of
+Algorithm 2), `random` (pages drawn in proportion to the optimal rates); and without a schedule
 `baseline` and `optimum`, the continuous optima without and with signals.
 
-A run may depart from the model: delayed signals, changing bandwidth, policies
-that believe other parameters than the true ones or learn them as they crawl,
-changes that come in bursts or periodically.
+A run may depart from the model: signals may be delayed, the bandwidth may change,
+policies may assume wrong parameters or learn them as they crawl, and changes may come in
+bursts or periodically.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ DISCARD_TICKS = 5.0  # T_DELAY = 5/R (their Appendix C)
 WARMUP = 0.2
 SIGNALS = ("none", "perfect", "noisy")
 CHANGES = ("poisson", "bursty", "periodic")
-EVENTS_MAX = 200_000_000  # of a run: 5 GB
+EVENTS_MAX = 200_000_000  # events per run: 5 GB
 BURST = 5.0  # mean number of changes in a burst
 POLICIES = (
     "baseline",
@@ -58,7 +58,7 @@ POLICIES = (
 
 
 def standard_pages(rng: np.random.Generator, size: int, signals: str = "noisy") -> Pages:
-    """Pages of the paper's experiments; `signals` is none, perfect (no false ones) or noisy."""
+    """Draw the pages of the paper's experiments; `signals` is none, perfect (no false ones) or noisy."""
     importance, change_rate = rng.random(size), rng.random(size)
     recall = rng.beta(0.25, 0.25, size) if signals != "none" else np.zeros(size)
     false_rate = rng.uniform(0.1, 0.6, size) if signals == "noisy" else np.zeros(size)
@@ -66,13 +66,13 @@ def standard_pages(rng: np.random.Generator, size: int, signals: str = "noisy") 
 
 
 def real_world_pages(rng: np.random.Generator, size: int, labelled: np.ndarray | None = None) -> Pages:
-    """A stand-in for the pages of Kolobov et al. (2019) with signals as in Busa-Fekete et al., Figure 1.
+    """Draw a stand-in for the pages of Kolobov et al. (2019), with signals as in Busa-Fekete et al., Figure 1.
 
-    Change rates log-normal, median 0.1 a day, sigma 1.3, within 0.0005 and 7;
-    precision ~ Beta(1.3, 2.83), recall ~ Beta(1.3, 3.75); 5 % of the pages are
-    labelled, carry 26.4 % of the importance, and have precision and recall
-    from the highest 5 % of the distributions, the others from the rest. Which
-    pages are `labelled` (m,) is drawn unless given.
+    Change rates are log-normal with median 0.1 per day and sigma 1.3, within 0.0005 and 7;
+    precision ~ Beta(1.3, 2.83), recall ~ Beta(1.3, 3.75). 5 % of the pages are
+    labelled and carry 26.4 % of the importance; their precision and recall come
+    from the highest 5 % of the distributions, those of the others from the rest. The
+    `labelled` pages (m,) are drawn unless given.
     """
     change_rate = np.clip(0.1 * np.exp(1.3 * rng.standard_normal(size)), 0.0005, 7.0)
     labelled = rng.random(size) < 0.05 if labelled is None else labelled
@@ -85,7 +85,7 @@ def real_world_pages(rng: np.random.Generator, size: int, labelled: np.ndarray |
 
 
 def _split_sample(rng: np.random.Generator, labelled: np.ndarray, a: float, b: float) -> np.ndarray:
-    """Beta(a, b), the labelled ones from its upper 5 %, the others from below."""
+    """Draw from Beta(a, b): for labelled pages from its upper 5 %, for the others from the rest."""
     pool = np.sort(rng.beta(a, b, 200_000))
     cut = int(0.95 * len(pool))
     low, high = rng.integers(0, cut, len(labelled)), rng.integers(cut, len(pool), len(labelled))
@@ -93,7 +93,7 @@ def _split_sample(rng: np.random.Generator, labelled: np.ndarray, a: float, b: f
 
 
 def corrupted(rng: np.random.Generator, pages: Pages, share: float) -> Pages:
-    """What a policy believes when `share` of each precision and recall is noise ~ U(0, 1)."""
+    """Return the parameters that a policy assumes when `share` of each precision and recall is noise ~ U(0, 1)."""
     if share == 0.0:
         return pages
     noise = rng.random((2, len(pages)))
@@ -103,10 +103,10 @@ def corrupted(rng: np.random.Generator, pages: Pages, share: float) -> Pages:
 
 
 class ExperimentSetting(msgspec.Struct, frozen=True):
-    """What is alike in all instances of an experiment.
+    """The settings shared by all instances of an experiment.
 
-    `bandwidth` holds (from this time on, crawls per time); `delay` is the mean
-    of the Poisson number of ticks a signal takes to arrive.
+    `bandwidth` holds pairs (start time, crawls per unit of time); `delay` is the mean
+    of the Poisson number of ticks that a signal takes to arrive.
     """
 
     bandwidth: tuple[tuple[float, float], ...] = ((0.0, 100.0),)
@@ -122,7 +122,7 @@ class ExperimentSetting(msgspec.Struct, frozen=True):
         return 1.0 / self.bandwidth[0][1]
 
     def _spans(self) -> Iterator[tuple[float, float, float]]:
-        """(begin, end, bandwidth) of each part of the run."""
+        """Yield (begin, end, bandwidth) of each part of the run."""
         ends = [begin for begin, _ in self.bandwidth[1:]] + [self.horizon]
         for (begin, rate), end in zip(self.bandwidth, ends, strict=True):
             if begin < self.horizon:
@@ -130,11 +130,11 @@ class ExperimentSetting(msgspec.Struct, frozen=True):
 
     @property
     def crawls(self) -> float:
-        """How many there are in a run, but for rounding."""
+        """The number of crawls in a run, before rounding."""
         return sum((end - begin) * rate for begin, end, rate in self._spans())
 
     def ticks(self) -> np.ndarray:
-        """The instants of the crawls."""
+        """Return the instants of the crawls."""
         return np.concatenate(
             [
                 begin + np.arange(1, round((end - begin) * rate) + 1) / rate
@@ -144,7 +144,7 @@ class ExperimentSetting(msgspec.Struct, frozen=True):
 
 
 class Events(msgspec.Struct, frozen=True):
-    """One drawn run: events by time, and what the accounting assumes between them."""
+    """One drawn run: events in order of time, and the parameters that the accounting uses between them."""
 
     times: np.ndarray
     pages: np.ndarray
@@ -154,14 +154,16 @@ class Events(msgspec.Struct, frozen=True):
 
 
 def draw_events(rng: np.random.Generator, pages: Pages, setting: ExperimentSetting) -> Events:
-    """Signals and, if they are not Poisson, changes until the horizon.
+    """Draw signals and, if they are not Poisson, changes until the horizon.
 
     Raises:
-        UsageError: there would be more than EVENTS_MAX.
+        UsageError: there would be more than EVENTS_MAX events.
     """
     expected = setting.horizon * float((pages.signal_rate + pages.change_rate).sum())
     if not expected < EVENTS_MAX:
-        raise UsageError(f"a run of {expected:.3g} signals and changes is too long; {EVENTS_MAX:,} may be")
+        raise UsageError(
+            f"a run of {expected:.3g} signals and changes is too long; the limit is {EVENTS_MAX:,}"
+        )
     if setting.changes == "poisson":
         times, who = _poisson_times(rng, pages.signal_rate, setting.horizon)
         sent = [(times, who, EMITTED)]
@@ -182,7 +184,7 @@ def draw_events(rng: np.random.Generator, pages: Pages, setting: ExperimentSetti
 
 
 def _merged(parts: list[tuple[np.ndarray, np.ndarray, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All events in the order of time; of one instant, in the order given."""
+    """Return all events in order of time; events of one instant stay in the given order."""
     times = np.concatenate([part[0] for part in parts])
     pages = np.concatenate([part[1] for part in parts]).astype(np.int32)
     whats = np.concatenate([np.full(len(part[0]), part[2], dtype=np.int8) for part in parts])
@@ -193,7 +195,7 @@ def _merged(parts: list[tuple[np.ndarray, np.ndarray, int]]) -> tuple[np.ndarray
 def _poisson_times(
     rng: np.random.Generator, rates: np.ndarray, horizon: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Instants and page numbers of independent Poisson processes, unsorted."""
+    """Draw (instants, page numbers) of independent Poisson processes, unsorted."""
     who = np.repeat(np.arange(len(rates)), rng.poisson(rates * horizon))
     return rng.uniform(0.0, horizon, len(who)), who
 
@@ -201,9 +203,9 @@ def _poisson_times(
 def _change_times(
     rng: np.random.Generator, rates: np.ndarray, setting: ExperimentSetting
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Changes that are not Poisson but have the same rates.
+    """Draw (instants, page numbers) of changes that are not Poisson but have the same rates.
 
-    bursty: bursts of on average BURST changes, spread over a quarter of the
+    bursty: bursts of BURST changes on average, spread over a quarter of the
     mean time between changes. periodic: evenly spaced with a random phase and
     10 % jitter.
     """
@@ -223,7 +225,7 @@ def _change_times(
 
 
 class Playback:
-    """A scheduler that follows a sequence fixed beforehand."""
+    """A scheduler that follows a precomputed sequence of pages."""
 
     def __init__(self, sequence: Iterator[int]) -> None:
         self._sequence = sequence
@@ -239,7 +241,7 @@ class Playback:
 
 
 class Learner:
-    """Lets a scheduler believe what its own crawls have shown, from a prior on."""
+    """Updates a scheduler with parameters estimated from its own crawls, starting from a prior."""
 
     def __init__(self, scheduler: Any, pages: Pages, prior: Prior) -> None:
         self._scheduler = scheduler
@@ -248,7 +250,7 @@ class Learner:
 
     @classmethod
     def first_belief(cls, pages: Pages, prior: Prior) -> Pages:
-        """All pages alike, as the prior has them; only the importance is known."""
+        """Return the initial parameters: the prior's for every page; only the importance is known."""
         start = RunningEstimate(prior).estimate(signal_rate=0.0)
         return Pages(pages.importance, np.full(len(pages), start.change_rate))
 
@@ -259,13 +261,13 @@ class Learner:
 
 
 def check_policy(name: str) -> None:
-    """Raises UsageError if there is no such policy."""
+    """Raise UsageError if there is no policy of that name."""
     if name in POLICIES:
         return
     try:
         kind_of(name)
     except KeyError:
-        raise UsageError(f"no policy {name!r}; there are {', '.join(POLICIES)} and approx-J") from None
+        raise UsageError(f"unknown policy {name!r}; use one of {', '.join(POLICIES)}, or approx-J") from None
 
 
 def _scheduler(name: str, believed: Pages, setting: ExperimentSetting, rng: np.random.Generator) -> Any:
@@ -292,7 +294,7 @@ def _draws(rates: np.ndarray, rng: np.random.Generator) -> Iterator[int]:
 
 
 class SimulationResult(msgspec.Struct, frozen=True):
-    """What a policy reached on one instance: accuracy whole, after the warm-up, by bin; crawl rates."""
+    """The result of a policy on one instance: accuracy of the whole run, after the warm-up and per bin; crawl rates."""
 
     accuracy: float
     settled: float
@@ -308,7 +310,7 @@ def simulate(
     rng: np.random.Generator,
     believed: Pages | None = None,
 ) -> SimulationResult:
-    """Run the policy `name` on one instance; `believed` are the parameters it goes by (default: true)."""
+    """Run the policy `name` on one instance; it assumes the parameters `believed` (default: the true ones)."""
     check_policy(name)
     if name in ("baseline", "optimum"):
         return _continuous(name, pages, setting)
@@ -318,7 +320,7 @@ def simulate(
     scheduler = _scheduler(name, believed, setting, rng)
     learner = Learner(scheduler, pages, setting.prior) if setting.learn else None
     if learner is not None and not hasattr(scheduler, "change"):
-        raise UsageError(f"policy {name} cannot learn: its schedule is fixed beforehand")
+        raise UsageError(f"policy {name} cannot learn: its schedule is precomputed")
     replay = Replay(pages.importance, events.silent_rate, events.doubt, setting.horizon, setting.bins)
     ticks = setting.ticks()
     luck = rng.random(len(ticks)) if learner else None
@@ -329,7 +331,7 @@ def simulate(
 
 
 def _continuous(name: str, pages: Pages, setting: ExperimentSetting) -> SimulationResult:
-    """The continuous optimum, span by span if the bandwidth changes."""
+    """Return the continuous optimum, computed per span if the bandwidth changes."""
     edges = np.linspace(0.0, setting.horizon, setting.bins, endpoint=False)
     begins = np.array([begin for begin, _ in setting.bandwidth])
     optima = []
@@ -353,9 +355,9 @@ def experiment(
     corrupt: float = 0.0,
     report: OnProgress = silent,
 ) -> list[dict[str, SimulationResult]]:
-    """All policies on the same drawn instances: one dict of results an instance.
+    """Run all policies on the same drawn instances; return one dict of results per instance.
 
-    Instance k draws from its own generator (seed, k), so more instances extend
+    Instance k uses its own generator, seeded with (seed, k), so more instances extend
     an experiment without changing it.
     """
     for name in names:
@@ -377,7 +379,7 @@ def experiment(
 
 
 def mean_and_error(values: np.ndarray | list[float]) -> tuple[float, float]:
-    """Mean and its standard error (0 of a single value)."""
+    """Return (the mean, its standard error), which is 0 for a single value."""
     data = np.asarray(values, dtype=np.float64)
     error = float(data.std(ddof=1) / np.sqrt(len(data))) if len(data) > 1 else 0.0
     return float(data.mean()), error

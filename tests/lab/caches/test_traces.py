@@ -1,4 +1,4 @@
-"""Traces: what the crawl writes, the lab reads; torn, renamed, cut and imported."""
+"""Traces: written by the crawl and read by the lab; torn, renamed, truncated and imported ones."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ PAGES = [
 ]
 
 
-def test_a_trace_comes_back_with_repeats_order_and_cross_bits(tmp_path: Path) -> None:
+def test_a_trace_round_trips_with_repeats_order_and_cross_bits(tmp_path: Path) -> None:
     written(tmp_path / "t", PAGES, buffer_bytes=1)
     trace = Trace.open(tmp_path / "t")
     words = trace.words()
@@ -44,7 +44,7 @@ def test_a_trace_comes_back_with_repeats_order_and_cross_bits(tmp_path: Path) ->
 
 
 def test_neither_fingerprints_nor_hosts_of_the_crawl_are_in_a_trace(tmp_path: Path) -> None:
-    """Their secret seed could be computed from them; two traces share no name either."""
+    """The crawl's secret seed could be computed from them; two traces share no names either."""
     fingerprints = np.arange(1000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for name in ("a", "b"):
         written(tmp_path / name, [(fingerprints[1], fingerprints.tolist(), [False] * 1000)])
@@ -55,16 +55,16 @@ def test_neither_fingerprints_nor_hosts_of_the_crawl_are_in_a_trace(tmp_path: Pa
     assert Trace.open(tmp_path / "a").pages["host"][0] != fingerprints[1]
 
 
-def test_names_stay_when_they_were_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memo of names is bounded; the key gives the same name again."""
+def test_names_are_stable_after_eviction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache of names is bounded; the key yields the same name again."""
     monkeypatch.setattr("crawler.urls.trace._NAMES_MAX", 3)
     rounds = [*range(10), *range(10)]
     written(tmp_path / "t", [(1, rounds, [False] * 20)])
     assert Stream(Trace.open(tmp_path / "t").words()).ids.tolist() == rounds
 
 
-def test_nothing_of_a_torn_page_is_read(tmp_path: Path) -> None:
-    """A crash may leave links without their page, half a word, or a page whose links are missing."""
+def test_torn_pages_are_not_read(tmp_path: Path) -> None:
+    """A crash may leave links without their page, half a word, or a page without its links."""
     written(tmp_path / "t", PAGES)
     links, pages = tmp_path / "t" / LINKS_FILE, tmp_path / "t" / PAGES_FILE
     whole = links.read_bytes()
@@ -84,7 +84,7 @@ def test_first_reads_to_the_end_of_a_page(tmp_path: Path) -> None:
     assert [len(trace.head(links).links) for links in (0, 1, 4, 5, 6, 100)] == [0, 4, 4, 6, 6, 6]
 
 
-def test_a_trace_has_a_bound(tmp_path: Path) -> None:
+def test_a_trace_is_bounded(tmp_path: Path) -> None:
     writer = written(tmp_path / "t", PAGES, bytes_max=100)
     assert (writer.pages, writer.skipped) == (3, 0)
     writer = written(tmp_path / "u", PAGES, bytes_max=70)
@@ -100,7 +100,7 @@ def test_runs_are_numbered(tmp_path: Path) -> None:
     assert [folder.name for folder in traces.of_crawl(tmp_path)] == ["0001", "0002"]
 
 
-def test_what_is_no_trace_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_trace_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DirectoryError, match="no trace here"):
         Trace.open(tmp_path)
     with pytest.raises(DirectoryError, match="--trace"):
@@ -147,8 +147,8 @@ def synthetic() -> Trace:
     return Trace.joined(generate(LinkLocality(), 20, 150_000, seed=3), {"source": "model", "threads": 20})
 
 
-def test_the_generator_makes_what_it_is_asked_for(synthetic: Trace) -> None:
-    """Repeats, links a page, cross links and threads; the same from the same seed, whatever the chunks."""
+def test_the_generator_follows_its_parameters(synthetic: Trace) -> None:
+    """Repeats, links per page, cross links and threads are as requested; the seed alone determines the trace."""
     model, threads = counted(synthetic)
     assert model.repeat == pytest.approx(0.30, abs=0.02)
     assert model.links_median == pytest.approx(23, abs=2)
@@ -160,8 +160,8 @@ def test_the_generator_makes_what_it_is_asked_for(synthetic: Trace) -> None:
     assert len(np.intersect1d(synthetic.words(), next(generate(LinkLocality(), 20, 1000, seed=4))[0])) == 0
 
 
-def test_no_url_of_the_wide_set_twice_on_a_page() -> None:
-    """Without repeats, with pages longer than the set: all links of a page are different."""
+def test_a_page_has_no_url_of_the_wide_set_twice() -> None:
+    """Without repeats, all links of a page differ, even on pages longer than the wide set."""
     model = LinkLocality(
         repeat=0.0,
         global_share=0.0,
@@ -177,7 +177,7 @@ def test_no_url_of_the_wide_set_twice_on_a_page() -> None:
         assert len(np.unique(page)) == len(page)
 
 
-def test_a_traces_orders_hold_the_same_pages(synthetic: Trace) -> None:
+def test_all_orders_contain_the_same_pages(synthetic: Trace) -> None:
     for name, order in crawl_order.ORDERS.items():
         chosen = order(synthetic, 1)
         assert sorted(chosen) == list(range(len(synthetic.pages))), name
@@ -187,7 +187,7 @@ def test_a_traces_orders_hold_the_same_pages(synthetic: Trace) -> None:
         assert (words[: first.stop - first.start] == synthetic.links[first]).all()
 
 
-def test_host_after_host_needs_the_least_room(synthetic: Trace) -> None:
+def test_crawling_host_after_host_misses_least(synthetic: Trace) -> None:
     found = crawl_order.by_order(synthetic, [1 << 9])
     assert found["host after host"] < 0.8 * found["as crawled"]
     hosts = synthetic.pages["host"][crawl_order.ORDERS["host after host"](synthetic, 1)]
@@ -197,7 +197,7 @@ def test_host_after_host_needs_the_least_room(synthetic: Trace) -> None:
     assert len(np.unique(hosts[:count])) == count
 
 
-def test_caches_of_one_thread_are_a_global_cache(synthetic: Trace) -> None:
+def test_one_cache_per_thread_with_one_thread_is_a_global_cache(synthetic: Trace) -> None:
     alone = Trace(synthetic.links, synthetic.pages.copy(), {"threads": 1}, "alone")
     alone.pages["thread"] = 0
     sizes = [16, 1000]
@@ -207,8 +207,8 @@ def test_caches_of_one_thread_are_a_global_cache(synthetic: Trace) -> None:
     ).all()
 
 
-def test_caches_a_thread_hold_common_urls_twice(synthetic: Trace) -> None:
-    """With room for everything, a URL misses once in each thread that meets it."""
+def test_caches_per_thread_duplicate_common_urls(synthetic: Trace) -> None:
+    """With unlimited space, a URL misses once in each thread that meets it."""
     apart = crawl_order.one_cache_a_thread(synthetic, [1 << 24], 20)[0]
     threads = np.repeat(synthetic.pages["thread"], np.diff(synthetic.starts))
     assert apart == len({*zip(threads.tolist(), synthetic.links.tolist(), strict=True)})

@@ -1,4 +1,4 @@
-"""Replacement policies against plain models of them, and what must hold of any of them."""
+"""Replacement policies against plain models of them, and properties that every policy must have."""
 
 from collections import OrderedDict, deque
 
@@ -31,7 +31,7 @@ def lru_by_list(items: list[int], size: int) -> int:
 
 
 def min_by_search(items: list[int], size: int) -> int:
-    """Belady's cache by the definition: of the held items and the missed one, the latest next use goes."""
+    """Belady's cache by definition: of the held items and the missed one, evict the one whose next use is latest."""
 
     def next_use(item: int, now: int) -> int:
         return next((t for t in range(now + 1, len(items)) if items[t] == item), len(items))
@@ -49,10 +49,10 @@ def min_by_search(items: list[int], size: int) -> int:
 
 
 def sieve_by_list(items: list[int], size: int) -> int:
-    """SIEVE with a list, newest first, as in the paper's picture."""
+    """SIEVE with a list, newest first, as in the figure of its paper."""
     queue: list[int] = []
     marked: set[int] = set()
-    hand = -1  # counted from the oldest, which is the last
+    hand = -1  # counted from the oldest item, which is the last
     missed = 0
     for item in items:
         if item in queue:
@@ -72,13 +72,13 @@ def sieve_by_list(items: list[int], size: int) -> int:
 
 
 def s3fifo_by_deques(items: list[int], size: int) -> int:
-    """S3-FIFO after the pseudo-code of its paper (Algorithm 1)."""
+    """S3-FIFO following the pseudo-code of its paper (Algorithm 1)."""
     small_size = max(1, size // 10)
     small: deque[int] = deque()
     main: deque[int] = deque()
     ghosts: deque[int] = (
         deque()
-    )  # of all that left the small queue, the latest; a duplicate counts by its last
+    )  # the latest items evicted from the small queue; for a duplicate only the last eviction counts
     uses: dict[int, int] = {}
     missed = 0
 
@@ -132,7 +132,7 @@ def stream_of(items: list[int]) -> Stream:
 
 @st.composite
 def many_requests(draw: st.DrawFn) -> list[int]:
-    """Mostly long lists with many repeats, which Hypothesis's own lists seldom are."""
+    """Draw mostly long lists with many repeats, which Hypothesis's own lists seldom are."""
     generator = np.random.default_rng(draw(st.integers(0, 1 << 32)))
     items = generator.integers(draw(st.integers(1, 25)), size=draw(st.integers(1, 150)))
     hot = generator.random(len(items)) < draw(st.sampled_from([0.0, 0.3, 0.8]))
@@ -154,7 +154,7 @@ requests = st.lists(st.integers(0, 20), min_size=1, max_size=30) | many_requests
         ("S3-FIFO", s3fifo_by_deques),
     ],
 )
-def test_policies_do_what_their_models_do(policy, model, items: list[int], size: int) -> None:
+def test_policies_equal_their_models(policy, model, items: list[int], size: int) -> None:
     assert misses(policy, stream_of(items), [size]).sum() == model(items, size)
 
 
@@ -167,8 +167,8 @@ def test_static_holds_the_most_requested(items: list[int], size: int) -> None:
 
 @settings(max_examples=80)
 @given(items=requests, bins=st.integers(1, 7))
-def test_what_must_hold_of_any_policy(items: list[int], bins: int) -> None:
-    """All bounds of `check`; windows add up; a cache that holds everything misses each URL once."""
+def test_properties_of_any_policy(items: list[int], bins: int) -> None:
+    """All bounds of `check` hold; windows add up; a cache that holds everything misses each URL once."""
     stream = stream_of(items)
     found = {}
     for policy in POLICIES:
@@ -182,7 +182,7 @@ def test_what_must_hold_of_any_policy(items: list[int], bins: int) -> None:
 
 @pytest.fixture(scope="module")
 def crawl() -> Stream:
-    """A crawl with 20 threads, long enough for the slots of LRU's tree to run out many times."""
+    """Return a crawl with 20 threads, long enough to exhaust the slots of LRU's tree many times."""
     return Stream(synthetic_words(LinkLocality(), 20, 200_000, seed=5))
 
 
@@ -194,7 +194,7 @@ def test_lru_by_stack_distance_is_lru_by_list(crawl: Stream) -> None:
 
 
 def test_lru_compacts_its_slots() -> None:
-    """Few items, many requests: the slots run out hundreds of times."""
+    """With few items and many requests, the slots are exhausted hundreds of times."""
     items = np.random.default_rng(1).integers(300, size=200_000)
     stream = Stream(items.astype(np.uint64))
     assert misses("LRU", stream, [250]).sum() == lru_by_list(stream.ids.tolist(), 250)
@@ -214,7 +214,7 @@ def test_the_shipped_table_is_within_two_percent_of_clock(crawl: Stream) -> None
 
 
 def test_a_scan_does_not_harm_the_contenders() -> None:
-    """A small set asked for again and again, between runs of new URLs: LRU keeps nothing, they keep most."""
+    """A small set is requested repeatedly between runs of new URLs: LRU keeps none of it, the contenders most."""
     hot = np.arange(40)
     rounds = [np.concatenate([hot, hot, 1000 + 70 * k + np.arange(70)]) for k in range(200)]
     stream = Stream(np.concatenate(rounds).astype(np.uint64))
@@ -224,7 +224,7 @@ def test_a_scan_does_not_harm_the_contenders() -> None:
         assert misses(policy, stream, [64]).sum() < 0.85 * lru, policy
 
 
-def test_windows_of_random_hang_on_its_seed_only(crawl: Stream) -> None:
+def test_windows_of_random_depend_only_on_its_seed(crawl: Stream) -> None:
     first, again, other = (misses("RANDOM", crawl, [1000], bins=5, seed=seed) for seed in (1, 1, 2))
     assert (first == again).all() and (first != other).any()
 
@@ -235,12 +235,12 @@ def shape(bits: range, threads: int) -> NDArray[np.float64]:
 
 
 def test_the_synthetic_crawl_has_the_papers_shape() -> None:
-    """Figure 2 at a fifth of its threads: 67 to 73 % on the plateau, then the fall, then the floor."""
+    """Figure 2 with a fifth of its threads: 67 to 73 % on the plateau, then the fall, then the floor."""
     rates = shape(range(22), 100)
     assert (rates[:11] > 0.67).all() and (rates[:11] < 0.73).all()
     assert rates[12] > 0.6 and 0.19 < rates[17] < 0.26
     fewer = shape(range(22), 20)
-    # A fifth of the threads: the same curve about 2.3 powers of two to the left (figure 8).
+    # With a fifth of the threads, the same curve lies about 2.3 powers of two to the left (figure 8).
     assert fewer[11] == pytest.approx((0.68 * rates[13] + 0.32 * rates[14]), abs=0.04)
 
 
@@ -254,7 +254,7 @@ def test_the_knee_and_the_advice() -> None:
     assert "hardly" in url_caches.advice(None, 1, {})
 
 
-def test_a_knee_beyond_the_default_says_what_the_default_costs() -> None:
+def test_advice_for_a_knee_beyond_the_default_states_its_cost() -> None:
     rates = [0.7] * 20 + [0.2]
     text = url_caches.advice(url_caches.knee(range(21), rates), 4000, dict(enumerate(rates)))
     assert "cache.bits = 20" in text and "The default would miss 70.0%" in text

@@ -1,4 +1,4 @@
-"""Arms of a game on the changing web: each meets the same changes."""
+"""The arms of a comparison on the changing web: all arms see the same changes."""
 
 from crawler.lab.changing.gain import GainGame, web_of
 from crawler.lab.changing.web import HostSpec
@@ -9,7 +9,7 @@ HOSTS = tuple(
 GAME = GainGame(HOSTS, visits=4.0, rate=40.0, budget=1.0)
 
 
-def test_arms_meet_the_same_changes() -> None:
+def test_all_arms_see_the_same_changes() -> None:
     one, other = web_of(GAME, 1_000.0), web_of(GAME, 5_000.0)
     assert [[round(at - 1_000.0, 6) for at in times] for times in one.changes] == [
         [round(at - 5_000.0, 6) for at in times] for times in other.changes

@@ -1,4 +1,4 @@
-"""Readers of a page cache: Zipf's law, what they judge, and the closed loop of crawl, cache and readers."""
+"""Readers of a page cache: Zipf's law, their judgement of copies, and the loop of crawl, cache and readers."""
 
 import asyncio
 from collections import Counter
@@ -24,8 +24,8 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def test_what_they_saw_is_judged_by_the_web() -> None:
-    """A copy is fresh if it holds the word of the present version, whatever it says of itself."""
+def test_freshness_is_judged_by_the_web() -> None:
+    """A copy is fresh if it holds the word of the current version, whatever its headers claim."""
     now = 0.0
     web = ChangingWeb([HostSpec("a", pages=3, directories=1, rate=0.1)], horizon=100.0, seed=1)
     readers = Readers(web, "", rate=1.0, clock=lambda: now)
@@ -43,7 +43,7 @@ def test_what_they_saw_is_judged_by_the_web() -> None:
     assert (row.low, row.answers, row.fresh) == (0.85, 2, 0.5) and row.said == pytest.approx(0.875)
 
 
-def test_each_answer_is_in_one_row() -> None:
+def test_each_answer_is_counted_in_one_row() -> None:
     web = ChangingWeb([HostSpec("a", pages=1, directories=1, rate=0.0)], horizon=1.0)
     readers = Readers(web, "", rate=1.0, clock=lambda: 0.0)
     readers.readings = [ReaderAnswer(0.0, 0, n % 3 == 0, n / 1000) for n in range(1001)]
@@ -52,8 +52,8 @@ def test_each_answer_is_in_one_row() -> None:
     assert all(row.low <= row.said <= 1.0 for row in rows)
 
 
-def test_the_closed_loop(tmp_path: Path) -> None:
-    """Through crawl, store and page server: of a web that stands still all answers are fresh, in Zipf's order."""
+def test_crawl_cache_and_readers_together(tmp_path: Path) -> None:
+    """Through crawl, store and page server: on a web without changes all answers are fresh, in Zipf's order."""
     clock = SystemClock()
     web = ChangingWeb([HostSpec("a", pages=12, directories=2, rate=0.0)], horizon=60.0, start=clock.now())
 
@@ -64,7 +64,7 @@ def test_the_closed_loop(tmp_path: Path) -> None:
             Crawl(tree, directory=tmp_path, seeds=server.seeds()) as crawl,
         ):
             running = asyncio.create_task(crawl.run())
-            while len({each.page for each in web.log}) <= len(web):  # all pages, and an index
+            while len({each.page for each in web.log}) <= len(web):  # all pages and an index
                 await asyncio.sleep(0.01)
             assert crawl.live.server is not None
             _, port = crawl.live.server.listener.address

@@ -1,4 +1,4 @@
-"""The changing web over HTTP, and a clock that runs fast."""
+"""The changing web over HTTP, and an accelerated clock."""
 
 import asyncio
 from email.utils import formatdate
@@ -21,7 +21,7 @@ def _model(start: float) -> ChangingWeb:
 
 
 def test_the_web_over_http() -> None:
-    """Pages, conditions, dates and the log as a guest meets them; HEAD asks the same, POST is refused."""
+    """A client sees pages, conditional answers and dates, and is logged; HEAD is answered like GET, POST is rejected."""
     clock = VirtualClock(1_700_000_000.0)
     model = _model(clock.now())
 

@@ -1,4 +1,4 @@
-"""The changing web's model: change statistics, what its hosts say, and its judgement from the log."""
+"""The changing web's model: change statistics, the signals of its hosts, and its judgement from the log."""
 
 from email.utils import formatdate
 from xml.etree import ElementTree
@@ -29,7 +29,7 @@ def _get(web: ChangingWeb, path: str, now: float, **headers: str):  # type: igno
 
 
 @pytest.mark.parametrize("process", ["poisson", "bursty", "together"])
-def test_pages_change_at_the_rate_asked_for(process: str) -> None:
+def test_pages_change_at_the_configured_rate(process: str) -> None:
     """The mean over 400 pages and 1000 days is within 5 % of the host's rate."""
     web = _web(process=process, pages=400, directories=40, spread=0.5)
     found = sum(map(len, web.changes)) / 400 / (1000 * DAY)
@@ -47,7 +47,7 @@ def test_each_page_has_its_own_rate() -> None:
 
 
 @pytest.mark.parametrize(("process", "low", "high"), [("poisson", 0.9, 1.1), ("bursty", 1.6, 4.0)])
-def test_gaps_of_bursts_vary_more(process: str, low: float, high: float) -> None:
+def test_gaps_between_bursty_changes_vary_more(process: str, low: float, high: float) -> None:
     """The coefficient of variation of gaps is 1 for Poisson, more for bursts."""
     web = _web(process=process, spread=0.0, pages=200, rate=1.0 / (5 * DAY))
     gaps = np.concatenate([np.diff(times) for times in web.changes])
@@ -55,7 +55,7 @@ def test_gaps_of_bursts_vary_more(process: str, low: float, high: float) -> None
 
 
 def test_pages_of_a_directory_change_together() -> None:
-    """Given a change, another page of the directory changes at the same instant far more often than one of another."""
+    """Two pages of one directory change at the same instant far more often than pages of two directories."""
     web = _web(process="together", pages=100, directories=10)
     sets = [set(times) for times in web.changes]
     same = sum(len(sets[0] & sets[k]) for k in range(1, 10))
@@ -63,7 +63,7 @@ def test_pages_of_a_directory_change_together() -> None:
     assert same > 50 and other == 0
 
 
-def test_a_seed_makes_the_same_web() -> None:
+def test_equal_seeds_make_equal_webs() -> None:
     assert _web().changes == _web().changes != _web(seed=2).changes
     assert _web().token(3, 1) == _web().token(3, 1) != _web().token(3, 2)
 
@@ -79,12 +79,12 @@ def test_a_seed_makes_the_same_web() -> None:
         {"rate": 1e9},
     ],
 )
-def test_webs_that_cannot_be(more: dict[str, object]) -> None:
+def test_invalid_webs_are_rejected(more: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         _web(**more)
 
 
-# -- what hosts say
+# -- answers of hosts
 
 
 def test_a_page_shows_its_version() -> None:
@@ -97,7 +97,7 @@ def test_a_page_shows_its_version() -> None:
     assert [asked.version for asked in web.log] == [0, 1]
 
 
-def test_every_page_is_reached_by_links() -> None:
+def test_every_page_can_be_reached_by_links() -> None:
     web = _web()
     front = _get(web, "/", START).body.decode()
     for page in range(20):
@@ -109,7 +109,7 @@ def test_every_page_is_reached_by_links() -> None:
 @pytest.mark.parametrize(
     "path", ["/nothing", "/d0/p99.html", "/d3/p0.html", "/d0/p-1.html", "/d0/p0", "/feed.xml", "/d9/"]
 )
-def test_what_is_not_there(path: str) -> None:
+def test_missing_paths_are_not_found(path: str) -> None:
     web = _web()
     assert _get(web, path, START).status == 404
     assert web.log[0].page == -1
@@ -139,7 +139,7 @@ def test_noise_moves_a_lastmod_without_a_change() -> None:
     assert sum(map(len, web.noise)) == pytest.approx(20 * 100, rel=0.1)
 
 
-def test_a_feed_tells_the_last_changes() -> None:
+def test_a_feed_lists_the_last_changes() -> None:
     web = _web(feed=True)
     now = START + 400 * DAY
     tree = ElementTree.fromstring(_get(web, "/feed.xml", now).body)
@@ -152,7 +152,7 @@ def test_a_feed_tells_the_last_changes() -> None:
 
 
 def _conditions(web: ChangingWeb, page: int, now: float) -> dict[str, str]:
-    """The headers of a guest that has a copy of `now`."""
+    """Return the request headers of a client that holds a copy from the instant `now`."""
     given = _get(web, web.path(page), now).headers
     names = {"ETag": "if_none_match", "Last-Modified": "if_modified_since"}
     return {names[name]: given[name] for name in names if name in given}
@@ -168,8 +168,8 @@ def _conditions(web: ChangingWeb, page: int, now: float) -> dict[str, str]:
         ("none", 200, 200),
     ],
 )
-def test_validators_right_and_lying(validators: str, before: int, after: int) -> None:
-    """Asked again before and after a change."""
+def test_correct_and_lying_validators(validators: str, before: int, after: int) -> None:
+    """The page is requested conditionally before and after a change."""
     web = _web(validators=validators)
     page = max(range(20), key=lambda k: len(web.changes[k]))
     change = web.changes[page][0]
@@ -191,7 +191,7 @@ def test_if_modified_since_alone() -> None:
     )
     assert _get(web, path, change + 1.0, if_modified_since="yesterday").status == 200
     tags = {"if_none_match": '"other"', **asked}
-    assert _get(web, path, change + 1.0, **tags).status == 200  # the tag goes first
+    assert _get(web, path, change + 1.0, **tags).status == 200  # the tag takes precedence
 
 
 def test_a_stamp_changes_the_bytes_and_not_the_text() -> None:
@@ -206,8 +206,8 @@ def test_a_stamp_changes_the_bytes_and_not_the_text() -> None:
 # -- articles
 
 
-def test_articles_are_born_and_shown() -> None:
-    """Before its birth an article is not there; then its hub shows it among 20, and the archive for good."""
+def test_new_articles_are_listed() -> None:
+    """Before its birth an article does not exist; then its hub lists it among 20, and the archive permanently."""
     web = _web(pages=4, directories=2, articles=60, hubs=2, rate=0.0, feed=True)
     born = sorted((at, page) for page, at in enumerate(web.born) if at > START)
     assert len(born) == 60 and born[-1][0] < START + 1000 * DAY
@@ -251,7 +251,7 @@ def test_delays_and_freshness_begin_with_a_birth() -> None:
 
 
 def test_freshness_from_the_log() -> None:
-    """A page fetched at day 10, changed at 20, fetched at 30 with an untrue 304, at 40 in truth."""
+    """A page is fetched at day 10, changes at 20, and is fetched at 30 with a false 304 and at 40 with its content."""
     web = _web(pages=1, directories=1, rate=0.0, horizon=100 * DAY)
     web.changes[0] = [START + 20 * DAY]
     for day, status, version in ((10, 200, 0), (30, 304, 1), (40, 200, 1)):
@@ -266,7 +266,7 @@ def test_a_page_never_sent_is_not_current() -> None:
 
 
 def test_the_same_pages_play_in_the_league() -> None:
-    """Goal: policies with known parameters can be judged on the very changes that a crawl met."""
+    """Goal: policies with known parameters can be judged on the changes that a crawl met."""
     web = _web(pages=40, horizon=300 * DAY)
     world = web.world()
     rate = 3 * world.change_rate

@@ -1,7 +1,7 @@
-"""Bugs to be planted in the shipped code, one for each rule of `storage/README.md` and `splitter/README.md`.
+"""Bugs to plant in the shipped code, one for each rule of `storage/README.md` and `splitter/README.md`.
 
-`python -m tests.lab.cluster.planted [BUG ...]` prints for each the first seed that
-finds it, and by which rule of the judge.
+`python -m tests.lab.cluster.planted [BUG ...]` prints, for each bug, the first seed
+that finds it and the judge's rules that it breaks.
 """
 
 import os
@@ -46,8 +46,8 @@ SETTINGS = ClusterSettings(web=WebSpec(hosts=12, pages=150), count=8, within=60.
 
 
 class Plant(msgspec.Struct, frozen=True):
-    """A bug: the rule it breaks, what is patched (object, name, what stands there then), and the world that it shows in:
-    how its settings differ from `SETTINGS`.
+    """A bug: the rule it breaks, its patches (object, name, replacement), and the changes to `SETTINGS` that make
+    a world in which it shows.
     """
 
     rule: str
@@ -95,7 +95,7 @@ def _no_truncation() -> list[tuple[Any, str, Any]]:
 
 def _links_log_not_cut() -> list[tuple[Any, str, Any]]:
     class NoCut:
-        """`os` that shortens no file."""
+        """`os` with a `truncate` that does nothing."""
 
         def __getattr__(self, name: str) -> Any:
             return (lambda path, length: None) if name == "truncate" else getattr(os, name)
@@ -104,7 +104,7 @@ def _links_log_not_cut() -> list[tuple[Any, str, Any]]:
 
 
 def _compaction_drops() -> list[tuple[Any, str, Any]]:
-    """The rewriting of a long queue leaves out a link that stands in it once."""
+    """Compaction of a long queue drops a link that is in it only once."""
     first = compaction.first_occurrences
 
     def all_but_one(fingerprints: Any) -> Any:
@@ -116,7 +116,7 @@ def _compaction_drops() -> list[tuple[Any, str, Any]]:
 
 
 def _failed_write_goes_on() -> list[tuple[Any, str, Any]]:
-    """What could not be written counts as committed."""
+    """A failed write is treated as committed."""
     write = JournalStore.write
 
     def write_or_forget(self: JournalStore, batch: Any) -> None:
@@ -127,7 +127,7 @@ def _failed_write_goes_on() -> list[tuple[Any, str, Any]]:
 
 
 def _flush_before_commit() -> list[tuple[Any, str, Any]]:
-    """A flush is durable before the to-do entries of its new links are."""
+    """A flush becomes durable before the to-do entries of its new links."""
     flush_change = Stages.flush_change
 
     def flush_early(self: Stages, plan: FlushPlan) -> Any:
@@ -184,7 +184,7 @@ def _outbox_in_memory() -> list[tuple[Any, str, Any]]:
 
 
 def _sent_is_gone() -> list[tuple[Any, str, Any]]:
-    """Entries leave the outbox when they are sent, not when their owner has them."""
+    """Entries leave the outbox when they are sent instead of when their owner has received them."""
     take = Spool.take_unsent
 
     def take_and_retire(self: Spool, bytes_max: int = 1 << 62) -> Any:
@@ -197,7 +197,7 @@ def _sent_is_gone() -> list[tuple[Any, str, Any]]:
 
 
 def _applied_twice() -> list[tuple[Any, str, Any]]:
-    """A peer that comes again is not made to wait for what is queued of it: it sends that once more."""
+    """A peer that reconnects need not wait for its queued entries; it sends them a second time."""
     greet = Inbox.greet
 
     def greet_at_once(self: Inbox, peer: str, epoch: bytes) -> int | None:
@@ -210,7 +210,7 @@ def _applied_twice() -> list[tuple[Any, str, Any]]:
 
 
 def _gap_taken() -> list[tuple[Any, str, Any]]:
-    """What stands behind a missing entry is taken for the next one; here every 5th entry is missing."""
+    """An entry after a missing one is accepted in its place; here every 5th entry is missing."""
     accept = Inbox.accept
 
     def accept_any(self: Inbox, peer: str, sequence: int, entry: bytes) -> Arrival:
@@ -223,7 +223,7 @@ def _gap_taken() -> list[tuple[Any, str, Any]]:
 
 
 def _foreign_taken() -> list[tuple[Any, str, Any]]:
-    """A process keeps links of a peer it cannot reach."""
+    """A process keeps links that belong to a peer."""
     split = Owners.split
 
     def split_own(self: Owners, fingerprints: Any) -> dict[str, list[int]]:
@@ -248,7 +248,7 @@ def _copies_let_in() -> list[tuple[Any, str, Any]]:
 
 
 def _whole_rate() -> list[tuple[Any, str, Any]]:
-    """A process that hears nobody takes the whole rate."""
+    """A process that hears no peer uses the whole rate."""
     share = Coordination.share
 
     def share_of_heard(self: Coordination, now: float) -> float:
@@ -271,7 +271,7 @@ def _end_forgotten() -> list[tuple[Any, str, Any]]:
 
 
 def _own_first() -> list[tuple[Any, str, Any]]:
-    """Nothing is received while something is to be sent: two such processes wait for each other."""
+    """Nothing is received while entries wait to be sent: two such processes wait for each other."""
     take = PeerExchange._take
 
     def take_if_sent(self: PeerExchange) -> None:
@@ -282,7 +282,7 @@ def _own_first() -> list[tuple[Any, str, Any]]:
 
 
 def _uncounted() -> list[tuple[Any, str, Any]]:
-    """Counts of what peers sent ride in memory only."""
+    """Counts of entries received from peers are kept only in memory."""
     put = commit.CommitPoint.put_counters
 
     def put_half(self: commit.CommitPoint, batch: Any) -> None:
@@ -295,7 +295,7 @@ def _uncounted() -> list[tuple[Any, str, Any]]:
 
 
 def _made_out_of_turn() -> list[tuple[Any, str, Any]]:
-    """The change of a flush, which depends on queued ones, is made before those."""
+    """The change of a flush, which depends on queued changes, is computed before them."""
     add = commit.CommitPoint.add
 
     def add_made(self: commit.CommitPoint, change: Any) -> None:
@@ -312,12 +312,12 @@ def _made_out_of_turn() -> list[tuple[Any, str, Any]]:
 
 
 def _unnamed_kept() -> list[tuple[Any, str, Any]]:
-    """Segments that no batch names stay where they are."""
+    """Segments that no batch names are left in place."""
     return [(segments, "_set_aside", lambda folder, name: None)]
 
 
 def _same_epoch() -> list[tuple[Any, str, Any]]:
-    """A rewritten queue keeps its epoch, and so numbers that its peer knows; without the check, which would tell."""
+    """A compacted queue keeps its epoch, so it reuses numbers that its peer knows; the check of entries is off."""
     result, stage = compaction.Compaction.result, Spool.stage
 
     def result_of_old(self: compaction.Compaction) -> Any:
@@ -335,7 +335,7 @@ def _same_epoch() -> list[tuple[Any, str, Any]]:
 
 
 def _tail_trusted() -> list[tuple[Any, str, Any]]:
-    """What a peer has under our numbers counts as ours."""
+    """Entries that a peer holds under our numbers are taken for ours."""
     greet = Spool.greet
 
     def unchecked(self: Spool, epoch: bytes, durable: int, chain: int) -> Greeting:
@@ -348,7 +348,7 @@ def _tail_trusted() -> list[tuple[Any, str, Any]]:
 
 
 def _seen_before_commit() -> list[tuple[Any, str, Any]]:
-    """Links that are in flight between cache and commit are dropped as seen when their fingerprint is even."""
+    """Links between cache and commit are dropped as seen if their fingerprint is divisible by 50."""
     misses = Seen.misses
 
     def some(self: Seen, fingerprints: Any) -> list[int]:
@@ -360,11 +360,13 @@ def _seen_before_commit() -> list[tuple[Any, str, Any]]:
 KILLS, POWER = {"faults": ("kill", "power")}, {"faults": ("power",)}
 PLANTS = {
     "page-before-links": Plant("a record and its links are one change", _page_before_links, KILLS),
-    "batch-not-synced": Plant("one synced batch decides", _batch_not_synced, POWER),
+    "batch-not-synced": Plant("one synced batch makes a group durable", _batch_not_synced, POWER),
     "links-not-synced": Plant("the links log is synced before the batch", _links_not_synced, POWER),
     "warc-not-synced": Plant("WARC is synced before the batch", _warc_not_synced, POWER),
-    "names-not-synced": Plant("a new file's name is synced before it counts", _names_not_synced, POWER),
-    "run-not-synced": Plant("a run is synced before it counts", _run_not_synced, POWER),
+    "names-not-synced": Plant(
+        "a new file's name is synced before a batch names it", _names_not_synced, POWER
+    ),
+    "run-not-synced": Plant("a run is synced before a batch names it", _run_not_synced, POWER),
     "no-truncation": Plant("opening cuts files to their committed lengths", _no_truncation, KILLS),
     "links-log-not-cut": Plant(
         "opening cuts the links log to its committed length",
@@ -379,35 +381,39 @@ PLANTS = {
     "failed-write-goes-on": Plant(
         "a failed write ends the process", _failed_write_goes_on, {"faults": ("full-disk",)}
     ),
-    "flush-before-commit": Plant("a flush counts with its new URLs", _flush_before_commit, KILLS),
+    "flush-before-commit": Plant(
+        "a flush and its new URLs are committed together", _flush_before_commit, KILLS
+    ),
     "cache-eats-links": Plant(
         "the CLOCK cache never drops a link that is not queued", _seen_before_commit, {"faults": ()}
     ),
     "gaps-forgotten": Plant(
-        "after an unclean stop hosts wait their gaps",
+        "after an unclean stop, hosts wait for their gaps",
         _gaps_forgotten,
         KILLS | {"tree": {"politeness": {"delay": 5.0}}},
     ),
     "retries-at-their-word": Plant(
-        "a clock that jumps stalls nobody", _retries_at_their_word, {"faults": ("clock",)}
+        "a clock jump stalls no host", _retries_at_their_word, {"faults": ("clock",)}
     ),
-    "counters-in-memory": Plant("counts ride in every group", _uncounted, KILLS),
+    "counters-in-memory": Plant("every group contains its counts", _uncounted, KILLS),
     "ack-before-commit": Plant(
-        "only durable is ever told", _ack_before_commit, {"faults": ("kill", "power", "slow-disk")}
+        "only durable entries are acknowledged",
+        _ack_before_commit,
+        {"faults": ("kill", "power", "slow-disk")},
     ),
     "outbox-in-memory": Plant(
         "links wait in durable outboxes", _outbox_in_memory, {"faults": ("kill", "power", "partition")}
     ),
     "tail-trusted": Plant(
-        "a queue whose numbers another life has used is numbered anew",
+        "a queue whose numbers another life has used is renumbered",
         _tail_trusted,
         {"faults": ("restore", "restore", "partition"), "count": 20},
     ),
     "made-out-of-turn": Plant(
-        "what depends on queued changes is made in queue order", _made_out_of_turn, KILLS
+        "changes that depend on queued ones follow queue order", _made_out_of_turn, KILLS
     ),
     "unnamed-kept": Plant(
-        "segments that nothing names are set aside",
+        "segments that no batch names are set aside",
         _unnamed_kept,
         {
             "faults": ("kill",),
@@ -421,18 +427,20 @@ PLANTS = {
         {"faults": ("partition", "kill"), "tree": {"splitter": {"spool_bytes_max": 500}}},
     ),
     "sent-is-gone": Plant(
-        "an entry is deleted when its owner has it", _sent_is_gone, {"faults": ("kill", "partition")}
+        "an entry is deleted after its owner has received it",
+        _sent_is_gone,
+        {"faults": ("kill", "partition")},
     ),
     "applied-twice": Plant(
         "a repeated entry is applied once", _applied_twice, {"faults": ("reset", "slow-disk"), "count": 24}
     ),
     "compaction-drops": Plant(
-        "a long queue is rewritten without repeated links, and no others",
+        "compaction drops repeated links and no others",
         _compaction_drops,
         {"faults": ("partition",), "tree": {"splitter": {"spool_bytes_max": 500}}},
     ),
-    "gap-taken": Plant("no entry is passed over", _gap_taken, {"faults": ()}),
-    "foreign-kept": Plant("no host is asked by two processes", _foreign_taken, {"faults": ()}),
+    "gap-taken": Plant("no entry is skipped", _gap_taken, {"faults": ()}),
+    "foreign-kept": Plant("each host is crawled by one process", _foreign_taken, {"faults": ()}),
     "copies-let-in": Plant(
         "a second boot of a live name is refused", _copies_let_in, {"faults": ("clone",), "count": 1}
     ),
@@ -442,10 +450,10 @@ PLANTS = {
         {"faults": ("partition",), "processes": 2, "rate": 1.0},
     ),
     "end-in-one-round": Plant(
-        "the end takes two rounds", _end_in_one_round, {"faults": ("partition", "loss")}
+        "agreement on the end takes two rounds", _end_in_one_round, {"faults": ("partition", "loss")}
     ),
     "end-forgotten": Plant(
-        "who has told of the end knows it after a crash",
+        "a process that announced the end remembers it",
         _end_forgotten,
         {
             "web": WebSpec(hosts=10, pages=60, down=0.0, traps=0.0, flaws=False),
@@ -453,13 +461,13 @@ PLANTS = {
             "count": 20,
         },
     ),
-    "own-first": Plant("receiving never waits for own sending", _own_first, {"faults": ("partition",)}),
+    "own-first": Plant("receiving never waits for sending", _own_first, {"faults": ("partition",)}),
 }
 
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """With the bug in place."""
+    """Plant a bug for the duration of the context."""
     with ExitStack() as stack:
         for where, attribute, what in PLANTS[name].patches():
             stack.enter_context(patch.object(where, attribute, what))
@@ -467,12 +475,12 @@ def planted(name: str) -> Iterator[None]:
 
 
 def settings_of(plant: Plant | None, seed: int) -> ClusterSettings:
-    """A run that may bring out a bug; of the shipped code with all faults if there is none."""
+    """Return the settings of a run that may reveal a bug; without a bug, those of a run with all faults."""
     return msgspec.structs.replace(SETTINGS, seed=seed, **(plant.settings if plant else {}))
 
 
 def run(settings: ClusterSettings) -> RunVerdict:
-    """One run and its verdict."""
+    """Run the cluster and return the verdict."""
     with memory_folder() as folder:
         world = Cluster(settings, Path(folder))
         world.run()
@@ -480,7 +488,7 @@ def run(settings: ClusterSettings) -> RunVerdict:
 
 
 def first_seed(name: str, seeds: Sequence[int] = range(1, SEEDS + 1)) -> tuple[int, RunVerdict] | None:
-    """The first seed that finds a bug where the shipped code breaks no rule; None if none does."""
+    """Return (the first seed that finds a bug while the shipped code breaks no rule, the verdict), or None."""
     for seed in seeds:
         settings = settings_of(PLANTS[name], seed)
         with planted(name):
@@ -489,7 +497,7 @@ def first_seed(name: str, seeds: Sequence[int] = range(1, SEEDS + 1)) -> tuple[i
             shipped = run(settings)
             if shipped.flawless:
                 return seed, verdict
-            print(f"seed {seed} finds in the shipped code: {shipped.examples}", flush=True)
+            print(f"seed {seed} fails in the shipped code: {shipped.examples}", flush=True)
     return None
 
 

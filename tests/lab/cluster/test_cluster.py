@@ -1,6 +1,6 @@
-"""The shipped processes in the virtual world: flawless whatever happens, and the same for the same seed.
+"""The shipped processes in the virtual world: no rule is broken under any faults, and a seed determines the run.
 
-`python -m tests.lab.cluster.planted` looks for every planted bug; here are those of one cheap seed each.
+`python -m tests.lab.cluster.planted` searches for every planted bug; the tests here use one cheap seed for each.
 """
 
 import gc
@@ -33,7 +33,7 @@ def test_faults_break_no_rule(seed: int) -> None:
     assert verdict.pages >= 55
 
 
-def test_known_pages_are_asked_again_and_one_process_needs_no_peer() -> None:
+def test_known_pages_are_refetched_also_by_a_single_process() -> None:
     refreshing = msgspec.structs.replace(
         TINY,
         processes=1,
@@ -49,8 +49,8 @@ def test_known_pages_are_asked_again_and_one_process_needs_no_peer() -> None:
     assert verdict.requests > 200 and 0.5 < verdict.freshness <= 1.0
 
 
-def test_the_same_seed_is_the_same_run_to_the_byte() -> None:
-    """Whatever hashes of strings and addresses of objects are: in two other interpreters."""
+def test_the_same_seed_reproduces_a_run_to_the_byte() -> None:
+    """Runs in two other interpreters are equal, though string hashes and object addresses differ."""
     program = (
         "from tests.lab.cluster.test_cluster import TINY; from tests.lab.cluster.planted import run; "
         "import msgspec; print(run(msgspec.structs.replace(TINY, seed=5)).digest)"
@@ -87,8 +87,8 @@ def test_a_planted_bug_is_found(bug: str) -> None:
         assert not run(settings_of(PLANTS[bug], CHEAP[bug])).flawless
 
 
-def test_no_file_of_a_world_stays_open_whoever_refers_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Maps and files of the dead are closed at their end: a reference may keep the objects for ever."""
+def test_no_file_of_a_world_stays_open_even_if_referenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory maps and files of dead lives are closed at their end, even if references keep the objects alive."""
     kept, bury = [], Cluster._bury
 
     def bury_all_but_stages(self: Cluster) -> None:
@@ -109,8 +109,8 @@ def test_no_file_of_a_world_stays_open_whoever_refers_to_it(monkeypatch: pytest.
     assert calls == (os.write, os.fsync, os.open)
 
 
-def test_nothing_of_a_world_is_left_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of runs share an interpreter, and each has processes that were killed in the middle of something."""
+def test_no_object_of_a_world_stays_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of runs share an interpreter, and each has processes that were killed at any step."""
     made: list[weakref.ref[Stages]] = []
 
     class Noted(Stages):
@@ -163,7 +163,7 @@ def test_a_table_has_a_row_for_each_kind_of_fault(
     assert capsys.readouterr().out.count("1 of 1") == 4
 
 
-def test_a_curve_compares_processes_of_one_speed_and_with_a_slow_one(
+def test_a_curve_has_rows_with_and_without_a_slow_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(curves, "REFRESHED", 1200.0)
@@ -195,7 +195,7 @@ def test_a_curve_compares_processes_of_one_speed_and_with_a_slow_one(
         ["--days", "-1"],
     ],
 )
-def test_bad_arguments_are_refused_in_a_line(arguments: list[str]) -> None:
+def test_bad_arguments_are_rejected_in_one_line(arguments: list[str]) -> None:
     from crawler.errors import UsageError
 
     with pytest.raises(UsageError):

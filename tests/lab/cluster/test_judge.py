@@ -1,4 +1,4 @@
-"""Every rule of the judge is found where it is broken, and nowhere else."""
+"""The judge reports each rule where it is broken, and nowhere else."""
 
 import gzip
 from pathlib import Path
@@ -23,7 +23,7 @@ def asked(web, number: int, at: float, **values: object) -> WebAsk:  # type: ign
 
 
 def verdict_on(tmp_path: Path, change=lambda cluster: None, settings: ClusterSettings = SMALL) -> RunVerdict:  # type: ignore[no-untyped-def]
-    """The verdict on a run without a fault, after `change` was made to what is known of it."""
+    """Return the verdict on a run without faults, after `change` altered its records."""
     cluster = Cluster(settings, tmp_path / "cluster")
     cluster.log.rows = [asked(cluster.web, 0, 1.0), asked(cluster.web, 1, 3.0)]
     folder = cluster.machines[0].folder / "p0" / "warc"
@@ -35,7 +35,7 @@ def verdict_on(tmp_path: Path, change=lambda cluster: None, settings: ClusterSet
     return judge(cluster)
 
 
-def test_a_run_as_it_should_be_is_flawless(tmp_path: Path) -> None:
+def test_an_unaltered_run_is_flawless(tmp_path: Path) -> None:
     assert verdict_on(tmp_path).flawless
 
 
@@ -104,10 +104,10 @@ def test_a_broken_rule_is_found(tmp_path: Path, rule: str) -> None:
 @pytest.mark.parametrize(
     ("goes_on", "parted", "rules"), [(60, 0, set()), (200, 0, {"two owners"}), (200, 90, set())]
 )
-def test_the_older_of_two_processes_of_one_name_has_to_stop_in_time(
+def test_the_older_of_two_processes_of_one_name_must_stop_in_time(
     tmp_path: Path, goes_on: float, parted: float, rules: set[str]
 ) -> None:
-    """Later if a cable was cut meanwhile. Each waits its own gaps; what a copy has lost is lost."""
+    """A partition extends the time. Each machine keeps its own gaps, and links lost with a copy are allowed."""
 
     def change(cluster: Cluster) -> None:
         cluster.observed.cloned_at, cluster.observed.elapsed = START + 10.0, 300.0
@@ -121,7 +121,7 @@ def test_the_older_of_two_processes_of_one_name_has_to_stop_in_time(
     assert set(verdict_on(tmp_path, change).found) == rules
 
 
-def test_what_only_a_sitemap_names_is_lost_where_that_was_read_or_was_not_asked_for(tmp_path: Path) -> None:
+def test_pages_listed_only_in_a_sitemap_are_lost_if_it_was_read_or_never_requested(tmp_path: Path) -> None:
     settings = msgspec.structs.replace(
         SMALL, web=WebSpec(hosts=1, pages=14, traps=0.0, down=0.0, sitemaps=1.0)
     )
@@ -147,8 +147,8 @@ def test_what_only_a_sitemap_names_is_lost_where_that_was_read_or_was_not_asked_
 
 
 @pytest.mark.parametrize("found_by", ["the survivor", "the one that stopped"])
-def test_with_copies_only_what_survivors_found_can_be_lost(tmp_path: Path, found_by: str) -> None:
-    """And only of a name of which there was one machine."""
+def test_with_copies_only_links_found_by_survivors_count_as_lost(tmp_path: Path, found_by: str) -> None:
+    """This holds only for names with a single machine."""
     settings = msgspec.structs.replace(
         SMALL, seed=1, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4)
     )
@@ -170,29 +170,29 @@ def test_with_copies_only_what_survivors_found_can_be_lost(tmp_path: Path, found
 
 
 @pytest.mark.parametrize(
-    ("put_back", "rules"), [("before it asked", {"lost"}), ("after", set()), ("the owner", set())]
+    ("put_back", "rules"), [("before the request", {"lost"}), ("after", set()), ("the owner", set())]
 )
-def test_a_disk_that_was_put_back_takes_along_what_only_it_held(
+def test_links_stored_only_on_a_restored_disk_do_not_count_as_lost(
     tmp_path: Path, put_back: str, rules: set[str]
 ) -> None:
-    """What its process finds from then on counts, and what others find for others."""
+    """Links that its process finds after the restoration, and links found by others for others, must not be lost."""
     settings = msgspec.structs.replace(SMALL, web=msgspec.structs.replace(SMALL.web, hosts=4, pages=4))
 
     def change(cluster: Cluster) -> None:
         cluster.log.rows = [asked(cluster.web, 0, 1.0)]
         cluster.observed.survivors = {name: name for name in ("p0", "p1", "p2")}
-        at = START + (0.5 if put_back == "before it asked" else 2.0)
+        at = START + (0.5 if put_back == "before the request" else 2.0)
         names = ("p1", "p2") if put_back == "the owner" else ("p0",)
         cluster.observed.restored = dict.fromkeys(names, at)
 
     assert set(verdict_on(tmp_path, change, settings).found) == rules
 
 
-def test_a_crawl_with_copies_has_to_end(tmp_path: Path) -> None:
+def test_a_crawl_with_copies_must_end(tmp_path: Path) -> None:
     assert set(verdict_on(tmp_path, _set(ended=False, cloned_at=START)).found) == {"no end"}
 
 
-def test_what_a_kill_makes_void_may_be_fetched_again(tmp_path: Path) -> None:
+def test_fetches_voided_by_a_kill_may_be_repeated(tmp_path: Path) -> None:
     def change(cluster: Cluster) -> None:
         cluster.log.rows.insert(1, asked(cluster.web, 0, 5.0, life=2))
         cluster.log.rows.sort(key=lambda row: row.at)
@@ -201,14 +201,14 @@ def test_what_a_kill_makes_void_may_be_fetched_again(tmp_path: Path) -> None:
     assert verdict_on(tmp_path, change).flawless
 
 
-def test_more_than_the_rate_is_unfair(tmp_path: Path) -> None:
+def test_exceeding_the_rate_is_unfair(tmp_path: Path) -> None:
     settings = msgspec.structs.replace(SMALL, rate=0.2, processes=1)
     many = [lambda web, n=n: asked(web, 1, 3.0 + 2 * n, path="/robots.txt", page=-1) for n in range(9)]
     change = _rows(lambda web: asked(web, 0, 1.0), lambda web: asked(web, 1, 2.9 - 1.8), *many)
     assert "unfair rate" in verdict_on(tmp_path, change, settings).found
 
 
-def test_a_page_that_nobody_looks_at_any_more_is_stale(tmp_path: Path) -> None:
+def test_a_page_that_is_no_longer_fetched_is_stale(tmp_path: Path) -> None:
     settings = msgspec.structs.replace(SMALL, refresh=True, length=1e5, tree={"refresh": {"max_age": 1000.0}})
 
     def change(cluster: Cluster) -> None:
@@ -222,7 +222,7 @@ def test_a_page_that_nobody_looks_at_any_more_is_stale(tmp_path: Path) -> None:
     assert set(verdict_on(tmp_path, change, settings).found) == {"stale"}
 
 
-def test_folders_of_a_cluster_are_gone_when_it_is() -> None:
+def test_folders_of_a_cluster_are_removed_with_it() -> None:
     with memory_folder() as folder:
         assert Path(folder).is_dir()
     assert not Path(folder).exists()

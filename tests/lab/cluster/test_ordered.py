@@ -1,4 +1,4 @@
-"""Whole processes under an order: kills and power cuts while URLs that wait are moved lose and repeat nothing."""
+"""Whole processes with a URL order: kills and power cuts while waiting URLs are moved lose and repeat nothing."""
 
 from typing import Any
 
@@ -23,11 +23,11 @@ SETTINGS = ClusterSettings(
 def test_faults_break_no_rule_while_urls_are_moved(
     monkeypatch: pytest.MonkeyPatch, order: str, processes: int, seed: int
 ) -> None:
-    """A host's record of before a move, written behind it, began the queue behind the moved URL: one was lost."""
+    """Cause: a stale host record, written after a move, began the queue after the moved URL, which was lost."""
     moved, move = [], Intake._move
 
     def counted(self: Intake, *arguments: Any) -> None:
-        moved.append(1)  # nothing of the world may outlast it
+        moved.append(1)  # a number, since no object of the world may outlive it
         move(self, *arguments)
 
     monkeypatch.setattr(Intake, "_move", counted)

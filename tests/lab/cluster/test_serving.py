@@ -1,4 +1,4 @@
-"""The synthetic web on loopback answers a real crawler as the virtual one answers simulated processes."""
+"""The synthetic web on loopback answers a real crawler as the virtual web answers simulated processes."""
 
 import asyncio
 import ssl
@@ -58,8 +58,8 @@ def test_answers_as_http(status: int) -> None:
     assert asyncio.run(ask()) == status
 
 
-def test_a_web_over_tls_packs_and_closes_where_it_is_told_to(tmp_path: Path) -> None:
-    """The body is the model's; each answer ends its connection, so three requests are three handshakes."""
+def test_a_web_over_tls_compresses_and_closes_connections(tmp_path: Path) -> None:
+    """The body equals the model's; each answer closes its connection, so three requests take three handshakes."""
     import aiohttp
 
     make_chain(tmp_path, [f"IP:{address(0)}"])
@@ -86,13 +86,13 @@ def test_a_web_over_tls_packs_and_closes_where_it_is_told_to(tmp_path: Path) -> 
     assert [row[:2] for row in asyncio.run(ask())] == [("gzip", "close")] * 3
 
 
-def test_a_certificate_that_is_none_is_refused_in_a_line(tmp_path: Path) -> None:
+def test_an_invalid_certificate_is_rejected_in_one_line(tmp_path: Path) -> None:
     for path in (tmp_path / "none.pem", Path(__file__)):
         with pytest.raises(UsageError):
             tls_of(path, sessions=True)
 
 
-def test_more_phrases_make_fewer_tags_of_as_many_bytes() -> None:
+def test_more_phrases_make_fewer_tags_in_the_same_bytes() -> None:
     few, many = (
         SyntheticWeb(WebSpec(hosts=1, pages=1, padding=50_000, phrases=phrases), 3).body(0, 0)
         for phrases in (100, 1)

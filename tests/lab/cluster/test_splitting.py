@@ -1,6 +1,6 @@
-"""Links between processes whose connections break: each is applied once at its owner, and the end is the end.
+"""Links between processes whose connections break: each is applied once at its owner, and the crawl ends.
 
-The judge knows what was lost; a link that was applied twice, or not, leaves a crawl that never ends.
+The judge finds lost links; a link that is applied twice, or never, leaves a crawl that does not end.
 """
 
 from pathlib import Path
@@ -32,7 +32,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, *faults: Fault) -> None:
 
 
 @pytest.mark.parametrize("processes", [1, 4])
-def test_a_quiet_crawl_ends_by_itself_with_every_page_asked_once(processes: int) -> None:
+def test_a_crawl_without_faults_ends_by_itself_with_every_page_fetched_once(processes: int) -> None:
     _, verdict = run(msgspec.structs.replace(QUIET, processes=processes))
     assert verdict.flawless, verdict.examples
     assert (verdict.pages, verdict.refetched) == (60, 0)
@@ -40,7 +40,7 @@ def test_a_quiet_crawl_ends_by_itself_with_every_page_asked_once(processes: int)
 
 @pytest.mark.parametrize("seed", range(3))
 def test_broken_connections_and_processes_lose_nothing_and_apply_nothing_twice(seed: int) -> None:
-    """With a window of a few entries and queues that are rewritten all the time."""
+    """The window is a few entries, and queues are compacted constantly."""
     faults = ("reset", "partition", "loss", "kill", "power", "slow-disk")
     _, verdict = run(
         msgspec.structs.replace(QUIET, seed=seed, faults=faults, count=20, within=60.0, tree=ONE_WINDOW)
@@ -52,13 +52,13 @@ def test_broken_connections_and_processes_lose_nothing_and_apply_nothing_twice(s
 @pytest.mark.parametrize(
     ("seed", "faults"),
     [
-        (0, ("reset", "slow-disk")),  # finds a repeated entry that is applied
-        (0, ("kill", "power", "slow-disk")),  # an acknowledgement before the commit
-        (6, ("partition",)),  # a rewritten queue that lacks a link
+        (0, ("reset", "slow-disk")),  # finds a repeated entry that is applied twice
+        (0, ("kill", "power", "slow-disk")),  # finds an acknowledgement before the commit
+        (6, ("partition",)),  # finds a compacted queue that lacks a link
     ],
 )
-def test_the_same_faults_again_and_again(seed: int, faults: tuple[str, ...]) -> None:
-    """Of one kind or few, on a web of twice the pages: each of these seeds finds the bug beside it."""
+def test_many_faults_of_few_kinds_break_no_rule(seed: int, faults: tuple[str, ...]) -> None:
+    """One or a few kinds of faults, on a web of twice the pages: each seed finds the bug named in its comment."""
     web = msgspec.structs.replace(WEB, pages=120, hosts=12)
     settings = msgspec.structs.replace(QUIET, web=web, seed=seed, faults=faults, count=24, within=60.0)
     _, verdict = run(msgspec.structs.replace(settings, tree=ONE_WINDOW))
@@ -67,8 +67,8 @@ def test_the_same_faults_again_and_again(seed: int, faults: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize("seed", [3, 5, 10])
-def test_who_comes_back_after_the_end_leaves_too(seed: int) -> None:
-    """Killed, or cut off, when the others have found out that nothing is left to do."""
+def test_a_process_that_returns_after_the_end_ends_too(seed: int) -> None:
+    """The process was killed, or cut off, when the others found that nothing was left to do."""
     faults = ("reset", "partition", "loss", "kill", "power", "slow-disk")
     cluster, verdict = run(
         msgspec.structs.replace(QUIET, seed=seed, faults=faults, count=20, within=60.0, tree=ONE_WINDOW)
@@ -77,7 +77,7 @@ def test_who_comes_back_after_the_end_leaves_too(seed: int) -> None:
     assert cluster.observed.elapsed < 300.0
 
 
-def test_a_missing_process_holds_up_the_end_and_not_the_crawl(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_process_delays_the_end_but_not_the_crawl(monkeypatch: pytest.MonkeyPatch) -> None:
     planned(monkeypatch, Fault(5.0, "power", (1,), length=300.0))
     cluster, verdict = run(QUIET)
     assert verdict.flawless, verdict.examples
@@ -86,8 +86,8 @@ def test_a_missing_process_holds_up_the_end_and_not_the_crawl(monkeypatch: pytes
     assert sum(15.0 < at < 300.0 for at in others) > 5
 
 
-def test_a_stopped_process_slows_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its connections are open and say nothing: the others hear each other as before."""
+def test_a_suspended_process_does_not_slow_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connections stay open but silent; the others communicate as before."""
     web = msgspec.structs.replace(WEB, pages=90)
     planned(monkeypatch, Fault(10.0, "stop", (2,), length=25.0))
     stopped, verdict = run(msgspec.structs.replace(QUIET, web=web))
@@ -98,13 +98,15 @@ def test_a_stopped_process_slows_nobody(monkeypatch: pytest.MonkeyPatch) -> None
         sum(10.0 < row.at - START < 35.0 and row.machine != "p2" for row in each.log.rows)
         for each in (stopped, free)
     ]
-    assert asked[1] > 10 and asked[0] > 0.6 * asked[1], asked  # less only by what p2 would have found
+    assert asked[1] > 10 and asked[0] > 0.6 * asked[1], (
+        asked
+    )  # only the links that p2 would have found are missing
     assert not any(10.0 < row.at - START < 35.0 for row in stopped.log.rows if row.machine == "p2")
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_end_is_never_announced_early(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long words are on their way, to four processes of which each may be the last with work."""
+    """Messages between four processes are delayed at random; any process may be the last one with work."""
     monkeypatch.setattr(virtual_network, "LATENCY", (0.0005, 2.0))
     _, verdict = run(msgspec.structs.replace(QUIET, seed=100 + seed, processes=4))
     assert verdict.flawless, verdict.examples

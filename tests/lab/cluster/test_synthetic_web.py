@@ -1,4 +1,4 @@
-"""The synthetic web knows the truth about itself: links, sitemaps, changes."""
+"""The synthetic web's ground truth: links, sitemaps, changes."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_a_web_is_a_tree_whose_odd_pages_have_one_link() -> None:
             )
 
 
-def test_a_sitemap_names_what_nothing_links_to_and_says_what_has_changed() -> None:
+def test_a_sitemap_lists_unlinked_pages_and_change_dates() -> None:
     web = SyntheticWeb(WebSpec(hosts=15, pages=400, sitemaps=0.5, change_rate=0.001), 5, horizon=10_000.0)
     orphans = {page for page in range(400) if web.is_orphan(page)}
     with_maps = [host for host in web.hosts if host.sitemap]
@@ -50,7 +50,7 @@ def test_a_sitemap_names_what_nothing_links_to_and_says_what_has_changed() -> No
         assert web.answer(host.name, "/sitemap.xml", 5_000.0, etag=found.etag).status == 304
 
 
-def test_pages_change_as_those_of_real_sites_did_at_the_end() -> None:
+def test_pages_change_like_real_pages_in_their_last_days() -> None:
     def site(born: list[int], died: list[int], changes: list[tuple[int, int]]) -> SiteHistory:
         page, time = np.array(changes, np.int64).reshape(-1, 2).T
         zeros = np.zeros(len(born), np.int64)
@@ -73,7 +73,7 @@ def test_pages_change_as_those_of_real_sites_did_at_the_end() -> None:
     assert [web.version(page, 5.0 + at) for at in (0.9, 1.0, 89.0, 91.0)] == [0, 1, 1, 2]
 
 
-def test_answers_follow_from_seed_instant_and_count() -> None:
+def test_answers_depend_only_on_seed_instant_and_request_count() -> None:
     one, other = (SyntheticWeb(WebSpec(change_rate=0.01), 7, horizon=1000.0) for _ in range(2))
     for page in range(0, 400, 7):
         name, path = one.url(page).removeprefix("http://").split("/")

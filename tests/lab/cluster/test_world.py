@@ -1,4 +1,4 @@
-"""The parts of the virtual world keep what they promise: order, silence, loss of what was not synced."""
+"""The parts of the virtual world keep their promises: order, silence, loss of unsynced data."""
 
 import asyncio
 import contextvars
@@ -52,8 +52,8 @@ def test_time_jumps_and_equal_instants_keep_their_order(loop: VirtualLoop) -> No
     assert loop.time() == 1100.0
 
 
-def test_time_passes_for_who_waits_for_nothing(loop: VirtualLoop) -> None:
-    """A wait that rounding makes 0 would be waited for without end at an instant that never passes."""
+def test_time_passes_during_waits_of_zero_seconds(loop: VirtualLoop) -> None:
+    """A wait that is rounded to 0 would otherwise repeat forever at an instant that never passes."""
 
     async def spin() -> None:
         until = loop.time() + 2e-6
@@ -75,7 +75,7 @@ def test_an_executor_does_one_job_after_the_other(loop: VirtualLoop, tmp_path: P
     assert loop.time() > 100.0
 
 
-def test_of_the_dead_nothing_runs_and_those_who_stand_still_go_on(loop: VirtualLoop, tmp_path: Path) -> None:
+def test_dead_lives_never_run_and_suspended_ones_resume(loop: VirtualLoop, tmp_path: Path) -> None:
     seen: list[str] = []
     dead, still = make_life(tmp_path), make_life(tmp_path, "p1")
     in_life(dead, loop.call_later, 1.0, seen.append, "dead")
@@ -92,7 +92,7 @@ def test_of_the_dead_nothing_runs_and_those_who_stand_still_go_on(loop: VirtualL
 
 
 class Ear(asyncio.Protocol):
-    """Notes what arrives."""
+    """A protocol that records received data."""
 
     def __init__(self) -> None:
         self.heard = b""
@@ -134,7 +134,7 @@ class Pair:
 
 
 def write_in(loop: VirtualLoop, transport: asyncio.Transport, data: bytes) -> None:
-    """Write while the loop runs."""
+    """Write to a transport while the loop runs."""
 
     async def write() -> None:
         transport.write(data)
@@ -142,7 +142,7 @@ def write_in(loop: VirtualLoop, transport: asyncio.Transport, data: bytes) -> No
     loop.run_until_complete(write())
 
 
-def test_bytes_arrive_whole_and_in_order_though_lost_and_in_pieces(loop: VirtualLoop, tmp_path: Path) -> None:
+def test_bytes_arrive_in_order_despite_loss_and_splitting(loop: VirtualLoop, tmp_path: Path) -> None:
     pair, said = Pair(loop, tmp_path), b""
     pair.wire.loss = 0.5
     for size in (1, 5, 39, 200, 3000, 50_000):
@@ -153,7 +153,7 @@ def test_bytes_arrive_whole_and_in_order_though_lost_and_in_pieces(loop: Virtual
     assert pair.far.heard == said
 
 
-def test_parted_machines_hear_nothing_until_they_are_not(loop: VirtualLoop, tmp_path: Path) -> None:
+def test_a_partition_holds_bytes_back_until_it_ends(loop: VirtualLoop, tmp_path: Path) -> None:
     pair = Pair(loop, tmp_path)
     pair.wire.cut.add(frozenset(("p0", "p1")))
     write_in(loop, pair.near.transport, b"hello")
@@ -165,7 +165,7 @@ def test_parted_machines_hear_nothing_until_they_are_not(loop: VirtualLoop, tmp_
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_a_killed_process_resets_and_one_without_power_is_silent(
+def test_a_killed_process_resets_its_connections_and_a_power_cut_is_silent(
     loop: VirtualLoop, tmp_path: Path, silent: bool
 ) -> None:
     pair = Pair(loop, tmp_path)
@@ -183,7 +183,7 @@ def test_a_killed_process_resets_and_one_without_power_is_silent(
 # -- the disk
 
 
-def test_a_power_cut_takes_back_only_the_last_unsynced_batches() -> None:
+def test_a_power_cut_undoes_only_the_last_unsynced_batches() -> None:
     rng, whole = random.Random(3), set()
     for _ in range(50):
         disk = StoreDisk()
@@ -241,7 +241,7 @@ def test_a_power_cut_keeps_what_was_synced_of_a_file(tmp_path: Path) -> None:
     assert {size for size, _ in lengths} > {6} and {there for _, there in lengths} == {True, False}
 
 
-def test_the_dead_write_nothing_and_a_full_disk_takes_nothing(tmp_path: Path) -> None:
+def test_dead_lives_cannot_write_and_a_full_disk_accepts_nothing(tmp_path: Path) -> None:
     system, life = SystemCalls(), make_life(tmp_path)
     with system.installed():
         descriptor = in_life(life, os.open, tmp_path / "file", os.O_WRONLY | os.O_CREAT)
@@ -255,19 +255,19 @@ def test_the_dead_write_nothing_and_a_full_disk_takes_nothing(tmp_path: Path) ->
         system.end(life)
         with pytest.raises(Killed):
             in_life(life, os.write, descriptor, b"three")
-        os.close(descriptor)  # whoever unwinds late cannot close a file of another life
+        os.close(descriptor)  # late cleanup code cannot close a file of another life
         os.write(descriptor, b"four")
     assert (tmp_path / "file").read_bytes() == b"onet"
 
 
-def test_a_lock_of_the_dead_closes_no_file_of_another_process(tmp_path: Path) -> None:
-    """Neither when it is released late, nor in a child that is forked after the simulation has ended."""
+def test_a_lock_of_a_dead_life_closes_no_file_of_another_process(tmp_path: Path) -> None:
+    """Neither a late release nor a child that is forked after the simulation closes one."""
     system, life = SystemCalls(), make_life(tmp_path)
     with system.installed():
         locks = [in_life(life, Lock, tmp_path / f"{number}.lock", "p0") for number in range(2)]
         life.dead = True
         system.end(life)
-    pairs = [socket.socketpair() for _ in locks]  # they get the numbers of the locks' descriptors
+    pairs = [socket.socketpair() for _ in locks]  # these sockets reuse the numbers of the locks' descriptors
     locks.pop().release()
     child = os.fork()
     if not child:

@@ -1,4 +1,4 @@
-"""`crawler lab trace` and `crawler lab cache`, as they are typed."""
+"""The commands `crawler lab trace` and `crawler lab cache`, run as typed."""
 
 import importlib
 from pathlib import Path
@@ -20,13 +20,13 @@ def trace(tmp_path: Path) -> Path:
     return tmp_path / "t"
 
 
-def test_a_trace_tells_what_it_holds(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_describes_a_trace(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lab("trace", "info", trace) == 0
     shown = capsys.readouterr().out
     assert "hosts at a time:" in shown and "seed:" in shown and "cross:" in shown
 
 
-def test_the_table_ends_with_advice_and_is_kept(
+def test_the_table_ends_with_advice_and_is_written_to_csv(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert lab("cache", trace, "--policies", "all", "--bits", "0-18", "--csv", tmp_path / "c.csv") == 0
@@ -38,9 +38,7 @@ def test_the_table_ends_with_advice_and_is_kept(
 
 
 @pytest.mark.parametrize("experiment", ["order", "per-thread"])
-def test_open_questions_are_commands(
-    trace: Path, experiment: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_experiments_run(trace: Path, experiment: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert lab("cache", experiment, trace, "--bits", "6-12", "--stream", "cross") == 0
     assert "2^12" in capsys.readouterr().out
 
@@ -51,7 +49,7 @@ def test_a_crawls_trace_is_imported(trace: Path, tmp_path: Path, capsys: pytest.
     trace.rename(run / "0001")
     assert lab("trace", "import", tmp_path / "crawl", tmp_path / "mine") == 0
     assert lab("trace", "info", tmp_path / "mine") == 0
-    with pytest.raises(UsageError, match="no such trace"):
+    with pytest.raises(UsageError, match="trace not found"):
         lab("trace", "import", tmp_path / "crawl", tmp_path / "other", "--run", 2)
     with pytest.raises(UsageError, match="cannot write"):
         lab("trace", "import", tmp_path / "crawl", tmp_path / "mine")
@@ -85,7 +83,9 @@ def test_bad_usage_ends_in_an_error_of_one_line(words: list[str], tmp_path: Path
     assert "\n" not in str(caught.value)
 
 
-def test_without_the_extra_there_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_extra_one_line_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def missing(name: str) -> object:
         raise ModuleNotFoundError(name=name)
 
@@ -96,7 +96,7 @@ def test_without_the_extra_there_is_one_line(monkeypatch: pytest.MonkeyPatch, tm
         compiled("cache_kernels")
 
 
-def test_every_figure_is_drawn_and_says_where_it_comes_from(
+def test_every_figure_is_drawn_and_names_its_source(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from crawler.lab.caches import link_locality

@@ -1,4 +1,4 @@
-"""`crawler lab refresh | figures | import` from the command line."""
+"""The commands `crawler lab refresh`, `figures` and `import`."""
 
 import csv
 from pathlib import Path
@@ -69,13 +69,13 @@ def test_simulation_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture
         "--size 5000000 --time 100 --instances 1",
     ],
 )
-def test_impossible_requests_end_in_one_line(words: str) -> None:
+def test_invalid_options_are_reported_in_one_line(words: str) -> None:
     with pytest.raises(UsageError) as caught:
         main("lab", ["refresh", *words.split()])
     assert "\n" not in str(caught.value)
 
 
-def test_rates_of_a_users_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_optimal_rates_for_a_users_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "pages.csv"
     path.write_text(GOOD)
     assert main("lab", ["refresh", "rates", "--pages", str(path), "--rate", "0.4"]) == 0
@@ -90,7 +90,7 @@ def test_rates_of_a_users_pages(tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("page,importance\na,1\n", "no column change_rate"),
+        ("page,importance\na,1\n", "missing column change_rate"),
         ("importance,change_rate\n1,x\n", "line 2"),
         ("importance,change_rate\n1\n", "line 2"),
         ("importance,change_rate\n1,-1\n", "change_rate is '-1'"),
@@ -103,7 +103,7 @@ def test_rates_of_a_users_pages(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ("importance,change_rate\n1,1e-320\n", "expected 0 to"),
         ("# two\n# comments\nimportance,change_rate\n1,1\n1,\n", "line 5: change_rate is ''"),
         ("importance,change_rate,labelled\n1,1,2\n", "labelled is '2'"),
-        ("", "no column"),
+        ("", "missing column"),
     ],
 )
 def test_bad_pages_files_name_the_line(tmp_path: Path, text: str, wanted: str) -> None:
@@ -179,7 +179,7 @@ def test_every_figure_has_a_function() -> None:
 
 
 def test_accuracy_and_rate_figures_draw_from_small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The drawing code on tiny runs: rows for each policy, one axes title a panel."""
+    """The drawing code works on tiny runs: rows for each policy, one title per panel."""
     from crawler.lab.figures import ncis, rates
 
     monkeypatch.setattr(ncis, "SIZES", (4, 8))
@@ -198,8 +198,8 @@ def test_histories_of_the_bias_figures_have_their_rates() -> None:
     assert n.sum() / tau.sum() > 0.04 and 0.05 < z.mean() < 1.0 and 0.05 <= delta <= 0.5
 
 
-def test_running_estimates_stay_at_the_batch_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table of the three estimators on a few short histories; naive ones are biased upward."""
+def test_running_estimates_stay_close_to_batch_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of the three estimators on a few short histories; the naive estimates are biased upward."""
     from crawler.lab.figures import bias
 
     monkeypatch.setattr(bias, "LENGTHS", (3000.0,))
@@ -209,8 +209,8 @@ def test_running_estimates_stay_at_the_batch_ones(monkeypatch: pytest.MonkeyPatc
     assert found["naive counts", "recall"] > 0.1 > abs(found["batch maximum likelihood", "recall"])  # type: ignore
 
 
-def test_progress_says_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
-    """At most a line every ten seconds; parts map to shares of the whole."""
+def test_progress_shows_the_remaining_time(capsys: pytest.CaptureFixture[str]) -> None:
+    """There is at most one line every ten seconds; parts map to shares of the whole."""
     clock = VirtualClock()
     report = progress_line.part(progress_line.ProgressLine("it", clock), 0.5, 1.0)
     report(0.2)
@@ -220,9 +220,9 @@ def test_progress_says_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     clock.advance(20.0)
     report(1.0)
     progress_line.silent(0.3)
-    assert capsys.readouterr().err == "it: 75 % done, about 2 min more\n"
+    assert capsys.readouterr().err == "it: 75 % done, about 2 min left\n"
 
 
-def test_missing_extra_is_one_line() -> None:
+def test_a_missing_extra_is_reported_in_one_line() -> None:
     with pytest.raises(UsageError, match=r"pip install 'crawler\[lab\]'"):
         require("no_such_package_anywhere")

@@ -1,4 +1,4 @@
-"""`crawler lab league` from the command line, on the excerpt."""
+"""The command `crawler lab league`, on the excerpt of the histories."""
 
 import csv
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_tables_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_processes_find_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_processes_yield_the_same_results(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["league", "--data", str(EXCERPT), *QUICK.split()]
     main("lab", words)
     alone = capsys.readouterr().out
@@ -44,15 +44,13 @@ def test_processes_find_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == alone
 
 
-def test_histories_that_tell_nothing_apart_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nothing changes in ten days: each policy keeps all, and the equal scores are no finding."""
+def test_equal_scores_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing changes in ten days: every policy keeps all pages fresh, and the equal scores prove nothing."""
     write(tmp_path / "made.npz", history([(0, 1.0, 1, 0), (1, 99.5, 1, 0)]))
     words = "--policies round-robin,nutch --arms none --budgets 1 --days 10 --processes 1"
     main("lab", ["league", "--data", str(tmp_path), *words.split()])
     told = capsys.readouterr().err
-    assert told.count("none at 1x: all policies score alike") == 1
+    assert told.count("none at 1x: all policies have the same score") == 1
     main("lab", ["league", "--data", str(EXCERPT), *QUICK.split()])
     assert "alike" not in capsys.readouterr().err
 
@@ -73,13 +71,13 @@ def test_histories_that_tell_nothing_apart_are_named(
         "--processes 99",
     ],
 )
-def test_mistakes_are_told_in_one_line(words: str) -> None:
+def test_mistakes_are_reported_in_one_line(words: str) -> None:
     with pytest.raises(UsageError) as told:
         main("lab", ["league", "--data", str(EXCERPT), *words.split()])
     assert "\n" not in str(told.value)
 
 
-def test_no_data_is_told(tmp_path: Path) -> None:
+def test_missing_data_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no histories"):
         main("lab", ["league", "--data", str(tmp_path), "--quick"])
 
@@ -103,6 +101,6 @@ def test_calibration(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "words", ["--living --policies heritrix", "--living --calibration", "--calibration --policies cho"]
 )
-def test_what_does_not_play_there_is_refused(words: str) -> None:
+def test_policies_that_cannot_play_are_rejected(words: str) -> None:
     with pytest.raises(UsageError):
         main("lab", ["league", "--data", str(EXCERPT), *words.split()])

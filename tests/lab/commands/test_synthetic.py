@@ -1,4 +1,4 @@
-"""What the synthetic web of `lab cluster` and `lab web` may be taken from."""
+"""The options of `lab cluster` and `lab web` that shape the synthetic web by real data."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ YEAR = 365 * 86_400
 
 
 def history(folder: Path) -> Path:
-    """A site of two pages, of which one changes each hour of its last twenty."""
+    """Write a site of two pages, one of which changes each hour of its last twenty; return its folder."""
     none, changes = np.zeros(2, np.int64), np.arange(1, 21)
     write(
         folder / "site.npz",
@@ -25,7 +25,7 @@ def history(folder: Path) -> Path:
     return folder
 
 
-def test_pages_of_a_cluster_change_as_histories_say(
+def test_pages_of_a_cluster_change_by_the_histories(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     web = ["--processes", "2", "--pages", "12", "--hosts", "2", "--faults", "none", "--days", "0.1"]
@@ -54,7 +54,7 @@ def test_links_follow_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ],
 )
 @pytest.mark.parametrize("command", ["cluster", "web"])
-def test_what_is_not_there_is_said_in_a_line(command: str, arguments: list[str]) -> None:
+def test_missing_sources_are_reported_in_one_line(command: str, arguments: list[str]) -> None:
     with pytest.raises(CrawlerError) as caught:
         lab.main("lab", [command, *(arguments if command == "cluster" else arguments[:2])])
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""`crawler lab worlds` from the command line."""
+"""The command `crawler lab worlds`."""
 
 import csv
 from pathlib import Path
@@ -10,9 +10,13 @@ from crawler.lab.__main__ import main
 from crawler.lab.living.worlds import WORLDS
 
 
-def test_a_table_a_file_and_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_table_and_a_verdict_and_writes_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = "worlds issue --seeds 2 --policies ncis,uniform --processes 1 --check --aim 5 --out"
-    assert main("lab", [*words.split(), str(tmp_path)]) == 1  # nobody gains five times what is possible
+    assert (
+        main("lab", [*words.split(), str(tmp_path)]) == 1
+    )  # a gain of five times the possible gain is out of reach
     printed = capsys.readouterr().out
     assert "below uniform in 0 of 1 worlds" in printed and "gain below 5 in 1: issue" in printed
     lines = (tmp_path / "worlds.csv").read_text().splitlines()
@@ -21,7 +25,7 @@ def test_a_table_a_file_and_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixt
     assert float(rows[1]["gain"]) == 1.0
 
 
-def test_processes_find_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_processes_yield_the_same_results(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["worlds", "issue", "--seeds", "2", "--policies", "ncis", "--processes"]
     main("lab", [*words, "1"])
     alone = capsys.readouterr().out
@@ -47,6 +51,6 @@ def test_calibration_and_list(capsys: pytest.CaptureFixture[str]) -> None:
         "issue --policies greedy --check --seeds 1 --processes 1",
     ],
 )
-def test_what_cannot_be_played_is_refused(words: str) -> None:
+def test_invalid_arguments_are_rejected(words: str) -> None:
     with pytest.raises(UsageError):
         main("lab", ["worlds", *words.split()])

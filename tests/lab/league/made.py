@@ -22,7 +22,7 @@ def history(
     days: float = 100.0,
     name: str = "made",
 ) -> SiteHistory:
-    """Changes (page, day, added, removed); days count from the window's start, `days` is its end."""
+    """Return a history of changes (page, day, added, removed); days count from the start of the window of `days`."""
 
     def instant(day: float) -> int:
         return T0 + round(day * DAY)
@@ -44,7 +44,7 @@ def history(
 def world(
     changes: list[list[float]], *, days: int = 100, sites: list[int] | None = None, arm: str = "none"
 ) -> World:
-    """A world of pages with these days of change, one site or several, without signals."""
+    """Return a world without signals whose pages change on these days, on one or several sites."""
     size = len(changes)
     site = np.array(sites or [0] * size)
     return World(

@@ -1,4 +1,4 @@
-"""Page histories from git: the parser on canned logs, and a whole repository made here."""
+"""Page histories from git: the parser on recorded logs, and a repository made here."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ OLD, NEW = b"1" * 40, b"2" * 40
 
 
 def _commit(at: int, *parts: bytes) -> list[bytes]:
-    """A commit's parts as git prints them: a newline goes before the first file."""
+    """Return a commit's parts as git prints them: a newline precedes the first file."""
     return [b"\x1e%d" % at, *((b"\n" + parts[0], *parts[1:]) if parts else ())]
 
 
@@ -52,13 +52,13 @@ def test_births_changes_and_deaths() -> None:
 @pytest.mark.parametrize(
     ("parts", "changes"),
     [
-        (_file(b"M", b"a", after=OLD), 0),  # the mode alone
+        (_file(b"M", b"a", after=OLD), 0),  # only the mode changed
         ([*_file(b"M", b"a"), b"-\t-\ta"], 1),  # binary: no size
-        (_file(b"T", b"a", mode=b"120000"), 0),  # it became a link: gone
+        (_file(b"T", b"a", mode=b"120000"), 0),  # the file became a symbolic link, so the page is gone
         ([*_file(b"M", b"a"), b"1\t1\tother"], 1),
     ],
 )
-def test_what_is_a_change(parts: list[bytes], changes: int) -> None:
+def test_which_commits_are_changes(parts: list[bytes], changes: int) -> None:
     found = _history(*_commit(100, *_file(b"A", b"a")), *_commit(200, *parts))
     assert len(found.page) == changes
     assert set(found.added.tolist()) <= {-1}
@@ -76,7 +76,7 @@ def test_clocks_that_step_back_or_run_ahead() -> None:
 
 
 def test_paths_of_all_bytes() -> None:
-    """A path may hold newlines, tabs and bytes that are no UTF-8, and may look like a line of the log."""
+    """A path may contain newlines, tabs and bytes that are not UTF-8, and may look like a line of the log."""
     names = [b"a\nb", b":100644 x", b"\x1e100", b"1\t1\tx", b"\xff\xfe", b"-\t-\tz"]
     found = _history(*_commit(100, *(part for name in names for part in _file(b"A", name))))
     assert len(found.born) == len(names)
@@ -85,18 +85,18 @@ def test_paths_of_all_bytes() -> None:
 @pytest.mark.parametrize(
     "parts", [[b"\x1enever"], [b":100644 100644"], [b":1 2 3 4 M"], [b"\x1e5", b":1 2 3 4 M"]]
 )
-def test_a_log_that_is_none_is_refused(parts: list[bytes]) -> None:
+def test_an_invalid_log_is_rejected(parts: list[bytes]) -> None:
     with pytest.raises(UsageError):
         _history(*parts)
 
 
-def test_no_page_is_told() -> None:
+def test_a_log_without_pages_is_reported() -> None:
     with pytest.raises(UsageError, match="no page"):
         _history(*_commit(100))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
-def test_the_parts_are_the_same_however_the_stream_comes(size: int) -> None:
+def test_parts_do_not_depend_on_how_the_stream_is_split(size: int) -> None:
     text = b"one\0two\0\0three\0end"
     chunks = [text[k : k + size] for k in range(0, len(text), size)]
     assert list(split(chunks)) == [b"one", b"two", b"", b"three", b"end"]
@@ -107,7 +107,7 @@ def test_the_parts_are_the_same_however_the_stream_comes(size: int) -> None:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Five days of a small site: births, edits, a rename, a death, a branch merged, a file that is no page."""
+    """Five days of a small site: births, edits, a rename, a death, a merged branch, and a file that is not a page."""
     if shutil.which("git") is None:
         pytest.skip("no git")
     folder = tmp_path_factory.mktemp("clone") / "site"
@@ -152,9 +152,9 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_a_repository(clone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The merge is one change, at the time it lands; the Makefile is no page."""
+    """The merge is one change, at the time of the merge commit; the Makefile is not a page."""
     assert main("lab", ["histories", "--git", str(clone), "--out", str(tmp_path)]) == 0
-    assert "3 pages, 2 of them there today, 2 changes" in capsys.readouterr().out
+    assert "3 pages, 2 of them still exist, 2 changes" in capsys.readouterr().out
     found = histories.read(tmp_path / "site.npz")
     days = (found.time - found.born[0]) / 86_400
     assert days.tolist() == [1.0, 6.0]
@@ -171,19 +171,19 @@ def test_pages_by_pathspec_and_without_sizes(clone: Path, tmp_path: Path) -> Non
     assert len(found.born) == 1 and np.all(found.added == -1) and len(found.time) == 2
 
 
-def test_a_site_of_ones_own_plays_in_the_league(
+def test_a_history_from_a_clone_works_in_the_league(
     clone: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main("lab", ["histories", "--git", str(clone), "--out", str(tmp_path)])
     words = "--policies round-robin,nutch --arms none --budgets 1,3 --days 10 --processes 1"
     assert main("lab", ["league", "--data", str(tmp_path), *words.split()]) == 0
     table = capsys.readouterr().out
-    assert "round-robin" in table and " - " in table  # one site: no error
+    assert "round-robin" in table and " - " in table  # no standard error with a single site
 
 
-def test_what_cannot_be_read_is_told(clone: Path, tmp_path: Path) -> None:
+def test_unreadable_clones_are_reported(clone: Path, tmp_path: Path) -> None:
     for words, complaint in (
-        (["--git", str(tmp_path / "nowhere")], "no such folder"),
+        (["--git", str(tmp_path / "nowhere")], "folder not found"),
         (["--git", str(tmp_path)], "not a git repository"),
         (["--git", str(clone), "--pages", "*.none"], "no page"),
         (["--git", str(clone), "--pages", ":(bad)x"], "pathspec"),

@@ -1,4 +1,4 @@
-"""Page histories: what is read is checked, what is written is read again."""
+"""Page histories are checked when they are read, and written histories can be read again."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def test_the_excerpt_is_read() -> None:
     assert all(len(site.born) == 20 for site in sites)
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_histories_round_trip(tmp_path: Path) -> None:
     made = history([(0, 1.0, 3, 40_000), (2, 5.0, -1, -1)], died={1: 50.0}, published=[1.0, 5.0])
     histories.write(tmp_path / "made.npz", made)
     again = histories.read(tmp_path / "made.npz")
@@ -25,7 +25,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         np.testing.assert_array_equal(getattr(again, name), getattr(made, name), err_msg=name)
 
 
-def test_a_folder_without_histories_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_histories_is_reported(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(UsageError, match="no histories"):
             histories.read_folder(folder)
@@ -47,7 +47,7 @@ def test_a_folder_without_histories_is_told(tmp_path: Path) -> None:
         ("hash", np.array([{}], dtype=object), "not a page history"),
     ],
 )
-def test_columns_that_cannot_be_are_refused(
+def test_invalid_columns_are_rejected(
     tmp_path: Path, column: str, values: np.ndarray, complaint: str
 ) -> None:
     made = history([(0, 1.0, 1, 1)])
@@ -58,7 +58,7 @@ def test_columns_that_cannot_be_are_refused(
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 nothing", b"<html>", b"\x93NUMPY\x01\x00"])
-def test_what_is_no_history_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_history_is_rejected_in_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.npz").write_bytes(content)
     with pytest.raises(UsageError, match="not a page history"):
         histories.read(tmp_path / "bad.npz")

@@ -1,4 +1,4 @@
-"""The living league: what hubs show and when, what a birth costs, scores and credits."""
+"""The living league: when hubs list new pages, the cost of discovery, scores and credits."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def living_world(
     died: dict[int, float] | None = None,
     directory: list[int] | None = None,
 ) -> LivingWorld:
-    """One site; births and deaths by page in days."""
+    """Return a world of one site; births and deaths are days by page."""
     base = world(changes, days=YEAR)
     days = np.arange(len(base))
     return grow(
@@ -40,7 +40,7 @@ def living_world(
 
 
 class Scripted:
-    """Takes the nodes of a list, one a fetch, and notes what it is told."""
+    """A policy that fetches a fixed list of nodes and records the calls it receives."""
 
     def __init__(self, nodes: list[int]) -> None:
         self.nodes, self.told = nodes[::-1], list[tuple[Any, ...]]()
@@ -50,7 +50,7 @@ class Scripted:
 
     def __getattr__(self, name: str) -> Any:
         def note(*args: Any) -> None:
-            place = 1 if name == "settle" else len(args) - 1  # of the instant
+            place = 1 if name == "settle" else len(args) - 1  # position of the instant among the arguments
             self.told.append(
                 (name, *(round(arg / DAY, 1) if k == place else arg for k, arg in enumerate(args)))
             )
@@ -61,10 +61,10 @@ class Scripted:
         return [tuple(rest) for what, *rest in self.told if what == name]
 
 
-RATE = 1.0 / DAY  # a fetch at each noon
+RATE = 1.0 / DAY  # one fetch per day, at noon
 
 
-def test_a_page_is_known_when_its_listing_is_asked_and_costs_a_fetch() -> None:
+def test_a_page_becomes_known_when_its_listing_is_fetched() -> None:
     """Page 1 is born on day 3 in the directory of page 0; node 2 lists it, node 3 lists the directory."""
     found = living_world("dir", [[], []], born={1: 3.0})
     assert (found.pages, len(found)) == (2, 4)
@@ -80,8 +80,8 @@ def test_a_page_is_known_when_its_listing_is_asked_and_costs_a_fetch() -> None:
     assert result.fetches == 7 and result.hub_fetches == 3 and result.new_fetches == 1
 
 
-def test_a_new_directory_is_found_by_the_root_and_earns_it_the_credit() -> None:
-    """Pages that the first copy of the new listing shows earn it none; those of a later copy do."""
+def test_a_new_directory_is_found_by_the_root_which_gets_the_credit() -> None:
+    """Pages in the first copy of the new listing earn that listing no credit; pages in a later copy do."""
     found = living_world("dir", [[], [], []], born={1: 3.0, 2: 9.0}, directory=[0, 1, 1])
     listing, root = 4, 5
     assert found.born[listing] == 3 * DAY and found.changes[root] == [3 * DAY]
@@ -91,19 +91,19 @@ def test_a_new_directory_is_found_by_the_root_and_earns_it_the_credit() -> None:
     assert policy.of("credit") == [(root, 1.0, 4.5), (listing, 1.0, 10.5)]
 
 
-def test_a_page_that_is_gone_when_it_is_asked_earns_nothing() -> None:
+def test_a_page_that_is_gone_when_fetched_scores_nothing() -> None:
     found = living_world("map", [[], []], born={1: 1.0}, died={1: 4.0})
     policy = Scripted([0, 2, 0, 0, 0, 1])
     play(found, policy, RATE)  # type: ignore[arg-type]
     assert policy.of("find") == [(1, 1.5)] and policy.of("miss") == [(1, 5.5)]
     assert policy.of("credit") == [(2, 0.0, 5.5)]
-    late = Scripted([0, 0, 0, 0, 2])  # it came and went between two looks
+    late = Scripted([0, 0, 0, 0, 2])  # the page was born and died between two fetches
     play(found, late, RATE)  # type: ignore[arg-type]
     assert late.of("find") == []
 
 
-def test_a_front_page_shows_the_newest_alone() -> None:
-    """25 pages are born at once behind 5 old ones: asked once, it shows 20; their listing shows all."""
+def test_a_front_page_shows_only_the_newest_pages() -> None:
+    """25 pages are born at once, after 5 old ones: one fetch of the front page shows 20; the listing shows all."""
     born = {page: 1.0 + page / 100 for page in range(5, 30)}
     found = living_world("newest", [[]] * 30, born=born)
     listing, front = 30, 31
@@ -115,8 +115,8 @@ def test_a_front_page_shows_the_newest_alone() -> None:
     assert len(found_at) == 20 + 5 and NEWEST == 20
 
 
-def test_hubs_change_when_what_they_show_does() -> None:
-    """Page 0 dies when 20 newer pages are there: the front page does not show it any more, its listing does."""
+def test_hubs_change_when_their_listed_pages_do() -> None:
+    """Page 0 dies when 20 newer pages exist: its listing changes; the front page, which omits it, does not."""
     born = {page: float(page) for page in range(1, 22)}
     found = living_world("newest", [[]] * 22, born=born, died={0: 50.0, 21: 60.0})
     listing, front = found.changes[22], found.changes[23]
@@ -125,8 +125,8 @@ def test_hubs_change_when_what_they_show_does() -> None:
     assert front == [*births, 60 * DAY]
 
 
-def test_the_score_is_that_of_a_scan() -> None:
-    """Method: every fetch is recorded, and each hour of the year looked at by itself."""
+def test_the_score_equals_a_scan_of_all_fetches() -> None:
+    """Method: every fetch is recorded, and each hour of the year is examined separately."""
     base = worlds.build(histories.read_folder(EXCERPT), "none", pages=6, days=YEAR)
     found = grow(base, "dir")
     policy = FINDERS["round-robin"](found, 8 * found.change_rate)
@@ -161,7 +161,7 @@ def test_the_score_is_that_of_a_scan() -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("name", FINDERS)
-def test_every_finder_plays(name: str, rule: str) -> None:
+def test_every_finder_can_play(name: str, rule: str) -> None:
     found = grow(worlds.build(histories.read_folder(EXCERPT), "none", pages=10, days=500), rule)
     rate = 3.0 * found.change_rate
     result = play(found, FINDERS[name](found, rate), rate, told=name in FREE)
@@ -173,7 +173,7 @@ def test_every_finder_plays(name: str, rule: str) -> None:
     assert (result.hub_fetches == 0) == (name in FREE)
 
 
-def test_valued_hubs_show_births_sooner_and_told_births_are_the_bound() -> None:
+def test_valued_hubs_show_births_sooner_but_not_sooner_than_announced_births() -> None:
     base = worlds.build(histories.read_folder(EXCERPT), "none", pages=40)
     found = grow(base, "map")
     rate = 3.0 * found.change_rate
@@ -191,8 +191,8 @@ def test_valued_hubs_show_births_sooner_and_told_births_are_the_bound() -> None:
     assert living_table.table(rows).count("\n") == len(rows)
 
 
-def test_new_urls_have_their_share() -> None:
-    """At a tenth of the fetches, 5 new URLs take 50; without a share they go first."""
+def test_new_urls_get_their_share_of_the_fetches() -> None:
+    """With a tenth of the fetches, 5 new URLs take 50 fetches; without a share they come first."""
     base = living_world("map", [[], []])
     for share, places in ((1.0, [0, 1, 2, 3, 4]), (0.1, [9, 19, 29, 39, 49])):
         policy = NewFirst(Scripted([0] * 60), share)  # type: ignore[arg-type]
@@ -203,7 +203,7 @@ def test_new_urls_have_their_share() -> None:
     assert len(base) == 3
 
 
-def test_the_schedule_is_told_of_new_pages_when_it_can_be() -> None:
+def test_the_schedule_is_notified_of_new_pages_if_it_supports_it() -> None:
     class Showing:
         def __init__(self) -> None:
             self.shown: list[tuple[int, float, float]] = []
@@ -215,20 +215,20 @@ def test_the_schedule_is_told_of_new_pages_when_it_can_be() -> None:
     finder = FINDERS["ncis"](found, RATE)
     assert isinstance(finder, NewFirst) and isinstance(finder.policy, Crediting)
     finder.add(2, 0.0)
-    finder.credit(2, 1.0, 5.0)  # a schedule that knows of no hubs is told nothing
+    finder.credit(2, 1.0, 5.0)  # a schedule without hubs is not notified
     finder.policy.schedule = Showing()  # type: ignore[assignment]
     finder.credit(2, 1.0, 7.0)
     finder.credit(1, 1.0, 7.0)  # not in the schedule
     assert finder.policy.schedule.shown == [(0, 1.0, 7.0)]  # type: ignore[attr-defined]
 
 
-def test_an_unknown_rule_is_refused() -> None:
+def test_an_unknown_rule_is_rejected() -> None:
     with pytest.raises(UsageError, match="dir, map, newest"):
         living_world("tags", [[]])
 
 
-def test_a_news_site_needs_its_hubs_asked() -> None:
-    """A tenth of the fetches is less than the articles need: most are never had. Valued hubs show nearly all in days."""
+def test_a_news_site_needs_fetches_of_its_hubs() -> None:
+    """With only a tenth of the fetches most articles are never fetched; with valued hubs nearly all are, in days."""
     found = living.news(1)
     assert len(found.hubs) == living.SECTIONS and not found.born[found.pages :].any()
     rate = found.change_rate

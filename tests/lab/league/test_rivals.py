@@ -1,4 +1,4 @@
-"""The rivals' rules against their published formulas, step by step; the anchors against what they know."""
+"""The rules of other crawlers against their published formulas, step by step, and the reference policies."""
 
 import math
 
@@ -28,7 +28,7 @@ HOUR = 3600.0
 @pytest.mark.parametrize(
     ("rule", "steps"),
     [
-        # Nutch: x 1.4 or x .8, at least delta; due at now - .3 delta + interval, delta since the last change seen.
+        # Nutch: x 1.4 or x .8, at least delta; due at now - .3 delta + interval, delta since the last observed change.
         (Nutch, [(0.0, None, 30 * DAY)]),
         (Nutch, [(0.0, None, 30 * DAY), (30 * DAY, False, (30 - 9 + 42) * DAY)]),
         (Nutch, [(0.0, None, 30 * DAY), (30 * DAY, True, (30 + 24) * DAY)]),
@@ -42,7 +42,7 @@ HOUR = 3600.0
                 (600 * DAY, False, (600 - 0.3 * 570 + 365) * DAY),  # at most a year
             ],
         ),
-        # StormCrawler: x 1.5 up to two weeks, or half way to an hour.
+        # StormCrawler: x 1.5 up to two weeks, or half-way to an hour.
         (StormCrawler, [(0.0, None, DAY), (DAY, False, 2.5 * DAY), (3 * DAY, True, 3 * DAY + 18.5 * HOUR)]),
         (
             StormCrawler,
@@ -89,7 +89,7 @@ def test_estimated_rate(visits: int, unchanged: int, watched: float, rate: float
 
 @pytest.mark.parametrize("ratio", [0.1, 0.5, 1.0])
 def test_the_estimate_is_nearly_unbiased(ratio: float) -> None:
-    """Its point (their section 5.3): the mean over the binomial of 50 visits is within 1 % of the truth."""
+    """The paper's claim (section 5.3): the mean over the binomial of 50 visits is within 1 % of the truth."""
     visits, quiet = 50, math.exp(-ratio)
     mean = sum(
         math.comb(visits, k) * quiet**k * (1 - quiet) ** (visits - k) * estimated_rate(visits, k, visits)
@@ -98,14 +98,14 @@ def test_the_estimate_is_nearly_unbiased(ratio: float) -> None:
     assert mean == pytest.approx(ratio, rel=0.01)
 
 
-def test_whoever_is_due_first_is_taken_due_or_not() -> None:
+def test_the_page_due_first_is_taken_even_before_it_is_due() -> None:
     policy = Heritrix(world([[], [], []]), 1.0)
     for page, at in ((0, 0.0), (1, -DAY), (2, -2 * DAY)):
         policy.add(page, at)
     assert [policy.claim_next(0.0) for _ in range(4)] == [2, 1, 0, -1]
 
 
-def test_believe_fetches_signalled_pages_first_and_a_late_signal_does_not_count() -> None:
+def test_believe_fetches_signalled_pages_first_and_ignores_outdated_signals() -> None:
     policy = Believe(world([[], [], [], []]), 1.0)
     for page in range(4):
         policy.add(page, float(page))
@@ -117,7 +117,7 @@ def test_believe_fetches_signalled_pages_first_and_a_late_signal_does_not_count(
     assert policy.claim_next(8.0) == -1
 
 
-def test_clairvoyant_waits_for_changes_and_prefers_what_will_last() -> None:
+def test_clairvoyant_waits_for_changes_and_prefers_lasting_versions() -> None:
     found = world([[10.0, 12.0], [10.0], []])
     policy = Clairvoyant(found, 1.0)
     assert policy.claim_next(9 * DAY) == -1
@@ -129,7 +129,7 @@ def test_clairvoyant_waits_for_changes_and_prefers_what_will_last() -> None:
     assert policy.claim_next(13 * DAY) == 0
 
 
-def test_the_oracle_never_asks_a_page_that_never_changes() -> None:
+def test_the_oracle_never_fetches_a_page_that_never_changes() -> None:
     found = world([[10.0, 40.0, 70.0], [50.0], []])
     policy = Oracle(found, 1.0 / DAY)
     outcome = worlds.play(found, policy, 1.0 / DAY)
@@ -137,9 +137,9 @@ def test_the_oracle_never_asks_a_page_that_never_changes() -> None:
     assert policy.last[2] == 0.0 < policy.last[:2].min()
 
 
-# Scores at 1x, 3x, 10x on the excerpt, 20 pages a site, as this code gives them. The same code gives on all 35
-# sites .781 .899 .962 (round robin), .785 .830 .823 (nutch), .782 .903 .966 (stormcrawler), .819 .925 .975 (oracle);
-# an independent simulator in steps of a day gave .780 .900 .963, .788 .835 .826, .781 .907 .966, .817 .925 .975.
+# Scores at 1x, 3x, 10x on the excerpt, 20 pages per site, from this code. On all 35 sites the same code yields
+# .781 .899 .962 (round robin), .785 .830 .823 (nutch), .782 .903 .966 (stormcrawler), .819 .925 .975 (oracle);
+# an independent simulator in steps of a day yielded .780 .900 .963, .788 .835 .826, .781 .907 .966, .817 .925 .975.
 GOLDEN = {
     ("none", "round-robin"): (0.7260, 0.8831, 0.9503),
     ("none", "nutch"): (0.7347, 0.7513, 0.7725),
@@ -163,7 +163,7 @@ def test_golden_scores(arm: str, name: str) -> None:
     assert scores == pytest.approx(GOLDEN[arm, name], abs=1e-4)
 
 
-def test_nobody_beats_the_clairvoyant() -> None:
+def test_no_policy_beats_the_clairvoyant() -> None:
     found = worlds.build(histories.read_folder(EXCERPT), "honest", pages=20)
     rate = found.change_rate
     scores = {}

@@ -13,7 +13,7 @@ def _game(current: list[float], there: list[float], policy: str = "a", budget: f
     return Game("none", policy, budget, np.array(current), np.array(there), 10, 5, 1, 0)
 
 
-def test_of_equal_sites_it_is_the_error_of_the_mean() -> None:
+def test_the_jackknife_of_equal_sites_is_the_error_of_the_mean() -> None:
     """For a mean the jackknife is s/sqrt(n) exactly (Efron and Stein 1981)."""
     values = np.random.default_rng(1).random(35)
     game = _game(values.tolist(), [1.0] * 35)
@@ -21,8 +21,8 @@ def test_of_equal_sites_it_is_the_error_of_the_mean() -> None:
     assert error_of(game.without()) == pytest.approx(values.std(ddof=1) / math.sqrt(35))
 
 
-def test_of_a_ratio_by_hand() -> None:
-    """Sites (1 of 2), (3 of 4), (0 of 1): left out one by one 3/5, 1/3, 4/6."""
+def test_the_jackknife_of_a_ratio_computed_by_hand() -> None:
+    """Sites (1 of 2), (3 of 4), (0 of 1): leaving out one at a time gives 3/5, 1/3, 4/6."""
     game = _game([1.0, 3.0, 0.0], [2.0, 4.0, 1.0])
     left = [3 / 5, 1 / 3, 4 / 6]
     assert game.score == pytest.approx(4 / 7)
@@ -31,8 +31,8 @@ def test_of_a_ratio_by_hand() -> None:
     assert error_of(game.without()) == pytest.approx(math.sqrt(2 / 3 * sum((t - mean) ** 2 for t in left)))
 
 
-def test_it_agrees_with_the_spread_of_many_draws() -> None:
-    """Goal: the error is right. 300 draws of 40 sites; its mean is within 15 % of the scores' spread."""
+def test_the_jackknife_agrees_with_the_spread_of_many_draws() -> None:
+    """Goal: the error is right. Over 300 draws of 40 sites, its mean is within 15 % of the scores' spread."""
     rng = np.random.default_rng(2)
     found, errors = [], []
     for _ in range(300):
@@ -44,7 +44,7 @@ def test_it_agrees_with_the_spread_of_many_draws() -> None:
 
 
 def test_policies_are_paired() -> None:
-    """A policy better by .01 on every site: the difference has no error, whatever the sites' own spread."""
+    """If a policy is better by .01 on every site, the difference has no error, whatever the spread of the sites."""
     values = np.random.default_rng(3).random(20) * 0.9
     games = [_game(values.tolist(), [1.0] * 20), _game((values + 0.01).tolist(), [1.0] * 20, "b")]
     rows = rows_of(games)
@@ -60,7 +60,7 @@ def test_a_single_site_has_no_error() -> None:
     assert "-" in tables(rows, ["a"], ["none"], [1.0])
 
 
-def test_the_table_has_a_line_a_policy() -> None:
+def test_the_table_has_a_line_per_policy() -> None:
     games = [
         _game([1.0, 2.0], [2.0, 3.0], policy, budget) for policy in ("a", "longer") for budget in (1.0, 0.3)
     ]

@@ -1,4 +1,4 @@
-"""The league's world: what each arm tells, counts and allows; the score against one computed otherwise."""
+"""The league's world: the signals, changes and budgets of each arm; the score against an independent computation."""
 
 import math
 
@@ -14,7 +14,7 @@ from tests.lab.league.made import EXCERPT, history, world
 
 
 def _told(found: World) -> list[tuple[int, int, float]]:
-    """(day, page, date in days) of all signals."""
+    """Return (day, page, date in days) of all signals."""
     return [
         (day, page, round(at / DAY, 6))
         for day, heard in enumerate(found.signals)
@@ -35,13 +35,13 @@ CHANGES = [(0, 10.5, 1, 1), (0, 10.75, 1, 0), (1, 20.5, 20, 0), (2, 30.5, -1, -1
         ("directory", [(10, 0, 10.75), (20, 1, 20.5), (20, 2, 20.5), (30, 1, 30.5), (30, 2, 30.5)]),
     ],
 )
-def test_what_each_arm_tells(arm: str, told: list[tuple[int, int, float]]) -> None:
-    """Signals are read at the end of the day, one a page, with the last date."""
+def test_signals_of_each_arm(arm: str, told: list[tuple[int, int, float]]) -> None:
+    """Signals are read at the end of the day, one per page, with the last date."""
     made = history(CHANGES, dirs=[0, 1, 1], published=[40.25, 40.5])
     assert _told(worlds.build([made], arm, days=100)) == told
 
 
-def test_a_feed_tells_of_large_changes_and_of_a_third_of_the_unknown() -> None:
+def test_a_feed_signals_large_changes_and_a_third_of_those_of_unknown_size() -> None:
     known = history([(page, 50.0, 5 + page, 4) for page in range(4)], pages=4)
     assert [page for _, page, _ in _told(worlds.build([known], "feed", days=100))] == [2, 3]
     unknown = history([(page, 50.0, -1, -1) for page in range(1000)], pages=1000)
@@ -53,10 +53,10 @@ def test_a_feed_tells_of_large_changes_and_of_a_third_of_the_unknown() -> None:
 def test_minor_edits_do_not_count_in_their_arm() -> None:
     made = history([*CHANGES, (1, 60.0, 2, 1)])
     counted = [len(times) for times in worlds.build([made], "minor", days=100).changes]
-    assert counted == [0, 2, 1]  # two lines or fewer are gone, an unknown size stays
+    assert counted == [0, 2, 1]  # changes of two lines or fewer are dropped, those of unknown size are kept
 
 
-def test_mixed_gives_the_sites_each_kind_of_signal() -> None:
+def test_mixed_assigns_each_kind_of_signal_to_some_sites() -> None:
     sites = [history(CHANGES, name=f"site{k}", published=[40.5]) for k in range(10)]
     found = worlds.build(sites, "mixed", days=100)
     assert sorted(found.sources).count("") == 2
@@ -77,7 +77,7 @@ def test_budgets_count_a_page_once_a_day() -> None:
 
 
 def test_births_deaths_and_the_window() -> None:
-    """Pages dead before the window are not there; changes at birth, after death or before do not count."""
+    """Pages dead before the window are absent; changes before the window, at birth or after death do not count."""
     made = history(
         [(0, -5.0, 1, 1), (1, 20.0, 1, 1), (1, 30.0, 1, 1), (2, 55.0, 1, 1), (2, 40.0, 1, 1)],
         pages=4,
@@ -97,7 +97,7 @@ def test_pages_are_chosen_by_their_hashes() -> None:
     assert [len(times) for times in found.changes] == [1, 1]
 
 
-def test_no_page_and_no_arm_are_told() -> None:
+def test_missing_pages_and_unknown_arms_are_reported() -> None:
     with pytest.raises(UsageError, match="no arm 'loud'"):
         worlds.build([history(CHANGES)], "loud")
     with pytest.raises(UsageError, match="no page"):
@@ -105,7 +105,7 @@ def test_no_page_and_no_arm_are_told() -> None:
 
 
 class Listed(RoundRobin):
-    """Round robin that writes down what it was told and what it took."""
+    """Round robin that records its signals and its fetches."""
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)
@@ -129,7 +129,7 @@ class Listed(RoundRobin):
 
 
 def _sampled_score(found: World, taken: list[tuple[float, int]], step: float) -> float:
-    """The score by looking at every page every `step` seconds: nothing in common with `play`."""
+    """Compute the score by examining every page every `step` seconds, independently of `play`."""
     current = there = 0.0
     fetched: dict[int, list[float]] = {page: [born] for page, born in enumerate(found.born.tolist())}
     for at, page in taken:
@@ -146,7 +146,7 @@ def _sampled_score(found: World, taken: list[tuple[float, int]], step: float) ->
 
 
 @pytest.mark.parametrize("arm", ["none", "zipf", "minor"])
-def test_the_score_is_what_looking_all_the_time_would_find(arm: str) -> None:
+def test_the_score_equals_a_dense_sampling(arm: str) -> None:
     found = worlds.build(histories.read_folder(EXCERPT), arm, pages=10)
     rate = 3 * found.change_rate
     policy = Listed(found, rate)
@@ -157,7 +157,7 @@ def test_the_score_is_what_looking_all_the_time_would_find(arm: str) -> None:
     assert 0 < outcome.gone < outcome.changed < outcome.fetches
 
 
-def test_births_come_to_the_policy_at_their_time_and_signals_at_the_days_end() -> None:
+def test_births_reach_the_policy_at_once_and_signals_at_the_end_of_the_day() -> None:
     made = history(CHANGES, pages=4, born={3: 60.25}, died={0: 70.0}, published=[10.5])
     found = worlds.build([made], "lying", days=100)
     policy = Listed(found, 1.0 / DAY)
@@ -177,8 +177,8 @@ def test_births_come_to_the_policy_at_their_time_and_signals_at_the_days_end() -
 
 
 @pytest.mark.parametrize("name", list(RIVALS))
-def test_a_polite_site_is_left_alone(name: str) -> None:
-    """No site is asked sooner than 1/1.5 of its mean gap, whatever the policy; and all keep playing."""
+def test_gaps_of_polite_sites_are_kept(name: str) -> None:
+    """No site is fetched sooner than 1/1.5 of its mean gap, whatever the policy; and all sites keep being fetched."""
     found = worlds.build(histories.read_folder(EXCERPT), "polite", pages=10)
     rate = 3 * found.change_rate
     gap = found.gap(rate)

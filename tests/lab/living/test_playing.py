@@ -1,4 +1,4 @@
-"""Policies on drawn worlds: freshness is exact, budgets are spent, and no policy that learns loses to uniform."""
+"""Policies on drawn worlds: freshness is exact, budgets are spent, and no learning policy loses to uniform."""
 
 import numpy as np
 import pytest
@@ -14,8 +14,8 @@ def small(**more: object) -> WorldSpec:
     return WorldSpec("small", (HostKind(40, DAY), HostKind(40, DAY)), rounds=20.0, **more)  # type: ignore[arg-type]
 
 
-def test_freshness_is_that_of_a_scan_of_all_fetches() -> None:
-    """Method: the policy's fetches are recorded; each instant of a fine grid is looked at by itself."""
+def test_freshness_equals_a_scan_of_all_fetches() -> None:
+    """Method: the policy's fetches are recorded; each instant of a fine grid is examined separately."""
     world = draw(small(warm_up=0.5), 3)
     policy = make("ncis", world)
     asked: list[tuple[float, int]] = [
@@ -48,13 +48,13 @@ def test_every_policy_spends_its_budget(name: str) -> None:
     assert 0.5 <= run.largest <= run.span <= 1.0
 
 
-def test_a_busy_host_is_not_asked_again() -> None:
-    """Two hosts, and answers that take three fetches' time: a third of the time both are busy."""
+def test_a_busy_host_is_not_fetched() -> None:
+    """With two hosts and answers that take as long as three fetches, both hosts are busy a third of the time."""
     world = draw(small(latency=3), 1)
     assert played("ncis", world).idle == pytest.approx((world.spec.fetches - len(world)) / 3, abs=2)
 
 
-def test_politeness_bounds_the_share_of_a_host() -> None:
+def test_politeness_limits_the_share_of_a_host() -> None:
     hosts = (HostKind(40, DAY), HostKind(40, 100 * DAY), HostKind(40, 100 * DAY), HostKind(40, 100 * DAY))
     world = draw(WorldSpec("polite", hosts, polite=True, rounds=20.0), 1)
     assert played("ncis", world).largest <= 1.5 / 4 + 0.02
@@ -77,8 +77,8 @@ def test_true_parameters_gain() -> None:
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_no_world_is_below_uniform(name: str) -> None:
-    """Goal: whatever the schedule learns never costs it more than the error of the comparison."""
+def test_learning_never_loses_to_uniform(name: str) -> None:
+    """Goal: learning never costs the schedule more than the error of the comparison."""
     runs = {
         policy: [played(policy, draw(WORLDS[name], seed)) for seed in SEEDS]
         for policy in (UNIFORM, TRUE, "ncis")
@@ -91,7 +91,7 @@ def test_no_world_is_below_uniform(name: str) -> None:
 
 
 def test_true_parameters_are_calibrated() -> None:
-    """Goal: the table itself is right. Poisson changes at known rates: each decile within .03 of what was stated."""
+    """Goal: the table itself is right. With Poisson changes at known rates, each decile is within .03."""
     rows = calibration.deciles(judged(TRUE, draw(WORLDS["day-1x"], seed)) for seed in SEEDS)
     said = [row for row in rows if row.kind == "said" and row.copies >= 200]
     assert len(said) >= 8
@@ -99,7 +99,7 @@ def test_true_parameters_are_calibrated() -> None:
     assert calibration.table(rows).count("\n") == len(rows) + 2
 
 
-def test_a_policy_that_is_sure_of_stale_copies_is_found_out() -> None:
+def test_calibration_exposes_overconfidence() -> None:
     class Sure:
         def fresh(self, page: int, now: float) -> tuple[float, float]:
             return (0.95, 0.05) if page else (float("nan"), float("nan"))

@@ -1,4 +1,4 @@
-"""Drawn worlds: their changes are as their specification says, and equal seeds draw equal worlds."""
+"""Drawn worlds: their changes follow their specification, and equal seeds draw equal worlds."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def spec(process: str = "poisson", **more: object) -> WorldSpec:
 
 @pytest.mark.parametrize("process", PROCESSES)
 def test_pages_change_as_often_as_their_rates_say(process: str) -> None:
-    """Goal: 48,000 changes are as many as the rates say, also of the fast and the slow half of the pages."""
+    """Goal: the number of 48,000 changes matches the rates, also for the fast and the slow half of the pages."""
     world = draw(spec(process, visits=0.5), 1)
     counts = np.array([len(times) for times in world.changes])
     expected = world.rates * world.horizon
@@ -49,7 +49,7 @@ def test_seasonal_changes_come_in_working_hours() -> None:
 
 
 def test_pages_of_a_directory_change_together() -> None:
-    """Half of the changes are at an instant that a neighbour shares, none of another directory."""
+    """Half of the changes share their instant with a page of the same directory, none with a page of another."""
     world = draw(spec("together"), 1)
     shared: dict[float, set[int]] = {}
     for page, times in enumerate(world.changes):
@@ -61,7 +61,7 @@ def test_pages_of_a_directory_change_together() -> None:
 
 
 @pytest.mark.parametrize("kind", SIGNALS)
-def test_signals_are_as_true_as_said(kind: str) -> None:
+def test_signals_have_the_specified_precision_and_recall(kind: str) -> None:
     world = draw(spec(signals=kind), 1)
     true = np.array(
         [at in world.changes[page] for at, page in zip(world.told_at, world.told_of, strict=True)], dtype=bool
@@ -78,7 +78,7 @@ def test_importance(kind: str) -> None:
     assert (drawn.max() / drawn.min() > 10.0) == (kind != "equal")
 
 
-def test_the_list_has_what_the_quick_names() -> None:
+def test_quick_names_are_listed_worlds() -> None:
     assert set(QUICK) <= set(WORLDS)
     for name, made in WORLDS.items():
         assert made.name == name
@@ -89,6 +89,6 @@ def test_the_list_has_what_the_quick_names() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"importance": "odd"}, {"signals": "odd"}, {"visits": 0.0}, {"rounds": 1.0}, {"warm_up": 1.0}]
 )
-def test_what_makes_no_world_is_refused(wrong: dict[str, object]) -> None:
+def test_invalid_worlds_are_rejected(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         spec(**wrong)

@@ -1,4 +1,4 @@
-"""Crawls of link graphs by the shipped frontier: complete, polite, and better with what an order knows."""
+"""Crawls of link graphs by the shipped frontier: complete, polite, and better with a better-informed order."""
 
 import random
 from pathlib import Path
@@ -30,15 +30,15 @@ def test_qualities_sum_to_one_over_what_can_be_reached(kind: str) -> None:
 
 
 @pytest.mark.parametrize("order", ["oracle", "opic", "breadth-first"])
-def test_every_page_is_asked_once_whatever_the_order_and_the_rate(order: str) -> None:
+def test_every_page_is_fetched_once_under_any_order_and_rate(order: str) -> None:
     planted = plant("rank", GRAPH, 1)
     for rate in (0.0, 2.0):
         pages = walk(GRAPH, planted, order, rate=rate, seed=1)
         assert sorted(pages) == sorted(GRAPH.depths())
 
 
-def test_hosts_are_asked_politely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the instants at which requests begin."""
+def test_gaps_between_requests_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gaps are measured between the instants at which requests begin."""
     began: dict[str, list[float]] = {}
     begin = walking._Walk._begin
 
@@ -53,7 +53,7 @@ def test_hosts_are_asked_politely(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(began) == 10 and min(gaps) >= walking.DELAY + walking.TOOK - 1e-6
 
 
-def test_who_knows_more_finds_more(tmp_path: Path) -> None:
+def test_better_informed_orders_find_quality_earlier(tmp_path: Path) -> None:
     weights = tmp_path / "weights"
     weights.write_text(f"bias -3\nanchor:{WORD} 4\nparent:score 0.3\n")
     found: dict[tuple[str, str], list[float]] = {}
@@ -75,7 +75,7 @@ def test_who_knows_more_finds_more(tmp_path: Path) -> None:
             assert found[kind, informed][at] > found[kind, "breadth-first"][at] + 0.03
 
 
-def test_rank_is_that_of_a_graph_solved_by_hand() -> None:
+def test_rank_equals_a_hand_computed_example() -> None:
     """Two pages that link to a third, which links back to the first."""
     graph = LinkGraph(["a", "b", "c"], [""] * 3, [[(2, "")], [(2, "")], [(0, "")]], [0])
     rank = page_rank(graph, rounds=200)
@@ -102,7 +102,7 @@ def test_a_folder_of_documentation(tmp_path: Path) -> None:
         of_folder(tmp_path / "few", 8, random.Random(1))
 
 
-def test_the_command_prints_a_row_an_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_row_per_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["order", "--pages", "120", "--hosts", "6", "--seeds", "2", "--quality", "rank"]
     assert lab.main("lab", [*arguments, "--orders", "oracle,depth", "--out", str(tmp_path / "o.csv")]) == 0
     lines = capsys.readouterr().out.splitlines()

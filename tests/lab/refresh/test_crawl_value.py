@@ -1,4 +1,4 @@
-"""The crawl value: golden values, limits, and what must hold for any page."""
+"""The crawl value: golden values, limits, and properties that hold for any page."""
 
 import json
 import math
@@ -51,7 +51,7 @@ def test_arrays_give_the_golden_values_too(key: str) -> None:
 
 
 def test_golden_intervals_and_fresh_times() -> None:
-    """psi, w and f at the state's effective elapsed time; at n where nothing changes silently."""
+    """psi, w and f at the state's effective elapsed time; at n signals if no change is silent."""
     checked = 0
     for state in GOLDEN["states"]:
         if state["psi"] is None:
@@ -120,7 +120,7 @@ MANY_TERMS = [
 
 
 @pytest.mark.parametrize(("page", "elapsed", "signals", "value", "psi", "w"), MANY_TERMS)
-def test_many_terms(
+def test_values_of_many_terms(
     page: PageParameters, elapsed: float, signals: int, value: float, psi: float, w: float
 ) -> None:
     at = elapsed + signals * page.signal_time
@@ -130,7 +130,7 @@ def test_many_terms(
 
 
 # ---------------------------------------------------------------------------
-# Limits, one by one
+# Limits, one at a time
 
 
 def _greedy(mu: float, delta: float, t: float) -> float:
@@ -153,7 +153,7 @@ def test_worthless_signals_are_greedy_whatever_their_number() -> None:
     assert cv.crawl_value(almost, 3.0, 2) == pytest.approx(cv.crawl_value(page, 3.0), rel=1e-9)
 
 
-def test_certain_signal() -> None:
+def test_value_of_a_certain_signal() -> None:
     page = PageParameters(2.0, 0.7, 0.5, 0.0)
     assert cv.crawl_value(page, 0.1, 1) == 2.0 / 0.7
     assert cv.crawl_value(page, 0.1, 0) == cv.crawl_value(page, 0.1, 0, by="cis")
@@ -162,8 +162,8 @@ def test_certain_signal() -> None:
     assert cv.expected_fresh_time(page, math.inf) == pytest.approx(1 / 0.7)
 
 
-def test_nothing_changes_silently() -> None:
-    """V_n = (mu/gamma) sum_{i<n} (q^i - q^n); elapsed time does not count."""
+def test_value_without_silent_changes() -> None:
+    """V_n = (mu/gamma) sum_{i<n} (q^i - q^n), independent of elapsed time."""
     page = PageParameters(2.0, 0.6, 1.0, 0.3)
     q, gamma = 0.3 / 0.9, 0.9
     for n in (0, 1, 2, 5, 400):
@@ -211,7 +211,7 @@ def test_extremes_neither_overflow_nor_fail() -> None:
                     assert 0.0 <= value <= page.ceiling * (1 + 1e-12), (page, elapsed, n)
 
 
-def test_approx_tops_out_below_the_ceiling() -> None:
+def test_approximations_stay_below_the_maximum() -> None:
     page = PageParameters(1.0, 0.5, 0.5, 0.3)
     for j in (1, 2, 3):
         want = 2.0 * (1 - (0.3 / 0.8) ** j)
@@ -219,7 +219,7 @@ def test_approx_tops_out_below_the_ceiling() -> None:
         assert cv.threshold(page, want, by=f"approx-{j}") == math.inf
 
 
-def test_cis_plus_believes_good_signals_only() -> None:
+def test_cis_plus_trusts_only_good_signals() -> None:
     good, bad = (
         PageParameters.from_quality(1.0, 0.5, 0.8, 0.7),
         PageParameters.from_quality(1.0, 0.5, 0.6, 0.7),
@@ -249,7 +249,7 @@ times = st.floats(-2, 2).map(lambda e: 10.0**e)
 
 @given(page=pages, elapsed=times, n=st.integers(0, 4))
 @settings(max_examples=60)
-def test_approximations_rise_to_the_value(page: PageParameters, elapsed: float, n: int) -> None:
+def test_approximations_increase_to_the_value(page: PageParameters, elapsed: float, n: int) -> None:
     values = [cv.crawl_value(page, elapsed, n, by=f"approx-{j}") for j in (1, 2, 3, 50)]
     values.append(cv.crawl_value(page, elapsed, n))
     assert all(low <= high * (1 + 1e-13) for low, high in zip(values, values[1:], strict=False))
@@ -273,7 +273,7 @@ def test_threshold_inverts_the_value(page: PageParameters, share: float, by: str
 @settings(max_examples=60)
 def test_without_false_signals_ncis_is_cis(delta: float, recall: float, elapsed: float, n: int) -> None:
     page = PageParameters(1.0, delta, recall, 0.0)
-    n = n if recall * delta > 0.0 else 0  # no signals can come
+    n = n if recall * delta > 0.0 else 0  # without recall there are no signals
     assert cv.crawl_value(page, elapsed, n) == pytest.approx(
         cv.crawl_value(page, elapsed, n, by="cis"), rel=1e-14
     )
@@ -287,11 +287,13 @@ def test_residuals_differ_by_one_poisson_probability(i: int, x: float) -> None:
 
 
 def test_monte_carlo_of_the_threshold_process() -> None:
-    """Interval and fresh time of simulated crawls, four standard errors."""
+    """Interval and fresh time of simulated crawls agree within four standard errors."""
     page, at, rng = PageParameters(1.0, 0.4, 0.6, 0.2), 4.0, np.random.default_rng(7)
     beta, gamma, q = page.signal_time, page.signal_rate, page.false_rate / page.signal_rate
     arrivals = np.cumsum(rng.exponential(1 / gamma, (20_000, 30)), axis=1)
-    due = np.maximum(at - beta * np.arange(1, 31), arrivals)  # first time the effective time reaches `at`
+    due = np.maximum(
+        at - beta * np.arange(1, 31), arrivals
+    )  # first instant at which the effective time reaches `at`
     reached = arrivals + beta * np.arange(1, 31) >= at
     first = np.argmax(reached, axis=1)
     before = np.where(first > 0, at - beta * first, at)
@@ -309,9 +311,9 @@ def test_monte_carlo_of_the_threshold_process() -> None:
 
 
 def test_many_signals_without_silent_changes_have_a_threshold() -> None:
-    """A page of silent rate 0 whose V_n comes near its ceiling after 1e5 signals only.
+    """The value V_n of a page with silent rate 0 approaches its maximum only after 1e5 signals.
 
-    An infinite threshold below the ceiling made the deadline queue try again without end.
+    Cause: an infinite threshold below that maximum made the deadline queue retry forever.
     """
     page = PageParameters(1e-5, 1e-5, 1.0, 0.5)
     n = cv.threshold(page, 0.98)
@@ -320,8 +322,8 @@ def test_many_signals_without_silent_changes_have_a_threshold() -> None:
 
 
 @pytest.mark.parametrize("recall", [0.3, 0.7, 0.9])
-def test_the_closed_form_of_many_terms_meets_the_sum(recall: float) -> None:
-    """psi, w and V go over into each other: slopes on both sides of the change are V' and psi' alike."""
+def test_the_closed_form_of_many_terms_continues_the_sum(recall: float) -> None:
+    """psi and w are continuous where the closed form takes over: slopes on both sides equal V' and psi'."""
     page = PageParameters(1.0, 0.4, recall, 0.3)
     c = page.signal_rate * page.signal_time
     at = page.signal_time * (30.0 + 2.0 * c * c)

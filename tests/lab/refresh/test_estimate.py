@@ -1,4 +1,4 @@
-"""The estimators: golden values, edges, bias, and the running form against the batch."""
+"""The estimators: golden values, edge cases, bias, and the running form against the batch form."""
 
 import json
 import math
@@ -47,7 +47,7 @@ def test_golden_estimates(record: dict) -> None:
 
 
 def test_estimates_lie_within_their_standard_errors() -> None:
-    """200 pages: the mean squared standardised error is 1 within four standard errors of itself."""
+    """For 200 pages, the mean squared standardised error is 1 within four of its own standard errors."""
     rng, alpha, b, gamma = np.random.default_rng(3), 0.08, 0.9, 0.3
     true = {"silent_rate": alpha, "signal_weight": b}
     squares: dict[str, list[float]] = {name: [] for name in true}
@@ -68,7 +68,7 @@ def test_naive_estimates_are_biased_and_the_likelihood_is_not() -> None:
 
 
 def test_long_histories_converge() -> None:
-    """Cause: steps damped by the Newton decrement crept when the likelihood was sharp."""
+    """Cause: damping steps by the Newton decrement made them tiny when the likelihood was sharp."""
     rng = np.random.default_rng(12)
     tau, n, z = _intervals(rng, 80_000, 0.06, 3.0, 0.2, 0.8)
     got = fit(tau, n, z)
@@ -91,7 +91,7 @@ def test_without_prior_the_edges_are_reached_without_failing() -> None:
     assert fit(tau, n, np.ones(20, bool)).silent_rate > 5.0
 
 
-def test_no_interval_at_all_gives_the_prior() -> None:
+def test_without_intervals_the_estimate_is_the_prior() -> None:
     got = fit(np.empty(0), np.empty(0), np.empty(0, bool), prior=KOLOBOV)
     assert got.silent_rate == pytest.approx(math.log(2) / 0.5)
     assert got.signal_weight == pytest.approx(math.log(2))
@@ -99,7 +99,7 @@ def test_no_interval_at_all_gives_the_prior() -> None:
     assert RunningEstimate(KOLOBOV).estimate() == got
 
 
-def test_time_and_signals_that_always_go_together_cannot_be_told_apart() -> None:
+def test_proportional_time_and_signals_cannot_be_told_apart() -> None:
     rng = np.random.default_rng(5)
     tau = rng.uniform(1, 3, 200)
     got = fit(tau, tau, rng.random(200) > np.exp(-0.3 * tau))
@@ -124,7 +124,7 @@ def test_running_estimate_equals_the_batch_until_it_merges(intervals: list[tuple
 
 
 def test_running_estimate_stays_within_half_a_standard_error_of_the_batch() -> None:
-    """The median over 20 pages with 400 intervals each, about 200 changes merged into 8 points."""
+    """The median over 20 pages with 400 intervals each: about 200 changes are merged into 8 points."""
     rng, distances = np.random.default_rng(8), []
     for _ in range(20):
         tau, n, z = _intervals(rng, 400, 0.06, 0.5, 0.2, 0.15)

@@ -1,4 +1,4 @@
-"""The exact greedy scheduler against brute force: the same page at every tick."""
+"""The exact greedy scheduler against brute force: both choose the same page at every tick."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ SIZE = 14
 
 
 def _pages(rng: np.random.Generator) -> Pages:
-    """Pages with every special case among them."""
+    """Return pages that include every special case."""
     recall, false_rate = rng.beta(0.25, 0.25, SIZE), rng.uniform(0.1, 0.6, SIZE)
     recall[:5] = 0.0, 1.0, 1.0, 0.5, 0.0
     false_rate[[0, 2, 3]] = 0.0
@@ -19,8 +19,8 @@ def _pages(rng: np.random.Generator) -> Pages:
 
 
 @pytest.mark.parametrize("by", ["greedy", "cis", "cis-nu0", "ncis", "approx-1", "approx-2", "cis+"])
-def test_takes_what_brute_force_takes(by: str) -> None:
-    """With signals, three bandwidths, and parameters that change under way."""
+def test_choices_equal_those_of_brute_force(by: str) -> None:
+    """With signals, three bandwidths, and parameters that change during the run."""
     rng = np.random.default_rng(5)
     pages = _pages(rng)
     scheduler = ExactGreedy(pages, by)

@@ -1,4 +1,4 @@
-"""The heap against a dict, every operation followed by `_check`."""
+"""The heap against a dict, with `_check` after every operation."""
 
 import math
 
@@ -16,7 +16,7 @@ operations = st.lists(
 
 @given(operations)
 @settings(max_examples=120)
-def test_behaves_as_a_dict_with_a_minimum(steps: list[tuple[str, int, int]]) -> None:
+def test_the_heap_behaves_like_a_dict_with_a_minimum(steps: list[tuple[str, int, int]]) -> None:
     heap, model = IndexedHeap(CAPACITY), dict[int, float]()
     for operation, item, key in steps:
         if operation == "put":
@@ -32,7 +32,7 @@ def test_behaves_as_a_dict_with_a_minimum(steps: list[tuple[str, int, int]]) -> 
         assert heap.key_of(item) == model.get(item, math.inf)
 
 
-def test_shows_its_size_and_first_key() -> None:
+def test_repr_shows_size_and_first_key() -> None:
     heap = IndexedHeap(2)
     heap.put(1, 3.0)
     assert repr(heap) == "IndexedHeap(1 items, first key 3)"

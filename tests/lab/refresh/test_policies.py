@@ -54,7 +54,7 @@ def test_golden_low_discrepancy_sequences(record: dict) -> None:
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=9).filter(any), st.booleans())
 @settings(max_examples=60)
-def test_no_page_is_ever_one_crawl_off(weights: list[int], exact: bool) -> None:
+def test_every_page_is_less_than_one_crawl_off_at_any_time(weights: list[int], exact: bool) -> None:
     total, counts = sum(weights), [0] * len(weights)
     rates = [Fraction(w) for w in weights] if exact else [w * 0.1 for w in weights]
     for t, k in enumerate(itertools.islice(policies.low_discrepancy(rates), 200), start=1):
@@ -68,9 +68,7 @@ positive = st.floats(0.01, 0.99)
 
 @given(st.lists(st.tuples(positive, positive), min_size=2, max_size=12), st.floats(0.1, 10.0))
 @settings(max_examples=15)
-def test_optima_are_feasible_and_not_improved_by_moving_a_little(
-    rows: list[tuple[float, float]], bandwidth: float
-) -> None:
+def test_optima_are_feasible_and_locally_optimal(rows: list[tuple[float, float]], bandwidth: float) -> None:
     mu, delta = np.array(rows).T
     mu, delta = mu.copy(), delta.copy()
     cases = (
@@ -100,8 +98,8 @@ def test_signals_never_hurt_and_worthless_ones_change_nothing() -> None:
     assert base < noisy.accuracy < certain.accuracy
 
 
-def test_bandwidth_that_falls_into_a_jump_is_used_up() -> None:
-    """All signals perfect: rates jump between 0 and gamma; one page answers a share of its signals."""
+def test_bandwidth_within_a_jump_of_the_rates_is_used_up() -> None:
+    """All signals are perfect: rates jump between 0 and gamma, and one page answers only a share of its signals."""
     pages = Pages(np.array([3.0, 2.0, 1.0]), np.array([1.0, 1.0, 1.0]), 1.0, 0.0)
     opt = policies.optimum_with_signals(pages, 1.5)
     assert opt.rates == pytest.approx([1.0, 0.5, 0.0])

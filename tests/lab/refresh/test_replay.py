@@ -1,4 +1,4 @@
-"""The accounting of a run: closed forms, bins, and a Monte Carlo of truth."""
+"""The accounting of a run: closed forms, bins, and a Monte Carlo simulation."""
 
 import math
 
@@ -25,14 +25,14 @@ def test_freshness_without_events_is_integrated_exactly() -> None:
     assert replay.rates().tolist() == [0.2]
 
 
-def test_signals_multiply_and_changes_end_freshness() -> None:
+def test_signals_scale_freshness_and_changes_end_it() -> None:
     replay = _replay(8.0, 8, 0.0, q=0.25)
     times, whats = np.array([1.0, 2.0, 5.0, 6.0]), np.array([EMITTED, EMITTED | ARRIVED, CHANGED, EMITTED])
     replay.run(Playback(iter([0])), np.array([4.0]), times, np.zeros(4, np.int32), whats.astype(np.int8))
     assert replay.accuracy().tolist() == [1.0, 0.25, 0.0625, 0.0625, 1.0, 0.0, 0.0, 0.0]
 
 
-def test_the_scheduler_hears_arrivals_only_and_before_the_tick() -> None:
+def test_the_scheduler_sees_only_arrived_signals_and_sees_them_before_the_tick() -> None:
     heard: list[tuple[int, float]] = []
 
     class Listener(Playback):
@@ -62,8 +62,8 @@ def test_no_crawl_when_the_scheduler_has_none() -> None:
     assert replay.rates().tolist() == [0.0] and "0 crawls" in repr(replay)
 
 
-def test_expected_accuracy_is_the_mean_of_what_happens() -> None:
-    """400 draws of which signals were true, and of silent changes: four standard errors."""
+def test_expected_accuracy_is_the_mean_over_simulated_runs() -> None:
+    """Over 400 draws of true signals and silent changes, the mean agrees within four standard errors."""
     rng, alpha, q, gamma, horizon = np.random.default_rng(3), 0.2, 0.4, 0.8, 40.0
     times = np.sort(rng.uniform(0.0, horizon, rng.poisson(gamma * horizon)))
     ticks = np.arange(1, 14) * 3.0

@@ -1,4 +1,4 @@
-"""The simulator: policies reach what they must on small instances, and departures from the model work."""
+"""The simulator: policies reach the expected accuracy on small instances, and departures from the model work."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_signal_free_policies_reach_the_continuous_optimum() -> None:
 
 
 def test_ncis_is_cis_if_no_signal_is_false() -> None:
-    """Exact identity: the same choices, so the same accuracy to the last bit."""
+    """An exact identity: the same choices, so accuracy agrees to the last bit."""
     found = _one(["cis", "ncis", "cis-nu0"], "perfect")
     assert found["cis"].accuracy == found["ncis"].accuracy == found["cis-nu0"].accuracy
 
@@ -84,7 +84,7 @@ def test_bursts_leave_pages_fresh_longer_than_even_changes() -> None:
     assert bursty["greedy"].settled > even["greedy"].settled
 
 
-def test_learning_comes_near_to_knowing() -> None:
+def test_learned_parameters_are_nearly_as_good_as_true_ones() -> None:
     setting = ExperimentSetting(bandwidth=((0.0, 6.0),), horizon=60.0, bins=20)
     knowing, learning = (
         experiment(["ncis"], lambda rng: standard_pages(rng, 12, "noisy"), chosen, 1, 3)[0]["ncis"]
@@ -101,7 +101,7 @@ def test_fixed_schedules_cannot_learn() -> None:
     assert (Learner.first_belief(Pages(np.ones(2), np.ones(2)), SMALL.prior).change_rate > 0.0).all()
 
 
-def test_corruption_mixes_noise_into_beliefs() -> None:
+def test_corruption_mixes_noise_into_assumed_parameters() -> None:
     rng = np.random.default_rng(1)
     pages = real_world_pages(rng, 500)
     assert corrupted(rng, pages, 0.0) is pages
@@ -110,7 +110,7 @@ def test_corruption_mixes_noise_into_beliefs() -> None:
     assert believed.change_rate == pytest.approx(pages.change_rate)
 
 
-def test_stand_in_for_the_real_data() -> None:
+def test_stand_in_for_the_public_data_set() -> None:
     pages = real_world_pages(np.random.default_rng(1), 20_000)
     assert np.median(pages.change_rate) == pytest.approx(0.1, rel=0.1)
     assert pages.change_rate.min() >= 0.0005 and pages.change_rate.max() <= 7.0
@@ -124,7 +124,7 @@ def test_the_same_seed_gives_the_same_result() -> None:
 
 def test_names_are_checked() -> None:
     check_policy("approx-7")
-    with pytest.raises(UsageError, match="no policy"):
+    with pytest.raises(UsageError, match="unknown policy"):
         check_policy("approx-0")
 
 

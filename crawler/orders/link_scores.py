@@ -1,7 +1,7 @@
 """A table of the scores of recently met URLs, which decides whether a repeated link raises a URL's class.
 
 A link to a known URL is normally dropped by the URL cache. If the link raises the URL's class by
-at least `news` classes over the class last passed on, it is news and is passed on all the same:
+at least `news` classes over the class last passed on, it is news and is passed on anyway:
 
     link, score ─► worth = best score, or sum ─► class(worth) <= class told - news?  yes: news, told = worth
 
@@ -39,7 +39,7 @@ class LinkScores:
         self._factor = 2.0 ** ((news - 0.5) / PER_OCTAVE) if news else 2 / LEAST
 
     def add(self, fingerprints: Fingerprints, scores: Scores) -> tuple[Scores, Scores, NDArray[np.bool_]]:
-        """Add the scores of distinct links; return (new scores, scores last passed on, whether each is news), each (n,).
+        """Add the scores of distinct links; return (new scores, scores last passed on, news), each (n,).
 
         For a URL that is not in the table, the score last passed on is 0 and the link is not
         news: it takes the usual way through the DUE.

@@ -123,7 +123,7 @@ def _installed(name: str, shipped: dict[str, Any]) -> Any:
     if not found:
         known = ", ".join([BREADTH_FIRST, *shipped])
         raise ConfigError(
-            f"order.name {name}: not one of {known}, and no entry point in {GROUP} has that name"
+            f"order.name {name}: unknown; choose one of {known} or an entry point in {GROUP}"
         )
     try:
         return next(iter(found)).load()

@@ -79,7 +79,7 @@ class LivingWorld(msgspec.Struct, frozen=True):
 
 
 class Finder(Policy, Protocol):
-    """A policy that is told of URLs that it has never fetched; `claim_next` may return one of them.
+    """A policy that gets reports of URLs that it has never fetched; `claim_next` may return one of them.
 
     The caller then calls `add` if the URL is a page, or `miss` if it is gone.
     """
@@ -221,9 +221,10 @@ def _changes_of(hub: Hub, world: World) -> list[float]:
 
 
 def news(seed: int) -> LivingWorld:
-    """Return a simulated news site: 600 static pages 10 sections, each showing its 20 newest of 4.2 articles a day.
+    """Return a simulated news site: 600 static pages; 10 sections, each with its 20 newest of 4.2 articles a day.
 
-    The activity of the sections is log-normal. The budget at 1x is 16 fetches a day; fetching each article takes a quarter.
+    The activity of the sections is log-normal. The budget at 1x is 16 fetches a day;
+    fetching each article once takes a quarter of it.
     """
     rng = np.random.default_rng(seed)
     horizon = NEWS_DAYS * DAY

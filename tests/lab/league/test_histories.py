@@ -34,20 +34,20 @@ def test_a_folder_without_histories_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "values", "complaint"),
     [
-        ("page", np.array([7]), "not there"),
-        ("page", np.array([-1]), "not there"),
-        ("time", np.array([-5]), "no time"),
-        ("time", np.array([1 << 40]), "no time"),
+        ("page", np.array([7]), "does not exist"),
+        ("page", np.array([-1]), "does not exist"),
+        ("time", np.array([-5]), "not a valid time"),
+        ("time", np.array([1 << 40]), "not a valid time"),
         ("died", np.array([1, 0, 0]), "died before"),
-        ("born", np.array([1]), "one row a page"),
-        ("added", np.array([1, 2]), "one row a change"),
+        ("born", np.array([1]), "one row per page"),
+        ("added", np.array([1, 2]), "one row per change"),
         ("born", np.array([0.5, 1.0, 2.0]), "integers"),
         ("dir", np.zeros((3, 1), dtype=int), "integers"),
         ("published", np.array(["x"]), "integers"),
         ("hash", np.array([{}], dtype=object), "not a page history"),
     ],
 )
-def test_columns_that_cannot_be_are_refused(
+def test_invalid_columns_are_rejected(
     tmp_path: Path, column: str, values: np.ndarray, complaint: str
 ) -> None:
     made = history([(0, 1.0, 1, 1)])
@@ -58,7 +58,7 @@ def test_columns_that_cannot_be_are_refused(
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 nothing", b"<html>", b"\x93NUMPY\x01\x00"])
-def test_what_is_no_history_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_history_is_rejected_in_one_line(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.npz").write_bytes(content)
     with pytest.raises(UsageError, match="not a page history"):
         histories.read(tmp_path / "bad.npz")
@@ -66,5 +66,5 @@ def test_what_is_no_history_is_refused_in_one_line(tmp_path: Path, content: byte
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "bad.npz", born=np.array([1]))
-    with pytest.raises(UsageError, match="no column died"):
+    with pytest.raises(UsageError, match="missing column died"):
         histories.read(tmp_path / "bad.npz")

@@ -98,7 +98,7 @@ def test_pages_are_chosen_by_their_hashes() -> None:
 
 
 def test_no_page_and_no_arm_are_told() -> None:
-    with pytest.raises(UsageError, match="no arm 'loud'"):
+    with pytest.raises(UsageError, match="unknown arm 'loud'"):
         worlds.build([history(CHANGES)], "loud")
     with pytest.raises(UsageError, match="no page"):
         worlds.build([history([], pages=1, died={0: -1.0})], "none", days=100)

@@ -340,7 +340,7 @@ def test_the_command_reads_units_and_prints_a_table(
     found = capsys.readouterr().out
     assert "bounded by the rate asked for" in found
     assert (
-        "28 KiB (the largest 10,240), packed to 20%, 80% on the wire; 60 links, 10 new URLs of 77 characters"
+        "28 KiB (the largest 10,240), compressed to 20%, 80% sent compressed; 60 links, 10 new URLs of 77 characters"
         in found
     )
 

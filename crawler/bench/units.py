@@ -14,7 +14,7 @@ are measured. Each cost is the difference between crawls that differ in one prop
     the same at `LONE_RATE`              a fetch that finds the loop asleep
 
 The cost of a link (`links.py`) and the costs that show only in large crawls (`parts.py`) are measured separately. A last
-crawl, with properties between those of the others, is predicted, and the prediction errors are printed. Costs that are not
+crawl, with properties between those of the others, is predicted, and the errors are printed. Costs that are not
 measured (memory of a connection) are taken from the reference, as are the costs of TLS if there is no `openssl` command.
 A pick from the refresh schedule is part of a refresh; it is also printed alone, for plans with many refreshes.
 """

@@ -36,7 +36,7 @@ NEVER = 1e-12  # a rate: once in 30,000 years
 
 
 class Arm(msgspec.Struct, frozen=True):
-    """The way a crawl refreshes: a policy with `true` or learned parameters; `told`: whether it gets pushes."""
+    """The way a crawl refreshes: a policy with `true` or learned parameters; `told`: signals are pushed to it."""
 
     name: str
     policy: str = "ncis"

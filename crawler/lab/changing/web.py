@@ -137,7 +137,7 @@ class ChangingWeb:
         )
         if not 0.0 < horizon < float("inf") or not expected < CHANGES_MAX:
             raise ValueError(
-                f"the web would have {expected:.3g} changes; the limit is {CHANGES_MAX:,}, and the horizon must be above 0"
+                f"{expected:.3g} changes; the limit is {CHANGES_MAX:,}, and the horizon must be above 0"
             )
         self.hosts = tuple(hosts)
         self.start, self.horizon, self.seed = start, horizon, seed

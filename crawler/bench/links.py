@@ -23,7 +23,7 @@ from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
 
 PAGES, LINKS, HOSTS = 400, 25, 100  # pages, each in its own directory; links per page
-SECTIONS = 16  # directories of a host that links lead to
+SECTIONS = 16  # directories that the links to a host are spread over
 GROUP = 30  # pages per commit
 ELSEWHERE = 5  # one link in this many leads to another host
 PATH = "word-other-time"

@@ -131,7 +131,7 @@ REFERENCE = UnitCosts(
 
 # The number of times a page's URL is in a store before compaction (queue entry, record), and in the journal.
 STORE_URLS, JOURNAL_URLS = 2.0, 1.0
-ROUNDED = 1e-9  # processes: float error that does not round up to one more process
+ROUNDED = 1e-9  # a float error up to this size does not count as another process
 STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
 TODO_LOG = 18.0  # bytes per waiting URL before compaction, besides the URL (10,000 links of 400 pages)
 LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL

@@ -1,4 +1,4 @@
-"""Kill a crawl that refreshes a changing web twenty times; check that its state is as committed and that it stays polite.
+"""Kill a refreshing crawl twenty times; check that no committed state is lost and that the crawl stays polite.
 
     python scripts/bench/crash_refresh.py [--kills 20] [--pages 40] [--last 15] [--seed 1] [--kill-for 600] [--living]
 

@@ -47,7 +47,7 @@ WEB = "crawl-web"
 HOSTS = 40
 PORT = 7077
 FAULT_SECONDS, HEAL_SECONDS = 2.5, 1.0
-END_SECONDS_MAX = 120  # for the crawl to end after the last fault
+END_SECONDS_MAX = 120  # allowed for the crawl to end after the last fault
 PLANTED = ("ack-before-commit", "outbox-in-memory")
 
 

@@ -148,7 +148,7 @@ def at_rest(folder: Path, nginx: int, script: Path, options: argparse.Namespace)
 
 
 def beside_a_crawl(folder: Path, price: float, script: Path, options: argparse.Namespace) -> None:
-    """Request the pages of a crawl at full rate; `price` is the CPU seconds of a request at rest."""
+    """Request the pages of a crawl at full rate; `price` is the CPU time of a request at rest, in seconds."""
     cache = f"http://127.0.0.1:{options.port + 1}"
     seeds = folder / "seeds"
     seeds.write_text("".join(f"http://127.0.1.{n + 1}:{options.port + 2}/p0.html\n" for n in range(HOSTS)))
@@ -192,7 +192,7 @@ def beside_a_crawl(folder: Path, price: float, script: Path, options: argparse.N
             print(
                 f"{connections} connections during a crawl: {seen.requests / seen.seconds:,.0f} requests/s, "
                 f"P50 {seen.median}, P99 {seen.worst}{seen.errors}; pages/s {alone:.0f}, {beside:.0f} with the load "
-                f"(which took {share:.2f} of a core), {after:.0f}; us of CPU a page {page:,.0f}, {loaded_page:,.0f}, "
+                f"(which took {share:.2f} of a core), {after:.0f}; us of CPU per page {page:,.0f}, {loaded_page:,.0f}, "
                 f"{page_after:,.0f}",
                 flush=True,
             )

@@ -30,7 +30,7 @@ from crawler.lab.league.shipped import Shipped
 
 DAY = worlds.DAY
 FIRST_MAP = 1 << 40  # first of the fingerprints of sitemaps
-SETTLED = 200  # takes after which the level is meaningful and sitemaps are added
+SETTLED = 200  # claims of pages before the level is meaningful and sitemaps are added
 
 
 class Maps(Shipped):

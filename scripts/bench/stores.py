@@ -34,7 +34,7 @@ def main(urls: int) -> None:
         for i in range(urls)
     ]
     print("engine       put    get   scan  scan of 16   reopen (wall, CPU)     disk  compacted")
-    print("           us of CPU each                    ms                   bytes a URL")
+    print("           us of CPU each                    ms                 bytes per URL")
     for _ in range(ROUNDS):
         for engine in ENGINES:
             with tempfile.TemporaryDirectory() as folder:

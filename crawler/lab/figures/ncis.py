@@ -247,7 +247,7 @@ def corrupted_signals(options: Options) -> Drawing:
         for share in shares:
             believed = corrupted(np.random.default_rng([options.seed, k, 2]), pages, share)
             for name in names:
-                if name == "greedy" and share > 0.0:  # it ignores precision and recall
+                if name == "greedy" and share > 0.0:  # GREEDY ignores precision and recall
                     found[name, share].append(found[name, 0.0][k])
                     continue
                 found[name, share].append(simulate(name, pages, events, setting, rng, believed).settled)

@@ -1,7 +1,9 @@
-"""Benchmarks: our figure and its references, measured in the same run.
+"""Benchmarks: the crawler's parts and their references, measured in the same run.
 
-cache   the CLOCK cache against LRU and CLOCK caches in Python
-due     the Duplicate URL Eliminator against LevelDB, SQLite, one sorted file and a Python set
+cache      the CLOCK cache against LRU and CLOCK caches in Python
+due        the Duplicate URL Eliminator against LevelDB, SQLite, one sorted file and a Python set
+splitter   the host splitter against a bare loop
+units      the unit costs of this machine, for `crawler plan`
 
-Figures are CPU time unless they say wall; ratios within one run are what counts.
+Times are CPU time unless marked as wall time. Only ratios within one run are comparable.
 """

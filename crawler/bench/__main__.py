@@ -10,7 +10,7 @@ from crawler.errors import CrawlerError
 def main(_command: str, argv: list[str]) -> int:
     """Run the benchmark that `argv` names and return its exit code."""
     parser = Parser(
-        prog="crawler bench", description="Measure a component beside its references, in the same run."
+        prog="crawler bench", description="Measure a component and its references in the same run."
     )
     commands = parser.add_subparsers(dest="command", required=True)
     for name, module in (("cache", cache), ("due", due), ("splitter", splitter), ("units", units)):

@@ -1,8 +1,8 @@
 """The URL cache against LRU and CLOCK caches written in Python.
 
-One stream of link fingerprints goes through each; a request is one look-up with
-insertion. `dict CLOCK` is CLOCK over an array with a dict as its index, the ideal
-that the scatter table's miss rate is held against.
+The same stream of link fingerprints goes through each cache; a request is one look-up with
+insertion. `dict CLOCK` is CLOCK over an array with a dict as its index: its miss rate is
+the ideal for the scatter table.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class OrderedDictLru:
-    """Least recently used, by an OrderedDict."""
+    """A least-recently-used cache over an OrderedDict."""
 
     def __init__(self, size: int) -> None:
         self._keys: OrderedDict[int, None] = OrderedDict()
@@ -51,7 +51,7 @@ class OrderedDictLru:
 
 
 class CachetoolsLru:
-    """Least recently used, by cachetools.
+    """The least-recently-used cache of cachetools.
 
     Raises:
         ImportError: cachetools is not installed.
@@ -70,7 +70,7 @@ class CachetoolsLru:
 
 
 class DictClock:
-    """CLOCK over an array (section 3.4 of the paper); a dict says where a key is."""
+    """CLOCK over an array (section 3.4 of the paper); a dict maps each key to its position."""
 
     def __init__(self, size: int) -> None:
         self._keys: list[int] = []
@@ -121,7 +121,7 @@ REFERENCES: dict[str, Any] = {
 
 
 def _one_by_one(add: Add, keys: Iterable[int]) -> tuple[float, int]:
-    """CPU seconds and misses of asking for `keys` one by one."""
+    """Look up `keys` one by one; return (CPU seconds, misses)."""
     misses = 0
     began = time.process_time()
     for key in keys:
@@ -130,8 +130,8 @@ def _one_by_one(add: Add, keys: Iterable[int]) -> tuple[float, int]:
 
 
 def measure(bits: int, links: streams.Fingerprints) -> list[tables.Row]:
-    """A row for each cache of 2^`bits` keys: CPU time a request, as multiples of ours, miss rate."""
-    keys = np.bitwise_or(links << np.uint64(16), links >> np.uint64(48))  # as the crawl does: rotl64 by 16
+    """Return a row for each cache of 2^`bits` keys: CPU time per request, multiples of the first row's, miss rate."""
+    keys = np.bitwise_or(links << np.uint64(16), links >> np.uint64(48))  # rotl64 by 16, as in a crawl
     numbers = keys.tolist()
     cache = ClockCache(bits)
     began = time.process_time()
@@ -147,7 +147,7 @@ def measure(bits: int, links: streams.Fingerprints) -> list[tables.Row]:
         try:
             timed[name] = _one_by_one(reference(1 << bits).add, numbers)
         except ImportError:
-            print(f"crawler bench: {name} is not installed and left out", file=sys.stderr)
+            print(f"crawler bench: {name} is not installed; its row is omitted", file=sys.stderr)
     ideal = timed["dict CLOCK"][1]
     return [
         {
@@ -166,7 +166,7 @@ def measure(bits: int, links: streams.Fingerprints) -> list[tables.Row]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, print, return the exit code."""
+    """Measure, print the results and return the exit code."""
     links = streams.crawl_links(arguments.requests, arguments.hosts, arguments.seed)
     rows = [row for bits in arguments.bits for row in measure(bits, links)]
     form = "compiled" if clock_cache.COMPILED else "interpreted"

@@ -1,4 +1,4 @@
-"""Certificates for servers on loopback, made by the `openssl` command."""
+"""Certificates for loopback servers, made with the `openssl` command."""
 
 import subprocess
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ _NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-
 
 
 def make_chain(folder: Path, names: Sequence[str]) -> None:
-    """Put an authority (`ca.pem`) and a certificate of it with its key (`leaf.pem`; P-256) into the folder.
+    """Write an authority (`ca.pem`) and a certificate signed by it with its key (`leaf.pem`; P-256) into the folder.
 
-    `names` are such as "DNS:localhost", "IP:127.0.0.1".
+    `names` are subject names such as "DNS:localhost" or "IP:127.0.0.1".
 
     Raises:
-        OSError, CalledProcessError: there is no `openssl` command, or it cannot.
+        OSError, CalledProcessError: the `openssl` command is missing or failed.
     """
 
     def openssl(*words: str) -> None:

@@ -1,21 +1,21 @@
 """The Duplicate URL Eliminator against LevelDB, SQLite, one sorted file and a Python set.
 
-Some URLs are known. Buffers of fingerprints come: a share of each is new, the others
-are drawn evenly from the known ones. Each contender says which are new and adds them,
-durably if it is on disk. All work counts: flushes, compactions and syncs. The page
+At the start some URLs are known. Then buffers of fingerprints arrive: a share of each buffer is new,
+the rest is drawn evenly from the known URLs. Each contender finds the new ones and adds them,
+durably if it stores on disk. All work is measured: flushes, compactions and syncs. The page
 cache is warm.
 
-runs      the known set of a crawl: sorted runs on disk, coded, merged in powers of two
-whole     the same behind `Eliminator`: links through the links log, flushes in store batches
+runs      the known set of a crawl: sorted, coded runs on disk, merged in powers of two
+whole     the same inside `Eliminator`: links go through the links log, flushes are part of store batches
 one_file  the paper's single sorted file: every flush rewrites it
-memory    runs in memory, 5.2 bytes a fingerprint
-leveldb   a look-up a URL, bloom filter of 10 bits, a synced batch a buffer
-sqlite    INSERT OR IGNORE into a table by key, a synced transaction a buffer
-set       a Python set, a look-up a URL, nothing durable
+memory    runs in memory, 5.2 bytes per fingerprint
+leveldb   a look-up per URL, a bloom filter of 10 bits, a synced batch per buffer
+sqlite    INSERT OR IGNORE into a table by key, a synced transaction per buffer
+set       a Python set, a look-up per URL, nothing durable
 
-`--known 1e9 --only runs` takes 5 GB of disk, twice that while it is built, and 0.5 GB of memory.
-Sets of runs are built of sorted chunks, merged as a crawl merges its flushes, without a join, as they
-are disjoint; from 1e8 on standard error shows the progress.
+`--known 1e9 --only runs` takes 5 GB of disk, twice that while the set is built, and 0.5 GB of memory.
+Sets of runs are built from sorted chunks, merged as a crawl merges its flushes, but without a join
+because the chunks are disjoint. From 1e8 known URLs on, progress is printed to standard error.
 """
 
 import argparse
@@ -52,9 +52,9 @@ from crawler.storage.kv import seal
 
 CHUNK_BYTES = 4 << 20
 _LOAD = 1 << 20
-_CHUNKS = 32  # a set of runs is built of so many, of _LOAD to _CHUNK_MAX fingerprints
+_CHUNKS = 32  # a set of runs is built from this many chunks, each of _LOAD to _CHUNK_MAX fingerprints
 _CHUNK_MAX = 1 << 25
-_TOLD_MIN = 100_000_000  # known URLs from which on a build tells how far it is
+_TOLD_MIN = 100_000_000  # with this many known URLs or more, building prints its progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,23 +87,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class Contender(Protocol):
-    """Something that tells new URLs from known ones; made with `mixed(0 .. known - 1)` known."""
+    """A set that separates new URLs from known ones; created with `mixed(0 .. known - 1)` known."""
 
     def prepare(self, fingerprints: Fingerprints) -> Any:
-        """A buffer in the form this contender takes; not timed."""
+        """Convert a buffer to the form that this contender takes; not timed."""
 
     def submit(self, buffer: Any) -> int:
-        """Make a buffer known, durably if that is what it is for; return how many were new."""
+        """Add a buffer, durably if the contender stores on disk; return the number of new fingerprints."""
 
     def facts(self) -> dict[str, Any]:
-        """Its own figures, by name."""
+        """Return the contender's own figures, by name."""
 
     def close(self) -> None:
-        """Nothing is asked of it any more."""
+        """Release all resources; no other method is called afterwards."""
 
 
 class Runs:
-    """Sorted runs, of fingerprints without their links."""
+    """Sorted runs of fingerprints, without their links."""
 
     def __init__(self, directory: Path, known: int, *, store: RunStore | None = None) -> None:
         before, began, began_cpu = anonymous_bytes(), time.perf_counter(), time.process_time()
@@ -156,7 +156,7 @@ class Runs:
         pass
 
     def _reopen_s(self) -> float:
-        """Seconds to open the runs again; 0 in memory, where there is nothing to open."""
+        """Return the seconds to reopen the runs; 0 for runs in memory, which are not reopened."""
         began = time.perf_counter()
         for run in self._set.runs:
             if run.entry is not None:
@@ -182,7 +182,7 @@ class Memory(Runs):
 
 
 class Whole:
-    """`Eliminator`, with links, links log and store, in the steps of the crawl's commits."""
+    """`Eliminator` with links, links log and store, in the steps of the crawl's commits."""
 
     def __init__(self, directory: Path, known: int) -> None:
         held = built(DiskRuns(directory / "due", []), known)
@@ -235,7 +235,7 @@ class Whole:
 
 
 class Level:
-    """LevelDB: a look-up a URL, a synced batch a buffer; set up for keys that are hashes, loaded in their order."""
+    """LevelDB: a look-up per URL, a synced batch per buffer; set up for hashed keys, loaded in sorted order."""
 
     def __init__(self, directory: Path, known: int) -> None:
         import plyvel
@@ -248,10 +248,12 @@ class Level:
             lru_cache_size=64 << 20,
             write_buffer_size=32 << 20,
             max_file_size=32 << 20,
-            compression=None,  # it would be tried in vain
+            compression=None,  # hashes cannot be compressed
         )
         ascending = built(DiskRuns(directory.with_name("ascending"), []), known)
-        for chunk in ascending.slice(0, 1 << 16):  # every table is written once: a store that is compacted
+        for chunk in ascending.slice(
+            0, 1 << 16
+        ):  # in order every table is written once: the store is compacted
             with self._store.write_batch() as batch:
                 for number in chunk.tolist():
                     batch.put(number.to_bytes(8, "big"), b"")
@@ -278,7 +280,7 @@ class Level:
 
 
 class Sqlite:
-    """SQLite: a table by key, a synced transaction a buffer."""
+    """SQLite: a table by key, a synced transaction per buffer."""
 
     def __init__(self, directory: Path, known: int) -> None:
         directory.mkdir(parents=True)
@@ -344,7 +346,7 @@ CONTENDERS: dict[str, Callable[[Path, int], Contender]] = {
 
 
 def installed() -> list[str]:
-    """All contenders, without LevelDB where plyvel is not installed."""
+    """Return the names of all contenders, without LevelDB if plyvel is not installed."""
     return [name for name in CONTENDERS if name != "leveldb" or importlib.util.find_spec("plyvel")]
 
 
@@ -353,7 +355,7 @@ def _known_in_chunks(known: int) -> Iterator[Fingerprints]:
 
 
 def built(store: RunStore, known: int) -> KnownSet:
-    """A set of `mixed(0 .. known - 1)`, from sorted chunks that are merged as flushes are."""
+    """Return a known set of `mixed(0 .. known - 1)`, built from sorted chunks that are merged like flushes."""
     held = KnownSet(store, [], merge_all=False, chunk_bytes=CHUNK_BYTES)
     size, began = min(max(known // _CHUNKS, _LOAD), _CHUNK_MAX), time.perf_counter()
     keys = np.empty(min(size, known), np.uint64)
@@ -374,7 +376,7 @@ def built(store: RunStore, known: int) -> KnownSet:
 
 
 def buffers(arguments: argparse.Namespace, flushes: int) -> Iterator[Fingerprints]:
-    """The same submissions for every contender."""
+    """Yield the submissions, the same for every contender."""
     generator = np.random.default_rng(arguments.seed)
     next_new = arguments.known
     for _ in range(flushes):
@@ -386,10 +388,10 @@ def buffers(arguments: argparse.Namespace, flushes: int) -> Iterator[Fingerprint
 
 
 def measure(name: str, arguments: argparse.Namespace, directory: Path) -> dict[str, Any]:
-    """The row of one contender."""
+    """Measure one contender and return its row."""
     flushes = min(arguments.flushes, arguments.slow_flushes) if name == "one_file" else arguments.flushes
     contender = CONTENDERS[name](directory, arguments.known)
-    os.sync()  # what loading wrote is not to be paid for later
+    os.sync()  # so that the measured part does not pay for writes of the loading
     cpu = wall = longest = 0.0
     new = 0
     for fingerprints in buffers(arguments, flushes):
@@ -416,7 +418,7 @@ def measure(name: str, arguments: argparse.Namespace, directory: Path) -> dict[s
 
 
 def _with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each row with its time as a multiple of the first one's."""
+    """Return the rows, each with its time as a multiple of the first row's."""
     first = rows[0]
     return [
         {
@@ -429,7 +431,7 @@ def _with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, print, return the exit code."""
+    """Measure, print the results and return the exit code."""
     found = {}
     for name in arguments.only:
         with tempfile.TemporaryDirectory(prefix="crawler-bench-", dir=arguments.directory) as directory:

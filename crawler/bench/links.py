@@ -1,11 +1,11 @@
-"""What a link costs: the same pages taken three times by filter, URL cache, DUE, frontier and store.
+"""The cost of a link: filter, URL cache, DUE, frontier and store take the same pages three times.
 
-    new         nobody has met it: DUE, queue and their commits, as scale goes with a group of pages
-    unformed    met, but not by this memo: canonical form, filter, fingerprint, URL cache
-    met         the memo of its directory has it
+    new         never met before: DUE, queue and their commits, on the scale of a group of pages
+    unformed    met before, but not in this memo: canonical form, filter, fingerprint, URL cache
+    met         in the memo of its directory
 
-All in one thread, the engine's own threads counted too. Between two pages a processor's caches are emptied, as by the
-parsing of a page, which is not counted.
+The pipeline runs in one thread; time in the storage engine's own threads is included. Between two pages the
+processor's caches are flushed, because in a crawl a page is parsed there; that time is not included.
 """
 
 import tempfile
@@ -22,19 +22,19 @@ from crawler.storage.commit import Change
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
 
-PAGES, LINKS, HOSTS = 400, 25, 100  # pages, each in a directory of its own; links a page
-SECTIONS = 16  # directories that links of a host lead to
-GROUP = 30  # pages of a commit
-ELSEWHERE = 5  # one link in so many leads to another host
+PAGES, LINKS, HOSTS = 400, 25, 100  # pages, each in its own directory; links per page
+SECTIONS = 16  # directories that the links to a host are spread over
+GROUP = 30  # pages per commit
+ELSEWHERE = 5  # one link in this many leads to another host
 PATH = "word-other-time"
 
-OTHER_WORK = bytes(2 << 20)  # copied between two pages: larger than the caches of a core
+OTHER_WORK = bytes(2 << 20)  # copied between two pages; larger than the caches of a core
 
 Page = tuple[str, list[str]]
 
 
 class LinkCosts(NamedTuple):
-    """CPU seconds: of a link that was met, more of one without a form, more of one that is new."""
+    """CPU seconds: of a link in the memo; in addition, of a link without a form; in addition, of a new link."""
 
     met: float
     form: float
@@ -42,7 +42,7 @@ class LinkCosts(NamedTuple):
 
 
 def link_costs() -> LinkCosts:
-    """The three, means over some thousand links."""
+    """Measure the three costs, as means over some thousand links."""
     pages = _pages()
     config = convert({"crawl": {"scope": "any"}})
     with (
@@ -58,7 +58,7 @@ def link_costs() -> LinkCosts:
 
 
 class LinkIntake:
-    """Takes links of pages as a process does, and commits a group of pages at a time."""
+    """Takes the links of pages as a process does, and commits a group of pages at a time."""
 
     def __init__(self, stages: Stages) -> None:
         self._loader = Loader(stages)
@@ -66,16 +66,16 @@ class LinkIntake:
         self.forget_forms()
 
     def forget_forms(self) -> None:
-        """Begin with an empty memo."""
+        """Start with an empty memo."""
         self._links = LinkFilter(UrlFilter(Scope("any")), self._fingerprinter)
 
     def take(self, base: str, hrefs: list[str]) -> Change:
-        """The change that a page brings."""
+        """Return the change made by a page's links."""
         found = self._links.filter_links(base, hrefs)
         return self._loader.admit(found.urls, found.fingerprints)
 
     def commit(self, changes: list[Change]) -> None:
-        """Make a group durable, and let the DUE find what is new."""
+        """Make a group of changes durable, and let the DUE find the new links."""
         self._loader.commit(*changes)
         self._loader.flush(dry=True)
 
@@ -93,7 +93,7 @@ def _pages() -> list[Page]:
 
 
 def _timed(intake: LinkIntake, pages: list[Page]) -> float:
-    """CPU seconds a link."""
+    """Return the CPU seconds per link."""
     took, changes = 0.0, list[Change]()
     for number, (base, hrefs) in enumerate(pages, 1):
         bytearray(OTHER_WORK)

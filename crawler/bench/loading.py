@@ -1,8 +1,8 @@
-"""A load of URLs through CLOCK cache, DUE and frontier of one process, as `Process` drives its stages, in one thread.
+"""Loads URLs through the CLOCK cache, DUE and frontier of one process in one thread, as `Process` drives its stages.
 
-The stream: every host gets one URL first, the others fall on hosts by a skewed draw (the
-square of a uniform number, so the busiest tenth of the hosts has a third of the URLs);
-one link in five repeats an earlier one. URLs have 77 bytes on average.
+The stream: every host gets one URL first; the other URLs are assigned to hosts by a skewed draw (the
+square of a uniform number, so the busiest tenth of the hosts gets a third of the URLs).
+One link in five repeats an earlier one. URLs have 77 bytes on average.
 """
 
 import random
@@ -17,8 +17,8 @@ from crawler.storage.commit import Change, Making
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.fingerprint import cache_keys
 
-GROUP = 4096  # links of one group: about 60 pages
-REPEATS = 5  # one link in so many was there before
+GROUP = 4096  # links per group, from about 60 pages
+REPEATS = 5  # one link in this many repeats an earlier one
 URL_BYTES = 77
 WORDS = "section/article-title-with-words-and-more-words-and-a-number-behind"
 SEED = bytes(range(16))
@@ -30,7 +30,7 @@ def hostname(index: int) -> str:
 
 
 def url(number: int, hosts: int) -> str:
-    """URL number `number` of the stream."""
+    """Return URL number `number` of the stream."""
     draw = number * MIX & (1 << 64) - 1
     host = number if number < hosts else int(hosts * (draw / 2.0**64) ** 2)
     head = f"https://{hostname(host)}"
@@ -38,7 +38,7 @@ def url(number: int, hosts: int) -> str:
 
 
 def tail(number: int, head: int) -> str:
-    """The path of URL number `number` behind `head` characters."""
+    """Return the path of URL number `number`, which follows `head` characters."""
     draw = number * MIX & (1 << 64) - 1
     begin = f"/{number:x}/"
     return (
@@ -48,7 +48,7 @@ def tail(number: int, head: int) -> str:
 
 
 def numbers(begin: int, urls: int) -> Iterator[list[int]]:
-    """Groups of URL numbers: `urls` from `begin` on, and repeats of earlier ones."""
+    """Yield groups of URL numbers: `urls` numbers from `begin` on, and repeats of earlier ones."""
     rng = random.Random(SEED)
     group: list[int] = []
     for number in range(begin, begin + urls):
@@ -62,7 +62,7 @@ def numbers(begin: int, urls: int) -> Iterator[list[int]]:
 
 
 class Stopwatch:
-    """CPU seconds of this thread by step, and the longest single stay in each."""
+    """CPU seconds of this thread by step, and the longest single call of each."""
 
     def __init__(self) -> None:
         self.total: dict[str, float] = {}
@@ -87,7 +87,7 @@ class Loader:
         self.links = 0
 
     def take_in(self, urls: list[str]) -> None:
-        """One group of links: cache, pending set, commit; then what the DUE wants."""
+        """Load one group of links: cache, pending set, commit; then a flush if the DUE needs one."""
         self.links += len(urls)
         fingerprints = self.watch("fingerprint", self.stages.fingerprinter.fingerprints, urls)
         change = self.watch("cache", self.admit, urls, fingerprints)
@@ -95,7 +95,7 @@ class Loader:
         self.flush(dry=False)
 
     def admit(self, urls: Sequence[str], fingerprints: np.ndarray) -> Change:
-        """The change that links bring: those that the cache has not met."""
+        """Return the change made by the links that the cache has not met."""
         change = Change()
         missed = np.flatnonzero(np.frombuffer(self.cache.add_many(cache_keys(fingerprints)), np.uint8))
         fresh = missed[self.stages.due.admit(fingerprints[missed])]
@@ -127,7 +127,7 @@ class Loader:
 
 
 def whole(making: Making) -> Change:
-    """The change, made without a pause."""
+    """Return the change, made without a pause."""
     while True:
         try:
             next(making)

@@ -1,4 +1,4 @@
-"""Meters of benchmarks: CPU, memory, races. Those of processes read /proc (Linux); elsewhere they say 0."""
+"""Meters for benchmarks: CPU, memory, races. Meters of processes read /proc (Linux); on other systems they return 0."""
 
 import os
 import resource
@@ -14,7 +14,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class HeldMemory(NamedTuple):
-    """Bytes of a process: resident, of them those that are no file's, and the most that were resident."""
+    """Bytes held by a process: resident, anonymous (the part not backed by a file), and the peak of resident."""
 
     resident: int
     anonymous: int
@@ -26,7 +26,7 @@ class HeldMemory(NamedTuple):
 
 
 def memory(pid: int | str = "self") -> HeldMemory:
-    """Memory that a process holds now."""
+    """Return the memory that a process holds."""
     try:
         text = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -37,14 +37,14 @@ def memory(pid: int | str = "self") -> HeldMemory:
 
 
 def anonymous_bytes() -> int:
-    """Memory of this process that is no file's, once what is free was given back."""
+    """Return the anonymous memory of this process, in bytes, after free memory is returned to the system."""
     with suppress(OSError):
         garbage_collection.give_back()
     return memory().anonymous
 
 
 def memory_below(pid: int) -> int:
-    """Resident bytes of a process and all below it, shared ones counted once; 0 for one that is gone."""
+    """Return the resident bytes of a process and its descendants, shared pages counted once; 0 if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         below = children(pid)
@@ -55,45 +55,45 @@ def memory_below(pid: int) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started and that run.
+    """Return the running processes that a process has started.
 
     Raises:
-        OSError: it is gone.
+        OSError: the process has ended.
     """
     threads = Path(f"/proc/{pid}/task").iterdir()
     return [int(child) for thread in threads for child in (thread / "children").read_text().split()]
 
 
 def cpu(pid: int) -> float:
-    """CPU seconds that a process has taken.
+    """Return the CPU seconds that a process has taken.
 
     Raises:
-        OSError: it is gone.
+        OSError: the process has ended.
     """
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def cpu_with_children(pid: int) -> float:
-    """CPU seconds that a process and those it started have taken."""
+    """Return the CPU seconds that a process and its children have taken."""
     return sum(map(cpu, (pid, *children(pid))))
 
 
 def cpu_so_far() -> float:
-    """CPU seconds of this process and of those it started that have ended."""
+    """Return the CPU seconds of this process and of its children that have ended."""
     used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def cpu_of(work: Callable[[], object]) -> float:
-    """CPU seconds of all threads of this process that `work` takes."""
+    """Run `work`; return the CPU seconds that it takes in all threads of this process."""
     began = time.process_time()
     work()
     return time.process_time() - began
 
 
 def race(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """The least CPU seconds of each contender; they take turns, so that what else the machine does falls on all."""
+    """Return the least CPU seconds of each contender; they take turns, so other load affects all alike."""
     best = dict.fromkeys(contenders, float("inf"))
     for _ in range(rounds):
         for name, work in contenders.items():

@@ -1,12 +1,12 @@
-"""Unit costs of what a small crawl does not fill: URLs on disk, hosts and known pages in memory, a pick.
+"""Unit costs that show only in large crawls: URLs on disk, hosts and known pages in memory, a pick from the schedule.
 
-    known_bits        of a known URL in a run, beyond log2 of the mean gap between fingerprints
-    todo_disk         bytes of a URL of 77 characters that waits, in a compacted store
-    host_memory       bytes of a known host
-    refreshed_memory  bytes of a known page in the refresh schedule
-    pick_cpu          seconds of a pick from the schedule, with its settling and two signals
+    known_bits        bits per known URL in a run, beyond log2 of the mean gap between fingerprints
+    todo_disk         bytes per waiting URL of 77 characters, in a compacted store
+    host_memory       bytes per known host
+    refreshed_memory  bytes per known page in the refresh schedule
+    pick_cpu          seconds per pick from the schedule, including its settling and two signals
 
-Each state is made in a process of its own, which tells its figures as a line of JSON.
+Each state is built in its own process, which prints its figures as a line of JSON.
 """
 
 import math
@@ -38,16 +38,16 @@ KEYS = 1 << 20
 URLS, HOSTS = 200_000, 10_000
 ROWS = 5000  # of a batch
 PAGES, PICKS = 200_000, 50_000
-DIRECTORY, HOST_DIRECTORIES = 33, 30  # pages a directory, directories a host
+DIRECTORY, HOST_DIRECTORIES = 33, 30  # pages per directory, directories per host
 DAY = 86_400.0
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def measured() -> dict[str, float]:
-    """One round of all, some twenty seconds.
+    """Measure each part once, in some twenty seconds; return the figures by name.
 
     Raises:
-        CrawlerError: a process for it failed.
+        CrawlerError: a measuring process failed.
     """
     few, many = (_of("queues", URLS, hosts) for hosts in (HOSTS, 11 * HOSTS))
     return {
@@ -59,7 +59,7 @@ def measured() -> dict[str, float]:
 
 
 def _of(part: str, *numbers: int) -> dict[str, float]:
-    """What a process that makes this state tells of it."""
+    """Build this state in its own process; return the figures that the process prints."""
     with tempfile.TemporaryDirectory(prefix="crawler-parts-") as folder:
         for step in STEPS[part]:
             done = subprocess.run(
@@ -73,7 +73,7 @@ def _of(part: str, *numbers: int) -> dict[str, float]:
 
 
 def run_bits(folder: Path) -> dict[str, float]:
-    """Of a key of a run of KEYS that lie as fingerprints do."""
+    """Measure the bits per key of a run of KEYS keys that are distributed like fingerprints."""
     keys = np.sort(mixed(np.arange(KEYS)))
     run = DiskRuns(folder, []).write([keys], len(keys), step="flush")
     return {"bits": 8.0 * run.byte_count / KEYS - math.log2(2.0**64 / KEYS)}
@@ -85,7 +85,7 @@ def _opened(folder: Path) -> Stages:
 
 
 def fill_queues(folder: Path, urls: int, hosts: int) -> dict[str, float]:
-    """Take in `urls` on `hosts`."""
+    """Load `urls` URLs on `hosts` hosts."""
     with closing(_opened(folder)) as stages:
         loader = Loader(stages)
         for group in numbers(0, urls):
@@ -95,9 +95,9 @@ def fill_queues(folder: Path, urls: int, hosts: int) -> dict[str, float]:
 
 
 def queues(folder: Path, *_: int) -> dict[str, float]:
-    """Bytes of the queues in a store of their own, compacted, and of memory that opening the process takes.
+    """Measure the bytes of the queues in a separate, compacted store, and the memory that opening the process takes.
 
-    The process's own store holds old values of host records besides, until it grows.
+    A process's own store also holds old values of host records until LevelDB compacts them.
     """
     before = anonymous_bytes()
     with closing(_opened(folder)) as stages:
@@ -115,7 +115,7 @@ def queues(folder: Path, *_: int) -> dict[str, float]:
 
 
 def schedule(_folder: Path) -> dict[str, float]:
-    """Bytes a page of a schedule with some history, and seconds a pick."""
+    """Measure the bytes per page of a schedule with some history, and the seconds per pick."""
     rng = np.random.default_rng(1)
     keys = np.arange(1, PAGES + 1, dtype=np.uint64) * GOLDEN
     directories = np.arange(PAGES, dtype=np.uint64) // np.uint64(DIRECTORY)

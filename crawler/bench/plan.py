@@ -1,10 +1,10 @@
-"""Estimate what a crawl takes: processes, machines, disk, memory, bandwidth, days, and its bottleneck.
+"""Estimate the resources of a crawl: processes, machines, disk, memory, bandwidth, days, and its bottleneck.
 
     crawler plan --pages 1e9 --hosts 5e6 --rate 10000
     crawler plan --pages 1e7 --hosts 50000 --rate 100 --refresh 20 --cores 4
     crawler bench units --out units.json && crawler plan --units units.json --pages 1e8 --hosts 1e6 --machines 3
 
-The estimate is arithmetic on unit costs (crawler/bench/planning.py): those of a reference machine,
+The estimate is computed from unit costs (crawler/bench/planning.py): those of a reference machine,
 or those that `crawler bench units` measured on yours. Its ranges come from the ranges of the unit costs.
 """
 
@@ -108,19 +108,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def goal_of(args: argparse.Namespace) -> Goal:
-    """The goal that the arguments state.
+    """Return the goal that the arguments state.
 
     Raises:
-        UsageError: it cannot be.
+        UsageError: the goal is impossible.
     """
     numbers = {name: value for name, value in vars(args).items() if isinstance(value, int | float)}
     if not all(math.isfinite(value) and value >= 0 for value in numbers.values()):
-        raise UsageError("need numbers of 0 or more")
+        raise UsageError("all numbers must be finite and at least 0")
     needed = ("pages", "hosts", "cores", "memory", "disk", "bandwidth", "page_size", "latency", "usable")
     if zero := [name for name in needed if not numbers[name]]:
         raise UsageError(f"--{zero[0].replace('_', '-')} must be more than 0")
     if over := [name for name in ("compressed", "changed", "coded", "secure", "usable") if numbers[name] > 1]:
-        raise UsageError(f"--{over[0]} is a share, at most 1")
+        raise UsageError(f"--{over[0]} is a share and must be at most 1")
     return Goal(
         pages=args.pages,
         hosts=args.hosts,
@@ -152,45 +152,45 @@ def goal_of(args: argparse.Namespace) -> Goal:
 
 
 def read_units(path: Path) -> UnitCosts:
-    """Unit costs from a file.
+    """Read unit costs from a file.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: the file cannot be read.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=UnitCosts)
     except OSError as error:
         raise UsageError(f"--units {path}: {error.strerror}") from error
     except msgspec.MsgspecError as error:
-        raise UsageError(f"--units {path}: not what `crawler bench units --out` writes") from error
+        raise UsageError(f"--units {path}: not a file written by `crawler bench units --out`") from error
 
 
 def told(found: Plan, goal: Goal, units: UnitCosts) -> str:
-    """A plan as a table, with the ranges of what rests on measurements, and what was assumed."""
+    """Return a plan as a table, with ranges for figures that depend on measurements, and the assumptions."""
     rows = [
-        ("pages a second", f"{found.rate:,.1f}, bounded by {found.bottleneck}"),
+        ("pages per second", f"{found.rate:,.1f}, bounded by {found.bottleneck}"),
         ("days", f"{found.days.mid:,.1f}"),
-        ("CPU a page", _range(found.page_cpu * 1e3, "ms")),
-        ("CPU in all", _range(found.cpu * (1 / 3600), "hours")),
+        ("CPU per page", _range(found.page_cpu * 1e3, "ms")),
+        ("CPU in total", _range(found.cpu * (1 / 3600), "hours")),
         ("processes", _range(found.processes, "")),
         ("machines", _range(found.machines, "")),
         ("disk", _range(found.disk * (1 / GIB), "GiB")),
-        ("of it WARC", _range(found.warc * (1 / GIB), "GiB")),
-        ("of refreshes", _range(found.refresh_warc * (1 / GIB), "GiB a day")),
+        ("WARC on disk", _range(found.warc * (1 / GIB), "GiB")),
+        ("refresh WARC", _range(found.refresh_warc * (1 / GIB), "GiB a day")),
         ("memory", _range(found.memory * (1 / GIB), "GiB")),
         ("bandwidth", f"{found.bandwidth / 125e3:,.0f} Mbit/s"),
         ("connections", f"{found.connections:,.0f} to hosts, {found.peer_connections:,} between processes"),
         ("a page", _assumed(goal)),
         ("unit costs", units.machine),
     ]
-    return "\n".join(f"{name:<16}{value}" for name, value in rows)
+    return "\n".join(f"{name:<18}{value}" for name, value in rows)
 
 
 def _assumed(goal: Goal) -> str:
     return (
-        f"{goal.page_bytes / KIB:,.0f} KiB (the largest {goal.largest_bytes / KIB:,.0f}), packed to "
-        f"{goal.compressed:.0%}, {goal.coded:.0%} on the wire; {goal.links:,.0f} links, {goal.urls:g} new URLs of "
-        f"{goal.url_bytes:,.0f} characters, {goal.directories:g} directories a host; {goal.latency:g} s, "
+        f"{goal.page_bytes / KIB:,.0f} KiB (the largest {goal.largest_bytes / KIB:,.0f}), compressed to "
+        f"{goal.compressed:.0%}, {goal.coded:.0%} sent compressed; {goal.links:,.0f} links, {goal.urls:g} new URLs of "
+        f"{goal.url_bytes:,.0f} characters, {goal.directories:g} directories per host; {goal.latency:g} s, "
         f"{goal.secure:.0%} over TLS, {goal.handshakes:g} handshakes"
     )
 

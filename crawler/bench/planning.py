@@ -1,25 +1,27 @@
-"""What a crawl needs, by arithmetic on unit costs: processes, machines, disk, memory, bandwidth, days.
+"""Computes the resources of a crawl from unit costs: processes, machines, disk, memory, bandwidth, days.
 
-    CPU             processes x start + hosts x host + pages x CPU a page
-    CPU a page      page + KiB x kilobyte + links x link + unformed links x form + new URLs x new
-                    + TLS handshakes x handshake + those over TLS x secure + idle share x lone
-    CPU a refresh   one without a change, for those with one KiB and links, and idle share x lone
-    unformed links  new URLs, and on the first page of a directory all others: what a memo does not know yet
-    idle share      of a process's time: so many fetches come while the loop sleeps, and share no turn and no commit
-    processes       rate x CPU a page that is not idle / the share of a core that may be used
-    rate of hosts   hosts / (answer time + gap): what politeness allows, however many machines there are
-    rate            the least of: asked for, hosts, bandwidth, cores
-    WARC            (pages + hosts, for robots.txt) x capture + pages x KiB, as gzip packs what comes, x what the
-                    WARC's packing takes of these, which differs for bodies that come packed
+    CPU             processes x start + hosts x host + pages x CPU per page
+    CPU per page    page + KiB x kilobyte + links x link + unformed links x form + new URLs x new
+                    + TLS handshakes x handshake + TLS fetches x secure + idle share x lone
+    CPU per refresh unchanged page, plus KiB and links for those that changed, and idle share x lone
+    unformed links  new URLs, and on the first page of a directory all other links: they miss the memo
+    idle share      the part of a process's time in which it sleeps. The same share of the fetches finds the loop
+                    asleep and shares neither its turn nor its commit with another fetch
+    processes       rate x CPU per page without the idle share / the usable share of a core
+    rate of hosts   hosts / (answer time + gap): the limit by politeness, however many machines there are
+    rate            the least of: requested, hosts, bandwidth, cores
+    WARC            (pages + hosts, for robots.txt) x capture + pages x KiB, as compressed by gzip, x the ratio of
+                    the WARC's compression to gzip, which differs for bodies sent compressed
     disk            WARC + pages x (line of the journal + store) + known URLs x (DUE + links log) + waiting URLs x queue
     memory          processes x (base + tree + the largest page in a child + caches as far as they fill + connections)
-                    + hosts x row, and known pages x schedule where they are refreshed
+                    + hosts x row, and known pages x schedule if they are refreshed
     days            pages / rate
 
-A page is a fetch: what was answered otherwise counts too. A web is told by its mean page (KiB, how small gzip makes
-it, links, distinct new URLs, length of a URL), a machine by its unit costs, each a range, and so are the results.
-Unit costs are those that `crawler bench units` measured, or REFERENCE, a sketch. What is bounded by a setting counts with
-its default. Judged, not measured: `TABLES_RESIDENT`, `NAME_BYTES`, `MEMO_ENTRY`, `PLAIN_CONNECTION`, `LINK_BYTES`.
+A page is a fetch, whatever the status of the answer. A web is described by its mean page (KiB, compressed share,
+links, distinct new URLs, length of a URL), and a machine by its unit costs. Each unit cost is a range, and so are the
+results. Unit costs are measured by `crawler bench units`, or taken from REFERENCE, a sketch. Quantities that a setting
+bounds are computed with its default. `TABLES_RESIDENT`, `NAME_BYTES`, `MEMO_ENTRY`, `PLAIN_CONNECTION` and `LINK_BYTES`
+are estimates, not measurements.
 """
 
 import math
@@ -32,12 +34,12 @@ from crawler.config import Config
 
 DAY = 86_400.0
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-HEADER_BYTES = 1_000.0  # of an exchange, request and answer, on the wire
+HEADER_BYTES = 1_000.0  # of request and answer together, on the wire
 _DEFAULT = Config()
 
 
 class CostRange(msgspec.Struct, frozen=True):
-    """A cost as it was measured: least, middle, most."""
+    """The range of a measured cost: least, middle, most."""
 
     low: float
     mid: float
@@ -45,7 +47,7 @@ class CostRange(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, values: list[float]) -> "CostRange":
-        """That of some measurements; costs are not negative."""
+        """Return the range of some measurements; negative values count as 0."""
         ordered = sorted(max(0.0, value) for value in values)
         return cls(ordered[0], statistics.median(ordered), ordered[-1])
 
@@ -57,48 +59,46 @@ class CostRange(msgspec.Struct, frozen=True):
 
 
 def exactly(value: float) -> CostRange:
-    """A cost that is known."""
+    """Return the range of a cost that is known exactly."""
     return CostRange(value, value, value)
 
 
 class UnitCosts(msgspec.Struct, frozen=True):
-    """CPU in seconds, the others in bytes; `machine` says whose they are."""
+    """CPU costs in seconds, the others in bytes; `machine` names the machine that was measured."""
 
-    process_cpu: CostRange  # start and end of a process
+    process_cpu: CostRange  # to start and end a process
     page_cpu: CostRange
     kilobyte_cpu: CostRange
-    link_cpu: CostRange  # of one that stood on an earlier page of its directory
-    form_cpu: CostRange  # more, of one that did not: canonical form, filter, fingerprint
-    new_cpu: CostRange  # more, of one that nobody has met: DUE, queue, their commits
-    host_cpu: CostRange  # of a host first met: connection, robots.txt, record
-    handshake_cpu: CostRange  # of a new connection with a full one, connecting counted in
-    secure_cpu: CostRange  # of a fetch over TLS, without the handshake
+    link_cpu: CostRange  # of a link that was on an earlier page of the directory
+    form_cpu: CostRange  # additional, of any other link: canonical form, filter, fingerprint
+    new_cpu: CostRange  # additional, of a new link: DUE, queue, their commits
+    host_cpu: CostRange  # of a new host: connection, robots.txt, record
+    handshake_cpu: CostRange  # of a new connection with a full handshake, including connecting
+    secure_cpu: CostRange  # additional, of a fetch over TLS, without the handshake
     lone_cpu: (
-        CostRange  # of a fetch that comes while the loop sleeps: turns, wake-ups and a commit of its own
+        CostRange  # additional, of a fetch that finds the loop asleep: turns, wake-ups and its own commit
     )
-    unchanged_cpu: CostRange  # of a known page that is asked again and has not changed
-    page_store: (
-        CostRange  # record, capture and entry of a page, without its URL, in a store that is compacted
-    )
-    page_store_log: CostRange  # the same as first written
-    page_journal: CostRange  # its line in pages.jsonl, without its URL
-    capture_warc: CostRange  # records of an exchange without its body
-    body_warc: CostRange  # bytes of WARC a byte of body as gzip packs it (level 6)
-    coded_warc: CostRange  # the same of bodies that come packed
+    unchanged_cpu: CostRange  # of the refresh of a known page that has not changed
+    page_store: CostRange  # record, capture and entry of a page, without its URL, in a compacted store
+    page_store_log: CostRange  # the same before compaction
+    page_journal: CostRange  # a page's line in pages.jsonl, without its URL
+    capture_warc: CostRange  # WARC records of a fetch without its body
+    body_warc: CostRange  # bytes of WARC per byte of body compressed by gzip (level 6)
+    coded_warc: CostRange  # the same for bodies sent compressed
     unchanged_warc: CostRange  # of a revisit
-    known_bits: CostRange  # of a known URL in the DUE, beyond log2 of the mean gap between fingerprints
-    todo_disk: CostRange  # of a URL of 77 characters that waits
+    known_bits: CostRange  # per known URL in the DUE, beyond log2 of the mean gap between fingerprints
+    todo_disk: CostRange  # per waiting URL of 77 characters
     process_memory: CostRange
-    large_memory: CostRange  # a byte of the largest page, in the child that parses it
-    tag_memory: CostRange  # a tag of it
+    large_memory: CostRange  # per byte of the largest page, in the child that parses it
+    tag_memory: CostRange  # per tag of the largest page
     connection_memory: CostRange  # with TLS
     host_memory: CostRange
-    refreshed_memory: CostRange  # of a known page in the schedule
+    refreshed_memory: CostRange  # per known page in the schedule
     machine: str = ""
 
 
-# A sketch, not a measurement: the CPU of whole crawls divided up by a profile, so that set `mid` adds up (1,851 us a
-# page of 28 KiB and some 60 links, of which parsing is 31 %, filter and caches 8 %); ranges are judged.
+# A sketch, not a measurement: the CPU of whole crawls divided according to a profile, so that set `mid` adds up (1,851
+# us per page of 28 KiB and some 60 links: parsing 31 %, filter and caches 8 %); the ranges are estimates.
 REFERENCE = UnitCosts(
     process_cpu=CostRange(0.4, 0.6, 1.0),
     page_cpu=CostRange(0.0010, 0.0011, 0.0017),
@@ -107,7 +107,7 @@ REFERENCE = UnitCosts(
     form_cpu=CostRange(4e-6, 7e-6, 12e-6),
     new_cpu=CostRange(15e-6, 20e-6, 40e-6),
     host_cpu=CostRange(0.0003, 0.0006, 0.002),
-    handshake_cpu=CostRange(0.0007, 0.0011, 0.0015),  # open web: 29 % of 3,510 us for .94 handshakes a page
+    handshake_cpu=CostRange(0.0007, 0.0011, 0.0015),  # open web: 29 % of 3,510 us at .94 handshakes per page
     secure_cpu=CostRange(0.0001, 0.0002, 0.0003),
     lone_cpu=CostRange(0.0007, 0.001, 0.0025),
     unchanged_cpu=CostRange(0.0008, 0.001, 0.0016),
@@ -118,49 +118,51 @@ REFERENCE = UnitCosts(
     body_warc=CostRange(1.1, 1.2, 1.4),  # isal, level 1
     coded_warc=CostRange(1.0, 1.0, 1.05),
     unchanged_warc=CostRange(1100.0, 1250.0, 1400.0),
-    known_bits=CostRange(2.2, 2.24, 2.3),  # 4.96 bytes a URL at 1e8, 4.54 at 1e9
+    known_bits=CostRange(2.2, 2.24, 2.3),  # 4.96 bytes per URL at 1e8, 4.54 at 1e9
     todo_disk=CostRange(40.0, 44.0, 60.0),
     process_memory=CostRange(65e6, 73e6, 80e6),
     large_memory=CostRange(3.0, 4.0, 6.0),
     tag_memory=CostRange(350.0, 450.0, 700.0),
     connection_memory=CostRange(45e3, 61e3, 75e3),  # `fetch.idle_connections_max`: 60 KiB
     host_memory=CostRange(64.0, 90.0, 160.0),
-    refreshed_memory=CostRange(62.0, 62.0, 109.0),  # of 1e6 pages: put in; reopened from the store
+    refreshed_memory=CostRange(62.0, 62.0, 109.0),  # of 1e6 pages: added one by one; reopened from the store
     machine="a sketch of a reference machine; `crawler bench units` measures yours",
 )
 
-# How often the URL of a page stands in a store as first written (entry to do, record), and in its line of the journal.
+# The number of times a page's URL is in a store before compaction (queue entry, record), and in the journal.
 STORE_URLS, JOURNAL_URLS = 2.0, 1.0
-ROUNDED = 1e-9  # of a process: what floats add up to beyond a whole number
-STORE_URL_PACKED = 0.3  # of the bytes of a URL beside its neighbours, compressed
-TODO_LOG = 18.0  # of a URL that waits, as first written, beside it (10,000 links of 400 pages)
-LINK_BYTES = 30.0  # of a line of the links log beside the URL
-LINKS_LOG_MAX = float(_DEFAULT.due.log_bytes_max)  # a file that is consumed goes when the next one begins
-WRITE_BUFFER = float(_DEFAULT.store.write_buffer_bytes)  # what is no table yet; two at most in memory
+ROUNDED = 1e-9  # a float error up to this size does not count as another process
+STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
+TODO_LOG = 18.0  # bytes per waiting URL before compaction, besides the URL (10,000 links of 400 pages)
+LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL
+LINKS_LOG_MAX = float(_DEFAULT.due.log_bytes_max)  # a consumed file is deleted when the next one begins
+WRITE_BUFFER = float(
+    _DEFAULT.store.write_buffer_bytes
+)  # data not yet in a table; at most two buffers in memory
 TABLES_MAPPED = float(
     _DEFAULT.store.tables_max * _DEFAULT.store.table_bytes + _DEFAULT.store.block_cache_bytes
 )
-TABLES_RESIDENT = 0.15  # of these, as far as a crawl touches them
+TABLES_RESIDENT = 0.15  # share of the mapped tables that a crawl touches
 MEMO_MAX = float(_DEFAULT.filter.memo_bytes_max)
-MEMO_ENTRY = 150.0  # bytes of a remembered link beside two forms of the URL
-TREE_MAX = _DEFAULT.extract.inline_tags_max * 700.0  # the largest page parsed in the process
-TAGS_MAX = float(_DEFAULT.extract.tags_max)  # a page with more has no tree
+MEMO_ENTRY = 150.0  # bytes per remembered link, besides two forms of the URL
+TREE_MAX = _DEFAULT.extract.inline_tags_max * 700.0  # bytes: tree of the largest page parsed in the process
+TAGS_MAX = float(_DEFAULT.extract.tags_max)  # no tree is built for a page with more tags
 BODY_MAX = float(_DEFAULT.fetch.body_bytes_max)
 IDLE_MAX, KEEP_ALIVE = float(_DEFAULT.fetch.idle_connections_max), float(_DEFAULT.fetch.keep_alive_max)
-PLAIN_CONNECTION = 15e3  # without TLS: buffers of the system do not count
-NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0  # hosts remembered by name, in fingerprints, addresses and frontier
+PLAIN_CONNECTION = 15e3  # bytes per connection without TLS; buffers of the system are not included
+NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0  # hosts remembered by name: fingerprints, addresses and frontier
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """What is to be crawled. `rate` 0: as fast as it goes on `machines` (then at least 1).
+    """The crawl to plan. `rate` 0: as fast as `machines` allow (then at least 1).
 
-    `known_hosts` are those that links lead to (where they are more than `hosts`).
-    `compressed` is the share of a page that gzip leaves (level 6) of what comes, `coded` the share of pages that come
-    packed, `secure` that of pages over TLS; `handshakes` are full ones a page, `urls` distinct URLs found a page,
-    `directories` those of a host in which its pages lie; `refresh` fetches a second that go to known pages besides,
-    of which the share `changed` finds another page. A host waits `delay`, or `delay_factor` times the answer time.
-    `cores`, `memory`, `disk` (bytes) and `bandwidth` (bytes a second) are those of one machine, `usable` the share of
-    a core.
+    `known_hosts` is the number of hosts that links lead to (if larger than `hosts`).
+    `compressed` is the size of a page after gzip (level 6) as a share of its decoded size, `coded` the share of pages
+    sent compressed, `secure` the share of pages over TLS; `handshakes` are full TLS handshakes per page, `urls` distinct
+    new URLs per page, `directories` the directories with pages per host. `refresh` is the additional fetches of known
+    pages per second; the share `changed` of them finds a changed page. The gap of a host is `delay`, or `delay_factor`
+    times the answer time. `cores`, `memory`, `disk` (bytes) and `bandwidth` (bytes per second) are those of one
+    machine; `usable` is the share of a core that may be used.
     """
 
     pages: float
@@ -192,7 +194,7 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What it takes; `bottleneck` is what keeps the rate where it is, `days` and `cpu` are those of all pages once."""
+    """The resources of a crawl. `bottleneck` is the bound on the rate; `days` and `cpu` are for all pages once."""
 
     rate: float
     page_cpu: CostRange
@@ -212,12 +214,12 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def disk(self) -> CostRange:
-        """WARC and all else."""
+        """The WARC and all other files."""
         return self.warc + self.other_disk
 
 
 def page_cpu(goal: Goal, units: UnitCosts) -> CostRange:
-    """Seconds of CPU that a page costs in a process that never sleeps."""
+    """Return the CPU seconds per page in a process that never sleeps."""
     return (
         units.page_cpu
         + units.kilobyte_cpu * (goal.page_bytes / KIB)
@@ -230,7 +232,7 @@ def page_cpu(goal: Goal, units: UnitCosts) -> CostRange:
 
 
 def unformed(goal: Goal) -> float:
-    """Links a page that no memo knows: new ones, and those of directories met first or forgotten since."""
+    """Return the links per page that miss the memo: new ones, and those of directories not met or forgotten."""
     met = max(0.0, goal.links - goal.urls)
     directories = max(1.0, goal.directories * goal.hosts)
     kept = MEMO_MAX / (MEMO_ENTRY + 2.0 * goal.url_bytes) / max(1.0, goal.links)
@@ -238,23 +240,24 @@ def unformed(goal: Goal) -> float:
 
 
 def idle_share(busy: float, lone: float, processes: float) -> float:
-    """Share of their time that processes sleep.
+    """Return the share of the time that processes sleep.
 
-    `busy` are the cores that fetches keep busy which find the loop awake, `lone` those they would take besides if each
-    found it asleep. As many find it so as it sleeps: idle = 1 - (busy + lone x idle) / processes.
+    `busy` is the number of cores kept busy by fetches that find the loop awake; `lone` is the additional number if
+    every fetch found it asleep. The share of fetches that find it asleep equals the share of time that it sleeps:
+    idle = 1 - (busy + lone x idle) / processes.
     """
     return max(0.0, processes - busy) / (processes + lone)
 
 
 def host_rate(goal: Goal) -> float:
-    """Pages a second that politeness allows over all hosts."""
+    """Return the pages per second that politeness allows over all hosts."""
     most = float(_DEFAULT.politeness.delay_max)
     gap = max(goal.delay, min(goal.delay_factor * goal.latency, most))
     return goal.hosts / (goal.latency + gap) if goal.latency + gap else math.inf
 
 
 def plan(goal: Goal, units: UnitCosts) -> Plan:
-    """What a crawl takes, and what bounds it."""
+    """Return the resources of a crawl, and the bound that limits its rate."""
     busy = page_cpu(goal, units)
     wire = goal.page_bytes * (goal.coded * goal.compressed + 1.0 - goal.coded) + HEADER_BYTES
     bounds = {"hosts: politeness": host_rate(goal)}
@@ -302,7 +305,7 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
 
 
 def _lone(load: CostRange, lone: CostRange, rate: float, processes: CostRange) -> CostRange:
-    """Seconds of CPU a fetch, since some find the loop asleep."""
+    """Return the mean additional CPU seconds per fetch because some fetches find the loop asleep."""
     return CostRange(*(
         each * idle_share(busy, rate * each, n)
         for busy, each, n in zip(_three(load), _three(lone), _three(processes), strict=True)
@@ -310,7 +313,7 @@ def _lone(load: CostRange, lone: CostRange, rate: float, processes: CostRange) -
 
 
 def _in_flight(goal: Goal, rate: float) -> float:
-    """Connections with a request under way, half as many again for those that are slow."""
+    """Return the number of connections with a request in flight, plus half as many for slow hosts."""
     return rate * goal.latency * 1.5
 
 
@@ -327,7 +330,7 @@ def _product(one: CostRange, other: CostRange) -> CostRange:
 
 
 def refresh_cpu(goal: Goal, units: UnitCosts) -> CostRange:
-    """Seconds of CPU that a refresh costs: that of an unchanged page, and KiB and links of those that changed."""
+    """Return the CPU seconds per refresh: the cost of an unchanged page, plus KiB and links of those that changed."""
     more = units.kilobyte_cpu * (goal.page_bytes / KIB) + units.link_cpu * goal.links
     return units.unchanged_cpu + units.secure_cpu * goal.secure + more * goal.changed
 
@@ -337,7 +340,7 @@ def _refresh_warc(goal: Goal, units: UnitCosts) -> CostRange:
 
 
 def _body_warc(goal: Goal, units: UnitCosts) -> CostRange:
-    """Bytes of WARC of the body of a page."""
+    """Return the bytes of WARC per body of a page."""
     return (units.coded_warc * goal.coded + units.body_warc * (1.0 - goal.coded)) * (
         goal.page_bytes * goal.compressed
     )
@@ -355,7 +358,7 @@ def _other_disk(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange
 
 
 def _known_disk(known: float, units: UnitCosts, processes: CostRange) -> CostRange:
-    """Of the runs of the DUE; a merge of all of them holds them twice for a while."""
+    """Return the bytes of the DUE's runs; while all runs are merged, the disk holds them twice."""
     low, mid, high = (
         known / 8.0 * (64.0 - math.log2(max(1.0, known / n)) + bits)
         for n, bits in zip(_three(processes), _three(units.known_bits), strict=True)
@@ -364,7 +367,7 @@ def _known_disk(known: float, units: UnitCosts, processes: CostRange) -> CostRan
 
 
 def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
-    """Pages and URLs that wait: some as first written, as far as the log may go, the others compacted."""
+    """Return the bytes of pages and waiting URLs: part not yet compacted, up to the log's bound, the rest compacted."""
     waiting = goal.pages * max(0.0, goal.urls - 1.0)
     written = (units.page_store_log + exactly(STORE_URLS * goal.url_bytes)) * goal.pages
     written += exactly((TODO_LOG + goal.url_bytes) * waiting)
@@ -378,7 +381,7 @@ def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
 
 
 def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> CostRange:
-    """At the end of the crawl, when caches are as full as it fills them."""
+    """Return the memory at the end of the crawl, when the caches hold as much as the crawl fills."""
     refreshed = goal.pages if goal.refresh else 0.0
     known_hosts = max(goal.hosts, goal.known_hosts)
     connections = _in_flight(goal, rate)
@@ -402,6 +405,6 @@ def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> 
 
 
 def _largest_page(goal: Goal, units: UnitCosts) -> CostRange:
-    """In the child that parses it: some copies of its bytes, and its tree."""
+    """Return the memory of the child that parses the largest page: some copies of its bytes, and its tree."""
     size, tags = min(goal.largest_bytes, BODY_MAX), min(goal.largest_tags, TAGS_MAX)
     return units.large_memory * size + units.tag_memory * tags

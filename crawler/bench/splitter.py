@@ -1,10 +1,10 @@
-"""The host splitter against a bare loop: links between two processes, durable before every ack.
+"""The host splitter against a bare loop: sends links between two processes, durable before every ack.
 
-Two processes on loopback, each with a LevelDB of its own. *fill* commits links
-into the sender's outbox, a synced group at a time; *drain* connects and waits
-until the owner has confirmed the last one. The bare loop sends the same bytes
-as length-prefixed frames, puts them into LevelDB with one synced write for all
-that has gathered, and acks: no links decoded, no tags, no outbox.
+Two processes on loopback each have their own LevelDB. *fill* commits links
+to the sender's outbox, one synced group at a time. *drain* connects and waits
+until the owner has confirmed the last link. The bare loop sends the same bytes
+as length-prefixed frames, writes all that has arrived to LevelDB with one synced
+write, and acks; it has no decoding of links, no tags and no outbox.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from crawler.splitter.wire import encode_entries
 from crawler.storage.engines import open_store
 
 NAMES = ("receiver", "sender")
-GROUP_LINKS = 1600  # what 16 pages give, were all their links foreign
+GROUP_LINKS = 1600  # the links of 16 pages, if all were foreign
 SECRET = b"benchmark secret"
 
 
@@ -72,7 +72,7 @@ def _text(value: object) -> str:
 
 
 def _measure(name: str, receiver: Callable, sender: Callable, folder: Path, links: int) -> dict[str, Any]:
-    """Run receiver and sender as processes of their own and join what they report."""
+    """Run receiver and sender as separate processes and combine their reports."""
     context = multiprocessing.get_context("spawn")
     pipes = [context.Pipe(), context.Pipe()]
     folders = [folder / each for each in NAMES]
@@ -102,7 +102,7 @@ def _measure(name: str, receiver: Callable, sender: Callable, folder: Path, link
 
 
 def _links(count: int) -> Iterator[list[Link]]:
-    """Links of the receiver's buckets, a group at a time, 60 to 80 bytes a URL."""
+    """Yield groups of links in the receiver's buckets, 60 to 80 bytes per URL."""
     rng = random.Random(1)
     for start in range(0, count, GROUP_LINKS):
         yield [
@@ -121,7 +121,7 @@ def _peak() -> float:
 
 
 class _Process:
-    """A process without a crawl: a committer, and the splitter's objects."""
+    """A process without a crawl: a committer and the splitter's objects."""
 
     def __init__(self, name: str, folder: Path, peer_address: Address) -> None:
         self.store = open_store(folder / "store")
@@ -159,7 +159,7 @@ class _Process:
         self._news.set()
 
     async def commit(self, links: list[Link]) -> None:
-        """One group: links for the peer, and all that was received."""
+        """Commit one group: links for the peer, and all links received."""
         received = self.inbox.take()
         items = [(NAMES[0], links)] if links else []
         await asyncio.to_thread(self._write, items, received)
@@ -179,7 +179,7 @@ class _Process:
         self.store.write(batch)
 
     async def commit_received(self) -> None:
-        """Wait for news and commit what was received."""
+        """Wait for news and commit the links received."""
         await self._news.wait()
         self._news.clear()
         while self.inbox.waiting:
@@ -193,7 +193,7 @@ def _receiver(pipe: Connection, folder: Path, links: int) -> None:
         cpu = time.process_time()
         while process.inbox.applied < links:
             await process.commit_received()
-        await asyncio.sleep(0.1)  # the last ack is on its way
+        await asyncio.sleep(0.1)  # gives the last ack time to arrive
         pipe.send({"cpu": time.process_time() - cpu, "commits": process.commits, "peak": _peak()})
         await process.peers.close()
 
@@ -215,7 +215,7 @@ def _sender(pipe: Connection, folder: Path, links: int) -> None:
         await process.peers.start()
         while process.outbox.links:
             await asyncio.sleep(0.02)
-            await process.commit([])  # the deletes ride in the groups of a crawl
+            await process.commit([])  # deletes confirmed entries, which a crawl does with its groups
         drain = time.monotonic() - began
         cpu = time.process_time() - cpu
         await process.peers.close()

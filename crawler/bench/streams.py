@@ -1,13 +1,13 @@
-"""Streams of link fingerprints as crawls make them (Broder, Najork, Wiener 2003, section 5.2).
+"""Streams of link fingerprints like those of crawls (Broder, Najork, Wiener 2003, section 5.2).
 
-T hosts are crawled at the same time, a page after another in random order, each
-for some hundreds of pages; the links of a page come together. A link is
+T hosts are crawled at the same time, one page after another in random order, each
+for some hundreds of pages. The links of a page are consecutive. A link is
 
-    0.29         a repeat on the page, nearly always the link just before
+    0.29         a repeat from the same page, nearly always the link just before
     of the others
     0.02         from a global set, by Zipf's law
     0.05         one of 8 popular URLs of the host
-    0.74         from the host's wider set of 200 URLs, in turn from a random start, none twice on a page
+    0.74         from the host's wider set of 200 URLs, in order from a random start, none twice per page
     0.19         any URL; nine of ten are new
 """
 
@@ -24,7 +24,7 @@ _GLOBAL, _POPULAR, _WIDE = 0.02, 0.05, 0.74
 
 
 def mixed(numbers: Fingerprints) -> Fingerprints:
-    """Distinct evenly spread uint64 of distinct uint64 (the last step of SplitMix64, a bijection)."""
+    """Map distinct uint64 to distinct, evenly spread uint64 (the last step of SplitMix64, a bijection)."""
     x = numbers.astype(np.uint64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -32,10 +32,10 @@ def mixed(numbers: Fingerprints) -> Fingerprints:
 
 
 def crawl_links(requests: int, hosts: int, seed: int = 1) -> Fingerprints:
-    """The links of a crawl of `hosts` hosts at a time, nothing deduplicated: uint64 (requests,)."""
+    """Return the links of a crawl of `hosts` hosts at a time, not deduplicated: uint64 (requests,)."""
     generator = np.random.default_rng(seed)
     zipf = np.cumsum(1.0 / np.arange(1, _GLOBAL_URLS + 1))
-    # URL numbers: global ones first, then 256 for each host there ever is, then the new ones.
+    # URL numbers: first the global URLs, then 256 for each host, then the new URLs.
     host_numbers = np.arange(hosts)
     next_host = hosts
     next_new = 1 << 40
@@ -54,7 +54,7 @@ def crawl_links(requests: int, hosts: int, seed: int = 1) -> Fingerprints:
 def _page(
     generator: np.random.Generator, zipf: np.ndarray, host: int, next_new: int
 ) -> tuple[np.ndarray, int]:
-    """URL numbers of the links of one page of `host`, and the number of the next new URL."""
+    """Return (URL numbers of the links of one page of `host`, the number of the next new URL)."""
     count = max(1, int(generator.lognormal(np.log(23), 1.41)))  # median 23, mean 62
     draw = generator.random(count)
     own = _GLOBAL_URLS + 256 * host
@@ -72,7 +72,7 @@ def _page(
     links[other[old]] = (1 << 40) + generator.integers(reach, size=int(old.sum()))
     repeated = generator.random(count) < _REPEAT_SHARE
     repeated[0] = False
-    # A repeat is the last link that was not one, but for 3 % any earlier one of the page.
+    # A repeat copies the last link that is not a repeat; 3 % copy any earlier link of the page.
     source = np.maximum.accumulate(np.where(repeated, 0, np.arange(count)))
     far = repeated & (generator.random(count) < 0.03)
     source[far] = (generator.random(int(far.sum())) * np.flatnonzero(far)).astype(int)

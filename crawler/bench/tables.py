@@ -1,4 +1,4 @@
-"""Rows of figures, as an aligned table or as JSON."""
+"""Rows of figures, printed as an aligned table or as JSON."""
 
 import json
 import os
@@ -10,12 +10,12 @@ Row = Mapping[str, Any]
 
 
 def machine() -> dict[str, Any]:
-    """What a figure depends on, beside the code."""
+    """Return the properties of the machine that affect the figures."""
     return {"python": platform.python_version(), "machine": platform.machine(), "cores": os.cpu_count()}
 
 
 def show(title: str, rows: Iterable[Row]) -> None:
-    """Print rows with the same keys as a table under their title."""
+    """Print rows with the same keys as a table below the title."""
     lines = [dict(row) for row in rows]
     if not lines:
         return
@@ -33,7 +33,7 @@ def show_json(**parts: object) -> None:
 
 
 def count_argument(text: str) -> int:
-    """A positive number of things, which may be written as 1e7."""
+    """Parse a positive count, which may be written as 1e7."""
     value = int(float(text))
     if value < 1:
         raise ValueError(text)

@@ -1,22 +1,22 @@
-"""Unit costs of this machine, for `crawler plan`: CPU a page, a KiB, a link and a host; bytes on disk and in memory.
+"""Measures the unit costs of this machine for `crawler plan`: CPU, disk and memory per page, KiB, link and host.
 
-Whole crawls of the synthetic web on loopback (`crawler lab web`) by `crawler crawl`, whose CPU, memory and
-directory are measured; the costs are differences of crawls that differ in one thing:
+`crawler crawl` crawls the synthetic web (`crawler lab web`) on loopback, and the CPU, memory and directory of each crawl
+are measured. Each cost is the difference between crawls that differ in one property:
 
-    few pages, many pages                a page, and what a process starts with
+    few pages, many pages                a page, and the start of a process
     short pages, long pages              a KiB; WARC of a body, WARC of an exchange
-    long pages, the same packed          WARC of a body that comes packed
+    long pages, the same compressed      WARC of a body that is sent compressed
     long pages, the same over TLS        a fetch over TLS
-    a connection kept, none, over TLS    connecting and a full handshake
+    connections kept, closed, over TLS   connecting and a full handshake
     few hosts, many hosts                a host
-    small pages, large, of few tags      what a child that parses holds a byte, and a tag
+    small pages, large, with few tags    memory of a parsing child, per byte and per tag
     the same pages again, unchanged      a refresh
-    the same at `LONE_RATE`              a fetch that comes while the loop sleeps
+    the same at `LONE_RATE`              a fetch that finds the loop asleep
 
-and by themselves what a link costs (`links.py`) and what a small crawl does not fill (`parts.py`). A last crawl lies
-between them and is predicted; the errors of the prediction are printed. What is not measured (a connection's memory) is
-that of the reference, as are the costs of TLS where there is no `openssl` command. A pick from the refresh schedule is
-part of a refresh, and printed alone for who plans many.
+The cost of a link (`links.py`) and the costs that show only in large crawls (`parts.py`) are measured separately. A last
+crawl, with properties between those of the others, is predicted, and the errors are printed. Costs that are not
+measured (memory of a connection) are taken from the reference, as are the costs of TLS if there is no `openssl` command.
+A pick from the refresh schedule is part of a refresh; it is also printed alone, for plans with many refreshes.
 """
 
 import argparse
@@ -54,22 +54,23 @@ from crawler.storage.engines import open_store
 from crawler.storage.files import atomic_write
 
 HOSTS, HOSTS_MAX = 50, 2000
-LINKS = 40  # a page: a web with few is deep, and its crawl waits for pages that are not known yet
-PIECE = 16 << 10  # bytes of a segment unpacked at a time
-SAMPLE = 50  # bodies that are packed to see how small they get
-AGAIN_RATE = 100_000  # refreshes a second at most: more than it can do
-LONE_RATE = 100  # refreshes a second of a loop that sleeps four fifths of the time
+LINKS = 40  # per page; with fewer links a web is deep, and its crawl waits for pages that are not yet known
+PIECE = 16 << 10  # bytes of a segment decompressed at a time
+SAMPLE = 50  # bodies that are compressed to estimate the compressed size
+AGAIN_RATE = 100_000  # refreshes per second, more than a process can do
+LONE_RATE = 100  # refreshes per second, at which the loop sleeps four fifths of the time
 LONG = 100_000
-PEAK_EVERY = 0.005  # seconds between looks at memory: a child parses a page of 4 MB in 0.1
-LARGE = 4_000_000  # bytes of a page that goes to the child that parses
-TAG_BYTES = 56  # of the lab's text, a start tag (`lab/cluster/synthetic_web.py`)
+PEAK_EVERY = 0.005  # seconds between memory samples: a child parses a page of 4 MB in 0.1 s
+LARGE = 4_000_000  # bytes of a page that a child process parses
+TAG_BYTES = 56  # bytes of the lab's text per start tag (`lab/cluster/synthetic_web.py`)
 FEW_TAGS = ("--phrases", "200")
 
 
 class CrawlShape(NamedTuple):
-    """What is crawled: pages, bytes of text beside links, links a page, hosts.
+    """The properties of a crawl: pages, bytes of text besides links, links per page, hosts.
 
-    Then `again` refreshes, at most `rate` a second. `web` are further arguments of `crawler lab web`; `secure`: over TLS.
+    `again` is the number of refreshes that follow, at most `rate` per second. `web` are further arguments of
+    `crawler lab web`; `secure`: over TLS.
     """
 
     pages: int
@@ -83,11 +84,11 @@ class CrawlShape(NamedTuple):
 
 
 class CrawlCost(NamedTuple):
-    """What it cost and what it met.
+    """The costs of a crawl, and the properties of its pages.
 
-    CPU seconds, largest resident bytes of all its processes, bytes of WARC, journal, store as it was left and
-    compacted; fetches, hosts, seconds, full handshakes; bytes and links of a fetch, bytes that gzip leaves of one,
-    length of a URL, new URLs found by a fetch (means).
+    CPU seconds; peak resident bytes of all its processes; bytes of WARC, journal, store before and after
+    compaction; fetches, hosts, seconds, full handshakes; and means per fetch: bytes, links, bytes after gzip,
+    length of a URL, new URLs found.
     """
 
     cpu: float
@@ -116,9 +117,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, predict a crawl that was not measured, and say how far that is off."""
+    """Measure, predict a crawl that is not used for the costs, and print the prediction error."""
     if not 100 <= arguments.pages <= 1_000_000 or not 1 <= arguments.repeats <= 100:
-        raise UsageError("need 100 to 1,000,000 pages and 1 to 100 repeats")
+        raise UsageError("--pages must be 100 to 1,000,000 and --repeats 1 to 100")
     rounds, links, partly = [], [], []
     with tempfile.TemporaryDirectory(prefix="crawler-tls-") as folder:
         certified = _certified(Path(folder))
@@ -142,7 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def shapes(pages: int) -> dict[str, CrawlShape]:
-    """The crawls of a round, by what they are for; `last` is predicted from the others."""
+    """Return the crawls of a round by name; `last` is predicted from the others."""
     return {
         "few": CrawlShape(pages // 5, 0, LINKS),
         "many": CrawlShape(pages, 0, LINKS),
@@ -152,7 +153,7 @@ def shapes(pages: int) -> dict[str, CrawlShape]:
         "closed": CrawlShape(pages, 0, LINKS, web=("--close",), secure=True),
         "scattered": CrawlShape(pages, 0, LINKS, min(pages, HOSTS_MAX)),
         "large": CrawlShape(2, LARGE, LINKS, 1),
-        "untagged": CrawlShape(2, LARGE, LINKS, 1, web=FEW_TAGS),  # one at a time
+        "untagged": CrawlShape(2, LARGE, LINKS, 1, web=FEW_TAGS),  # one host, so one page at a time
         "again": CrawlShape(pages // 2, 0, LINKS, again=2 * pages),
         "lone": CrawlShape(pages // 2, 0, LINKS, again=pages, rate=LONE_RATE),
         "last": CrawlShape(pages, 16_000, 20),
@@ -172,7 +173,7 @@ MEASURED = (
 def units_of(
     rounds: list[dict[str, CrawlCost]], links: list[LinkCosts], partly: Sequence[Mapping[str, float]] = ()
 ) -> UnitCosts:
-    """Unit costs of some rounds: those of the medians of each crawl, and the range of the rounds' own."""
+    """Return unit costs: the middle from the medians of each crawl, the range from the costs of each round."""
     medians = {
         name: CrawlCost(*map(statistics.median, zip(*(costs[name] for costs in rounds), strict=True)))
         for name in rounds[0]
@@ -196,12 +197,12 @@ def _cpu_of(costs: dict[str, CrawlCost], link: LinkCosts) -> dict[str, float]:
     few, many, long, scattered, lone, again = (
         costs[name] for name in ("few", "many", "long", "scattered", "lone", "again")
     )
-    fetch = max(0.0, many.cpu - few.cpu) / (many.fetches - few.fetches)  # one of `many`
+    fetch = max(0.0, many.cpu - few.cpu) / (many.fetches - few.fetches)  # CPU seconds per fetch of `many`
     host = max(0.0, scattered.cpu - many.cpu - fetch * (scattered.fetches - many.fetches))
     host /= scattered.hosts - many.hosts
 
     def more(cost: CrawlCost, than: CrawlCost) -> float:
-        """Seconds that `cost` took more than `than`, but for its further fetches and hosts."""
+        """Return the seconds that `cost` took more than `than`, not counting additional fetches and hosts."""
         return cost.cpu - than.cpu - fetch * (cost.fetches - than.fetches) - host * (cost.hosts - than.hosts)
 
     kilobyte = max(0.0, more(long, many) / long.fetches) / ((long.page_bytes - many.page_bytes) / KIB)
@@ -253,7 +254,7 @@ def _bytes_of(costs: dict[str, CrawlCost]) -> dict[str, float]:
 
 
 def checks(rounds: list[dict[str, CrawlCost]], units: UnitCosts) -> list[tuple[float, float]]:
-    """CPU seconds predicted and measured of the last crawl, a pair a round."""
+    """Return the (predicted, measured) CPU seconds of the last crawl, one pair per round."""
     return [(_whole(units, costs["last"]), costs["last"].cpu) for costs in rounds]
 
 
@@ -266,7 +267,7 @@ def _whole(units: UnitCosts, cost: CrawlCost) -> float:
 
 
 def _certified(folder: Path) -> bool:
-    """Whether a certificate of the hosts' addresses could be put into the folder."""
+    """Create a certificate for the hosts' addresses in the folder; return False if that is not possible."""
     try:
         make_chain(folder, [f"IP:127.64.0.{number}" for number in range(1, HOSTS + 1)])
     except (OSError, subprocess.CalledProcessError):
@@ -275,7 +276,7 @@ def _certified(folder: Path) -> bool:
 
 
 def measure(shape: CrawlShape, certificates: Path) -> CrawlCost:
-    """Crawl a web of this shape in a process of its own; with `again`, the cost is that of so many refreshes behind it.
+    """Crawl a web of this shape in a separate process; with `again`, return only the cost of the refreshes after it.
 
     Raises:
         CrawlerError: the crawl failed.
@@ -297,7 +298,7 @@ def measure(shape: CrawlShape, certificates: Path) -> CrawlCost:
 
 @contextmanager
 def _served(shape: CrawlShape, certificates: Path) -> Iterator[str]:
-    """Serve a web of this shape; its seed."""
+    """Serve a web of this shape; yield its seed URL."""
     tls = ["--certificate", str(certificates / "leaf.pem")] if shape.secure else []
     serving = subprocess.Popen(
         [sys.executable, "-m", "crawler", "lab", "web", "--plain", "--sitemaps", "0", "--hosts", str(shape.hosts),
@@ -314,7 +315,7 @@ def _served(shape: CrawlShape, certificates: Path) -> Iterator[str]:
 
 
 def _crawl(arguments: list[str], certificates: Path) -> tuple[float, float]:
-    """Run a crawl; CPU seconds, and the most resident bytes of all its processes."""
+    """Run a crawl; return (CPU seconds, peak resident bytes of all its processes)."""
     authority = certificates / "ca.pem"
     trust = {"SSL_CERT_FILE": str(authority)} if authority.exists() else {}
     crawling = subprocess.Popen(
@@ -362,7 +363,7 @@ def _cost_of(directory: Path, shape: CrawlShape, cpu: float, memory: float) -> C
 
 
 def packed(segment: bytes) -> float:
-    """Bytes that gzip leaves of all bodies of a WARC segment, by `SAMPLE` that lie evenly."""
+    """Estimate the bytes that gzip leaves of all bodies of a WARC segment, from `SAMPLE` evenly spaced ones."""
     bodies, position = [], 0
     while position < len(segment):
         member, record = zlib.decompressobj(31), b""
@@ -381,7 +382,7 @@ def _size(folder: Path) -> int:
 
 
 class _Peak(threading.Thread):
-    """Most resident bytes of a process and its children, where the system tells (Linux); else 0."""
+    """Samples the peak resident bytes of a process and its children (Linux; elsewhere 0)."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)

@@ -1,1 +1,1 @@
-"""Which new URL goes first: scores of links, their classes, and the orders that give them."""
+"""The order in which new URLs are crawled: scores of links, their classes, and the orders that compute the scores."""

@@ -1,9 +1,9 @@
-"""The orders that come with the crawler, beside breadth-first, which scores nothing.
+"""The orders that come with the crawler. Breadth-first, the default, computes no scores and is not here.
 
 depth   depth_decay ^ depth: breadth-first over all hosts at once
-opic    cash by in-links: a page gives what it has in equal parts to its links
+opic    cash passed along links: a page distributes its cash equally among its links
         (Abiteboul, Preda, Cobena 2003, "Adaptive on-line page importance computation")
-words   logistic regression on the words of anchor, URL and the parent's title
+words   logistic regression on the words of the anchor, the URL and the parent's title
 """
 
 import math
@@ -20,26 +20,26 @@ from crawler.orders.order import FoundLink, FoundOn
 _WORD = re.compile(r"[^\W_]+")
 _FIELDS = ("anchor", "url", "title", "parent", "")
 WORD_CHARACTERS_MAX = 64
-TEXT_CHARACTERS_MAX = 1_000  # of each text that is read for words
+TEXT_CHARACTERS_MAX = 1_000  # longer texts are cut here before they are split into words
 
 
 class Depth:
-    """`depth_decay` to the power of the depth."""
+    """Scores a link by `depth_decay` to the power of its depth."""
 
     def __init__(self, config: OrderConfig) -> None:
         self._decay = config.depth_decay
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Falls by the same factor with each hop from the seeds."""
+        """Return a score that falls by the same factor with each hop from the seeds."""
         return float(self._decay**link.depth)
 
 
 class Opic:
-    """In-link cash; a page that is fetched once gives its cash away then.
+    """Scores a link by the cash that it brings. Each page is fetched once and then distributes its cash.
 
-    Each URL begins with a cash of 1, a score of 2^-16, as in the paper each page begins with 1/n;
-    all that is linked to may gather 65,536 times as much. What leaves the scope is lost, as in
-    the paper it goes to the virtual page that all pages share.
+    Each URL begins with a cash of 1, which is a score of 2^-16; in the paper each page begins
+    with 1/n. A URL with many links can gather up to 65,536 times as much. Cash of links that leave
+    the scope is lost; in the paper it goes to a virtual page that all pages share.
     """
 
     adds = True
@@ -49,26 +49,26 @@ class Opic:
         pass
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """The part of the parent's cash that the link brings; seeds and sitemaps bring none."""
+        """Return the link's share of the parent's cash; links from seeds and sitemaps bring none."""
         if context.kind in ("seed", "sitemap"):
             return 0.0
         return context.score / max(1, context.links)
 
 
 class Words:
-    """1 / (1 + exp(-(bias + sum of weights))), each word counted once a field.
+    """Scores a link by 1 / (1 + exp(-(bias + sum of weights))); each word counts once per field.
 
-    The file has a weight a line: `[anchor:|url:|title:|parent:]WORD WEIGHT`, in lower case; a word
-    without a field counts in anchor, URL and title. `parent:` weighs the logarithm of the
-    parent's score (with WORD `score`), so that links of good pages go before those of bad ones;
-    `bias WEIGHT` is the constant. `#` begins a comment.
+    Each line of the file holds one weight: `[anchor:|url:|title:|parent:]WORD WEIGHT`, in lower
+    case. A word without a field counts in the anchor, the URL and the title. `parent:score WEIGHT`
+    weighs the logarithm of the parent's score, so that links of good pages are crawled before
+    those of bad ones. `bias WEIGHT` sets the constant. `#` begins a comment.
     """
 
     reads_anchors = True
 
     def __init__(self, config: OrderConfig) -> None:
         if not config.file:
-            raise ConfigError("order.name words: order.file names no file of weights")
+            raise ConfigError("order.name words: set order.file to a file of weights")
         try:
             lines = Path(config.file).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeError) as error:
@@ -82,7 +82,7 @@ class Words:
         self._parent = self._weights.pop("parent:score", 0.0)
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """The logistic function of the sum."""
+        """Return the logistic function of the weighted sum."""
         total = self._bias + self._sum("anchor:", link.anchor) + self._sum("title:", context.title)
         total += self._sum("url:", link.url.partition("//")[2])
         if self._parent:
@@ -96,7 +96,7 @@ class Words:
 
 
 def _weight(text: str, where: str) -> tuple[str, float]:
-    """(word, weight) of a line."""
+    """Parse a line; return (the word with its field, its weight)."""
     word, _, number = text.rpartition(" ")
     word = word.strip().lower()
     field = word.rpartition(":")[0]

@@ -1,47 +1,47 @@
-"""Scores as classes of eight bits: what a queue sorts by, and what travels with a link.
+"""Classes: scores as eight bits, which the queues sort by and which travel with each link.
 
 A score is an importance from 0 to 1. Its class is
 
     class = round(-8 log2 score)        0 is best; 255, a score of 2^-31.9, is the worst
 
-so each class is 9 % below the one before. Importance of web pages spans many powers of
-ten (a linear scale of 256 steps would have one class for all below 1/256), and what
-matters of two scores is their ratio. The queues' key had a byte of priority already,
-so eight bits cost nothing there, and fewer would save nothing.
+so the scores of each class are 8 % below those of the class before. The importance of web pages
+spans many powers of ten, so the scale is logarithmic: a linear scale of 256 steps would put
+everything below 1/256 into one class. The queues' key has a byte for the priority, so eight bits
+cost nothing there and fewer would save nothing.
 
-A link that nobody has scored has the class NEUTRAL, that of a priority not given. Its
-flags carry the class, as a difference from NEUTRAL above the bits of `LinkFlag`: a link
-without a score is the same bytes as ever.
+A link without a score has the class NEUTRAL, the default priority. A link's flags carry
+its class as the difference from NEUTRAL, above the bits of `LinkFlag`, so a link without a
+score is encoded exactly as if there were no classes.
 """
 
 from math import log2
 
-NEUTRAL = 128  # also the score that in-link cash begins with: 2^-16
+NEUTRAL = 128  # a score of 2^-16, which is also the cash that each URL begins with
 WORST = 255
 PER_OCTAVE = 8
-PLAIN = 0xFFFF  # the bits of a link's flags that are `LinkFlag`s
+PLAIN = 0xFFFF  # mask of the `LinkFlag` bits in a link's flags
 _SHIFT = 16
 _SCORES = [2.0 ** (-place / PER_OCTAVE) for place in range(WORST + 1)]
 LEAST = _SCORES[WORST]
 
 
 def class_of(score: float) -> int:
-    """The class of a score; what is above 1 counts as 1, what is no number above 0 as the worst."""
+    """Return the class of a score: a score above 1 counts as 1, NaN and anything not above 0 as the worst."""
     if score >= 1.0:
         return 0
     return min(WORST, round(-PER_OCTAVE * log2(score))) if score > LEAST else WORST
 
 
 def score_of(place: int) -> float:
-    """The score in the middle of a class."""
+    """Return the score in the middle of a class."""
     return _SCORES[place]
 
 
 def with_class(flags: int, place: int) -> int:
-    """A link's flags with its class."""
+    """Return a link's flags with its class set."""
     return flags & PLAIN | (place ^ NEUTRAL) << _SHIFT
 
 
 def class_in(flags: int) -> int:
-    """The class that a link's flags carry; NEUTRAL if none."""
+    """Return the class that a link's flags carry, or NEUTRAL if they carry none."""
     return flags >> _SHIFT & WORST ^ NEUTRAL

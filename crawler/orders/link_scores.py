@@ -1,13 +1,14 @@
-"""What URLs met lately are worth by all links to them, and which links say more than is known.
+"""A table of the scores of recently met URLs, which decides whether a repeated link raises a URL's class.
 
-A link to a known URL is dropped by the URL cache. If it raises the URL's class by
-`news` classes or more over what was passed on last, it is news and goes on all the same:
+A link to a known URL is normally dropped by the URL cache. If the link raises the URL's class by
+at least `news` classes over the class last passed on, it is news and is passed on anyway:
 
     link, score ─► worth = best score, or sum ─► class(worth) <= class told - news?  yes: news, told = worth
 
-A table of 2^bits entries by fingerprint (16 bytes each), in which the latest link to another
-URL takes an entry over: what it forgets is never raised by little sums, only by a link that
-alone is better than what the queue has. The table is volatile, as the URL caches are.
+The table has 2^bits entries of 16 bytes, indexed by fingerprint. A link to another URL with the
+same index takes over the entry. A forgotten URL begins again at its base, so small sums
+no longer raise it; one link that is better than the URL's class in the queue still does. The
+table is volatile, as the URL caches are.
 """
 
 import numpy as np
@@ -20,12 +21,13 @@ Scores = NDArray[np.float64]
 
 
 class LinkScores:
-    """Worths of the URLs met last; `base` is the worth of each before its first link.
+    """The scores of the URLs met last, all links to a URL combined.
 
     Args:
-        bits: 2^bits entries.
-        adds: whether scores of several links add up, else the best one counts.
-        news: classes that make a difference; 0: nothing is news.
+        bits: the table has 2^bits entries.
+        adds: True to add up the scores of several links to a URL, False to keep the best one.
+        base: the score of each URL before its first link.
+        news: the number of classes by which a URL must improve to be news; 0: nothing is news.
     """
 
     def __init__(self, bits: int, *, adds: bool, base: float, news: int) -> None:
@@ -37,9 +39,10 @@ class LinkScores:
         self._factor = 2.0 ** ((news - 0.5) / PER_OCTAVE) if news else 2 / LEAST
 
     def add(self, fingerprints: Fingerprints, scores: Scores) -> tuple[Scores, Scores, NDArray[np.bool_]]:
-        """(worth, what was told of it before, whether it is news), each (n,), of distinct links.
+        """Add the scores of distinct links; return (new scores, scores last passed on, news), each (n,).
 
-        Of a URL that is not in the table, 0 was told and nothing is news: it goes the usual way.
+        For a URL that is not in the table, the score last passed on is 0 and the link is not
+        news: it takes the usual way through the DUE.
         """
         at = (fingerprints & self._mask).astype(np.intp)
         known = self._keys[at] == fingerprints
@@ -54,5 +57,5 @@ class LinkScores:
         return worth, told, news
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all URLs."""
         self._keys[:] = 0

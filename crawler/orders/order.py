@@ -1,16 +1,16 @@
-"""An order: what a URL found is worth, judged by the link and the page that it stands on.
+"""Orders: an order scores each newly found URL by its link and by the page that holds the link.
 
-An order is any object with a method `score(link, context) -> float` from 0 to 1, given by
-name: shipped (`builtin_orders.py`), or an entry point of an installed package in the group
-`crawler.orders`, called with the section `order` of the configuration.
+An order is any object with a method `score(link, context) -> float` that returns 0 to 1. It is
+chosen by name: either a shipped order (`builtin_orders.py`), or an entry point of an installed package
+in the group `crawler.orders`. The entry point is called with the section `order` of the configuration.
 
     class Short:                                     [project.entry-points."crawler.orders"]
         def __init__(self, config): ...              short = "package.module:Short"
         def score(self, link, context):
             return 1 / (1 + len(link.url))
 
-It may say more of itself by the attributes of `Order`. A score is asked for once a link, in the
-process that found it, beside the parent's fetch: about 50 times a page. It must not wait.
+An order may set the attributes of `Order` as well. `score` is called once per link, about 50 times
+per page, in the process that found the link. It must not block.
 """
 
 import math
@@ -28,8 +28,8 @@ GROUP = "crawler.orders"
 
 
 class FoundLink(msgspec.Struct, frozen=True, gc=False):
-    """A link as it was found: the URL's request form, the text of its first anchor ("" unless
-    `Order.reads_anchors`), and the depth that the URL would have."""
+    """A link as it was found: the request form of the URL, the text of the URL's first anchor on the page
+    ("" unless `Order.reads_anchors`), and the depth that the URL would have."""
 
     url: str
     anchor: str = ""
@@ -37,10 +37,10 @@ class FoundLink(msgspec.Struct, frozen=True, gc=False):
 
 
 class FoundOn(msgspec.Struct, frozen=True, gc=False):
-    """The page that links were found on.
+    """The page on which links were found.
 
-    `score` is what the page itself was worth when it was asked, that of its class; `depth` its depth,
-    `links` how many links it has. `kind`: "page", "listing", "feed", "sitemap", "requisite" (the
+    `score` is the score of the page's own class when it was fetched, `depth` its depth, and
+    `links` the number of its links. `kind`: "page", "listing", "feed", "sitemap", "requisite" (the
     links are parts of the page), or "seed" (there is no page: `url` is "" and `score` 1).
     """
 
@@ -53,9 +53,9 @@ class FoundOn(msgspec.Struct, frozen=True, gc=False):
 
 
 class Order(Protocol):
-    """See the module docstring. Attributes that an order lacks have the defaults given here.
+    """The interface of an order; see the module docstring. Missing attributes have the defaults given here.
 
-    `adds`: scores of several links to a URL add up, beginning with `base`; else the best one counts.
+    `adds`: True to add up the scores of all links to a URL, starting with `base`; False to use the best score.
     """
 
     reads_anchors: bool = False
@@ -63,13 +63,13 @@ class Order(Protocol):
     base: float = 0.0
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """What the URL is worth to whom the page `context` is all that is known; 0 to 1."""
+        """Return the value of the URL, 0 to 1, judged only by the link and its page."""
 
 
 class Ranking:
-    """An order with its defaults filled in, that answers whatever the order does.
+    """An order with its defaults filled in, which returns a valid score whatever the order does.
 
-    `failed` is told of an exception of the order; the link then has no score.
+    `failed` is called with each exception of the order; the link then has no score.
     """
 
     def __init__(self, order: Any, failed: Callable[[Exception, str], object] | None = None) -> None:
@@ -80,7 +80,7 @@ class Ranking:
         self.base = float(getattr(order, "base", 0.0))
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """The order's score within `LEAST` .. 1; that of the class NEUTRAL where it has none to give."""
+        """Return the order's score, clamped to `LEAST` .. 1; the score of the class NEUTRAL if the order fails."""
         try:
             score = float(self._score(link, context))
             if math.isnan(score):
@@ -92,15 +92,15 @@ class Ranking:
 
 
 def ranking(config: OrderConfig, failed: Callable[[Exception, str], object] | None = None) -> Ranking | None:
-    """The order that the configuration names; None for breadth-first.
+    """Return the order that the configuration names, or None for breadth-first.
 
     Raises:
-        ConfigError: there is none of that name, or it cannot be made.
+        ConfigError: no order has that name, or creating it failed.
     """
     if config.name == BREADTH_FIRST:
         return None
     from crawler.orders.builtin_orders import (
-        SHIPPED,  # else importing any frontier would compile its patterns
+        SHIPPED,  # imported here, so that importing a frontier does not compile its patterns
     )
 
     make = SHIPPED.get(config.name) or _installed(config.name, SHIPPED)
@@ -111,18 +111,20 @@ def ranking(config: OrderConfig, failed: Callable[[Exception, str], object] | No
     except Exception as error:
         raise ConfigError(f"order.name {config.name}: {type(error).__name__}: {error}") from error
     if not callable(getattr(order, "score", None)):
-        raise ConfigError(f"order.name {config.name}: {type(order).__name__} has no method score")
+        raise ConfigError(f"order.name {config.name}: {type(order).__name__} has no method named score")
     return Ranking(order, failed)
 
 
 def _installed(name: str, shipped: dict[str, Any]) -> Any:
-    """What makes the order that an installed package offers as `name`."""
-    from importlib import metadata  # slow, and seldom needed
+    """Return the factory of the order that an installed package offers as `name`."""
+    from importlib import metadata  # imported here because it is slow and seldom needed
 
     found = metadata.entry_points(group=GROUP, name=name)
     if not found:
         known = ", ".join([BREADTH_FIRST, *shipped])
-        raise ConfigError(f"order.name {name}: none of {known}, and no entry point in {GROUP}")
+        raise ConfigError(
+            f"order.name {name}: unknown; choose one of {known} or an entry point in {GROUP}"
+        )
     try:
         return next(iter(found)).load()
     except Exception as error:

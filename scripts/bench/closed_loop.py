@@ -1,25 +1,25 @@
-"""What the page cache's readers see when their requests say which pages matter.
+"""Measure whether importance learned from requests makes a page cache fresher for its readers.
 
     scripts/bench/closed_loop.py [--pages 300] [--rate 12] [--readers 60] [--learn 25] [--seconds 40] [--changes 1.0]
                                  [--webs 1] [--exponent 1.0]
 
-A web of four hosts changes, `crawler refresh --serve` keeps its copies fresh at
-`--rate` fetches a second, readers ask `--readers` times a second by Zipf's law.
-Two crawls of equal webs run side by side, at equal rates: in one the requests
-count, in the other the readers call themselves robots, which are not counted,
-so that all pages weigh the same. After `--learn` seconds it is counted for
-`--seconds` how many answers equalled the live page, and how many of those that
-said P[fresh] = p did. `--changes` is changes a fetch, over all pages.
+A web of four hosts changes; `crawler refresh --serve` keeps its copies fresh at
+`--rate` fetches per second; readers send `--readers` requests per second by Zipf's law.
+Two crawls of equal webs run side by side at equal rates. In one the requests
+count. In the other the readers identify as robots, whose requests do not count,
+so all pages weigh the same. After `--learn` seconds, two things are measured for
+`--seconds`: the share of answers that equalled the live page, and that share among
+the answers that stated P[fresh] = p. `--changes` is the number of changes per fetch, over all pages.
 
-By Zipf's law a sixth of all requests go to one page of 300: what was said of that page once decides, and
-figures of one web differ by .03 from those of another. So the errors printed are those of pages drawn at random,
-and `--webs` runs so many pairs at once, each on a web of its own with readers of their own, and adds them up.
-`--exponent` 0 asks for all pages alike.
+By Zipf's law a sixth of all requests go to one page of 300, so one page's freshness affects the result strongly, and
+figures of one web differ by .03 from those of another. The printed errors therefore treat pages as drawn at random.
+`--webs` runs that many pairs at once, each on its own web with its own readers, and adds up their results.
+`--exponent` 0 requests all pages equally often.
 
-Stores are not synced, so that the disk decides nothing.
+Stores are not synced, so the disk does not affect the result.
 
 One second here is a day of the sites (`refresh.speed`). Little CPU is used: the
-figures are shares, and both crawls have the same machine at the same time.
+figures are shares, and both crawls run on the same machine at the same time.
 """
 
 import argparse
@@ -52,17 +52,17 @@ speed = 86400
 
 
 class Run(NamedTuple):
-    """Readers and what they are called, from when on they count, pages fetched since, the crawl's own figures."""
+    """Readers and their User-Agent, the start of the measurement, pages fetched since, and the crawl's own figures."""
 
     readers: Readers
     since: float
     fetched: int
-    popular: int  # of them the tenth of the pages that is asked for most
+    popular: int  # fetches of the tenth of the pages that is requested most
     calibration: list[dict[str, float]]
 
 
 async def one(folder: Path, agent: str, number: int, options: argparse.Namespace) -> Run:
-    """A crawl of the web `number` whose readers are called `agent`."""
+    """Crawl the web `number` while readers that are called `agent` use its cache; return the run."""
     folder.mkdir()
     clock, total = SystemClock(), options.learn + options.seconds
     specs = [
@@ -118,7 +118,7 @@ async def listening(port: int, refreshing: "asyncio.Task[None]") -> None:
         except OSError:
             await asyncio.sleep(0.1)
     await refreshing
-    raise SystemExit("the crawl ended before it listened")
+    raise SystemExit("the crawl ended before it began to listen")
 
 
 async def both(options: argparse.Namespace) -> None:
@@ -135,7 +135,7 @@ async def both(options: argparse.Namespace) -> None:
 
 
 def show(title: str, runs: Sequence[Run]) -> None:
-    """What the runs of one kind come to together; a page of each web counts as another page."""
+    """Print the combined figures of runs of one kind; pages of different webs count as different pages."""
     readings = [
         each._replace(page=each.page * len(runs) + k)
         for k, run in enumerate(runs)

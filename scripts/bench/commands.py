@@ -1,10 +1,10 @@
-"""The longest turn of the loop under each command, in a crawl with a million URLs to do.
+"""Measure the longest turn of the loop under each command, in a crawl with a million waiting URLs.
 
     python scripts/bench/commands.py [--urls 1e6] [--hosts 1e5] [--folder DIR]
 
-The stages are filled as in `scale.py` and driven as the process drives them: a step of a
-command is a turn. CPU of the thread, the worst of all steps; target 50 ms. `export` reads the files
-of a live crawl in a process of its own, and `check` is for crawls at rest: no turn of a loop is theirs.
+The stages are filled as in `scale.py` and driven as the process drives them: one step of a
+command is one turn. Printed is the thread's CPU time of the longest step; the target is 50 ms. `export`, which reads
+the files of a live crawl in a separate process, and `check`, which needs a crawl at rest, take no turn of a loop.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from crawler.storage.commit import Change, Maker
 def longest(
     stages: Stages, commands: Commands, queue: list[Change | Maker], request: dict[str, object]
 ) -> tuple[float, int, float]:
-    """(seconds of the longest step, steps, seconds of the longest adoption of what was written)."""
+    """Run a command; return (seconds of the longest step, steps, seconds of the longest adoption of written changes)."""
     steps, worst, adopting, count = commands.steps(request), 0.0, 0.0, 0
     while True:
         begun = time.thread_time()
@@ -43,7 +43,7 @@ def longest(
             stages.point.add(queue.pop(0))
             worst = max(worst, made(stages))
             group = stages.point.take()
-            stages.point.write(group)  # the writer thread's work
+            stages.point.write(group)  # in a crawl the writer thread does this
             begun = time.thread_time()
             stages.point.committed(group)
             adopting = max(adopting, time.thread_time() - begun)
@@ -52,7 +52,7 @@ def longest(
 
 
 def made(stages: Stages) -> float:
-    """Seconds of the longest step in which a change is made."""
+    """Return the seconds of the longest step that makes a change."""
     worst, more = 0.0, True
     while more:
         begun = time.thread_time()
@@ -62,7 +62,7 @@ def made(stages: Stages) -> float:
 
 
 def main() -> None:
-    """Fill, then print a line a command."""
+    """Fill the stages, then print one line per command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,21 +1,21 @@
-"""Thirty kills in one crawl of a tree-shaped web: what was lost, stored twice, fetched again?
+"""Kill one crawl of a tree-shaped web thirty times; count pages lost, stored twice and fetched again.
 
     python scripts/bench/crash.py [--pages 30000] [--folder DIR] [--case ROW ...]
 
 The crawler kills itself (SIGKILL) at thirty named points of its write path, is
-started again each time, and at last runs to the end. Every URL of the web has
-exactly one in-link, bodies are distinct, and budgets are lifted, so whatever is
-lost stays lost. The server's log and the WARC files are the judges. Rows:
+restarted each time, and finally runs to the end. Every URL of the web has
+exactly one in-link, bodies are distinct, and budgets are lifted, so a lost page
+stays lost. The server's log and the WARC files are the evidence. Rows:
 
     named points         every step of a group, a flush, a compaction, a segment roll, a clean stop
-    power cuts           the same; then every file loses what no sync had made safe
-    random instants      killed from outside, whatever it was doing
-    stopped for 60 s     SIGSTOP, SIGCONT: nothing is fetched again but what timed out meanwhile
-    seeds                a list of seeds instead of a tree, killed while it is read
+    power cuts           the same; then every file loses all bytes that were not synced
+    random instants      killed from outside at random times
+    stopped for 60 s     SIGSTOP, SIGCONT: only fetches that timed out meanwhile are repeated
+    seeds                a list of seeds instead of a tree, killed while the list is read
     seeds loaded         33 times as many seeds as pages (a million), loaded with kills but not fetched
-    planted bugs         a page done before its links; WARC files not truncated: these must show
+    planted bugs         a page done before its links; WARC files not truncated: these must be detected
 
-A kill may cost as many fetches as were in flight (`worst` is the most that one cost).
+A kill may cost as many fetches as were in flight (`worst` is the largest cost of one kill).
 """
 
 import argparse
@@ -47,7 +47,7 @@ from tests.faults.harness import (  # noqa: E402
 )
 
 HOSTS = 200
-# Segments of a few hundred pages; a flush of the DUE after 200 links, so that flushes and merges are many.
+# Segments of a few hundred pages, and a flush of the DUE after 200 links, so that there are many flushes and merges.
 SMALL = ("--set", "pages.segment_bytes=200000", "--set", "due.buffer_entries_max=200")
 FAULTS = [
     "seeds loading:1",
@@ -90,14 +90,14 @@ PLANTED = {
 def named_points(folder: Path, pages: int) -> tuple[Judgement, int]:
     with TreeWeb(folder, pages, "--fanout", "4", hosts=HOSTS) as web:
         kills = run_with_kills(web, folder / "crawl", FAULTS, *SMALL)
-        assert len(kills) == len(FAULTS), f"{len(kills)} kills: the crawl was over too soon"
+        assert len(kills) == len(FAULTS), f"{len(kills)} kills: the crawl ended too soon"
         return judge(web, folder / "crawl", kills), len(kills)
 
 
 def power_cuts(folder: Path, pages: int) -> tuple[Judgement, int]:
     with TreeWeb(folder, pages, "--fanout", "4", hosts=HOSTS) as web:
         cuts, _ = run_with_power_cuts(web, folder / "crawl", FAULTS, random.Random(2), *SMALL)
-        assert len(cuts) == len(FAULTS), f"{len(cuts)} cuts: the crawl was over too soon"
+        assert len(cuts) == len(FAULTS), f"{len(cuts)} cuts: the crawl ended too soon"
         return judge(web, folder / "crawl", cuts), len(cuts)
 
 
@@ -121,7 +121,7 @@ def stopped(folder: Path, pages: int) -> tuple[Judgement, int]:
 
 
 def seeds(folder: Path, pages: int) -> tuple[Judgement, int]:
-    """Every page a seed, and no links."""
+    """Crawl a web in which every page is a seed and there are no links; judge the result."""
     with TreeWeb(folder, pages, "--fanout", "0", hosts=HOSTS) as web:
         listed = folder / "seeds"
         listed.write_text("".join(f"{web.url(page)}\n" for page in range(pages)))
@@ -154,8 +154,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--pages", type=int, default=30_000)
-    parser.add_argument("--folder", type=Path, default=None, help="where the crawls lie meanwhile")
-    parser.add_argument("--case", action="append", help="only this row; repeatable")
+    parser.add_argument(
+        "--folder", type=Path, default=None, help="folder for the crawls (the temporary directory)"
+    )
+    parser.add_argument("--case", action="append", help="run only this row; repeatable")
     args = parser.parse_args()
     pages, right = args.pages, True
     print(f"{pages:,} pages on {HOSTS} hosts, {CONCURRENCY} fetches in flight")
@@ -172,7 +174,7 @@ def main() -> None:
         **{bug: (partial(planted, bug=bug), pages) for bug in PLANTED},
     }
     if unknown := set(args.case or ()) - set(cases):
-        parser.error(f"--case: {', '.join(sorted(unknown))}; known are {', '.join(cases)}")
+        parser.error(f"--case: unknown {', '.join(sorted(unknown))}; choose from {', '.join(cases)}")
     for name in args.case or cases:
         case, size = cases[name]
         if args.folder is not None:
@@ -187,7 +189,7 @@ def main() -> None:
         )
         right &= found.flawless is (name not in PLANTED)
         shutil.rmtree(folder)
-    raise SystemExit(0 if right else "not as promised")
+    raise SystemExit(0 if right else "failed: the crawler did not keep its promises")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Twenty kills of a crawl that keeps a changing web fresh: is the state what was committed, and is it still polite?
+"""Kill a refreshing crawl twenty times; check that no committed state is lost and that the crawl stays polite.
 
     python scripts/bench/crash_refresh.py [--kills 20] [--pages 40] [--last 15] [--seed 1] [--kill-for 600] [--living]
 
-`--living`: new pages appear, which hubs, a feed and sitemaps show; `tests/faults/living.py` says what else is judged.
+`--living`: new pages appear, shown by hubs, a feed and sitemaps; `tests/faults/living.py` lists the additional checks.
 
-Kills by turns at named points of the write path and from outside, after some requests;
-`tests/faults/refreshing.py` says what is judged, by the web's own log. At the end
-`crawler refresh` runs undisturbed, and its predictions are held against what it found.
+Kills alternate between named points of the write path and kills from outside after some requests.
+`tests/faults/refreshing.py` lists the checks, which use the web's own log. At the end
+`crawler refresh` runs undisturbed, and its predictions are compared with the changes it found.
 """
 
 import argparse
@@ -32,13 +32,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--pages", type=int, default=40, help="on each of 3 hosts")
-    parser.add_argument("--last", type=float, default=15.0, help="seconds of the last run")
-    parser.add_argument("--seed", type=int, default=1, help="of the kills")
+    parser.add_argument("--pages", type=int, default=40, help="pages on each of 3 hosts (40)")
+    parser.add_argument("--last", type=float, default=15.0, help="seconds of the last run (15)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the kills (1)")
     parser.add_argument(
-        "--kill-for", type=float, default=600.0, help="seconds after which no more are killed"
+        "--kill-for", type=float, default=600.0, help="seconds after which no more kills happen (600)"
     )
-    parser.add_argument("--living", action="store_true", help="with new pages")
+    parser.add_argument("--living", action="store_true", help="let new pages appear")
     args = parser.parse_args()
     rng = random.Random(args.seed)
     faults = [
@@ -68,7 +68,7 @@ def main() -> None:
         print(f"{row['predicted']:10.3f}{row['found']:8.3f}{row['refreshes']:11,}")
     for problem in verdict.problems:
         print(problem)
-    raise SystemExit("not as promised" if verdict.problems else 0)
+    raise SystemExit("failed: the crawler did not keep its promises" if verdict.problems else 0)
 
 
 if __name__ == "__main__":

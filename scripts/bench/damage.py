@@ -1,12 +1,12 @@
-"""The damage matrix: each file of a crawl directory lost, cut, or with one byte flipped; what becomes of the crawl.
+"""The damage matrix: delete, cut or flip a byte of each file of a crawl directory, and see how the crawl recovers.
 
     .venv/bin/python scripts/bench/damage.py [--pages N] [--only PATTERN] [--engine leveldb|rocksdict]
 
 A small tree-shaped web is crawled once. For each kind of file and each damage a
-copy of the directory is damaged, checked, repaired, checked, and crawled on.
-`lost` counts pages of the web without a whole response record at the end (by
+copy of the directory is damaged, checked, repaired, checked again, and crawled further.
+`lost` counts pages of the web without a whole response record at the end (according to
 FastWARC), `again` those that were fetched a second time. A row is `SILENT` if
-something was lost that no command mentioned.
+something was lost and no command reported it.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def command(*arguments: "str | Path") -> "subprocess.CompletedProcess[str]":
 
 
 def files_by_kind(directory: Path) -> dict[str, Path]:
-    """One file of each kind, the largest; and, as kinds of their own, the folders `p0/store` and `p0`."""
+    """Return the largest file of each kind, and the folders `p0/store` and `p0` as kinds of their own."""
     kinds: dict[str, Path] = {}
     for path in sorted(directory.rglob("*"), key=lambda path: path.stat().st_size):
         if path.is_file() and path.stat().st_size:
@@ -49,7 +49,7 @@ def files_by_kind(directory: Path) -> dict[str, Path]:
 
 
 def damage(path: Path, how: str) -> None:
-    """Do it to the file (or folder, which can only be deleted)."""
+    """Damage the file (or folder, which can only be deleted)."""
     if path.is_dir():
         shutil.rmtree(path)
         return
@@ -66,7 +66,7 @@ def damage(path: Path, how: str) -> None:
 
 
 def said(*answers: "subprocess.CompletedProcess[str]") -> list[str]:
-    """The lines of some commands that tell of trouble."""
+    """Return the lines of the commands' output that report trouble."""
     lines = [line for each in answers for line in (each.stdout + each.stderr).splitlines()]
     return [line for line in lines if "all is well" not in line]
 
@@ -75,7 +75,7 @@ def main() -> None:
     """Print the matrix."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pages", type=int, default=150)
-    parser.add_argument("--only", default="", help="kinds of files, a regular expression")
+    parser.add_argument("--only", default="", help="regular expression: only these kinds of files")
     parser.add_argument("--engine", default="leveldb", choices=("leveldb", "rocksdict"))
     args = parser.parse_args()
     flags = (*SMALL, "--set", f"store.engine={args.engine}")
@@ -86,19 +86,19 @@ def main() -> None:
         whole = Path(temporary) / "whole"
         ended = crawl(whole, web.seed, *flags)
         assert ended.code == 0, ended.err
-        crawl(whole, web.seed, *flags)  # opened once more: what lay in the log lies in a table
-        print(f"{'file':34} {'damage':8} check repair check crawl  lost again  what was said first")
+        crawl(whole, web.seed, *flags)  # opened a second time, which moves the store's log into a table
+        print(f"{'file':34} {'damage':8} check repair check crawl  lost again  first report")
         silent = 0
         for kind, path in files_by_kind(whole).items():
             if not re.search(args.only, kind):
                 continue
             for how in DAMAGES if path.is_file() else DAMAGES[:1]:
                 silent += row(web, whole, kind, path, how, flags)
-        print(f"{silent} losses in silence")
+        print(f"{silent} silent losses")
 
 
 def row(web: TreeWeb, whole: Path, kind: str, path: Path, how: str, flags: Sequence[str]) -> bool:
-    """One row of the matrix; whether something was lost in silence."""
+    """Print one row of the matrix; return whether the loss was silent."""
     directory = whole.parent / "copy"
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(whole, directory)

@@ -1,9 +1,9 @@
-"""CPU time of exports and of the report, over a crawl directory, against a bare loop over the same pages.
+"""CPU time of exports and of the report on a crawl directory, against a bare loop over the same pages.
 
     python scripts/bench/export.py DIR
 
-The reference parses each page and takes its text, one process, nothing else:
-what an export with text cannot be cheaper than. CPU is that of all processes.
+The reference parses each page and extracts its text in one process, and does nothing else.
+An export with text cannot be cheaper. CPU is that of all processes.
 """
 
 import sys
@@ -25,7 +25,7 @@ from crawler.pages.formats.text import text_of
 
 
 def _bare(directory: Path) -> tuple[int, float]:
-    """(HTML pages, CPU seconds to parse them and take their text)."""
+    """Return (HTML pages, CPU seconds to parse them and extract their text)."""
     with opened(directory) as crawled:
         stored = (page for _, page in newest_pages(crawled.archives, selection()))
         html = (page for page in stored if is_html(page.capture.content_type))
@@ -42,12 +42,12 @@ def _measure(name: str, run: Callable[[], object], pages: int, reference: float)
     took = cpu_so_far() - began
     print(
         f"{name:<22} {pages:>8,} pages {took:7.2f} CPU s  {took / reference:4.2f}"
-        f"  {1e3 * took / pages:6.2f} ms a page, {time.perf_counter() - wall:.1f} s"
+        f"  {1e3 * took / pages:6.2f} ms per page, {time.perf_counter() - wall:.1f} s"
     )
 
 
 def main(directory: Path) -> None:
-    """Print a line a format."""
+    """Print one line per format."""
     pages, reference = _bare(directory)
     print(f"{'bare loop':<22} {pages:>8,} pages {reference:7.2f} CPU s  1.00")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,9 @@
-"""What extraction costs beyond the bare parse, on real pages.
+"""The cost of extraction beyond the bare parse, on real pages.
 
     python scripts/bench/extract.py [--pages 200] [--least 20000] [--most 100000] DIR...
 
-Reads HTML files below the directories, and prints for each part the CPU time a
-page (least of several rounds) and its ratio to the bare parse of the same run.
+Reads HTML files below the directories, and prints for each part the CPU time per
+page (the least of several rounds) and its ratio to the bare parse in the same run.
 """
 
 import argparse

@@ -1,25 +1,25 @@
-"""What healthy hosts get beside hostile ones: pages a minute, memory, longest turn of the loop, time to stop.
+"""Crawl healthy hosts beside hostile ones: pages per minute, memory, longest turn of the loop, time to stop.
 
     python scripts/bench/fair_share.py [--kind KIND ...] [--hosts 600] [--seconds 30] [--stacks]
 
-A crawl of 600 healthy hosts alone before and after each crawl of them beside 600
-hosts of one kind (`tests/end_to_end/hostile_server.py` describes them); all are
-on addresses of their own in 127/8. A row a run:
+600 healthy hosts are crawled together with 600 hosts of one kind
+(`tests/end_to_end/hostile_server.py` describes the kinds), and alone before and after each such run. All hosts
+have their own addresses in 127/8. One row per run:
 
-    pages/min    what the healthy hosts were asked for, by their own count, and its ratio to the mean of the runs
-                 "alone" next to it; `late` is the same of the second half of the run, when each host has been met
-    asked        requests a minute to the other hosts
-    took         ms that nine in ten answers of the healthy hosts took, by the crawl's measure, in the second half; they
-                 answer after 20, and a host waits ten times what an answer took
-    busy, kept   share of the time in which the loop's thread ran, and in which it could have run but others of
-                 the machine did; children: seconds of CPU of the crawl's helpers a second
+    pages/min    requests to the healthy hosts, counted by their server, and the ratio to the mean of the neighbouring
+                 runs "alone"; `late` is the same for the second half of the run, when each host has been met
+    asked        requests per minute to the other hosts
+    took         ms within which nine in ten healthy hosts' answers came in the second half, as the crawl measured them;
+                 the hosts answer after 20 ms, and the delay is ten times the answer time
+    busy, kept   share of the time in which the loop's thread ran, and in which it was ready but other threads of
+                 the machine ran; children: CPU seconds per second of the crawl's helper processes
     peak MiB     the crawl and its children: proportional memory, sampled; resident peak of the main process
-    turn ms      the longest turn of the loop: CPU time of its thread, and by the wall
-    exit s       SIGTERM to the end
+    turn ms      the longest turn of the loop: CPU time of its thread, and wall time
+    exit s       seconds from SIGTERM to the end
 
-Targets: ratio .8, 1,024 MiB, 100 ms of CPU, 15 s. The turn is an iteration of
-the loop, with all that was ready in it, or 5 ms if that is longer. On a busy
-machine its wall time says nothing. `--stacks` prints where the loop's thread was
+Targets: ratio .8, 1,024 MiB, 100 ms of CPU, 15 s. A turn is one iteration of
+the loop, with all callbacks that were ready, or 5 ms if that is longer. On a busy
+machine its wall time is meaningless. `--stacks` prints the stack of the loop's thread
 in turns of more than 40 ms.
 """
 
@@ -61,7 +61,7 @@ KINDS = (
     "bad-tls",
 )
 BEAT = 0.005  # s
-SHOWN = 0.04  # s of CPU from which --stacks tells of a turn
+SHOWN = 0.04  # CPU seconds of a turn from which --stacks prints its stack
 START_MAX, EXIT_MAX = 60.0, 60.0
 
 
@@ -69,7 +69,7 @@ START_MAX, EXIT_MAX = 60.0, 60.0
 
 
 class Turns:
-    """Measures the turns of the loop it is started in: a beat on the loop, a look at its thread beside it."""
+    """Measures the turns of the loop in which it is started: the loop beats, and another thread samples its thread."""
 
     def __init__(self, *, stacks: bool) -> None:
         self.cpu = self.wall = 0.0
@@ -107,7 +107,7 @@ class Turns:
 
 
 def crawl_measured(out: Path, arguments: list[str], *, stacks: bool) -> int:
-    """Run the command with its loop's turns measured; write the figures to `out`."""
+    """Run the command and measure the turns of its loop; write the figures to `out`."""
     from crawler.cli import main as command
     from crawler.process.lifecycle.shutdown import Watchdog
 
@@ -156,7 +156,7 @@ def server(kind: str, hosts: int, port: int, counts: Path | str = "") -> Iterato
 
 
 def loop_time(pid: int) -> tuple[float, float, float]:
-    """Seconds for which a process's first thread ran and was kept from running, and its children ran."""
+    """Return the seconds that a process's first thread ran, that it was ready but did not run, and that children ran."""
     try:
         ran, kept, _ = map(int, Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split())
         return ran / 1e9, kept / 1e9, sum(map(cpu, children(pid)))
@@ -165,7 +165,7 @@ def loop_time(pid: int) -> tuple[float, float, float]:
 
 
 def pages_between(counts: Path, begin: float, end: float) -> float:
-    """What a server counted between two instants, a minute."""
+    """Return the requests per minute that a server counted between two instants."""
     rows = [tuple(map(float, line.split())) for line in counts.read_text().splitlines()]
     within = [(at, pages) for at, pages in rows if begin <= at <= end]
     first, last = within[0], within[-1]
@@ -173,7 +173,7 @@ def pages_between(counts: Path, begin: float, end: float) -> float:
 
 
 def await_start(process: subprocess.Popen[bytes], begun: Path) -> None:
-    """Until the crawl's loop runs: on a busy machine the imports take ten seconds."""
+    """Wait until the crawl's loop runs: on a busy machine the imports take ten seconds."""
     until = time.monotonic() + START_MAX
     while not begun.exists() and process.poll() is None and time.monotonic() < until:
         time.sleep(0.05)
@@ -263,7 +263,7 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print a row a kind."""
+    """Print one row per kind."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -271,7 +271,10 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=600)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument(
-        "--delay", type=float, default=5.0, help="of the crawl: hosts / delay is asked for a second"
+        "--delay",
+        type=float,
+        default=5.0,
+        help="delay of the crawl: it sends hosts / delay requests per second",
     )
     parser.add_argument("--stacks", action="store_true")
     parser.add_argument("--crawl", nargs=argparse.REMAINDER, default=[], help="further options of the crawl")
@@ -302,7 +305,7 @@ def alone(options: argparse.Namespace) -> dict[str, Any]:
     """Run the healthy hosts alone, and print the row."""
     row = run("alone", options)
     if not row["late"]:
-        sys.exit("the healthy hosts were not asked:\n" + "\n".join(row["said"]))
+        sys.exit("the healthy hosts received no requests:\n" + "\n".join(row["said"]))
     show("alone", row, 1.0, 1.0)
     return row
 

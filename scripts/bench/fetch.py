@@ -1,9 +1,9 @@
-"""CPU per kept-alive GET of 45 kB: the crawler's client against a bare aiohttp session, in one run.
+"""CPU per GET of 45 kB on a kept-alive connection: the crawler's client against a bare aiohttp session, in one run.
 
     python scripts/bench/fetch.py [--rounds 5] [--fetches 4000] [--profile]
 
-The server is nginx in processes of its own, 16 hosts on 127.0.0.1 upwards; the
-figure is this process's CPU time. Rounds alternate, the median is printed.
+The server is nginx in separate processes, 16 hosts from 127.0.0.1 upwards; the
+figure is this process's CPU time. Rounds alternate, and the median is printed.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def server() -> Iterator[int]:
 
 
 async def measure(get: Callable[[str], Awaitable[int]], port: int, fetches: int) -> float:
-    """CPU microseconds a fetch, one request at a time on each of the hosts."""
+    """Return the CPU microseconds per fetch, with one request at a time on each of the hosts."""
 
     async def host(number: int) -> None:
         url = f"http://127.0.0.{number + 1}:{port}/page.html"

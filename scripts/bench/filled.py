@@ -1,8 +1,8 @@
-"""The state that a load leaves, built directly: queues, hosts and known set of `scale.py`'s first URLs, compacted.
+"""Builds the state after a load directly: queues, hosts and known set of `scale.py`'s first URLs, compacted.
 
-A load of 1e8 URLs takes hours on a busy machine. Here the keys of the store are made in their order, so that LevelDB
-has nothing to merge, and the known set is one run: some 5 us a URL. `scale.py --filled 1e8` then goes on with a
-load of its own, of which each link is taken in as it is in a crawl of that size.
+A load of 1e8 URLs takes hours on a busy machine. Here the keys of the store are written in sorted order, so LevelDB
+has nothing to merge, and the known set is one run; this takes some 5 us per URL. `scale.py --filled 1e8` then
+continues with a load of its own, in which each link is processed as in a crawl of that size.
 """
 
 import time
@@ -27,15 +27,15 @@ from crawler.urls.fingerprint import Fingerprinter, registrable_domain
 BATCH = 5000  # keys
 PRIORITY, DEPTH = 128, 1
 MIX = 0x9E3779B97F4A7C15
-PAGE_LINKS = 3300  # URLs in a row that have the same page as their origin
+PAGE_LINKS = 3300  # consecutive URLs with the same page as their origin
 CHUNK = 1 << 22
 _LOW_48 = (1 << 48) - 1
 
-Tail = Callable[[int, int], str]  # number of a URL, length of scheme and host name -> path
+Tail = Callable[[int, int], str]  # (number of a URL, length of its scheme and host name) -> path
 
 
 def hosts_of(numbers: np.ndarray, hosts: int) -> np.ndarray:
-    """The host of each URL, as `scale.url` has it; int32 (n,)."""
+    """Return the host of each URL, as `scale.url` assigns it; int32 (n,)."""
     draws = numbers.astype(np.uint64) * np.uint64(MIX)
     skewed = (hosts * (draws.astype(np.float64) / 2.0**64) ** 2).astype(np.int32)
     return np.where(numbers < hosts, numbers, skewed).astype(np.int32)
@@ -51,7 +51,7 @@ def fill(
     tail: Tail,
     told: Callable[[str], None],
 ) -> None:
-    """Put URLs 0 to `urls` - 1 into the closed, empty store and DUE of the folder `process`."""
+    """Write URLs 0 to `urls` - 1 to the closed, empty store and DUE of the folder `process`."""
     begun = time.perf_counter()
     names = [name(host) for host in range(hosts)]
     keys = np.array([fingerprinter.host_key(each) for each in names], np.uint64)
@@ -72,7 +72,7 @@ def fill(
     _put(store, _entries(by_rank, order, ends, fingerprinter, tail, fingerprints), told)
     told(f"queues built in {time.perf_counter() - begun:.0f} s")
     fingerprints.sort()
-    assert (fingerprints[1:] > fingerprints[:-1]).all(), "two URLs have one fingerprint"
+    assert (fingerprints[1:] > fingerprints[:-1]).all(), "two URLs have the same fingerprint"
     _put(store, _metas(store, process, fingerprints, fingerprinter), told)
     store.close()
     told(f"all in {time.perf_counter() - begun:.0f} s")
@@ -93,7 +93,7 @@ def _put(store: KeyValue, items: Iterator[tuple[bytes, bytes]], told: Callable[[
 def _host_records(
     by_rank: list[tuple[str, int]], order: np.ndarray, ends: list[int], fingerprinter: Fingerprinter
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Records of hosts that were never asked, in the order of their keys."""
+    """Yield records of hosts that were never asked, in the order of their keys."""
     for (name, key), (begin, end) in zip(by_rank, pairwise(ends), strict=True):
         if begin == end:
             continue
@@ -111,7 +111,7 @@ def _entries(
     tail: Tail,
     fingerprints: np.ndarray,
 ) -> Iterator[tuple[bytes, bytes]]:
-    """To-do entries in the order of their keys; their fingerprints go into `fingerprints`."""
+    """Yield queue entries in the order of their keys; write their fingerprints to `fingerprints`."""
     hash_of, base = fingerprinter.hash, make_order(PRIORITY, DEPTH, 0)
     for (name, key), (begin, end) in zip(by_rank, pairwise(ends), strict=True):
         bits, start, length = key & ~_LOW_48, f"https://{name}", len(name) + 8
@@ -129,13 +129,13 @@ def _entries(
 def _metas(
     store: KeyValue, process: Path, fingerprints: np.ndarray, fingerprinter: Fingerprinter
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The known set as one run, and what the store says of it, of links and of sequence numbers."""
+    """Write the known set as one run; yield the store's records of it, of links and of sequence numbers."""
     count = len(fingerprints)
     chunks = (fingerprints[start : start + CHUNK] for start in range(0, count, CHUNK))
     run = DiskRuns(process / "due", []).write(chunks, count, step="flush")
     manifest = Manifest("mmh3", fingerprinter.check_value, False, [run.entry])
     value = store.get(FRONTIER)
-    assert value is not None, "no frontier was opened on this store"
+    assert value is not None, "the frontier was never opened on this store"
     meta = msgspec.msgpack.decode(unseal(FRONTIER, value), type=Meta)
     meta.sequence = count
     counters = {"urls.accepted": count, "urls.to_due": count}

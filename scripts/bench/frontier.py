@@ -1,4 +1,4 @@
-"""CPU of the frontier a page and a link in the common case: no delay, 62 hosts, all in memory.
+"""CPU of the frontier per page and per link in the common case: no delay, 62 hosts, all in memory.
 
     python scripts/bench/frontier.py [pages]
 
@@ -19,7 +19,7 @@ from crawler.storage.kv import MemoryStore
 from crawler.urls.fingerprint import Fingerprinter, registrable_domain
 
 HOSTS = 62
-FLUSH = 2_000  # new links of one flush
+FLUSH = 2_000  # new links per flush
 
 
 def make(store: MemoryStore) -> Frontier:
@@ -45,7 +45,7 @@ def links(start: int, count: int) -> list[Link]:
 
 
 def run(pages: int) -> dict[str, float]:
-    """CPU microseconds a link and a page, by step; staging goes into a recorded change, nothing is stored."""
+    """Return the CPU microseconds per link and per page, by step; changes are only recorded, nothing is stored."""
     frontier, clock = make(MemoryStore()), time.process_time
     frontier.open(1e9, True)
     spent = dict.fromkeys(("enqueue", "claim_next", "record_outcome", "stage", "release"), 0.0)
@@ -96,7 +96,7 @@ def run(pages: int) -> dict[str, float]:
 
 
 def reference(count: int) -> float:
-    """Microseconds of a push and a pop on a heap of 2,000 tuples."""
+    """Return the microseconds of a push and a pop on a heap of 2,000 tuples."""
     heap = [(random.Random(n).random(), n) for n in range(2_000)]
     heapq.heapify(heap)
     start = time.process_time()

@@ -1,11 +1,11 @@
-"""Mutated heads, bodies, pages, maps, robots.txt, cookies, frames, commands and requests: no bug, no long turn.
+"""Feed mutated heads, bodies, pages, sitemaps, robots.txt, cookies, frames, commands and requests to the parsers.
 
     .venv/bin/python scripts/bench/fuzz.py [--cpu SECONDS] [--seed N] [--only NAME] [--keep DIR]
 
-Each target (`tests/fuzz/targets.py`) gets the same CPU time. A turn is what the
-loop would stand for; its worst is CPU time of the thread, the least of three.
+Each target (`tests/fuzz/targets.py`) gets the same CPU time. A turn is the time for which an
+input would block the loop; the worst is CPU time of the thread, the least of three measurements.
 With --keep the inputs that failed, and the slowest of each target, are written
-to DIR. Exit code 1 if anything raised, or a turn took over 100 ms.
+to DIR. The exit code is 1 if anything raised, or a turn took over 100 ms.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from tests.fuzz.targets import targets  # noqa: E402
 
 
 def main() -> int:
-    """Print a line a target."""
+    """Print one line per target."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--cpu", type=float, default=300.0, help="CPU seconds of all targets together")
+    parser.add_argument("--cpu", type=float, default=300.0, help="CPU seconds for all targets together (300)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="the target of this name")
-    parser.add_argument("--keep", type=Path, help="folder for inputs")
+    parser.add_argument("--only", default="", help="run only the target of this name")
+    parser.add_argument("--keep", type=Path, help="folder for failed and slow inputs")
     args = parser.parse_args()
     logging.getLogger("crawler").addHandler(logging.NullHandler())
     print(
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def show(tally: Tally) -> None:
-    """One row, and what failed."""
+    """Print one row, and the failures."""
     print(
         f"{tally.target:15} {tally.seed:5} {tally.runs:9,} {tally.ways:5} {tally.cpu_seconds:7.0f} "
         f"{tally.worst * 1e3:8.1f} ms {tally.failed:7}",
@@ -56,7 +56,7 @@ def show(tally: Tally) -> None:
 
 
 def keep(tally: Tally, folder: Path) -> None:
-    """Write the inputs that failed and the slowest one."""
+    """Write the inputs that failed, and the slowest one."""
     folder.mkdir(parents=True, exist_ok=True)
     name = tally.target.replace(" ", "-")
     (folder / f"{name}.{tally.seed}.slowest").write_bytes(tally.slowest)

@@ -1,28 +1,29 @@
-"""What the refresh frontier gains over asking every page equally often, over HTTP: the gain learned of the gain possible.
+"""The gain of the refresh frontier over uniform refreshing, over HTTP, as a share of the possible gain.
 
     python scripts/bench/gain.py                          # the four arms below, at once
-    python scripts/bench/gain.py validators noise         # tables of their own
+    python scripts/bench/gain.py validators noise         # other tables
     python scripts/bench/gain.py --visits 40 --rate 100   # 160 s
     python scripts/bench/gain.py --arms uniform,learned
 
 A web of 400 pages on 4 hosts of 127.0.0.0/8 (poisson, bursty, co-changing, poisson; rates log-normal with
-sigma 1.5; word of changes with recall 1, .6, .3, 0 and noise 0, .5, 2, 0 times the change rate) changes about a
-million times as fast as a real one. The shipped crawl refreshes it in several arms at once, each in a process of
-its own with a web of its own that changes alike, so that they share the machine's lot. Each asks --rate times a
-second. Freshness is the server log's: the share of page time in which the last whole answer was the present
-version, after the first half of the time. Arms whose numbers of requests differ are not to be compared: lower --rate.
+sigma 1.5; signals of changes with recall 1, .6, .3, 0 and noise 0, .5, 2, 0 times the change rate) changes about a
+million times as fast as a real one. The shipped crawler refreshes it in several arms at once. Each arm has its own
+process and its own web, which changes identically, so all arms suffer the same load of the machine. Each sends --rate
+requests per second. Freshness is taken from the server's log: the share of page time in which the last complete answer
+was the current version, after the first half of the time. Arms with different numbers of requests cannot be compared:
+lower --rate.
 
-`crawler lab worlds` has the gain on over sixty drawn webs, on a virtual clock.
+`crawler lab worlds` measures the gain on over sixty simulated webs, on a virtual clock.
 
-    gain: uniform, oracle (true parameters), learned, deaf (learned, no word of changes), oracle-only (no exploration)
-    validators: learned, on hosts whose validators are right or lie in one way or another (`lab/changing/web.py`),
-        and on right ones with a page, or a directory of ten, that lies
-    noise: deaf, and told of 2 false signals for each change and no true one
-    daily: a web of 400 pages that change about once a day, importance Pareto, each asked every 16 hours on the average
-        for ten days (30 requests a second, 200 s): uniform, learned, greedy, without the neighbourhood clock, oracle
-    news: 600 pages and 4.2 articles a day on ten hubs, 150 days of 16 requests (15 a second, 160 s), the first 40 of
-        which find the pages. Delays from birth to copy, in days, of articles born after 60 days and before the
-        last 14; one without a copy is infinitely late. Rows: a fixed share for known pages, `auto`, its
+    gain: uniform, oracle (true parameters), learned, deaf (learned, no signals), oracle-only (no exploration)
+    validators: learned, on hosts whose validators are right or false in different ways (`lab/changing/web.py`),
+        and on hosts with right ones except for one page, or one directory of ten pages
+    noise: deaf, and learned with 2 false signals per change and no true one
+    daily: a web of 400 pages that change about once a day, importance Pareto, each fetched every 16 hours on average
+        for ten days (30 requests per second, 200 s): uniform, learned, greedy, without the neighbourhood clock, oracle
+    news: 600 pages and 4.2 articles a day on ten hubs, 150 days of 16 requests (15 per second, 160 s); the first 40
+        days find the pages. Delays from birth to copy, in days, of articles born after 60 days and before the
+        last 14; an article without a copy has an infinite delay. Rows: a fixed share for known pages, `auto`, its
         new_page_weight, births in a sitemap or feed
 """
 
@@ -86,7 +87,7 @@ def hosts(
 
 
 def rows(table: str, game: GainGame) -> list[tuple[str, GainGame, Arm]]:
-    """(name, game, arm) of the table's rows."""
+    """Return (name, game, arm) of the table's rows."""
     if table == "validators":
         whole = [(kind, _on(game, hosts(WORD, kind)), LEARNED) for kind in KINDS]
         return whole + [(name, _on(game, hosts(WORD, "right", own)), LEARNED) for name, own in LIARS.items()]
@@ -141,7 +142,7 @@ def played(game: GainGame, arm: Arm) -> Played:
 
 
 def _gain(one: Played, table: dict[str, Played]) -> str:
-    """The gain over the table's uniform, of that of its oracle."""
+    """Return the gain over the table's uniform, as a share of the gain of its oracle."""
     if not {"oracle", "uniform"} <= set(table):
         return ""
     uniform = table["uniform"].freshness
@@ -149,7 +150,7 @@ def _gain(one: Played, table: dict[str, Played]) -> str:
 
 
 def _late(delays: list[float]) -> str:
-    """Median and nine tenths of the delays, share without a copy, articles."""
+    """Return the median and 90 % quantile of the delays, the share without a copy, and the number of articles."""
     sorted_delays = np.sort(delays)
     half, most = (sorted_delays[int(share * (len(delays) - 1))] for share in (0.5, 0.9))
     return f"{half:8.2f}{most:8.2f}{np.isinf(sorted_delays).mean():7.3f}{len(delays):9,}"
@@ -161,14 +162,18 @@ def main() -> int:
     )
     parser.add_argument("tables", nargs="*", default=["gain"], metavar="TABLE", help=", ".join(TABLES))
     parser.add_argument("--arms", default="", metavar="A,B", help="only these rows (all)")
-    parser.add_argument("--visits", type=float, default=20.0, help="crawls of a page on average (20)")
-    parser.add_argument("--rate", type=float, default=60.0, help="requests a second of each arm (60)")
-    parser.add_argument("--budget", type=float, default=2.0, help="requests, as multiples of the changes (2)")
+    parser.add_argument("--visits", type=float, default=20.0, help="mean crawls per page (20)")
+    parser.add_argument("--rate", type=float, default=60.0, help="requests per second of each arm (60)")
+    parser.add_argument(
+        "--budget", type=float, default=2.0, help="requests, as a multiple of the changes (2)"
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--at-once", type=int, default=0, metavar="N", help="arms at once (all)")
+    parser.add_argument(
+        "--at-once", type=int, default=0, metavar="N", help="number of arms that run at once (all)"
+    )
     args = parser.parse_args()
     if unknown := set(args.tables) - set(TABLES):
-        parser.error(f"no table {', '.join(sorted(unknown))}; there are {', '.join(TABLES)}")
+        parser.error(f"unknown table {', '.join(sorted(unknown))}; choose from {', '.join(TABLES)}")
     game = GainGame(hosts(WORD), visits=args.visits, rate=args.rate, budget=args.budget, seed=args.seed)
     wanted = args.arms.split(",") if args.arms else None
     asked = [(table, *row) for table in args.tables for row in rows(table, game)]

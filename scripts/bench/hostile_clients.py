@@ -1,10 +1,10 @@
-"""A crawl that serves, besieged: slow and half-open clients, then junk signals; its memory and its speed meanwhile.
+"""Attack a crawl that serves with slow and half-open clients, then with junk signals; measure its memory and speed.
 
     scripts/bench/hostile_clients.py [--clients 10000] [--signals 1000000] [--rate 10]
 
-A crawl of a small tree runs at `--rate` pages a second and serves. First
-`--clients` connect and send nothing, half a request line, or half a header; a
-client in earnest asks now and then. Then `--signals` URLs of foreign hosts come
+A crawl of a small tree runs at `--rate` pages per second and serves. First
+`--clients` connect and send nothing, half a request line, or half a header; meanwhile an
+honest client sends a request from time to time. Then `--signals` URLs of foreign hosts are sent
 by `POST /signal`, ten thousand at a time, each time from another source.
 """
 
@@ -25,24 +25,24 @@ from crawler.cli.loopback import free_port
 
 CRAWLER = [sys.executable, "-m", "crawler"]
 HALVES = (b"", b"GET /page?ur", b"GET / HTTP/1.1\r\nHost: a\r\nX: ")
-AT_ONCE = 10_000  # URLs of one notification
+AT_ONCE = 10_000  # URLs per notification
 
 
 class Besieged:
-    """The crawl: its memory, its pages, and what it answers."""
+    """The attacked crawl: its memory, its pages and its answers."""
 
     def __init__(self, pid: int, folder: Path, port: int, page: str) -> None:
         self._pid, self._lines, self.port, self._page = pid, folder / "pages.jsonl", port, page
 
     def memory(self) -> int:
-        """MiB resident."""
+        """Return the resident MiB."""
         return memory(self._pid).resident >> 20
 
     def pages(self) -> int:
         return self._lines.read_bytes().count(b"\n") if self._lines.exists() else 0
 
     async def exchange(self, head: str, body: bytes = b"") -> tuple[str, bytes, float]:
-        """(status, body, seconds) of a request."""
+        """Send a request; return (status, body, seconds)."""
         began = time.monotonic()
         try:
             async with asyncio.timeout(10):
@@ -60,7 +60,7 @@ class Besieged:
 
 
 async def site(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Endless pages, each with two links."""
+    """Serve endless pages, each with two links."""
     try:
         while head := await reader.readuntil(b"\r\n\r\n"):
             number = int("0" + "".join(char for char in head.split(b" ")[1].decode() if char.isdigit()))
@@ -73,7 +73,7 @@ async def site(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 async def besiege(crawl: Besieged, clients: int) -> None:
-    """Open half connections, and ask in earnest meanwhile."""
+    """Open half connections, and send honest requests meanwhile."""
     before, pages, began = crawl.memory(), crawl.pages(), time.monotonic()
     writers, answers, most = [], [], before
     for number in range(clients):
@@ -92,7 +92,7 @@ async def besiege(crawl: Besieged, clients: int) -> None:
     took = time.monotonic() - began
     statuses = dict(collections.Counter(status for status, _, _ in answers))
     print(
-        f"{len(writers):,} half clients in {took:.1f} s: {len(answers)} requests in earnest {statuses}, the slowest "
+        f"{len(writers):,} half clients in {took:.1f} s: {len(answers)} honest requests {statuses}, the slowest "
         f"in {max(seconds for _, _, seconds in answers):.2f} s; memory {before} to {most} MiB; "
         f"{(crawl.pages() - pages) / took:.1f} pages/s",
         flush=True,
@@ -102,7 +102,7 @@ async def besiege(crawl: Besieged, clients: int) -> None:
 
 
 async def junk(crawl: Besieged, signals: int) -> None:
-    """Send signals for hosts that nobody knows."""
+    """Send signals for unknown hosts."""
     before, pages, began = crawl.memory(), crawl.pages(), time.monotonic()
     refused: collections.Counter[str] = collections.Counter()
     for batch in range(signals // AT_ONCE):
@@ -138,7 +138,7 @@ async def main() -> None:
             while (await crawl.ask())[0] != "200":
                 await asyncio.sleep(0.2)
             await asyncio.sleep(3)
-            print(f"before: memory {crawl.memory()} MiB, {crawl.pages() / 3:.0f} pages/s or so", flush=True)
+            print(f"before: memory {crawl.memory()} MiB, about {crawl.pages() / 3:.0f} pages/s", flush=True)
             await besiege(crawl, options.clients)
             await junk(crawl, options.signals)
         finally:

@@ -1,13 +1,13 @@
-"""CPU time of the way from raw hrefs to accepted links, on real HTML.
+"""CPU time from raw hrefs to accepted links, on real HTML.
 
     python scripts/bench/intake.py DIR... [--pages N] [--memo BYTES] [--rounds N]
 
-Every DIR is served as a host of its own in thought: its .html files are parsed
-once, outside the measurement, and their hrefs are taken as a crawl takes them:
-one page of each host in turn. Printed are microseconds a page and a link for
-the intake in scope any with its memo, for a second pass in which all is known,
-for the intake without a memo, and, as the reference in the same run, for a bare
-`ada_url.join_url` of every href; then the cost of the single steps.
+Each DIR stands for a host: its .html files are parsed once, outside the
+measurement, and their hrefs are processed as in a crawl, one page of each host in turn.
+Printed are microseconds per page and per link for the intake with scope `any` and a
+memo, for a second pass in which all links are known, for the intake without a memo,
+and, as the reference in the same run, for a bare `ada_url.join_url` of every href;
+then the cost of the single steps.
 """
 
 import argparse
@@ -31,7 +31,7 @@ BODY_BYTES_MAX = 2 << 20
 
 
 def pages_of(folder: Path, limit: int) -> list[Page]:
-    """(URL, unique hrefs) of up to `limit` HTML files, in the order of their directories."""
+    """Return (URL, unique hrefs) of up to `limit` HTML files, in the order of their directories."""
     found = []
     for path in sorted(folder.rglob("*.html"))[:limit]:
         if path.is_file() and path.stat().st_size < BODY_BYTES_MAX:
@@ -61,7 +61,7 @@ def bare_join(pages: list[Page]) -> None:
 
 
 def race(pages: list[Page], memo_bytes_max: int, rounds: int) -> dict[str, float]:
-    """The least CPU seconds of each contender over all pages; they take turns, each round from nothing."""
+    """Return the least CPU seconds of each contender for all pages; they take turns, and each round starts empty."""
     best: dict[str, float] = {}
     for _ in range(rounds):
         kept = intake(memo_bytes_max)
@@ -77,7 +77,7 @@ def race(pages: list[Page], memo_bytes_max: int, rounds: int) -> dict[str, float
 
 
 def steps(pages: list[Page]) -> None:
-    """The cost of each step for links that are not remembered."""
+    """Print the cost of each step for links that are not in the memo."""
     pairs = [(base, href) for base, hrefs in pages[:200] for href in hrefs]
     urls = [url for base, href in pairs if (url := resolve(base, href))]
     url_filter, fingerprinter = UrlFilter(Scope("host", urls[:1])), Fingerprinter(bytes(16))
@@ -90,7 +90,7 @@ def steps(pages: list[Page]) -> None:
         "fingerprints": lambda: fingerprinter.fingerprints(urls),
     }
     for name, call in work.items():
-        print(f"  {name:<22} {min(cpu_of(call) for _ in range(3)) / len(urls) * 1e6:6.2f} us a link")
+        print(f"  {name:<22} {min(cpu_of(call) for _ in range(3)) / len(urls) * 1e6:6.2f} us per link")
 
 
 def main() -> None:
@@ -98,17 +98,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--pages", type=int, default=60, help="of each folder")
+    parser.add_argument("--pages", type=int, default=60, help="pages from each folder (60)")
     parser.add_argument("--memo", type=int, default=24 << 20, help="bytes")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     sites = [pages for folder in options.folders if (pages := pages_of(folder, options.pages))]
     pages = [page for page in chain.from_iterable(zip_longest(*sites)) if page]
     links = sum(len(hrefs) for _, hrefs in pages)
-    print(f"{len(sites)} hosts, {len(pages)} pages, {links / len(pages):.1f} distinct hrefs a page")
+    print(f"{len(sites)} hosts, {len(pages)} pages, {links / len(pages):.1f} distinct hrefs per page")
     registrable_domain("load.the.list.example")
     for name, best in race(pages, options.memo, options.rounds).items():
-        print(f"{name:<18} {best / len(pages) * 1e6:7.1f} us a page {best / links * 1e6:6.2f} us a link")
+        print(f"{name:<18} {best / len(pages) * 1e6:7.1f} us per page {best / links * 1e6:6.2f} us per link")
     steps(pages)
 
 

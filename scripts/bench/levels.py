@@ -1,16 +1,16 @@
-"""Do several processes come to one level, and is the web as fresh as with one?
+"""Check that several processes converge to one level, and that the web is as fresh as with one process.
 
     scripts/bench/levels.py [--processes 1,2,4] [--pages 480] [--rate 40] [--seconds 240]
 
-Webs of twelve hosts whose pages change at rates that differ tenfold, a web for each number of processes, all
-alike; `crawler refresh --processes N --rate R` keeps each fresh, all at once. Every two seconds the level of each
-process is read from its control socket. Printed per quarter of the time: ratio of the highest to the lowest level,
-each averaged over the quarter; then what the servers' logs say: fetches, and freshness over the second half.
+For each number of processes there is an identical web of twelve hosts, whose pages change at rates that differ
+tenfold. `crawler refresh --processes N --rate R` keeps each web fresh, all at once. Every two seconds the level of each
+process is read from its control socket. Printed per quarter of the time: the ratio of the highest to the lowest level,
+each averaged over the quarter; then the fetches and the freshness over the second half, from the servers' logs.
 
 Levels move by a quarter of their difference in a mean time between two crawls of a page (pages / rate, 12 s here),
-so after `--seconds` a difference is exp(-seconds rate / (4 pages)) of what it was, about: .7 % here.
+so after `--seconds` a difference has shrunk to about exp(-seconds rate / (4 pages)): .7 % here.
 
-One second is a day of the sites (`refresh.speed`). Stores are not synced, so that the disk decides nothing.
+One second is a day of the sites (`refresh.speed`). Stores are not synced, so the disk does not affect the result.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from crawler.lab.changing.server import LOOPBACK, ChangingServer, crawler
 from crawler.lab.changing.web import ChangingWeb, HostSpec
 
 HOSTS = 12
-SPREAD = 10.0  # between the rates of the slowest host and the fastest
+SPREAD = 10.0  # ratio between the rates of the fastest host and the slowest
 LOOK_EVERY = 2.0
 CONFIG = (
     LOOPBACK
@@ -41,7 +41,7 @@ speed = 86400
 
 
 class Seen(NamedTuple):
-    """Levels by process at each look, (looks, processes); fetches and freshness of the second half, from the log."""
+    """Levels of each sample, (samples, processes); fetches and freshness of the second half, from the log."""
 
     levels: np.ndarray
     pages: list[int]
@@ -50,7 +50,7 @@ class Seen(NamedTuple):
 
 
 def look(folder: Path) -> list[tuple[float, int]]:
-    """(level, known pages) of each process that runs; [] while none does."""
+    """Return (level, known pages) of each running process; [] if none runs."""
     try:
         answers = access.ask_running(folder, {"command": "status", "hosts": 0})
     except CrawlerError:

@@ -1,27 +1,27 @@
-"""Three nodes in network namespaces, a fault between them and a kill -9 during each: nothing may be lost.
+"""Run three nodes in network namespaces with network faults, and kill -9 one during each: no page may be lost.
 
     python scripts/bench/partitions.py [--pages 16000] [--faults 15] [--case ROW ...] [-v]
 
-Needs root, iproute2 and nftables. A namespace of its own holds the web, a tree
-where every URL has one in-link, and two bridges; each node has a namespace
+Needs root, iproute2 and nftables. One namespace contains the web, a tree
+where every URL has one in-link, and two bridges. Each node has a namespace
 with two cables: one to the web, one to the other nodes, which it finds by name
-(/etc/netns). The faults hit the second, in turn:
+(/etc/netns). The faults affect the second cable, in turn:
 
     cut      the node's interface is down
-    pulled   its end at the switch is down: it sends into nothing
-    one-way  a peer's packets do not reach it, its own reach the peer
-    loss     30 % of what it receives is dropped
-    reset    its connections to peers are reset, again and again
+    pulled   the switch's end is down: the node's packets are lost without an error
+    one-way  a peer's packets do not reach the node, but its own reach the peer
+    loss     30 % of the packets it receives are dropped
+    reset    its connections to peers are reset repeatedly
 
-During each, a random node is killed at a random instant and started again. The
+During each fault, a random node is killed at a random instant and restarted. The
 server's log and the WARC files are compared with the truth. Rows:
 
-    as shipped           nothing lost, nothing stored twice, a kill costs what was in flight
+    as shipped           nothing lost, nothing stored twice, a kill costs the fetches in flight
     ack-before-commit    planted bugs (tests.faults.planted.py): these must lose pages
     outbox-in-memory
 
 All traffic stays in the namespaces (198.18.0.0/15, for benchmarks: RFC 2544),
-which go away at the end, also after ^C or SIGTERM.
+which are deleted at the end, also after ^C or SIGTERM.
 """
 
 import argparse
@@ -47,7 +47,7 @@ WEB = "crawl-web"
 HOSTS = 40
 PORT = 7077
 FAULT_SECONDS, HEAL_SECONDS = 2.5, 1.0
-END_SECONDS_MAX = 120  # for the crawl to end after the last fault
+END_SECONDS_MAX = 120  # allowed for the crawl to end after the last fault
 PLANTED = ("ack-before-commit", "outbox-in-memory")
 
 
@@ -60,7 +60,7 @@ def space(name: str) -> str:
 
 
 def inside(namespace: str, *words: str) -> list[str]:
-    """The command line of `words` in a namespace."""
+    """Return a command line that runs `words` in a namespace."""
     return ["ip", "netns", "exec", namespace, *words]
 
 
@@ -96,7 +96,7 @@ class Network:
 
     @staticmethod
     def _plug(name: str, bridge: str, address: str) -> None:
-        """Lay a cable: interface `bridge` of the node, interface <bridge>-<name> of the bridge."""
+        """Connect a cable: interface `bridge` of the node, interface <bridge>-<name> of the bridge."""
         cable = ("link", "add", f"{bridge}-{name}", "type", "veth", "peer", "name", bridge)
         ip("-n", WEB, *cable, "netns", space(name))
         ip("-n", WEB, "link", "set", f"{bridge}-{name}", "master", bridge, "up")
@@ -108,13 +108,13 @@ class Network:
 
     @staticmethod
     def _remove() -> None:
-        """Delete the namespaces, and with them what is in them."""
+        """Delete the namespaces with their interfaces."""
         for namespace in (*map(space, NAMES), WEB):
             subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
             shutil.rmtree(Path("/etc/netns") / namespace, ignore_errors=True)
 
 
-# -- faults: each begins, lasts while `wait` is called, and is healed -------------------------------
+# -- faults: each begins, lasts while `wait` is called, and is undone -------------------------------
 
 Wait = Callable[[float], None]
 
@@ -132,7 +132,7 @@ def pulled(name: str, _peer: str, wait: Wait) -> None:
 
 
 def filtered(name: str, rule: str, wait: Wait, seconds: float = FAULT_SECONDS) -> None:
-    """Let a rule of nftables apply to what the node receives from its peers."""
+    """Apply an nftables rule to the packets that the node receives from its peers."""
     table = f"table inet fault {{ chain input {{ type filter hook input priority 0; {rule}; }}; }}"
     run_inside(space(name), "nft", table)
     wait(seconds)
@@ -157,7 +157,7 @@ FAULTS = {"cut": cut, "one-way": one_way, "loss": loss, "reset": reset, "pulled"
 
 
 class Nodes:
-    """The three processes, each started again when it is killed."""
+    """The three processes; each is restarted after a kill."""
 
     def __init__(self, folder: Path, seed: str, bug: str, rate: str) -> None:
         self.folder = folder
@@ -181,7 +181,7 @@ class Nodes:
             return subprocess.Popen(line, cwd=ROOT, env=environ, stdout=output, stderr=output)
 
     def kill(self, name: str) -> bool:
-        """kill -9 and start again; `ip netns exec` has become the process itself."""
+        """Send kill -9 and restart; `ip netns exec` has replaced itself by the process, so its pid is the node's."""
         node = self._running[name]
         if node.poll() is not None:
             return False
@@ -192,7 +192,7 @@ class Nodes:
         return True
 
     def wait(self) -> list[int]:
-        """The exit codes, once the crawl has ended."""
+        """Wait for the crawl to end; return the exit codes."""
         until = time.monotonic() + END_SECONDS_MAX
         return [node.wait(max(0.0, until - time.monotonic())) for node in self._running.values()]
 
@@ -204,7 +204,7 @@ class Nodes:
 
 
 class Killing:
-    """Lets time pass and kills a node at one instant of it, `after` seconds from now."""
+    """Lets time pass and kills a node once, `after` seconds from the start."""
 
     def __init__(self, nodes: Nodes, victim: str, after: float) -> None:
         self._nodes, self._victim, self._left = nodes, victim, after
@@ -220,7 +220,7 @@ class Killing:
 
 
 def rehearse(nodes: Nodes, faults: int, rng: random.Random, *, verbose: bool) -> int:
-    """Let the faults happen one after the other; how many, as long as the crawl went on."""
+    """Cause the faults one after the other while the crawl runs; return their number."""
     time.sleep(HEAL_SECONDS)
     for number in range(faults):
         kind = list(FAULTS)[number % len(FAULTS)]
@@ -237,7 +237,7 @@ def rehearse(nodes: Nodes, faults: int, rng: random.Random, *, verbose: bool) ->
 
 
 def partitioned(folder: Path, args: argparse.Namespace, bug: str) -> tuple[Judgement, int, int]:
-    """One crawl with all the faults: what came of it, the faults and the kills."""
+    """Run one crawl with all the faults; return (the judgement, the faults, the kills)."""
     web = TreeWeb(folder, args.pages, "--fanout", "4", hosts=HOSTS, inside=inside(WEB))
     with Network(), web:
         nodes = Nodes(folder, web.seed, bug, args.rate)
@@ -248,7 +248,7 @@ def partitioned(folder: Path, args: argparse.Namespace, bug: str) -> tuple[Judge
             nodes.stop()
     assert not any(codes), (codes, [(folder / f"{name}.out").read_text()[-2000:] for name in NAMES])
     (folder / "crawl").mkdir()
-    for name in NAMES:  # the judge looks for the processes' folders in one directory
+    for name in NAMES:  # the judge expects the processes' folders in one directory
         (folder / name / name).rename(folder / "crawl" / name)
     return judge(web, folder / "crawl", nodes.kills), faults, len(nodes.kills)
 
@@ -262,9 +262,11 @@ def main() -> None:
     parser.add_argument(
         "--rate", default="200", help="pages per second, so that the crawl outlasts the faults"
     )
-    parser.add_argument("--seed", type=int, default=2, help="of where and when faults and kills happen")
-    parser.add_argument("--case", action="append", help="only this row; repeatable")
-    parser.add_argument("--folder", type=Path, default=None, help="where the crawls lie meanwhile")
+    parser.add_argument("--seed", type=int, default=2, help="seed of the faults and kills (2)")
+    parser.add_argument("--case", action="append", help="run only this row; repeatable")
+    parser.add_argument(
+        "--folder", type=Path, default=None, help="folder for the crawls (the temporary directory)"
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="each fault")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -285,7 +287,7 @@ def main() -> None:
         )
         right &= found.flawless is (row not in PLANTED) and faults == args.faults
         shutil.rmtree(folder)
-    raise SystemExit(0 if right else "not as promised")
+    raise SystemExit(0 if right else "failed: the crawler did not keep its promises")
 
 
 if __name__ == "__main__":

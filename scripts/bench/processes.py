@@ -1,32 +1,32 @@
-"""One crawl by 1, 2 and 4 processes: is it the same crawl, and what does a page cost?
+"""Run one crawl with 1, 2 and 4 processes: check that it fetches the same pages, and compare the cost per page.
 
     python scripts/bench/processes.py [--pages 60000] [--processes 1 2 4] [--repeat 2] [--cpu 1]
     BENCH_DATA=... python scripts/bench/processes.py --set mid
 
-The web is a tree where every URL has one in-link, served by a process of its
-own; or a set of the crawl bench (sets/NAME/{seeds,truth}.txt, access.log),
-whose server runs. The server's log is the judge:
+The web is a tree in which every URL has one in-link, served by a separate process,
+or a set of the crawl bench (sets/NAME/{seeds,truth}.txt, access.log)
+whose server runs. The server's log is the evidence:
 
-    recall    pages of the truth that were answered 200
-    again     answers 200 beyond a page's first: also what two processes both fetched
-    extra     pages that are not in the truth: a set's knows of <a href> alone, not of frames
+    recall    share of the true pages that were answered 200
+    again     answers 200 beyond a page's first, including pages that two processes both fetched
+    extra     pages that are not in the truth: the truth of a set knows only <a href>, not frames
 
-Every number of processes must fetch the same pages, each once, and end by itself.
-CPU is that of the whole process tree, user and system, start and end included.
-`marginal` leaves them out: it compares with a crawl of the seeds alone, since a
-process costs the same to start whatever it fetches then. Numbers of processes
-take turns; the cheapest of the repeats counts, as others can only add to it.
+Crawls with any number of processes must fetch the same pages, each once, and end without help.
+CPU is that of the whole process tree, user and system, including start and end.
+`marginal` excludes these: it subtracts a crawl of the seeds alone, because the start of a
+process costs the same however many pages it fetches. The numbers of processes
+take turns; the cheapest of the repeats counts, because other load can only add to it.
 
-Hosts go to processes by chance (their hash), so one has more to do than the others,
-which end before it. On a set, `ahead` is how much sooner than one process several
-had as many answers as there were when the first of them had its last one, and
-`largest` the share of all answers of the one that had most.
+Hosts are assigned to processes by their hash, so one process has more to do than the others,
+which end before it. On a set, `ahead` is the speed-up over one process until the first
+process gets its last answer, and `largest` is the share of all answers of the process
+with the most.
 
-On a core that others share no repeat is the cheapest. `--constant` (needs
-linux-perf) samples the crawls, and compares the CPU of all repeats in units of
-what SHA-1 and deflate took of it: work that is the same however many share it,
-and slowed down like the rest. The error is that of the mean over the repeats;
-perf's own CPU counts in the table.
+On a shared core even the cheapest repeat is disturbed. `--constant` (needs
+linux-perf) samples the crawls, and compares the CPU of all repeats in units of the
+CPU spent in SHA-1 and deflate: this work is the same for any number of processes,
+and slows down like the rest. The error is that of the mean over the repeats.
+The CPU in the table includes that of perf.
 """
 
 import argparse
@@ -63,19 +63,19 @@ _SET_LINE = re.compile(r'^\S+ (\S+) (\d+) \d+ \d+ \d+ "text/html[^"]*" "([^"]*)"
 
 
 class Web(Protocol):
-    """What is crawled, and who saw it."""
+    """A web to crawl, with the server's log of the requests."""
 
     truth: set[str]
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What a crawl of it needs."""
+        """Return the flags that a crawl of it needs."""
 
     def answered(self) -> Counter[str]:
-        """How often each page was answered 200 since the last call."""
+        """Return the number of answers 200 of each page since the last call."""
 
     def times(self) -> list[tuple[float, str]]:
-        """When each of these answers, the first first, was given for which host; [] if it is not known."""
+        """Return (instant, host) of each of these answers in the order of time; [] if unknown."""
 
 
 class Tree:
@@ -97,7 +97,7 @@ class Tree:
 
 
 class BenchSet:
-    """A set of the crawl bench; only what names our token in the log of its server counts."""
+    """A set of the crawl bench; only lines with our token in the log of its server count."""
 
     def __init__(self, data: Path, name: str) -> None:
         folder = data / "sets" / name
@@ -133,14 +133,16 @@ class BenchSet:
         row = _SET_LINE.match(line)
         if row is None or row[2] != "200":
             return ""
-        path = re.sub(r"\\x([0-9A-F]{2})", r"%\1", row[3].replace("%", "%25"))  # as nginx writes other bytes
+        path = re.sub(
+            r"\\x([0-9A-F]{2})", r"%\1", row[3].replace("%", "%25")
+        )  # nginx escapes other bytes this way
         return f"{row[1]} {unquote(path)}"
 
 
 class Run(NamedTuple):
-    """What one crawl cost, and what the server saw of it; `units` is CPU by that of constant work, 0 = unknown.
+    """The cost of one crawl, and the server's view of it; `units` is CPU per constant work, 0 = unknown.
 
-    `times` are instants of answers in order, `last` the place among them of the first last one of a process.
+    `times` are the instants of answers in order; `last` is the index of the earliest final answer of any process.
     """
 
     cpu: float
@@ -153,11 +155,11 @@ class Run(NamedTuple):
     largest: float
 
     def seconds(self, answers: int) -> float:
-        """How long the first `answers` took."""
+        """Return the seconds until the answer number `answers`."""
         return self.times[answers] - self.times[0]
 
     def ahead(self, alone: "Run") -> str:
-        """What this run and that of one process say while all processes have work."""
+        """Return the columns `ahead` and `largest`, measured while all processes have work."""
         if not self.times or not alone.times:
             return ""
         return f"{alone.seconds(self.last) / self.seconds(self.last):8.2f}x{self.largest:8.0%}"
@@ -169,7 +171,7 @@ class Run(NamedTuple):
         return f"{recall:8.4f}{again:7}{extra:7}"
 
     def right(self, web: Web, first: "Run") -> bool:
-        """Whether all of the truth was fetched, the same as in the `first` run, once each, to the end."""
+        """Return whether all true pages were fetched, the same as in the `first` run, once each, to the end."""
         report, pages = self.report, self.answered.keys()
         whole = web.truth <= pages == first.answered.keys() and self.answered.total() == len(pages)
         return whole and report["stopped_by"] == "done" and report["conservation"] == "holds"
@@ -178,7 +180,7 @@ class Run(NamedTuple):
 def crawl(
     web: Web, folder: Path, processes: int, cpu: str, concurrency: str, *more: str, sampled: bool = False
 ) -> Run:
-    """Crawl `web` once; the directory goes away."""
+    """Crawl `web` once and delete the directory."""
     directory = Path(tempfile.mkdtemp(dir=folder))
     flags = settings("--processes", str(processes), "--concurrency", concurrency, *web.flags, *more)
     pin = ["taskset", "-c", cpu] if cpu else []
@@ -199,7 +201,7 @@ def crawl(
 
 
 def shares(times: list[tuple[float, str]], seed: bytes, processes: int) -> tuple[list[float], int, float]:
-    """Instants of answers, the place of the first last one of a process, and the largest share of a process."""
+    """Return (instants of answers, the index of the earliest final answer of a process, the largest process's share)."""
     fingerprinter = Fingerprinter(seed)
     table = Partition.equal_ranges([f"p{n}" for n in range(processes)]).owner_of_bucket
     owners = [int(table[fingerprinter.bucket(host)]) for _, host in times]
@@ -209,7 +211,7 @@ def shares(times: list[tuple[float, str]], seed: bytes, processes: int) -> tuple
 
 
 def units_of(samples: Path) -> float:
-    """All samples by those that fell into SHA-1 and deflate."""
+    """Return the ratio of all samples to the samples in SHA-1 and deflate."""
     command = ["perf", "report", "--input", str(samples), "--sort", "dso", "--stdio", "--show-nr-samples"]
     found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     counts = [(int(count), name) for count, name in _SAMPLES.findall(found)]
@@ -229,7 +231,7 @@ def bench_set(name: str) -> Iterator[Web]:
 
 
 def row(processes: int, run: Run, start: float, one: tuple[float, float], web: Web, alone: Run) -> str:
-    """A line of the table; `one` is what a page cost a single process, in all and marginally, `alone` its run."""
+    """Return a line of the table; `one` is the cost per page of a single process, total and marginal, `alone` its run."""
     pages = run.answered.total()
     each, marginal = run.cpu / pages * 1e6, (run.cpu - start) / pages * 1e6
     splitter = run.report.get("splitter") or {}
@@ -242,7 +244,7 @@ def row(processes: int, run: Run, start: float, one: tuple[float, float], web: W
 
 
 def in_units(runs: dict[int, list[Run]]) -> str:
-    """The CPU of each number of processes by constant work, relative to the first."""
+    """Return the CPU of each number of processes per constant work, relative to the first."""
     first = statistics.mean(run.units for run in next(iter(runs.values())))
     lines = []
     for processes, some in runs.items():
@@ -262,14 +264,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--pages", type=int, default=60_000, help="of the tree")
+    parser.add_argument("--pages", type=int, default=60_000, help="pages in the tree (60000)")
     parser.add_argument("--set", help="a set of the crawl bench in $BENCH_DATA instead of the tree")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--concurrency", default="64", help="fetches in flight a process")
+    parser.add_argument("--concurrency", default="64", help="fetches in flight per process (64)")
     parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--constant", action="store_true", help="compare by constant work as well (perf)")
+    parser.add_argument("--constant", action="store_true", help="also compare by constant work (needs perf)")
     parser.add_argument("--cpu", default="", help="core that the processes share (taskset)")
-    parser.add_argument("--folder", type=Path, default=None, help="where the crawls lie meanwhile")
+    parser.add_argument(
+        "--folder", type=Path, default=None, help="folder for the crawls (the temporary directory)"
+    )
     args = parser.parse_args()
     if args.folder is not None:
         args.folder.mkdir(parents=True, exist_ok=True)
@@ -293,7 +297,7 @@ def main() -> None:
     if args.constant:
         print(in_units(runs))
     every = [run for each in runs.values() for run in each]
-    raise SystemExit(0 if all(run.right(web, every[0]) for run in every) else "not as promised")
+    raise SystemExit(0 if all(run.right(web, every[0]) for run in every) else "failed: the crawls differ")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
-"""Picks per CPU second of the refresh schedule, bytes a page, longest calls, rebuild time; picks under politeness.
+"""The refresh schedule: picks per CPU second, bytes per page, longest calls, rebuild time; picks under politeness.
 
     python scripts/bench/refresh.py [PAGES] [PICKS]
 
-PAGES (default 1,000,000; try 1e7) in directories of 33 and hosts of 1,000, put in a
-thousand at a time as on opening. PICKS (200,000) are timed, each with two signals
-(found by fingerprint), the crawl's own learning on; a heapq of (deadline, page)
-that only pops and pushes, with the same look-ups, is the reference of the same run. Then the
-longest calls, also while a signal to all pages is worked off (CPU time of the call), and the time to reopen it
-from LevelDB.
-Then 10,000 hosts with a gap of 5 s on a virtual clock, the schedule alone and through frontier, gates and
+PAGES (default 1,000,000; try 1e7) in directories of 33 and hosts of 1,000 are added a
+thousand at a time, as on opening. PICKS (200,000) are timed, each with two signals
+(found by fingerprint) and the crawl's own learning. The reference of the same run is a heapq of (deadline, page)
+that only pops and pushes, with the same look-ups. Then follow the longest calls (CPU time), also while a signal
+to all pages is processed, and the time to reopen the schedule from LevelDB.
+Finally, 10,000 hosts with a gap of 5 s run on a virtual clock, with the schedule alone and through frontier, gates and
 addresses: picks in the worst second against the mean.
 """
 
@@ -40,7 +39,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def filled(size: int, rng: np.random.Generator) -> tuple[Schedule, np.ndarray]:
-    """A schedule of `size` pages with some history, and their fingerprints."""
+    """Return a schedule of `size` pages with some history, and the pages' fingerprints."""
     keys = np.arange(1, size + 1, dtype=np.uint64) * GOLDEN
     directories = np.arange(size, dtype=np.uint64) // np.uint64(33)
     hosts = directories // np.uint64(30)
@@ -57,10 +56,10 @@ def filled(size: int, rng: np.random.Generator) -> tuple[Schedule, np.ndarray]:
     schedule.renew()
     schedule.rate = size / (30 * DAY)
     print(
-        f"{size:,} pages put in: {time.process_time() - started:.1f} CPU s, a thousand in at most {longest * 1e3:.1f} ms"
+        f"{size:,} pages added: {time.process_time() - started:.1f} CPU s, a thousand in at most {longest * 1e3:.1f} ms"
     )
     print(
-        f"memory: {(memory().resident - before) / size:.1f} bytes a page resident, "
+        f"memory: {(memory().resident - before) / size:.1f} bytes per page resident, "
         f"{schedule.overview.bytes_held / size:.1f} in tables"
     )
     return schedule, keys
@@ -93,13 +92,13 @@ def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.
     print(f"{count / took:,.0f} picks per CPU second, {took / count * 1e6:.1f} us each; ", end="")
     print(
         f"plain heap {plain / count * 1e6:.1f} us, ratio {took / plain:.1f}; "
-        f"{(schedule.overview.checks - checks) / count:.2f} checks a pick"
+        f"{(schedule.overview.checks - checks) / count:.2f} checks per pick"
     )
     return now
 
 
 def longest_calls(schedule: Schedule, keys: np.ndarray, now: float, bulk: bool) -> float:
-    """The longest of 20,000 rounds of calls; with `bulk`, while a signal to all pages is worked off."""
+    """Measure the longest of 20,000 rounds of calls; with `bulk`, while a signal to all pages is processed."""
     worst = dict.fromkeys(("enqueue_changes", "work", "claim_next", "record_outcome", "note_change"), 0.0)
 
     def timed(name: str, call: object, *arguments: object) -> int:
@@ -125,7 +124,7 @@ def longest_calls(schedule: Schedule, keys: np.ndarray, now: float, bulk: bool) 
 
 
 def reopening(schedule: Schedule, now: float) -> None:
-    """Store the schedule in LevelDB, page by page, and rebuild it from there."""
+    """Store the schedule in LevelDB page by page, and rebuild it from the store."""
     with tempfile.TemporaryDirectory() as folder:
         store, begun, pages = open_store(Path(folder)), time.process_time(), len(schedule)
         sites: set[int] = set()
@@ -148,16 +147,16 @@ def reopening(schedule: Schedule, now: float) -> None:
         before, began, cpu = memory().resident, time.monotonic(), time.process_time()
         assert state.load(again, store, now) == pages
         print(
-            f"stored in {stored:.0f} CPU s, {size / pages:.0f} bytes a page on disk; reopened in "
-            f"{time.process_time() - cpu:.1f} CPU s, {time.monotonic() - began:.1f} s of the clock; "
-            f"{(memory().resident - before) / pages:.0f} bytes a page more in memory, "
+            f"stored in {stored:.0f} CPU s, {size / pages:.0f} bytes per page on disk; reopened in "
+            f"{time.process_time() - cpu:.1f} CPU s, {time.monotonic() - began:.1f} s wall; "
+            f"{(memory().resident - before) / pages:.0f} additional bytes per page in memory, "
             f"{again.overview.bytes_held / pages:.1f} in tables"
         )
         store.close()
 
 
 def politeness(hosts: int, size: int, rng: np.random.Generator) -> None:
-    """Picks through hosts of very unequal size: the worst second against the mean."""
+    """Pick from hosts of very unequal size; compare the worst second with the mean."""
     rate, seconds, gap = 200.0, 300, 5.0
     share = 1.0 / (np.arange(hosts) + 5.0)
     host = rng.choice(hosts, size, p=share / share.sum()).astype(np.uint64)
@@ -174,13 +173,13 @@ def politeness(hosts: int, size: int, rng: np.random.Generator) -> None:
             schedule.record_outcome(page, now, int(k % 4 == 0), now + gap)
     took = (time.process_time() - started) / counts.sum()
     print(
-        f"{hosts:,} hosts, gap {gap:g} s: {counts.mean():.1f} picks a second, worst {counts.min()}, best {counts.max()}; "
-        f"{took * 1e6:.1f} us a pick"
+        f"{hosts:,} hosts, gap {gap:g} s: {counts.mean():.1f} picks/s, worst {counts.min()}, best {counts.max()}; "
+        f"{took * 1e6:.1f} us per pick"
     )
 
 
 def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
-    """The same through the whole machine: frontier, gates, addresses, refresh, on a virtual clock, nothing stored."""
+    """Pick through the whole machine: frontier, gates, addresses, refresh; on a virtual clock, nothing is stored."""
     rate, seconds, start = 200.0, 120, 1e9
     share = 1.0 / (np.arange(hosts) + 5.0)
     of_host = np.sort(rng.choice(hosts, size, p=share / share.sum())).tolist()
@@ -240,8 +239,8 @@ def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
     took = (time.process_time() - began) / counts.sum()
     counts = counts[20:]
     print(
-        f"whole machine, {hosts:,} hosts, {size:,} pages: {counts.mean():.1f} picks a second of {rate:g}, worst "
-        f"{counts.min()}, best {counts.max()}; {took * 1e6:.0f} us a pick"
+        f"whole machine, {hosts:,} hosts, {size:,} pages: {counts.mean():.1f} picks per second of {rate:g}, worst "
+        f"{counts.min()}, best {counts.max()}; {took * 1e6:.0f} us per pick"
     )
 
 

@@ -1,20 +1,20 @@
-"""Scale of one process: a synthetic stream of links through CLOCK cache, DUE and frontier, then opened again.
+"""Scale of one process: a synthetic stream of links through CLOCK cache, DUE and frontier, then reopening.
 
     python scripts/bench/scale.py [--urls 1e7] [--hosts 1e6] [--folder DIR] [--set section.key=value ...]
 
-Every host gets one URL first, the others fall on hosts by a skewed draw (the
-square of a uniform number, so the busiest tenth of the hosts has a third of the
-URLs); one link in five repeats an earlier one. URLs have 77 bytes on average.
-The stages are the process's own and are driven as the process drives them: groups
-of results with their links are committed, synced, and the DUE flushes when it
-wants to. Each phase runs in a process of its own:
+Every host gets one URL first; the other URLs are assigned to hosts by a skewed draw (the
+square of a uniform number, so the busiest tenth of the hosts gets a third of the
+URLs). One link in five repeats an earlier one. URLs have 77 bytes on average.
+The stages are those of a process and are driven in the same way: groups
+of results with their links are committed and synced, and the DUE flushes when it
+needs to. Each phase runs in a separate process:
 
-    load    CPU a link by step (making the links is not counted), the longest turns of the loop; then pages; then kill -9
-    open    after that, and after a clean stop: seconds
-    pages   CPU of taking and finishing 20,000 pages of hosts that are all outside the front
+    load    CPU per link by step (without making the links), the longest turns of the loop; then pages; then kill -9
+    open    seconds to open the directory after the kill, and after a clean stop
+    pages   CPU to take and finish 20,000 pages of hosts that are all outside the front
 
-and says how much memory is resident, how much of that is not file pages
-(LevelDB maps its tables), and how much disk the queues take. `--minutes` bounds the load: what is known by then counts.
+Each prints the resident memory, the part of it that is not file pages
+(LevelDB maps its tables), and the disk space of the queues. `--minutes` bounds the load; the URLs loaded by then count.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def opened(args: argparse.Namespace) -> Stages:
 
 
 def build(args: argparse.Namespace) -> None:
-    """A store with `filled` URLs in it, compacted."""
+    """Build a compacted store with `filled` URLs."""
     stages = opened(args)
     fingerprinter = stages.fingerprinter
     stages.close()
@@ -94,10 +94,10 @@ def load(args: argparse.Namespace) -> None:
     print(f"{links:,} links of {length / links:.1f} bytes, {stages.due.new:,} URLs, {stages.frontier!r}")
     for step, seconds in loader.watch.total.items():
         print(
-            f"  {step:28}{seconds / links * 1e6:8.2f} us a link, longest {loader.watch.longest[step] * 1e3:6.0f} ms"
+            f"  {step:28}{seconds / links * 1e6:8.2f} us per link, longest {loader.watch.longest[step] * 1e3:6.0f} ms"
         )
     print(
-        f"  {'with LevelDB own thread':28}{total / links * 1e6:8.2f} us a link; {time.perf_counter() - wall:.0f} s"
+        f"  {'with LevelDB own thread':28}{total / links * 1e6:8.2f} us per link; {time.perf_counter() - wall:.0f} s"
     )
     print(f"memory {memory()}")
     pages(stages, args.pages)
@@ -111,9 +111,9 @@ def disk(path: Path) -> int:
 
 
 def tell_disk(folder: Path, stages: Stages) -> None:
-    """Print the bytes a URL of the whole folder and, where the engine is LevelDB, of the tables of queues and hosts."""
+    """Print the bytes per URL of the whole folder and, if the engine is LevelDB, of the tables of queues and hosts."""
     urls = stages.due.new
-    text = f"disk: {disk(folder) / urls:.1f} bytes a URL"
+    text = f"disk: {disk(folder) / urls:.1f} bytes per URL"
     if (engine := getattr(stages.store, "_db", None)) is not None and hasattr(engine, "approximate_size"):
         for name, prefix in (("queues", TODO), ("hosts", HOST)):
             text += f", {name} {engine.approximate_size(prefix, after_prefix(prefix)) / urls:.1f}"
@@ -173,13 +173,17 @@ def main() -> None:
         "--filled",
         type=lambda text: int(float(text)),
         default=0,
-        help="URLs that are there before (filled.py)",
+        help="URLs that are built directly before the load (filled.py)",
     )
-    parser.add_argument("--minutes", type=float, default=0.0, help="of the load, at most (no bound)")
+    parser.add_argument(
+        "--minutes", type=float, default=0.0, help="upper bound on the load, in minutes (none)"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     parser.add_argument("--phase", choices=["fill", "load", "open"], help=argparse.SUPPRESS)
     parser.add_argument("--clean", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--compact", action="store_true", help="at the end, and say what is left of the disk")
+    parser.add_argument(
+        "--compact", action="store_true", help="compact at the end and print the disk space left"
+    )
     parser.add_argument("--pages", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.phase:
@@ -208,7 +212,7 @@ def main() -> None:
             [*again, "--minutes", str(args.minutes), "--phase", "load", *taken], check=False
         )
         if loaded.returncode != -signal.SIGKILL:
-            sys.exit(f"the load ended with {loaded.returncode}")
+            sys.exit(f"the load failed with exit code {loaded.returncode}")
         subprocess.run([*again, "--phase", "open"], check=True)
         subprocess.run([*again, "--phase", "open", "--clean", *taken, *last], check=True)
     finally:

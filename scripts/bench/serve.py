@@ -1,21 +1,21 @@
-"""The page server beside nginx: requests per CPU second and latency, the same bodies in the same run.
+"""The page server against nginx: requests per CPU second and latency, with the same bodies in the same run.
 
     scripts/bench/serve.py [--pages 400] [--bytes 25000] [--seconds 4] [--rounds 2] [--connections 16 300]
-    scripts/bench/serve.py --rate 2000          requests a second instead of as many as can be
+    scripts/bench/serve.py --rate 2000          that many requests per second instead of as many as possible
     scripts/bench/serve.py --crawl              the pages of a crawl that runs at full rate meanwhile
 
 Needs nginx and wrk (Debian: nginx-light, wrk). Pages are written, served by
-nginx, crawled, and asked for in turn from both servers, keep-alive, without a
+nginx, crawled, and requested in turn from both servers, on kept-alive connections, without a
 content coding. CPU is that of the serving process, read from /proc, so the load
 of the machine and of wrk does not count. The first round warms both up.
 
-As many as can be: wrk asks again as soon as it is answered, so the mean latency
-is connections / (requests a second), of any server. `--rate` says how long an
-answer takes a server that keeps up.
+At full speed, wrk sends a request as soon as the last one is answered, so the mean latency of any server
+is connections / (requests per second). With `--rate`, the latency is that of a server
+that keeps up.
 
-With `--crawl` there are three spans of `--seconds`: the crawl alone, under the
-load, alone. A page's CPU is what the process took, less its requests at the
-price they had at rest.
+With `--crawl` there are three spans of `--seconds`: the crawl alone, under load, and
+alone again. The CPU of a page is the CPU of the process minus the cost of its requests at
+rest.
 """
 
 import argparse
@@ -55,12 +55,12 @@ http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000
  server {{ listen 127.0.0.1:{port}; root {folder}/www; }}
  server {{ listen {site}; root {folder}/www; sub_filter <title> "<title>$host "; }} }}
 """
-HOSTS = 40  # of the crawl that runs meanwhile
-ASKED_HOSTS, ASKED_PAGES = 8, 40  # of them that are asked for: those fetched first
+HOSTS = 40  # hosts of the crawl that runs meanwhile
+ASKED_HOSTS, ASKED_PAGES = 8, 40  # the hosts and pages that are requested: those fetched first
 
 
 class Load(NamedTuple):
-    """What wrk saw, and what it cost the server."""
+    """The figures of wrk, and the server's CPU."""
 
     requests: int
     seconds: float
@@ -100,7 +100,7 @@ def load(
     pages: int = 0,
     hosts: int = 1,
 ) -> Load:
-    """Let wrk ask the server `pid`."""
+    """Let wrk send requests to the server `pid`."""
     pause = 1000.0 * connections / options.rate if options.rate else 0.0
     said_by = {"BASE": base, "PAGES": str(pages or options.pages), "HOSTS": str(hosts), "PAUSE": str(pause)}
     wrk = ["wrk", "--latency", "-t1", f"-c{connections}", f"-d{options.seconds}", "-s", str(script), url]
@@ -128,7 +128,7 @@ def running(command: list[str], **more: object) -> Iterator[subprocess.Popen[byt
 
 
 def at_rest(folder: Path, nginx: int, script: Path, options: argparse.Namespace) -> float:
-    """Compare the servers on a finished crawl; CPU seconds a request of ours, of the last round."""
+    """Compare the servers on a finished crawl; return our CPU seconds per request in the last round."""
     site, cache = f"http://127.0.0.1:{options.port}", f"http://127.0.0.1:{options.port + 1}"
     crawl = [*CRAWLER, "crawl", f"{site}/p0.html", "--dir", str(folder / "crawl"), *FULL_RATE]
     subprocess.run(crawl, check=True)
@@ -148,7 +148,7 @@ def at_rest(folder: Path, nginx: int, script: Path, options: argparse.Namespace)
 
 
 def beside_a_crawl(folder: Path, price: float, script: Path, options: argparse.Namespace) -> None:
-    """Ask for the pages of a crawl at full rate; `price` is the CPU seconds of a request at rest."""
+    """Request the pages of a crawl at full rate; `price` is the CPU time of a request at rest, in seconds."""
     cache = f"http://127.0.0.1:{options.port + 1}"
     seeds = folder / "seeds"
     seeds.write_text("".join(f"http://127.0.1.{n + 1}:{options.port + 2}/p0.html\n" for n in range(HOSTS)))
@@ -188,18 +188,18 @@ def beside_a_crawl(folder: Path, price: float, script: Path, options: argparse.N
             if crawler.poll() is not None:
                 raise SystemExit("the crawl ended too soon: give it more --pages")
             (alone, page, _, _), (beside, loaded_page, share, seen), (after, page_after, _, _) = spans
-            assert seen is not None, "the second span is that with the load"
+            assert seen is not None, "the second span is the one with the load"
             print(
                 f"{connections} connections during a crawl: {seen.requests / seen.seconds:,.0f} requests/s, "
                 f"P50 {seen.median}, P99 {seen.worst}{seen.errors}; pages/s {alone:.0f}, {beside:.0f} with the load "
-                f"(which took {share:.2f} of a core), {after:.0f}; us of CPU a page {page:,.0f}, {loaded_page:,.0f}, "
+                f"(which took {share:.2f} of a core), {after:.0f}; us of CPU per page {page:,.0f}, {loaded_page:,.0f}, "
                 f"{page_after:,.0f}",
                 flush=True,
             )
 
 
 def wait_for(url: str) -> None:
-    """Until the page has been fetched."""
+    """Wait until the page has been fetched."""
     for _ in range(600):
         try:
             urllib.request.urlopen(url, timeout=5).close()

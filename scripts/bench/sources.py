@@ -1,18 +1,18 @@
-"""What it brings to read maps by what their signals save, on real histories: each reading of a site's map costs a fetch.
+"""The value of reading sitemaps, on real histories: each reading of a site's sitemap costs a fetch.
 
     python scripts/bench/sources.py --data histories
     python scripts/bench/sources.py --data histories --arms honest --budgets 1 --rules none,pays,20,40
 
-The world, arms and budgets are those of `crawler lab league`, but signals are heard only when the map of their
-site is read. Each map is a page of the shipped schedule, outside of the score.
+The world, arms and budgets are those of `crawler lab league`, but the signals of a site are received only when its
+sitemap is read. Each sitemap is a page of the shipped schedule, outside the score.
 
-    none     maps are not read
-    page     a map is a page of importance 1
-    pays     at the interval that `frontier/refresh/sources.py` says; a reading teaches nothing of its site
+    none     sitemaps are not read
+    page     a sitemap is a page of importance 1
+    pays     at the interval computed by `frontier/refresh/sources.py`; a reading does not count as a visit to the site
     20, 40   every so many days
-    free     all maps are read each day, at no cost
+    free     all sitemaps are read each day, at no cost
 
-Differences to the first rule, with standard errors by jackknife over sites.
+Differences are to the first rule, with standard errors by jackknife over sites.
 """
 
 import argparse
@@ -29,12 +29,12 @@ from crawler.lab.league import world as worlds
 from crawler.lab.league.shipped import Shipped
 
 DAY = worlds.DAY
-FIRST_MAP = 1 << 40  # fingerprints of maps
-SETTLED = 200  # takes after which the level says something, and maps are met
+FIRST_MAP = 1 << 40  # first of the fingerprints of sitemaps
+SETTLED = 200  # claims of pages before the level is meaningful and sitemaps are added
 
 
 class Maps(Shipped):
-    """The shipped schedule with a map a site; takes that read one are answered here, the next one is the game's."""
+    """The shipped schedule with a sitemap per site; reads of sitemaps are handled here and not passed to the game."""
 
     def __init__(self, world: worlds.World, rate: float, rule: str) -> None:
         super().__init__(world, rate, Settings())
@@ -102,7 +102,7 @@ class Maps(Shipped):
         self.schedule.set_importance(number, 1.0, now)
 
     def _say(self, site: int, now: float) -> None:
-        """Pass on what the map of a site says."""
+        """Pass on the signals of a site's sitemap."""
         for page, at in self._told[site].items():
             if self._number[page] >= 0:
                 super().note_change(page, self._world.sources[site], at, now)
@@ -110,7 +110,7 @@ class Maps(Shipped):
 
 
 def difference(current: np.ndarray, first: np.ndarray, there: np.ndarray) -> tuple[float, float]:
-    """(difference of two scores, its standard error)."""
+    """Return (difference of two scores, its standard error)."""
     lost = current - first
     left = (lost.sum() - lost) / (there.sum() - there)
     error = math.sqrt((len(lost) - 1) / len(lost) * float(((left - left.mean()) ** 2).sum()))
@@ -121,7 +121,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, required=True, help="histories: one SITE.npz a site")
+    parser.add_argument("--data", type=Path, required=True, help="folder of histories: one SITE.npz per site")
     parser.add_argument("--arms", default="honest,lying,mixed")
     parser.add_argument("--budgets", default="0.3,1,3")
     parser.add_argument("--rules", default="page,none,pays,free")

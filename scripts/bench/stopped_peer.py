@@ -1,12 +1,12 @@
-"""A process of three is stopped for a minute (SIGSTOP): what do the others fetch meanwhile?
+"""Stop one process of three for a minute (SIGSTOP), and measure the fetches of the others.
 
     python scripts/bench/stopped_peer.py [--seconds 60] [--around 20]
 
-A server that takes 0.5 s an answer, 60 hosts, one connection each: so the web,
+The server takes 0.5 s per answer; there are 60 hosts with one connection each. So the web,
 not the machine, bounds every process. Two links of three cross between
 processes. A stopped process keeps its connections open and answers nothing,
-which is worse than a dead one. By the server's log: pages a second on the hosts
-of the others and on its own; then the crawl is stopped and counted.
+which is worse than a dead one. Printed are, from the server's log, the pages per second on the hosts
+of the others and on its own; then the crawl is stopped and its pages are counted.
 """
 
 import argparse
@@ -29,17 +29,17 @@ sys.path.insert(0, str(ROOT))
 from tests.faults.harness import TreeWeb, end, settings, start  # noqa: E402
 
 HOSTS, ANSWER_SECONDS, PROCESSES = 60, 0.5, 3
-EDGE = 1.0  # seconds at either end of a phase that are not counted
+EDGE = 1.0  # seconds at either end of a phase that do not count
 
 
 def pid_of(folder: Path) -> int:
-    """The process that holds `folder`."""
+    """Return the pid of the process that holds `folder`."""
     return int((folder / "node.lock").read_text().split()[1])
 
 
 def phases(directory: Path, seconds: float, around: float) -> list[float]:
-    """Let time pass, p0 stopped in the middle; the instants that bound the phases."""
-    time.sleep(around / 2)  # until all have work
+    """Let time pass, with p0 stopped in the middle; return the instants between the phases."""
+    time.sleep(around / 2)  # until all processes have work
     instants = [time.time()]
     stopped = pid_of(directory / "p0")
     for step, length in ((0, around), (signal.SIGSTOP, seconds), (signal.SIGCONT, around)):
@@ -51,12 +51,12 @@ def phases(directory: Path, seconds: float, around: float) -> list[float]:
 
 
 def rates(web: TreeWeb, instants: list[float]) -> Iterator[tuple[float, float]]:
-    """Pages a second of (the others, the stopped process) in each phase."""
+    """Yield the pages per second of (the others, the stopped process) in each phase."""
     counts = []
     for begin, finish in pairwise(instants):
         ended = (row for row in web.requests() if begin + EDGE <= row[1] < finish - EDGE)
         counts.append((Counter(row[2] for row in ended), finish - begin - 2 * EDGE))
-    others = counts[1][0].keys()  # hosts that are still asked
+    others = counts[1][0].keys()  # hosts that are still asked during the stop
     for found, length in counts:
         of_others = sum(n for host, n in found.items() if host in others)
         yield of_others / length, (found.total() - of_others) / length
@@ -66,9 +66,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long it is stopped")
-    parser.add_argument("--around", type=float, default=20.0, help="seconds measured before and after")
-    parser.add_argument("--folder", type=Path, default=None, help="where the crawl lies meanwhile")
+    parser.add_argument("--seconds", type=float, default=60.0, help="seconds for which it is stopped (60)")
+    parser.add_argument("--around", type=float, default=20.0, help="seconds measured before and after (20)")
+    parser.add_argument(
+        "--folder", type=Path, default=None, help="folder for the crawl (the temporary directory)"
+    )
     args = parser.parse_args()
     if args.folder is not None:
         args.folder.mkdir(parents=True, exist_ok=True)
@@ -95,7 +97,7 @@ def main() -> None:
     shutil.rmtree(folder)
     slowest = min(found[1][0], found[2][0]) / found[0][0]
     right = not ended.code and not again and report["conservation"] == "holds" and slowest > 0.95
-    raise SystemExit(0 if right else f"not as promised: {slowest:.2f} of the pace before")
+    raise SystemExit(0 if right else f"failed: the others ran at {slowest:.2f} of their pace before")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The engines of stores side by side: CPU of puts, gets and scans, reopening after a kill, bytes a URL.
+"""The storage engines compared: CPU of puts, gets and scans, reopening after a kill, bytes per URL.
 
     .venv/bin/python scripts/bench/stores.py [URLS]
 
-Random keys of 12 bytes, sealed URLs of some 55 bytes as values, groups of 256 of which every 16th is synced. The rounds
-alternate, so that what else the machine does falls on both.
+Keys are random, of 12 bytes; values are sealed URLs of some 55 bytes; every 16th group of 256 is synced. The rounds
+alternate, so other load on the machine affects both.
 """
 
 import shutil
@@ -34,7 +34,7 @@ def main(urls: int) -> None:
         for i in range(urls)
     ]
     print("engine       put    get   scan  scan of 16   reopen (wall, CPU)     disk  compacted")
-    print("           us of CPU each                    ms                   bytes a URL")
+    print("           us of CPU each                    ms                 bytes per URL")
     for _ in range(ROUNDS):
         for engine in ENGINES:
             with tempfile.TemporaryDirectory() as folder:

@@ -1,12 +1,12 @@
-"""Microseconds a crawl value, an inverse and a crawl's learning take, and what a direct summation takes.
+"""Microseconds of a crawl value, of an inverse and of a crawl's learning, compared with a direct summation.
 
     python scripts/bench/values.py
 
-For each nu/Delta the worst over recalls, states and levels is printed, and the
-median. The reference of the same run sums the printed series term by term (compiled, at
-most 20,000 terms, as far as it gets), so that a ratio says what the closed forms
-save. Then all corners: recall and precision 0 to 1, nu/Delta 1e-12 to 1e12, elapsed
-0 to infinity. Bounds: 20 us a value, 200 us an inverse.
+For each nu/Delta, the worst and the median time over recalls, states and levels are
+printed. The reference of the same run sums the printed series term by term (compiled, at
+most 20,000 terms), so the ratio shows what the closed forms
+save. Then all corners follow: recall and precision 0 to 1, nu/Delta 1e-12 to 1e12, elapsed
+0 to infinity. Bounds: 20 us per value, 200 us per inverse.
 """
 
 import itertools
@@ -28,7 +28,7 @@ REFERENCE_TERMS_MAX = 20_000
 
 
 def least(call: Callable[[], object], times: int = 3) -> float:
-    """The least of some times in microseconds: what the call costs when nothing disturbs it."""
+    """Return the least of some times in microseconds: the cost of the call when nothing disturbs it."""
     best = math.inf
     for _ in range(times):
         started = time.perf_counter()
@@ -38,7 +38,7 @@ def least(call: Callable[[], object], times: int = 3) -> float:
 
 
 def direct(page: PageParameters, at: float) -> float:
-    """V as the paper prints it, the difference of two sums of residuals."""
+    """Return V as the paper prints it, the difference of two sums of residuals."""
     alpha, gamma, nu, beta = page.silent_rate, page.signal_rate, page.false_rate, page.signal_time
     event_rate, step = alpha + gamma, nu / (alpha + gamma)
     psi = w = 0.0
@@ -77,7 +77,7 @@ def rows() -> None:
 
 
 def corners() -> None:
-    """The worst over the whole domain."""
+    """Print the worst times over the whole domain."""
     recalls = (
         0.0,
         1e-12,
@@ -121,14 +121,14 @@ def corners() -> None:
 
 
 def learning() -> None:
-    """A crawl's learning, called from Python, against the value alone."""
+    """Print the time of a crawl's learning, called from Python."""
     learned = Learning()
     sites = [learned.add_site() for _ in range(1_000)]
     directories = [learned.add_directory() for _ in range(10_000)]
     counts, count = np.zeros(8), 100_000
 
     def a_crawl() -> float:
-        """Microseconds."""
+        """Return the microseconds per crawl."""
         started = time.perf_counter()
         for crawl in range(count):
             site, directory = sites[crawl % 1_000], directories[crawl % 10_000]

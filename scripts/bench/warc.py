@@ -1,12 +1,12 @@
-"""CPU time of storing pages: the page cache beside warcio's writer, in one run.
+"""CPU time of storing pages: the page cache against warcio's writer, in one run.
 
     python scripts/bench/warc.py [--pages 2000] [--bytes 45000] [FILE ...]
 
 The pages are slices of the FILEs (default: sources of the standard library),
-each with a number of its own, so that no two are equal. Both sides write a
-response, a request and a metadata record a page with payload and block digests,
+each with its own number, so no two are equal. Both sides write a
+response, a request and a metadata record per page with payload and block digests,
 one gzip member each, into a directory that is removed afterwards. Times are
-process CPU microseconds a page, best of three.
+process CPU microseconds per page, best of three.
 """
 
 import argparse
@@ -45,7 +45,7 @@ REQUEST = (
 
 
 def bodies(files: list[Path], count: int, size: int) -> list[bytes]:
-    """`count` pages of `size` bytes."""
+    """Return `count` pages of `size` bytes."""
     paths = files or sorted(Path(os.__file__).parent.glob("*.py"))
     text = b"".join(path.read_bytes() for path in paths)[: 64 << 20]
     starts = range(0, max(1, len(text) - size), max(1, (len(text) - size) // count))
@@ -55,7 +55,7 @@ def bodies(files: list[Path], count: int, size: int) -> list[bytes]:
 
 
 def ours(pages: list[bytes], folder: Path, level: int) -> dict[str, float]:
-    """CPU seconds of each phase."""
+    """Return the CPU seconds of each phase of the page cache."""
     store = MemoryStore()
     cache = PageCache(folder, store, PagesConfig(gzip_level=level), process="p0")
     extracted = Extracted(base="http://site.example/")
@@ -102,7 +102,7 @@ def ours(pages: list[bytes], folder: Path, level: int) -> dict[str, float]:
 
 
 def theirs(pages: list[bytes], folder: Path, level: int) -> dict[str, float]:
-    """CPU seconds of warcio writing the same records (its level is zlib's default)."""
+    """Return the CPU seconds of warcio writing the same records (its level is zlib's default)."""
     folder.mkdir(parents=True)
     began = time.process_time()
     with (folder / "warcio.warc.gz").open("wb") as file:
@@ -125,7 +125,7 @@ def theirs(pages: list[bytes], folder: Path, level: int) -> dict[str, float]:
 def best(
     run: Callable[[list[bytes], Path, int], dict[str, float]], pages: list[bytes], level: int, rounds: int = 3
 ):
-    """(CPU microseconds a page by phase, stored bytes a page) of the fastest of some runs."""
+    """Return (CPU microseconds per page by phase, stored bytes per page) of the fastest of some runs."""
     results = []
     for _ in range(rounds):
         folder = Path(tempfile.mkdtemp(prefix="bench-warc-"))
@@ -147,12 +147,14 @@ def main() -> None:
     pages = bodies(options.files, options.pages, options.bytes)
     reference, reference_size = best(theirs, pages, 0, rounds=1)
     total = sum(reference.values())
-    print(f"warcio            {total:8.1f} us a page {reference_size:8.0f} bytes")
+    print(f"warcio            {total:8.1f} us per page {reference_size:8.0f} bytes")
     for level in (0, 1, 2, 9):
         phases, size = best(ours, pages, level)
         mine = sum(phases.values())
         parts = "  ".join(f"{name} {took:.1f}" for name, took in phases.items())
-        print(f"pages, level {level}    {mine:8.1f} us a page {size:8.0f} bytes   ratio {total / mine:5.1f}")
+        print(
+            f"pages, level {level}    {mine:8.1f} us per page {size:8.0f} bytes   ratio {total / mine:5.1f}"
+        )
         print(f"                  {parts}")
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks run, and print what they say; their figures are not tested."""
+"""Test that the benchmarks run and print their tables; the figures themselves are not tested."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_due(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     report = json.loads(run(monkeypatch, capsys, *options, "--json"))
     assert {row["contender"] for row in report["rows"]} == set(due.installed())
     assert {row["new"] for row in report["rows"]} == {300}
-    assert 4.0 < report["facts"]["runs"]["bytes a URL"] < 8.0  # coded; small runs cost most
+    assert 4.0 < report["facts"]["runs"]["bytes a URL"] < 8.0  # coded runs; small ones take most per URL
     assert list(tmp_path.iterdir()) == []
 
 
@@ -40,7 +40,7 @@ def test_mixed_is_a_bijection() -> None:
     assert len(np.unique(streams.mixed(numbers))) == 100_000
 
 
-def test_the_stream_is_that_of_section_5_2() -> None:
+def test_the_link_stream_follows_broder_section_5_2() -> None:
     """About a quarter of the links are new, and seven of ten miss a tiny cache."""
     links = streams.crawl_links(200_000, hosts=20)
     assert len(links) == 200_000

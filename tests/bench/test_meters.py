@@ -1,4 +1,4 @@
-"""Meters against what the system says of a process of the test's own."""
+"""Compare the meters with what the system reports about a process that the test starts."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from crawler.bench import meters
 BUSY = "sum(range(10_000_000)); held = b'x' * (80 << 20); print(flush=True); input()"
 
 
-def test_a_process_and_what_it_started() -> None:
+def test_a_process_is_measured_with_its_children() -> None:
     before = meters.memory_below(os.getpid())
     assert before > 10 << 20
     pipe = subprocess.PIPE
@@ -25,12 +25,12 @@ def test_a_process_and_what_it_started() -> None:
     assert meters.memory_below(child.pid) == 0 and meters.memory(child.pid) == (0, 0, 0)
 
 
-def test_memory_is_told_in_mib() -> None:
+def test_memory_is_printed_in_mib() -> None:
     assert str(meters.HeldMemory(5 << 20, 3 << 20, 9 << 20)) == "5 MiB resident (3 anonymous), peak 9"
     assert 0 < meters.anonymous_bytes() <= meters.memory().peak
 
 
-def test_contenders_take_turns_and_their_least_counts() -> None:
+def test_contenders_alternate_and_their_shortest_time_is_returned() -> None:
     order: list[str] = []
     work = {name: lambda name=name: order.append(name) for name in ("a", "b")}
     found = meters.race(work, 3)

@@ -1,4 +1,4 @@
-"""Unit costs of parts are those of the states that they are said to be of."""
+"""Test that the unit costs of each part are measured on the state that they claim to describe."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from crawler.bench.loading import Loader, numbers, url
 from crawler.errors import CrawlerError
 
 
-def test_a_key_of_a_run_takes_two_bits_and_some_more_than_its_gap(tmp_path: Path) -> None:
+def test_a_key_of_a_run_takes_little_more_than_two_bits_above_its_gap(tmp_path: Path) -> None:
     assert 2.0 < parts.run_bits(tmp_path)["bits"] < 2.5
 
 
-def test_queues_hold_what_was_loaded_and_nothing_else(tmp_path: Path) -> None:
+def test_the_loaded_queues_hold_exactly_the_loaded_urls(tmp_path: Path) -> None:
     parts.fill_queues(tmp_path, 3000, 300)
     found = parts.queues(tmp_path)
     assert 20.0 < found["queue"] / 3000 < 110.0 and found["memory"] >= 0.0
@@ -26,7 +26,7 @@ def test_queues_hold_what_was_loaded_and_nothing_else(tmp_path: Path) -> None:
         assert stages.due.new == 3000, "the same stream again"
 
 
-def test_a_schedule_is_measured_by_its_pages_and_picks(
+def test_a_schedule_is_measured_per_page_and_per_pick(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(parts, "PAGES", 20_000)
@@ -35,7 +35,7 @@ def test_a_schedule_is_measured_by_its_pages_and_picks(
     assert 0.0 < found["pick_cpu"] < 0.1 and 20.0 < found["refreshed_memory"] < 2000.0
 
 
-def test_each_state_is_made_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_state_is_built_in_its_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(parts._of("run")) == {"bits"}
     monkeypatch.setitem(parts.STEPS, "broken", ("no_step",))
     with pytest.raises(CrawlerError):

@@ -1,4 +1,4 @@
-"""The plan is arithmetic: exact in cases that can be done by hand, and monotone."""
+"""Test that the plan is exact in cases that can be computed by hand, and monotone."""
 
 import gzip
 import math
@@ -87,7 +87,7 @@ def test_a_plan_by_hand() -> None:
     assert found.cpu.mid == pytest.approx(1e6 * page + 1e3 * 0.003 + 0.5)
     assert found.rate == 100.0 and found.bottleneck == "the rate asked for"
     assert found.days.mid == pytest.approx(1e6 / 100.0 / DAY)
-    assert found.processes.mid == 1.0  # 0.4 cores of which 0.7 are used
+    assert found.processes.mid == 1.0  # 0.4 cores are needed, and a process may use 0.7
     assert found.warc.mid == pytest.approx(
         1_001_000 * 1000 + 1e6 * (0.25 * 1.1 + 0.75 * 1.2) * 0.2 * 10 * KIB
     )
@@ -106,8 +106,8 @@ def test_a_plan_by_hand() -> None:
     assert found.machines.mid == 1.0 and found.peer_connections == 0
 
 
-def test_a_small_crawl_keeps_what_it_wrote_in_the_log() -> None:
-    """Half of 8 MiB, on average; more pages never take less disk where that ends."""
+def test_a_small_crawl_keeps_its_writes_in_the_log() -> None:
+    """The log takes half of 8 MiB on average; beyond that size, more pages never take less disk."""
     small = msgspec.structs.replace(GOAL, pages=1000.0, urls=1.0)
     known = (66.25 - math.log2(1000.0)) / 8
     assert plan(small, UNITS).other_disk.mid == pytest.approx(
@@ -118,7 +118,7 @@ def test_a_small_crawl_keeps_what_it_wrote_in_the_log() -> None:
         assert (less.low, less.mid, less.high) <= (more.low, more.mid, more.high)
 
 
-def test_refreshes_take_cpu_disk_and_memory_besides() -> None:
+def test_refreshes_take_additional_cpu_disk_and_memory() -> None:
     goal = msgspec.structs.replace(GOAL, refresh=1000.0, changed=0.5)
     found = plan(goal, UNITS)
     refresh = 0.0008 + 0.5 * 0.0004 + 0.5 * (10 * 0.0001 + 50 * 0.00001)
@@ -137,7 +137,7 @@ def test_connections_without_tls_take_less_memory() -> None:
 
 
 def test_the_time_of_a_process_adds_up() -> None:
-    """Busy, lone and idle make the whole; who never sleeps pays nothing for it, and a slow crawl nearly all."""
+    """Busy, lone and idle time add up; only a process that sleeps pays for wake-ups."""
     for busy, lone, processes in ((0.1, 0.3, 1.0), (2.0, 5.0, 3.0), (0.7, 0.01, 1.0)):
         idle = idle_share(busy, lone, processes)
         assert busy + lone * idle + processes * idle == pytest.approx(processes)
@@ -148,7 +148,7 @@ def test_the_time_of_a_process_adds_up() -> None:
     assert slow.page_cpu.mid == pytest.approx(page_cpu(GOAL, UNITS).mid + 0.0015, rel=1e-3)
 
 
-def test_links_have_no_form_yet_on_the_first_page_of_a_directory() -> None:
+def test_links_on_the_first_page_of_a_directory_miss_the_form_cache() -> None:
     def links_without(directories: float, hosts: float) -> float:
         return unformed(msgspec.structs.replace(GOAL, directories=directories, hosts=hosts, pages=1000.0))
 
@@ -157,12 +157,12 @@ def test_links_have_no_form_yet_on_the_first_page_of_a_directory() -> None:
     assert unformed(msgspec.structs.replace(GOAL, links=2.0)) == 3.0
 
 
-def test_hosts_that_links_lead_to_take_memory() -> None:
+def test_linked_hosts_take_memory() -> None:
     less, more = (plan(msgspec.structs.replace(GOAL, known_hosts=known), UNITS) for known in (0.0, 3e3))
     assert more.memory.mid - less.memory.mid == pytest.approx(2e3 * (1200 + 90))
 
 
-def test_bodies_that_come_packed_are_priced_as_such() -> None:
+def test_compressed_bodies_are_costed_as_compressed() -> None:
     none, all_ = (plan(msgspec.structs.replace(GOAL, coded=share), UNITS) for share in (0.0, 1.0))
     assert none.warc.mid - all_.warc.mid == pytest.approx(1e6 * 0.1 * 0.2 * 10 * KIB)
     assert none.bandwidth > all_.bandwidth
@@ -178,7 +178,7 @@ def test_the_largest_page_is_counted_by_its_bytes_and_tags_up_to_their_bounds() 
 
 
 def test_politeness_bounds_a_crawl_of_few_hosts() -> None:
-    """3 s behind an answer of 0.3 s: a host gives a page in 3.3 s."""
+    """With a delay of 3 s after an answer of 0.3 s, a host delivers one page every 3.3 s."""
 
     def rate(latency: float, **how: float) -> float:
         return host_rate(msgspec.structs.replace(GOAL, hosts=33.0, latency=latency, **how))
@@ -192,7 +192,7 @@ def test_politeness_bounds_a_crawl_of_few_hosts() -> None:
     assert found.bottleneck == "hosts: politeness" and found.rate == pytest.approx(10.0)
 
 
-def test_machines_that_are_given_bound_the_rate_by_cores_or_bandwidth() -> None:
+def test_a_given_number_of_machines_bounds_the_rate_by_cores_or_bandwidth() -> None:
     goal = msgspec.structs.replace(GOAL, rate=0.0, machines=2, cores=4, hosts=1e9)
     found = plan(goal, UNITS)
     assert found.bottleneck == "cores" and found.rate == pytest.approx(
@@ -204,7 +204,7 @@ def test_machines_that_are_given_bound_the_rate_by_cores_or_bandwidth() -> None:
 
 
 @pytest.mark.parametrize("field", ["pages", "links", "urls", "page_bytes", "directories"])
-def test_more_of_anything_takes_no_less(field: str) -> None:
+def test_raising_any_goal_never_lowers_a_cost(field: str) -> None:
     goal = msgspec.structs.replace(GOAL, rate=1000.0, hosts=1e6)
     less = plan(goal, REFERENCE)
     more = plan(msgspec.structs.replace(goal, **{field: 10 * getattr(goal, field)}), REFERENCE)
@@ -221,7 +221,7 @@ def test_ranges_stay_in_order() -> None:
     assert CostRange.of([3.0, -1.0, 2.0]) == CostRange(0.0, 2.0, 3.0)
 
 
-def test_units_are_found_again_in_crawls_that_cost_what_they_say() -> None:
+def test_fitting_recovers_the_units_of_simulated_crawls() -> None:
     def cost(
         fetches: float,
         hosts: float,
@@ -237,7 +237,9 @@ def test_units_are_found_again_in_crawls_that_cost_what_they_say() -> None:
             GOAL, pages=fetches, hosts=hosts, page_bytes=size, links=links, urls=new, directories=1.0,
             handshakes=0.0, secure=0.0,
         )  # fmt: skip
-        page = page_cpu(goal, UNITS).mid - 0.000005 * (unformed(goal) - new)  # no directory is new
+        page = page_cpu(goal, UNITS).mid - 0.000005 * (
+            unformed(goal) - new
+        )  # in this crawl no directory is new
         return CrawlCost(
             cpu=0.5 + hosts * 0.003 + fetches * page + more,
             memory=1e8 + memory,
@@ -257,7 +259,7 @@ def test_units_are_found_again_in_crawls_that_cost_what_they_say() -> None:
         )
 
     again = cost(500, 50, 1000, 5)._replace(cpu=0.5 + 500 * 0.0008, warc=500 * 900.0)
-    lone_cpu = 500 * (0.0008 + 0.0015 * 0.75)  # a quarter of the time at work
+    lone_cpu = 500 * (0.0008 + 0.0015 * 0.75)  # the process is busy a quarter of the time
     costs = {
         "few": cost(200, 50, 1000, 5),
         "many": cost(1000, 50, 1000, 5),
@@ -284,7 +286,7 @@ def test_units_are_found_again_in_crawls_that_cost_what_they_say() -> None:
     assert units_of([without], [links]).secure_cpu == REFERENCE.secure_cpu
 
 
-def test_a_round_that_was_disturbed_widens_the_range_alone() -> None:
+def test_a_disturbed_round_only_widens_the_range() -> None:
     cost = CrawlCost(*[1000.0] * len(CrawlCost._fields))
     few = cost._replace(fetches=100.0, cpu=100.0, store=1.0, compacted=1.0, packed=1.0, page_bytes=1.0)
     long = cost._replace(packed=2000.0, page_bytes=2000.0)
@@ -299,8 +301,8 @@ def test_a_round_that_was_disturbed_widens_the_range_alone() -> None:
     assert units.page_cpu.mid == calm.page_cpu.mid < units.page_cpu.high
 
 
-def test_links_cost_more_the_less_is_known_of_them() -> None:
-    """New ones are made durable once, the others nowhere."""
+def test_links_cost_more_the_less_the_caches_know() -> None:
+    """New links are made durable once; links that a cache knows are not written at all."""
     config = convert({"crawl": {"scope": "any"}})
     pages = [(f"https://a.example/{page}/", [f"{page}-{k}.html" for k in range(5)]) for page in range(4)]
     with tempfile.TemporaryDirectory() as folder:
@@ -315,8 +317,8 @@ def test_links_cost_more_the_less_is_known_of_them() -> None:
     assert all(cost >= 0.0 for cost in link_costs())
 
 
-def test_bodies_of_a_segment_are_packed_one_by_one() -> None:
-    """Records of other kinds do not count; 7 bodies take 7 times what one does."""
+def test_bodies_of_a_segment_are_compressed_one_by_one() -> None:
+    """Records of other kinds do not count; 7 bodies take 7 times the size of one."""
 
     def member(kind: str, body: bytes) -> bytes:
         head = f"WARC/1.1\r\nWARC-Type: {kind}\r\n\r\n".encode()
@@ -338,7 +340,7 @@ def test_the_command_reads_units_and_prints_a_table(
     found = capsys.readouterr().out
     assert "bounded by the rate asked for" in found
     assert (
-        "28 KiB (the largest 10,240), packed to 20%, 80% on the wire; 60 links, 10 new URLs of 77 characters"
+        "28 KiB (the largest 10,240), compressed to 20%, 80% sent compressed; 60 links, 10 new URLs of 77 characters"
         in found
     )
 
@@ -358,6 +360,6 @@ def test_the_command_reads_units_and_prints_a_table(
         ["--pages", "1", "--hosts", "1", "--units", __file__],
     ],
 )
-def test_goals_that_cannot_be_are_refused_in_a_line(arguments: list[str]) -> None:
+def test_impossible_goals_are_rejected_with_one_line(arguments: list[str]) -> None:
     with pytest.raises(UsageError):
         command.main("plan", arguments)

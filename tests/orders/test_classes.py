@@ -1,4 +1,4 @@
-"""Scores as classes, and classes in the flags of links."""
+"""Tests of classes of scores, and of classes in the flags of links."""
 
 import math
 
@@ -11,7 +11,7 @@ from crawler.splitter.wire import decode_entry, encode_entries
 
 
 @given(st.floats(LEAST, 1.0), st.floats(LEAST, 1.0))
-def test_classes_follow_scores_and_are_within_half_a_class(one: float, other: float) -> None:
+def test_classes_are_monotone_and_round_to_half_a_class(one: float, other: float) -> None:
     assert one > other or class_of(one) >= class_of(other)
     assert abs(math.log2(score_of(class_of(one)) / one)) <= 1 / 16 + 1e-9
 
@@ -30,13 +30,13 @@ def test_edges() -> None:
 
 
 @given(st.integers(0, 0xFFFF), st.integers(0, WORST), st.integers(0, WORST))
-def test_flags_carry_a_class_beside_all_that_they_say(flags: int, place: int, other: int) -> None:
+def test_flags_carry_a_class_beside_the_link_flags(flags: int, place: int, other: int) -> None:
     packed = with_class(with_class(flags, other), place)
     assert class_in(packed) == place and packed & 0xFFFF == flags
     [(entry, _)] = encode_entries([Link(1, "http://a/", flags=packed)], 1000)
     assert class_in(decode_entry(entry)[0].flags) == place
 
 
-def test_a_link_without_a_score_is_the_same_bytes_as_ever() -> None:
+def test_a_link_without_a_score_is_encoded_without_a_class() -> None:
     assert with_class(LinkFlag.SEED, NEUTRAL) == LinkFlag.SEED
     assert max(flag for name, flag in vars(LinkFlag).items() if name.isupper()) < 1 << 16

@@ -1,4 +1,4 @@
-"""What links add to what is known of a URL, against dicts that forget nothing."""
+"""Tests of the table of link scores against dicts that forget nothing."""
 
 import random
 
@@ -10,7 +10,7 @@ from crawler.orders.link_scores import LinkScores
 
 
 @pytest.mark.parametrize("adds", [False, True])
-def test_news_is_what_makes_a_difference_of_two_classes_to_what_was_told(adds: bool) -> None:
+def test_an_improvement_by_two_classes_over_the_score_passed_on_is_news(adds: bool) -> None:
     rng = random.Random(7)
     worths = LinkScores(16, adds=adds, base=2.0**-16 if adds else 0.0, news=2)
     known: dict[int, float] = {}
@@ -33,7 +33,7 @@ def test_news_is_what_makes_a_difference_of_two_classes_to_what_was_told(adds: b
                 told[url] = expected
 
 
-def test_without_raises_nothing_is_news_and_another_url_takes_an_entry_over() -> None:
+def test_with_news_0_nothing_is_news_and_another_url_takes_over_an_entry() -> None:
     worths = LinkScores(1, adds=False, base=0.0, news=0)
     one, other = np.array([2], np.uint64), np.array([4], np.uint64)
     worths.add(one, np.array([0.001]))

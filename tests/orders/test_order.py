@@ -1,4 +1,4 @@
-"""Orders by name, those of installed packages among them, and what becomes of their mistakes."""
+"""Tests of orders by name, including those of installed packages, and of errors in orders."""
 
 import sys
 from pathlib import Path
@@ -23,7 +23,7 @@ class Short:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A package that offers orders, as an installer leaves it."""
+    """Install a package that offers orders and return its name."""
     (tmp_path / "ranking_of_ours.py").write_text(PACKAGE)
     info = tmp_path / "ranking_of_ours-1.0.dist-info"
     info.mkdir()
@@ -37,8 +37,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     sys.modules.pop("ranking_of_ours", None)
 
 
-def test_an_order_of_an_installed_package(installed: str) -> None:
-    """Its scores are clamped; an exception, or no number, is told of and leaves the link without a score."""
+def test_an_installed_package_provides_an_order(installed: str) -> None:
+    """Scores are clamped; an exception or NaN is reported and leaves the link without a score."""
     told: list[str] = []
     order = ranking(
         OrderConfig(name="short", depth_decay=0.25), lambda error, url: told.append(type(error).__name__)
@@ -50,7 +50,7 @@ def test_an_order_of_an_installed_package(installed: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["missing", "broken", "plain"])
-def test_a_name_that_gives_no_order_is_an_error_of_the_configuration(installed: str, name: str) -> None:
+def test_an_unusable_order_name_is_a_config_error(installed: str, name: str) -> None:
     with pytest.raises(ConfigError, match=f"order.name {name}"):
         ranking(OrderConfig(name=name))
 
@@ -59,12 +59,12 @@ def test_breadth_first_scores_nothing() -> None:
     assert ranking(OrderConfig()) is None
 
 
-def test_depth_falls_by_a_factor_a_hop() -> None:
+def test_depth_scores_fall_by_a_constant_factor_per_hop() -> None:
     order = ranking(OrderConfig(name="depth", depth_decay=0.3))
     assert order is not None and order.score(LINK, PAGE) == pytest.approx(0.027)
 
 
-def test_opic_gives_the_cash_of_a_page_in_equal_parts() -> None:
+def test_opic_distributes_the_cash_of_a_page_equally() -> None:
     order = ranking(OrderConfig(name="opic"))
     assert order is not None and order.adds and order.base == 2.0**-16
     assert 4 * order.score(LINK, PAGE) == PAGE.score
@@ -76,7 +76,7 @@ def weights(tmp_path: Path) -> Path:
     return tmp_path / "weights"
 
 
-def test_words_are_weighed_by_field_each_once(weights: Path) -> None:
+def test_words_are_weighed_once_per_field(weights: Path) -> None:
     weights.write_text(
         "bias -1\n word 2  # anywhere\nurl:a 0.5\nanchor:a 1\ntitle:title -3\nparent:score 0.25\n"
     )
@@ -95,7 +95,7 @@ def test_words_are_weighed_by_field_each_once(weights: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["word", "word x", "word inf", "body:word 1", "word nan", "a" * 99 + " 1"])
-def test_a_line_of_weights_that_is_none_is_named(weights: Path, text: str) -> None:
+def test_an_invalid_line_of_weights_is_reported_with_its_number(weights: Path, text: str) -> None:
     weights.write_text(f"# first\n{text}\n")
     with pytest.raises(ConfigError, match="line 2"):
         ranking(OrderConfig(name="words", file=str(weights)))

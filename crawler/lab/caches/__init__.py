@@ -1,1 +1,1 @@
-"""URL caches by trace."""
+"""Simulations of URL caches on traces of links."""

@@ -1,24 +1,24 @@
-"""Loops over traces, compiled by numba: this file is imported only where the extra [lab] is installed.
+"""Simulation loops over traces, compiled by numba: this file is imported only if the extra [lab] is installed.
 
 Requests are dense ids, int32, in order of first appearance, so ids met at the same
-time lie close together in every array indexed by id. A simulation cuts the trace into
-`bins` equal windows of time and returns the misses of each, int64 (bins,). It costs a
-few tens of nanoseconds a request, for one size or, with LRU, for all.
+time are close together in every array indexed by id. A simulation divides the trace into
+`bins` equal windows of time and returns the misses in each, int64 (bins,). It takes a
+few tens of nanoseconds per request, for one size or, with LRU, for all sizes.
 
 *LRU, all sizes at once* (Mattson's stack distances). Each request takes the
 next time slot; the slot of the item's last request becomes a hole. A request
-hits in a cache of k exactly if fewer than k other items were requested since,
-that is, if the slots since then, less the holes among them, are fewer than k.
+hits in a cache of k exactly if fewer than k other items were requested since the last
+request of the item, that is, if the slots since then minus the holes among them are fewer than k.
 A Fenwick tree counts the holes; when the slots run out, the live ones are
-moved together. A request repeated at once moves nothing.
+compacted. A request that repeats the one before moves nothing.
 
-*MIN* (Belady; Broder et al. 2003, section 5.1) needs only the next use of each held
-item. These times differ, so a bit set over time, with a summary of 64 words a word
-above it, holds them all. The request at t is a hit exactly
-if bit t is set; the item to evict is the latest bit, found in 5 word steps. It
-does not add an item whose next use is later than those of all held.
+*MIN* (Belady; Broder et al. 2003, section 5.1) needs only the next use of each cached
+item. All these times differ, so a bit set over time holds them; above it, each word of a
+summary covers 64 words. The request at t is a hit exactly if bit t is set. The item to evict
+is the latest bit, found in 5 word steps. An item whose next use is later than those of all
+cached items is not added.
 
-RANDOM evicts by a xorshift generator with the seed given.
+RANDOM evicts by a xorshift generator with the given seed.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ _jit = njit(cache=True, nogil=True, boundscheck=False)
 
 @_jit
 def mixed(number):
-    """A uint64 spread evenly, one to one (the last step of SplitMix64)."""
+    """Map a uint64 one to one to an evenly spread uint64 (the last step of SplitMix64)."""
     x = np.uint64(number)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -39,7 +39,7 @@ def mixed(number):
 
 @_jit
 def _find(table, fingerprints, fingerprint):
-    """The slot of a fingerprint in the table of ids, or the free slot where it belongs."""
+    """Return the slot of a fingerprint in the table of ids, or the free slot where it belongs."""
     last = np.uint64(len(table) - 1)
     slot = mixed(fingerprint) & last
     while table[slot] != _NONE and fingerprints[table[slot]] != fingerprint:
@@ -49,7 +49,7 @@ def _find(table, fingerprints, fingerprint):
 
 @_jit
 def dense_ids(words):
-    """(ids, number of distinct words) of uint64 words (n,): ids are given in order of first appearance."""
+    """Return (ids, number of distinct words) of uint64 words (n,): ids are assigned in order of first appearance."""
     n = len(words)
     ids = np.empty(n, np.int32)
     table = np.full(1 << 12, _NONE, np.int32)
@@ -74,7 +74,7 @@ def dense_ids(words):
 
 @_jit
 def next_uses(ids, distinct):
-    """N_t of the paper's section 5.1: when the item requested at t is requested next; n if never."""
+    """Return N_t of the paper's section 5.1: the time at which the item requested at t is requested next; n if never."""
     n = len(ids)
     following = np.full(distinct, n, np.int32)
     result = np.empty(n, np.int32)
@@ -86,7 +86,7 @@ def next_uses(ids, distinct):
 
 @_jit
 def _compact(slot_of, owner, used):
-    """Move the live slots together, in their order; return how many there are."""
+    """Compact the live slots, keeping their order; return their number."""
     live = 0
     for slot in range(used):
         item = owner[slot]
@@ -99,13 +99,13 @@ def _compact(slot_of, owner, used):
 
 @_jit
 def lru_misses(ids, distinct, sizes, bins):
-    """Misses of LRU at every size of `sizes` (ascending), int64 (sizes, bins)."""
+    """Return the misses of LRU at every size of `sizes` (ascending), int64 (sizes, bins)."""
     n = len(ids)
     capacity = max(2 * min(distinct, n), 1 << 10)
     slot_of = np.full(distinct, _NONE, np.int32)
     owner = np.empty(capacity, np.int32)
     holes = np.zeros(capacity + 1, np.int32)  # Fenwick tree over slots, from 1
-    hits = np.zeros((len(sizes) + 1, bins), np.int64)  # row i: at no size before sizes[i]
+    hits = np.zeros((len(sizes) + 1, bins), np.int64)  # row i: hits from sizes[i] on, but at no smaller size
     used = hole_count = 0
     for b in range(bins):
         for t in range(b * n // bins, (b + 1) * n // bins):
@@ -147,7 +147,7 @@ def lru_misses(ids, distinct, sizes, bins):
     return misses
 
 
-# The lowest set bit of a word, times this number, has the bit's place in its top 6 bits (de Bruijn).
+# The lowest set bit of a word, multiplied by this number, has its position in the top 6 bits (de Bruijn).
 _DE_BRUIJN = 0x03F79D71B4CB0A89
 _PLACE = np.zeros(64, np.int64)
 for _bit in range(64):
@@ -156,7 +156,7 @@ for _bit in range(64):
 
 @_jit
 def _set_bit(tree, starts, position):
-    """Put `position` into the bit tree: a word that was not empty is known above."""
+    """Set `position` in the bit tree; stop at the first word that was not empty, because the levels above know it."""
     for level in range(5):
         word = starts[level] + (position >> 6)
         before = tree[word]
@@ -178,7 +178,7 @@ def _clear_bit(tree, starts, position):
 
 @_jit
 def _lowest_bit(tree, starts):
-    """The lowest position in the bit tree, which must not be empty."""
+    """Return the lowest position in the bit tree, which must not be empty."""
     position = 0
     for level in range(4, -1, -1):
         word = tree[starts[level] + position]
@@ -189,7 +189,7 @@ def _lowest_bit(tree, starts):
 
 @_jit
 def min_misses(next_use, size, bins):
-    """Misses of MIN. Positions run from the last request to the first, so that the latest is the lowest."""
+    """Return the misses of MIN. Positions run from the last request to the first, so the latest is the lowest."""
     n = len(next_use)
     starts = np.zeros(5, np.int64)
     words = 0
@@ -226,7 +226,7 @@ def min_misses(next_use, size, bins):
 
 @_jit
 def clock_misses(ids, distinct, size, bins):
-    """Misses of CLOCK over an array (section 3.4); an item comes in unmarked."""
+    """Return the misses of CLOCK over an array (section 3.4); a new item is unmarked."""
     n = len(ids)
     size = min(size, distinct)
     place = np.full(distinct, _NONE, np.int32)
@@ -258,7 +258,7 @@ def clock_misses(ids, distinct, size, bins):
 
 @_jit
 def random_misses(ids, distinct, size, bins, seed):
-    """Misses of RANDOM: any held item is evicted, all equally likely."""
+    """Return the misses of RANDOM: it evicts any cached item, all with equal probability."""
     n = len(ids)
     size = min(size, distinct)
     place = np.full(distinct, _NONE, np.int32)

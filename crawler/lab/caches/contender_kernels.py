@@ -1,17 +1,17 @@
-"""Replacement policies since 2017 as contenders of CLOCK, compiled by numba like `cache_kernels`.
+"""Replacement policies published since 2017 as contenders of CLOCK, compiled by numba like `cache_kernels`.
 
 * SIEVE (Zhang et al., NSDI 2024): a FIFO queue with a hand that moves from the
-  oldest to the newest item and clears marks as CLOCK's does. It evicts where it
-  stands, so new items stay on one side of it.
-* S3-FIFO (Yang et al., SOSP 2023): new items pass a small FIFO queue, a tenth
-  of the cache; those asked for twice there, or again soon after, enter the
-  main queue, which gives asked-for items another round.
-* W-TinyLFU (Einziger, Friedman, Manes, 2017): new items pass an LRU window, a
-  hundredth of the cache. The item that leaves it enters the main part, a segmented
-  LRU, if a count-min sketch saw it more often than the victim there. Counters of 4
-  bits are halved every ten sizes of requests.
+  oldest to the newest item and clears marks like CLOCK's hand. It evicts at the hand's
+  position, so new items stay on one side of it.
+* S3-FIFO (Yang et al., SOSP 2023): new items enter a small FIFO queue, a tenth
+  of the cache. Items requested twice there, or again soon after, enter the
+  main queue, in which requested items get another round.
+* W-TinyLFU (Einziger, Friedman, Manes, 2017): new items enter an LRU window, a
+  hundredth of the cache. An item that leaves the window enters the main part, a segmented
+  LRU, if a count-min sketch counts more requests for it than for the victim. Counters of 4
+  bits are halved every ten times the cache size requests.
 
-All take more memory an item than CLOCK's one bit. Arguments and results are
+All take more memory per item than CLOCK's one bit. Arguments and results are
 those of `cache_kernels`.
 """
 
@@ -26,7 +26,7 @@ _jit = njit(cache=True, nogil=True, boundscheck=False)
 
 @_jit
 def sieve_misses(ids, distinct, size, bins):
-    """Misses of SIEVE."""
+    """Return the misses of SIEVE."""
     n = len(ids)
     size = min(size, distinct)
     place = np.full(distinct, _NONE, np.int32)
@@ -78,13 +78,13 @@ def sieve_misses(ids, distinct, size, bins):
 
 @_jit
 def s3fifo_misses(ids, distinct, size, bins):
-    """Misses of S3-FIFO; the ghost queue remembers as many items as the main one holds."""
+    """Return the misses of S3-FIFO; the ghost queue remembers as many items as the main queue holds."""
     n = len(ids)
     size = min(size, distinct)
     small_size = max(1, size // 10)
     main_size = size - small_size
-    uses = np.full(distinct, _NONE, np.int8)  # _NONE: not held
-    left = np.full(distinct, -(1 << 62), np.int64)  # number of the departure from the small queue
+    uses = np.full(distinct, _NONE, np.int8)  # _NONE: not in the cache
+    left = np.full(distinct, -(1 << 62), np.int64)  # sequence number at which the item left the small queue
     small = np.empty(size + 1, np.int32)  # rings
     main = np.empty(size + 1, np.int32)
     small_head = small_count = main_head = main_count = departures = 0
@@ -142,7 +142,7 @@ def _unlink(before, after, slot):
 
 @_jit
 def _push(before, after, head, slot):
-    """Put `slot` directly behind `head`: the place of the latest."""
+    """Insert `slot` right after `head`, the position of the most recent item."""
     before[slot] = head
     after[slot] = after[head]
     before[after[head]] = slot
@@ -151,7 +151,7 @@ def _push(before, after, head, slot):
 
 @_jit
 def _sketch_add(sketch, width, item):
-    """Count one more request in the four rows (4 bits a counter)."""
+    """Count one more request in the four rows (4 bits per counter)."""
     word = mixed(item)
     for row in range(4):
         cell = row * width + np.int64(word & np.uint64(width - 1))
@@ -172,7 +172,7 @@ def _sketch_count(sketch, width, item):
 
 @_jit
 def wtinylfu_misses(ids, distinct, size, bins):
-    """Misses of W-TinyLFU."""
+    """Return the misses of W-TinyLFU."""
     n = len(ids)
     size = min(size, distinct)
     window_size = max(1, size // 100)
@@ -202,7 +202,7 @@ def wtinylfu_misses(ids, distinct, size, bins):
             slot = place[item]
             if slot != _NONE:
                 _unlink(before, after, slot)
-                if part[slot] == 1:  # asked for again: from probation to the protected part
+                if part[slot] == 1:  # requested again: moves from probation to the protected part
                     counts[1] -= 1
                     counts[2] += 1
                     part[slot] = 2

@@ -1,19 +1,19 @@
-"""Two of the three open questions of Broder, Najork, Wiener (2003), section 7, answered for a trace.
+"""Answers two of the three open questions of Broder, Najork, Wiener (2003), section 7, for a trace.
 
 *Does the order of the crawl matter?* The pages of the trace are put into other
 orders; the links of each page stay together. A real crawl that ends early would also
-meet other pages in another order; that is left out.
+meet other pages in another order; this effect is ignored.
 
     as crawled          the trace
     host after host     each host to its end, as a depth-first crawl or T = 1
-    all hosts in turn   a page of every host, then the next of every host: breadth first, no locality of hosts
-    random              any page next
+    all hosts in turn   one page of every host, then the next page of every host: breadth-first, no locality of hosts
+    random              pages in random order
 
-*One cache a thread, or a global one?* Each thread gets a cache of its own, of
-k/T entries; the misses of all are compared with those of one CLOCK of k. Where
-pages do not tell their thread, hosts are dealt to T threads by their names.
+*One cache per thread, or a global one?* Each thread gets its own cache of
+k/T entries; the misses of all are compared with those of one CLOCK of k entries. If the
+trace does not record the thread of each page, hosts are assigned to T threads by their names.
 
-The third, which model of the web has such traces, is `link_locality.fit`.
+The third question, which model of the web produces such traces, is answered by `link_locality.fit`.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ Order = NDArray[np.int64]
 
 
 def _ranks_in_host(hosts: NDArray[np.uint64]) -> Order:
-    """How many pages of the same host come before each page."""
+    """Return the number of pages of the same host before each page."""
     order = np.argsort(hosts, kind="stable")
     ordered = hosts[order]
     starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(hosts)])
@@ -42,7 +42,7 @@ def _ranks_in_host(hosts: NDArray[np.uint64]) -> Order:
 
 
 def _by_first_page(hosts: NDArray[np.uint64]) -> Order:
-    """The number of each page's host, hosts numbered as they appear."""
+    """Return the number of each page's host; hosts are numbered in order of appearance."""
     _, first, inverse = np.unique(hosts, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
 
@@ -56,7 +56,7 @@ ORDERS: dict[str, Callable[[Trace, int], Order]] = {
 
 
 def reordered(trace: Trace, order: Order) -> NDArray[np.uint64]:
-    """The words of the trace with its pages in another order."""
+    """Return the words of the trace with its pages in another order."""
     sizes = np.diff(trace.starts)[order]
     ends = np.cumsum(sizes)
     places = np.repeat(trace.starts[:-1][order] - (ends - sizes), sizes) + np.arange(len(trace.links))
@@ -66,7 +66,7 @@ def reordered(trace: Trace, order: Order) -> NDArray[np.uint64]:
 def by_order(
     trace: Trace, sizes: Sequence[int], *, policy: str = "CLOCK", stream: str = "full", seed: int = 1
 ) -> dict[str, Misses]:
-    """Misses (sizes,) of a policy under each order of `ORDERS`."""
+    """Return the misses (sizes,) of a policy under each order of `ORDERS`."""
     found = {}
     for name, order in ORDERS.items():
         words = reordered(trace, order(trace, seed))
@@ -77,14 +77,14 @@ def by_order(
 
 
 def threads_of(trace: Trace, threads: int) -> NDArray[np.int64]:
-    """The thread of each page."""
+    """Return the thread of each page."""
     if len(trace.pages) and int(trace.pages["thread"].max()):
         return trace.pages["thread"].astype(np.int64)
     return (trace.pages["host"] % np.uint64(threads)).astype(np.int64)
 
 
 def one_cache_a_thread(trace: Trace, sizes: Sequence[int], threads: int, *, stream: str = "full") -> Misses:
-    """Misses (sizes,) of CLOCK caches of max(1, k // T) entries, one for each thread, added up."""
+    """Return the total misses (sizes,) of CLOCK caches of max(1, k // T) entries, one for each thread."""
     kernels: Any = compiled("cache_kernels")
     of_pages = threads_of(trace, threads)
     order = np.argsort(of_pages, kind="stable")

@@ -1,27 +1,27 @@
 """The link-locality model of Broder, Najork, Wiener (2003), section 5.2, as a generator and as a fit.
 
-The paper explains by the targets of links why URL caches suddenly begin to work at
+The paper explains by the targets of links why URL caches suddenly become effective at
 some size. T threads crawl, each on one host for some hundreds of pages; the links of
-a page come together. Each link is
+a page are consecutive. Each link is
 
-    repeat             one that stands on the page already, nearly always the link just before
+    repeat             already on the page, nearly always the link just before
     of the others:
     global  (alpha)    from a set common to all hosts, by Zipf's law
-    popular (beta, L') one of few URLs that all pages of the host like: home page, copyright
-    wide    (beta, L'') from the host's wider set, taken in turn from a random place, none twice on a page
+    popular (beta, L') one of few URLs that all pages of the host link to: home page, copyright
+    wide    (beta, L'') from the host's wider set, in order from a random position, none twice per page
     other   (gamma)    any URL, nine of ten never seen before
 
-A small cache holds the repeats and L'. L'' pays only when most of the
-T * |L''| URLs fit, which is the critical region; gamma is never cached.
+A small cache holds the repeats and L'. L'' causes hits only when most of the
+T * |L''| URLs fit, which is the critical region. Links of kind gamma are never cached.
 
 The paper gives the share of links that cross to another of its four processes
-(19.5 %), not which they are. Here a URL of the global set is on another host, one of
-the wide set with probability `wide_off_host`, others with `other_off_host`. A URL on
+(19.5 %), but not which links they are. Here every URL of the global set is on another host, a URL of
+the wide set with probability `wide_off_host`, and other URLs with `other_off_host`. A URL on
 another host belongs to another process with probability (processes - 1) / processes.
 
-`fit` goes the other way. It counts what can be counted in a trace (repeats, links a
-page, pages a host, threads). The shares and the size of L'' are those whose synthetic
-trace has the LRU miss rates nearest to the trace's at all sizes 2^0 .. 2^20 (least
+`fit` does the reverse. It takes from a trace what can be counted (repeats, links per
+page, pages per host, threads). The shares and the size of L'' are chosen so that a synthetic
+trace has LRU miss rates close to the trace's at all sizes 2^0 .. 2^20 (least
 squares, Nelder and Mead's simplex).
 """
 
@@ -40,20 +40,20 @@ from crawler.lab.extras import require
 from crawler.urls.trace import PAGE
 
 _CHUNK_LINKS = 1 << 20
-FIT_LINKS = 2_000_000  # of a trace are fitted: some ten seconds for each million
+FIT_LINKS = 2_000_000  # links used for a fit, which takes some ten seconds per million
 _FIT_SIZES = 2 ** np.arange(21)
 
 
 @dataclass(frozen=True)
 class LinkLocality:
-    """The model's parameters; shares but `repeat` and `adjacent` are of the links that are no repeats."""
+    """The model's parameters; shares except `repeat` and `adjacent` are of the links that are not repeats."""
 
     repeat: float = 0.29
-    adjacent: float = 0.97  # of the repeats: of the link just before
+    adjacent: float = 0.97  # share of the repeats that repeat the link just before
     global_share: float = 0.02
     popular_share: float = 0.05
     wide_share: float = 0.74
-    new: float = 0.9  # of the other links: never seen before
+    new: float = 0.9  # share of the other links that were never seen before
     global_urls: int = 100_000
     popular_urls: int = 8
     wide_urls: int = 200
@@ -65,7 +65,7 @@ class LinkLocality:
     other_off_host: float = 0.5
 
     def check(self) -> None:
-        """Raises UsageError if the parameters make no model."""
+        """Raise UsageError if the parameters are invalid."""
         shares = (self.repeat, self.adjacent, self.new, self.wide_off_host, self.other_off_host)
         parts = (self.global_share, self.popular_share, self.wide_share)
         if not all(0 <= share <= 1 for share in (*shares, *parts)) or sum(parts) > 1 or self.repeat == 1:
@@ -79,7 +79,7 @@ class LinkLocality:
             raise UsageError("popular and wide URLs must be at least 1, and fewer than 2^20 together")
         if self.pages_per_host < 1 or not 1 <= self.links_median <= self.links_mean or self.processes < 1:
             raise UsageError(
-                "pages a host and processes must be at least 1, the median of links at most their mean"
+                "pages per host and processes must be at least 1, the median of links at most their mean"
             )
 
     @property
@@ -97,7 +97,7 @@ class LinkLocality:
 
     @property
     def links_sigma(self) -> float:
-        """Of the lognormal law of links a page, whose mean is median * exp(sigma^2 / 2)."""
+        """The sigma of the lognormal law of links per page; its mean is median * exp(sigma^2 / 2)."""
         return math.sqrt(max(0.0, 2 * math.log(self.links_mean / self.links_median)))
 
     @property
@@ -109,7 +109,7 @@ class LinkLocality:
 def generate(
     model: LinkLocality, threads: int, links: int, seed: int
 ) -> Iterator[tuple[NDArray[np.uint64], NDArray[Any]]]:
-    """Parts (words, pages) of a synthetic trace with about `links` links, some 10^6 links a part."""
+    """Yield parts (words, pages) of a synthetic trace with about `links` links, some 10^6 links per part."""
     kernels = compiled("locality_kernels")
     state = np.array([seed, kernels.mixed(np.uint64(seed ^ 0x5EED))], np.uint64)
     counters = np.array([threads, 0], np.int64)
@@ -128,13 +128,13 @@ def generate(
 
 
 def synthetic_words(model: LinkLocality, threads: int, links: int, seed: int) -> NDArray[np.uint64]:
-    """The words of a synthetic trace in memory, exactly `links` of them."""
+    """Return the words of a synthetic trace in memory, exactly `links` of them."""
     return np.concatenate([words for words, _ in generate(model, threads, links, seed)])[:links]
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The model of a trace, the two curves of LRU miss rates at 2^0 .. 2^20, and how far apart they are."""
+    """The model fitted to a trace, and the LRU miss rates of both at 2^0 .. 2^20."""
 
     model: LinkLocality
     threads: int
@@ -143,33 +143,33 @@ class Fit:
 
     @property
     def error(self) -> float:
-        """Root mean square difference of the miss rates."""
+        """The root mean square difference of the miss rates."""
         return float(np.sqrt(np.mean((self.measured - self.fitted) ** 2)))
 
     def describe(self) -> str:
-        """The parameters and the error, in one line."""
+        """Return the parameters and the error in one line."""
         model = self.model
         other = 1 - model.global_share - model.popular_share - model.wide_share
         return (
             f"repeats {model.repeat:.3f} ({model.adjacent:.2f} of the link before); of the others global"
             f" {model.global_share:.3f}, popular {model.popular_share:.3f} of {model.popular_urls} URLs, wide"
             f" {model.wide_share:.3f} of {model.wide_urls} URLs, any {other:.3f};"
-            f" {model.pages_per_host:.0f} pages a host; RMS difference of miss rates {self.error:.4f}"
+            f" {model.pages_per_host:.0f} pages per host; RMS difference of miss rates {self.error:.4f}"
         )
 
 
 def counted(trace: Trace, threads: int = 0) -> tuple[LinkLocality, int]:
-    """The model with what can be counted in the trace, and the number of threads (0: as the trace tells)."""
+    """Return (the model with all parameters that can be counted in the trace, the threads; 0: as the trace says)."""
     kernels, simulation = compiled("locality_kernels"), compiled("cache_kernels")
     ids, distinct = simulation.dense_ids(trace.words())
     repeats, adjacent = kernels.repeats_on_pages(ids, distinct, trace.starts)
     sizes = np.diff(trace.starts)
     hosts = len(np.unique(trace.pages["host"]))
     at_a_time = threads or max(1, round(hosts_at_a_time(trace.pages["host"])))
-    # Hosts end when another takes their place; those still open at the end have not.
+    # A host ends when another takes its place, so hosts still open at the end of the trace do not count.
     per_host = len(sizes) / max(1, hosts - at_a_time)
     model = LinkLocality(
-        repeat=float(repeats / max(1, len(ids) - len(sizes))),  # the first link of a page cannot be one
+        repeat=float(repeats / max(1, len(ids) - len(sizes))),  # the first link of a page cannot be a repeat
         adjacent=float(adjacent / max(1, repeats)),
         pages_per_host=per_host,
         links_median=float(np.median(sizes)),
@@ -179,14 +179,14 @@ def counted(trace: Trace, threads: int = 0) -> tuple[LinkLocality, int]:
 
 
 def lru_rates(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Miss rates of LRU at the sizes 2^0 .. 2^20."""
+    """Return the miss rates of LRU at the sizes 2^0 .. 2^20."""
     kernels = compiled("cache_kernels")
     ids, distinct = kernels.dense_ids(words)
     return kernels.lru_misses(ids, distinct, _FIT_SIZES, 1).sum(axis=1) / len(words)
 
 
 def fit(trace: Trace, *, threads: int = 0, seed: int = 1, evaluations: int = 120) -> Fit:
-    """Fit the model to the first `FIT_LINKS` links of a trace, by `evaluations` synthetic ones as long."""
+    """Fit the model to the first `FIT_LINKS` links of a trace, with `evaluations` synthetic traces of the same length."""
     optimize = require("scipy.optimize")
     trace = trace.head(FIT_LINKS)
     start, threads = counted(trace, threads)
@@ -205,7 +205,7 @@ def fit(trace: Trace, *, threads: int = 0, seed: int = 1, evaluations: int = 120
 
 
 def _point(model: LinkLocality) -> NDArray[np.float64]:
-    """Free coordinates: log odds of the shares against the other links, log of the sizes of L' and L''."""
+    """Return free coordinates: log odds of the shares against the other links, logs of the sizes of L' and L''."""
     other = 1 - model.global_share - model.popular_share - model.wide_share
     shares = np.array([model.global_share, model.popular_share, model.wide_share])
     return np.concatenate([np.log(shares / other), np.log([model.popular_urls, model.wide_urls])])

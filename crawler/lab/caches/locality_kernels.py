@@ -1,7 +1,7 @@
-"""The link-locality model as a generator, and what is counted on a page; compiled by numba.
+"""The generator of the link-locality model, and the counting of repeats; compiled by numba.
 
-`link_locality` explains the model. Random numbers are SplitMix64's, so that a
-seed means the same trace under every version of numba.
+`link_locality` explains the model. Random numbers come from SplitMix64, so a
+seed gives the same trace under every version of numba.
 """
 
 import math
@@ -13,22 +13,22 @@ from crawler.lab.caches.cache_kernels import mixed
 
 _jit = njit(cache=True, nogil=True, boundscheck=False)
 
-PAGE_LINKS_MAX = 20_000  # as the crawler's own extract.links_max
-_HOST_URLS = 1 << 20  # numbers set aside for a host
+PAGE_LINKS_MAX = 20_000  # the same limit as the crawler's extract.links_max
+_HOST_URLS = 1 << 20  # URL numbers reserved per host
 _FIRST_HOST_URL = 1 << 40
 _FIRST_OTHER_URL = 1 << 62
 
 
 @_jit
 def _uniform(state):
-    """The next random number, 0 <= x < 1."""
+    """Return the next random number, 0 <= x < 1."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     return (mixed(state[0]) >> np.uint64(11)) * (1.0 / (1 << 53))
 
 
 @_jit
 def _page_size(state, median, sigma):
-    """A lognormal number of links (Box and Muller), at least 1."""
+    """Return a lognormal number of links (Box and Muller), at least 1."""
     radius = math.sqrt(-2.0 * math.log(1.0 - _uniform(state)))
     normal = radius * math.cos(2.0 * math.pi * _uniform(state))
     return min(max(1, int(median * math.exp(sigma * normal))), PAGE_LINKS_MAX)
@@ -40,11 +40,11 @@ def make_pages(shares, sizes, state, counters, hosts, links, page_hosts, page_li
 
     Args:
         shares: repeat, adjacent, global, popular, wide, new, cross share of global, wide and other URLs.
-        sizes: global, popular, wide URLs, pages a host, median links, sigma.
-        state: uint64 (2,): of the random numbers, and the salt of names.
+        sizes: global, popular, wide URLs, pages per host, median links, sigma.
+        state: uint64 (2,): the state of the random numbers, and the salt of names.
         counters: int64 (2,): hosts begun, other URLs made so far.
-        hosts: int64 (T,): the host each thread is on.
-        page_hosts, page_links, page_threads: one entry a page, as many as there may be.
+        hosts: int64 (T,): the current host of each thread.
+        page_hosts, page_links, page_threads: one entry per page, with room for the largest number of pages.
     """
     repeat, adjacent = shares[0], shares[1]
     to_global, to_popular = shares[2], shares[2] + shares[3]
@@ -85,7 +85,7 @@ def make_pages(shares, sizes, state, counters, hosts, links, page_hosts, page_li
                     counters[1] += 1
                 cross_share = shares[8]
             name = mixed(np.uint64(number) ^ state[1])
-            # Whether a URL belongs to another process is a property of the URL.
+            # Ownership by another process is a property of the URL, so it is derived from the name.
             is_cross = (mixed(name) >> np.uint64(11)) * (1.0 / (1 << 53)) < cross_share
             links[made + i] = (name & ~np.uint64(1)) | np.uint64(is_cross)
         page_hosts[pages] = mixed(np.uint64(hosts[thread]) ^ state[1])
@@ -98,7 +98,7 @@ def make_pages(shares, sizes, state, counters, hosts, links, page_hosts, page_li
 
 @_jit
 def repeats_on_pages(ids, distinct, starts):
-    """(links that were on their page before, those of them that repeat the link just before)."""
+    """Return (links that repeat an earlier link of their page, those among them that repeat the link just before)."""
     page_of = np.full(distinct, -1, np.int64)
     repeats = adjacent = 0
     for page in range(len(starts) - 1):

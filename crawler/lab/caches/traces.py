@@ -1,8 +1,8 @@
-"""Reading and making URL traces (`crawler.urls.trace` has the format).
+"""Reads and writes URL traces (`crawler.urls.trace` describes the format).
 
 A `Trace` maps the files and reads on demand. `first`, a number of links, limits a
-trace that is longer than memory: the experiments of Broder, Najork, Wiener (2003) by
-numbers of threads use 7e7 each.
+trace that does not fit into memory: the experiments of Broder, Najork, Wiener (2003) with
+different numbers of threads use 7e7 links each.
 """
 
 import json
@@ -22,8 +22,8 @@ from crawler.urls.trace import FORMAT, INFO_FILE, LINK, LINKS_FILE, PAGE, PAGES_
 class Trace:
     """Whole pages and their links, in memory or mapped.
 
-    `pages` are records of `trace.PAGE`, `links` their words one page after
-    another; page i has links[starts[i]:starts[i + 1]].
+    `pages` are records of `trace.PAGE`; `links` are their words, one page after
+    another: page i has links[starts[i]:starts[i + 1]].
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class Trace:
 
     @classmethod
     def open(cls, folder: Path, first: int = 0) -> "Trace":
-        """The trace in a folder, whatever a crash left behind its whole pages.
+        """Open the trace in a folder; bytes that a crash left after the last whole page are ignored.
 
         Args:
-            first: read at most this number of links, to the end of the page they end on; 0 = all.
+            first: read at most this number of links, rounded up to whole pages; 0 = all.
 
         Raises:
-            DirectoryError: there is no trace, or it is of another format.
+            DirectoryError: the folder has no trace, or one of another format.
             DamageError: pages or links cannot be read.
         """
         info = _read_info(folder)
@@ -59,25 +59,25 @@ class Trace:
 
     @classmethod
     def joined(cls, parts: Iterable[tuple[NDArray[Any], NDArray[Any]]], info: dict[str, Any]) -> "Trace":
-        """The trace in memory of parts (words, pages)."""
+        """Return a trace in memory, built from parts (words, pages)."""
         words, pages = zip(*parts, strict=True)
         return cls(np.concatenate(words), np.concatenate(pages), info, str(info.get("source", "")))
 
     def head(self, links: int) -> "Trace":
-        """Its first pages, with at least `links` links if it has as many."""
+        """Return a trace of the first pages, with at least `links` links if there are as many."""
         count = min(len(self.pages), int(np.searchsorted(self.starts, links)))
         return Trace(self.links[: self.starts[count]], self.pages[:count], self.info, self.name)
 
     @property
     def threads(self) -> int:
-        """Threads of the crawl: as its info says, else as the pages do, else hosts crawled at a time."""
+        """Return the crawl's number of threads: from its info, else from the pages, else the hosts crawled at a time."""
         if threads := int(self.info.get("threads", 0)):
             return threads
         by_pages = int(self.pages["thread"].max(initial=0)) + 1
         return by_pages if by_pages > 1 else max(1, round(hosts_at_a_time(self.pages["host"])))
 
     def words(self, stream: str = "full") -> NDArray[np.uint64]:
-        """The words of the full trace or its cross sub-trace, in memory."""
+        """Return the words of the full trace or its cross sub-trace, in memory."""
         words = np.array(self.links, np.uint64)
         return words[is_cross(words)] if stream == "cross" else words
 
@@ -89,7 +89,9 @@ def _read_info(folder: Path) -> dict[str, Any]:
     try:
         info = json.loads((folder / INFO_FILE).read_text(encoding="utf-8"))
     except OSError as error:
-        raise DirectoryError(f"{folder}: no trace here; `crawler lab trace --help` makes one") from error
+        raise DirectoryError(
+            f"{folder}: no trace here; see `crawler lab trace --help` to make one"
+        ) from error
     except ValueError as error:
         raise DamageError(f"{folder / INFO_FILE}: not JSON") from error
     if not isinstance(info, dict) or info.get("format") != FORMAT:
@@ -106,7 +108,7 @@ def _mapped(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
 
 
 def hosts_at_a_time(hosts: NDArray[np.uint64]) -> float:
-    """The mean number of hosts between their first and their last page; `hosts` are those of the pages."""
+    """Return the mean number of hosts crawled at a time (from first to last page); `hosts`: the host of each page."""
     if not len(hosts):
         return 0.0
     _, first, inverse = np.unique(hosts, return_index=True, return_inverse=True)
@@ -116,7 +118,7 @@ def hosts_at_a_time(hosts: NDArray[np.uint64]) -> float:
 
 
 def write(folder: Path, info: dict[str, Any], parts: Iterable[tuple[NDArray[Any], NDArray[Any]]]) -> Trace:
-    """Write a trace whose links have names of their own already: parts of (words, pages).
+    """Write a trace whose links already have their final names, from parts of (words, pages).
 
     Raises:
         UsageError: the folder exists or cannot be written.
@@ -135,22 +137,22 @@ def write(folder: Path, info: dict[str, Any], parts: Iterable[tuple[NDArray[Any]
 
 
 def of_crawl(directory: Path) -> list[Path]:
-    """The traces that a crawl wrote, `DIR/p0/trace/0001` and so on."""
+    """Return the traces that a crawl wrote, `DIR/p0/trace/0001` and so on."""
     found = sorted(path.parent for path in directory.glob(f"*/trace/*/{INFO_FILE}"))
     if not found:
-        raise DirectoryError(f"{directory}: holds no traces; crawl with --trace")
+        raise DirectoryError(f"{directory}: the directory has no traces; crawl with --trace")
     return found
 
 
 def import_link_lines(folder: Path, lines: Iterable[str], *, processes: int, key: bytes) -> TraceWriter:
-    """Make a trace of lines `source TAB target`, as `crawler export --format links` writes them.
+    """Make a trace of lines `source TAB target`, as written by `crawler export --format links`.
 
-    Lines with the same source that follow one another are a page. Links of
-    other hosts are cross where another of `processes` processes would own them.
+    Consecutive lines with the same source are a page. Links to other hosts
+    are cross links if another of `processes` processes would own them.
     `key` (16 random bytes) names URLs for the writer, which renames them.
 
     Raises:
-        UsageError: a line is not of that form; it is named.
+        UsageError: a line has another form; the message names the line.
     """
     fingerprinter = Fingerprinter(key, method="blake2b")
     writer = TraceWriter(folder, {"source": "link lines", "tags": "as exported", "processes": processes})
@@ -164,7 +166,7 @@ def import_link_lines(folder: Path, lines: Iterable[str], *, processes: int, key
 
 
 def _pages_of(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """(source, targets) of runs of lines with the same source; URLs no crawl would follow are left out."""
+    """Yield (source, targets) of runs of lines with the same source; URLs that no crawl would follow are left out."""
     page, targets = "", list[str]()
     for number, line in enumerate(lines, 1):
         source, tab, target = line.rstrip("\r\n").partition("\t")

@@ -1,29 +1,29 @@
-"""The URL-cache testbed: replacement policies on a trace, at all sizes.
+"""The URL-cache testbed: simulates replacement policies on a trace, at all sizes.
 
 Broder, Najork, Wiener, "Efficient URL caching for World Wide Web crawling" (2003),
 sections 3 and 5.
 
-A `Stream` is a sequence of requests; `misses(policy, stream, sizes, bins)` is
-what a cache of each size missed in each of `bins` equal windows of it. One
-pass gives all sizes where the algorithm allows it:
+A `Stream` is a sequence of requests; `misses(policy, stream, sizes, bins)` returns
+the misses of a cache of each size in each of `bins` equal windows of the stream. One
+pass covers all sizes if the algorithm allows it:
 
-    policy     passes        what it is
-    INFINITE   one           each distinct URL misses once: a bound for all but STATIC
-    STATIC     one           holds the k most requested URLs of the trace, loading them not charged
-    LRU        one           stack distances
-    MIN        one a size    Belady's clairvoyant cache, the least misses there can be
-    CLOCK      one a size    LRU's approximation with a mark bit
-    RANDOM     one a size    evicts any item
-    SIEVE S3-FIFO W-TINYLFU  one a size; contenders since 2017
-    TABLE      one a size    the shipped `ClockCache`: CLOCK in a scatter table
+    policy     passes         description
+    INFINITE   one            each distinct URL misses once: a bound for all but STATIC
+    STATIC     one            holds the k most requested URLs of the trace; loading them is free
+    LRU        one            stack distances
+    MIN        one per size   Belady's clairvoyant cache, the fewest misses possible
+    CLOCK      one per size   LRU's approximation with a mark bit
+    RANDOM     one per size   evicts any item
+    SIEVE S3-FIFO W-TINYLFU   one per size; contenders since 2017
+    TABLE      one per size   the shipped `ClockCache`: CLOCK in a scatter table
 
 `check` asserts two laws: only STATIC may miss less than MIN or INFINITE; MIN and LRU
 never miss more when they are larger (CLOCK, RANDOM and the rest may).
 
 The *knee*: the miss rate stays on a plateau until the cache holds the URLs that the
 current hosts share, falls in the critical region, and stays on a floor. The region
-holds 10 to 90 % of the fall from the smallest size to the largest; its end is the
-size to take.
+covers 10 to 90 % of the fall from the smallest size to the largest; its end is the
+recommended size.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,15 +41,15 @@ from crawler.urls.fingerprint import cache_keys
 PAPER_POLICIES = ("INFINITE", "MIN", "LRU", "CLOCK", "RANDOM", "STATIC")
 CONTENDERS = ("SIEVE", "S3-FIFO", "W-TINYLFU", "TABLE")
 BITS_MAX = 25  # the paper's largest size, 2^25
-BITS_DEFAULT = 18  # the crawl's, `cache.bits`
+BITS_DEFAULT = 18  # the default of `cache.bits` in a crawl
 
 Misses = NDArray[np.int64]
 
 
 class Stream:
-    """Requests for URLs: words of a trace, uint64 (n,), in memory.
+    """Requests for URLs: the words of a trace, uint64 (n,), in memory.
 
-    `ids` are int32 in order of first appearance, `distinct` their number.
+    `ids` are int32 in order of first appearance; `distinct` is the number of distinct ids.
     """
 
     def __init__(self, words: NDArray[np.uint64], name: str = "") -> None:
@@ -62,31 +62,31 @@ class Stream:
 
     @cached_property
     def next_uses(self) -> NDArray[np.int32]:
-        """When each request's item is requested next, n if never."""
+        """Return the time at which each request's item is requested next, n if never."""
         return compiled("cache_kernels").next_uses(self.ids, self.distinct)
 
     @cached_property
     def by_count(self) -> NDArray[np.int64]:
-        """Rank of each item, 0 for the most requested one; among equals the one seen first leads."""
+        """Return the rank of each item, 0 for the most requested one; ties are ranked by first appearance."""
         order = np.argsort(-np.bincount(self.ids, minlength=self.distinct), kind="stable")
         ranks = np.empty(self.distinct, np.int64)
         ranks[order] = np.arange(self.distinct)
         return ranks
 
     def windows(self, bins: int) -> list[slice]:
-        """The `bins` windows of time, equal to within one request."""
+        """Return the `bins` windows of time, equal to within one request."""
         n = len(self)
         return [slice(b * n // bins, (b + 1) * n // bins) for b in range(bins)]
 
 
 def _infinite(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-    """A request is the item's first exactly if its id is larger than all before."""
+    """Count first requests: a request is the item's first exactly if its id is larger than all before."""
     before = [0, *(int(stream.ids[: window.stop].max(initial=-1)) + 1 for window in stream.windows(bins))]
     return np.tile(np.diff(before), (len(sizes), 1))
 
 
 def _static(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-    """Held are the items of the first k ranks: one count of the requests by rank serves all sizes."""
+    """Count requests by rank once for all sizes: a cache of k holds the items of the first k ranks."""
     misses = np.empty((len(sizes), bins), np.int64)
     edges = np.array(sizes, np.int64)
     for b, window in enumerate(stream.windows(bins)):
@@ -120,11 +120,11 @@ def _one_pass_a_size(module: str, kernel_name: str) -> Callable[[Stream, Sequenc
 
 
 def _table(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-    """The shipped cache on the trace's own words, at sizes that are powers of two."""
+    """Run the shipped cache on the trace's own words, at sizes that are powers of two."""
     keys = cache_keys(stream.words & ~np.uint64(1))
     rows: list[Any] = []
     for size in sizes:
-        if size == 1:  # smaller than it can be; with one key all caches are the same
+        if size == 1:  # below the table's smallest size; with one key all caches behave the same
             rows.append(_lru(stream, [1], bins, seed)[0])
             continue
         cache = ClockCache(size.bit_length() - 1)
@@ -147,12 +147,12 @@ POLICIES: dict[str, Callable[[Stream, Sequence[int], int, int], Misses]] = {
 
 
 def misses(policy: str, stream: Stream, sizes: Sequence[int], *, bins: int = 1, seed: int = 1) -> Misses:
-    """Misses of a policy of `POLICIES`, int64 (sizes, bins); `sizes` ascend, `seed` is RANDOM's."""
+    """Return the misses of a policy of `POLICIES`, int64 (sizes, bins); `sizes` ascend, `seed` is for RANDOM."""
     return POLICIES[policy](stream, sizes, bins, seed)
 
 
 def check(found: dict[str, Misses], distinct: int) -> None:
-    """Assert what must hold of misses at ascending sizes, int64 (sizes,) a policy."""
+    """Assert the laws of misses at ascending sizes, int64 (sizes,) per policy."""
     for policy, values in found.items():
         if policy in ("MIN", "LRU", "STATIC", "INFINITE"):
             assert (np.diff(values) <= 0).all(), f"{policy} misses more when larger"
@@ -173,7 +173,7 @@ class Knee:
 
 
 def knee(bits: Sequence[int], rates: Sequence[float]) -> Knee | None:
-    """The critical region; None where the rate hardly falls (by less than 0.05) over these sizes."""
+    """Return the critical region, or None if the rate falls by less than 0.05 over these sizes."""
     fall = rates[0] - rates[-1]
     if fall < 0.05:
         return None
@@ -184,18 +184,18 @@ def knee(bits: Sequence[int], rates: Sequence[float]) -> Knee | None:
 
 
 def advice(found: Knee | None, threads: int, rates: Mapping[int, float]) -> str:
-    """What to do about it, in two or three lines; `rates` are CLOCK's miss rates by exponent of the size."""
+    """Return a recommendation in one to three lines; `rates` are CLOCK's miss rates by exponent of the size."""
     if found is None:
-        return "The miss rate hardly depends on the size here: a small cache does (cache.bits = 10)."
+        return "The miss rate hardly depends on the size here: a small cache is enough (cache.bits = 10)."
     size = 1 << found.end_bits
     lines = [
         f"The critical region of this trace is 2^{found.begin_bits} to 2^{found.end_bits}: there the miss"
         f" rate falls from {found.plateau:.1%} to {found.floor:.1%}.",
-        f"Take cache.bits = {found.end_bits}: {size:,} entries in {_kib(8 * size)}, {size / threads:,.0f} for"
+        f"Set cache.bits = {found.end_bits}: {size:,} entries in {_kib(8 * size)}, {size / threads:,.0f} for"
         f" each of {threads:,} hosts crawled at a time. The default is {BITS_DEFAULT}.",
     ]
     if found.end_bits > BITS_DEFAULT and BITS_DEFAULT in rates:
-        lines.append(f"The default would miss {rates[BITS_DEFAULT]:.1%}.")
+        lines.append(f"The default would miss {rates[BITS_DEFAULT]:.1%} of the requests.")
     return "\n".join(lines)
 
 

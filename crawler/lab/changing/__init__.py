@@ -1,6 +1,7 @@
 """A web on loopback whose pages change, for tests and the demonstration.
 
-web     the model: change processes, sitemaps, feeds, validators right and lying, the judgement
-server  the shell: one address a host, a clock that may run fast
-gain    what the crawl's refresh frontier gains there over uniform, by arms
+web     the model: change processes, sitemaps, feeds, true and false validators, the truth about copies
+server  the shell: one address per host, a clock that may run fast
+readers clients of a page cache, which check whether its answers are current
+gain    what the crawl's refresh frontier gains over uniform refreshing on this web, by arms
 """

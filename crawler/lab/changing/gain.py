@@ -1,19 +1,19 @@
-"""The gain of refreshing on a changing web, over HTTP: the shipped crawl in several arms, judged by the server's log.
+"""The gain of refreshing a changing web over HTTP: the shipped crawler in several arms, judged by the server's log.
 
 Each arm crawls the same web (same seed, same changes) at the same rate for the same time. It finds all pages first, then
-asks them again as its policy says; freshness and requests are counted after the warm-up.
+refreshes them by its policy; freshness and requests are measured after the warm-up.
 
     uniform     every page equally often
     oracle      NCIS with each page's true change rate, and the true recall and noise of its signals
-    learned     the frontier as it ships: rates, neighbourhood, signal quality learned on the way
-        deaf        learned, but nobody pushes signals
+    learned     the shipped frontier: rates, neighbourhood and signal quality are learned during the crawl
+        deaf        learned, but no signals are pushed
 
-Where hosts have articles, the crawl begins at their first pages and has to find the others itself; the delays from
-the birth of an article to its copy are judged of those born after the warm-up, early enough before the end.
+If hosts have articles, the crawl begins at their first pages and must find the other pages itself. The delays from
+the birth of an article to its copy are measured for articles born after the warm-up and early enough before the end.
 
-The web runs `speed` times as fast as the wall, and `refresh.speed` tells the crawl so: days of the web take
+The web runs `speed` times as fast as wall time, and `refresh.speed` tells the crawl so: days of the web take
 milliseconds, and priors and time constants in days keep their meaning. Politeness, sockets and commits run in real
-time: at a few requests a second and host they are a thousandth of the time between two crawls of a page.
+time: at a few requests per second and host they take a thousandth of the time between two crawls of a page.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ from crawler.lab.changing.server import ChangingServer
 from crawler.lab.changing.web import ChangingWeb, HostSpec, WebRequest
 
 DAY = 86_400.0
-PUSH_EVERY = 0.05  # s between looks at what is to be pushed
+PUSH_EVERY = 0.05  # seconds between two rounds of pushes
 NEVER = 1e-12  # a rate: once in 30,000 years
 
 
 class Arm(msgspec.Struct, frozen=True):
-    """How the crawl refreshes: a policy, with `true` parameters or learned ones; `told` of pushes or not."""
+    """The way a crawl refreshes: a policy with `true` or learned parameters; `told`: signals are pushed to it."""
 
     name: str
     policy: str = "ncis"
@@ -44,7 +44,7 @@ class Arm(msgspec.Struct, frozen=True):
     told: bool = True
     settings: Mapping[str, Mapping[str, Any]] = msgspec.field(
         default_factory=dict
-    )  # beside those of the game
+    )  # settings in addition to those of the game
 
 
 UNIFORM = Arm("uniform", policy="uniform", told=False)
@@ -54,11 +54,11 @@ DEAF = Arm("deaf", told=False)
 
 
 class GainGame(msgspec.Struct, frozen=True):
-    """A web and a budget: `visits` crawls of a page on average, `rate` a second, `budget` times as many as changes.
+    """A web and a budget: `visits` crawls per page on average, `rate` per second, `budget` times as many as changes.
 
-    `change_days` is the mean time between two changes of a page, in days of the web; noise of a host is given
-    as a multiple of its change rate. With a `patience` above 1 it ends with the last visit, however long that takes.
-    Articles of a host are those born in the time of the game. `pareto`: the shape of the pages' importance, 0: all alike.
+    `change_days` is the mean time between two changes of a page, in days of the web; the noise of a host is given
+    as a multiple of its change rate. With a `patience` above 1 the game ends with the last visit, even if that takes
+    longer. Articles of a host are born during the game. `pareto`: the shape of the pages' importance; 0: equal.
     """
 
     hosts: tuple[HostSpec, ...]
@@ -69,9 +69,9 @@ class GainGame(msgspec.Struct, frozen=True):
     warm_up: float = 0.5
     seed: int = 1
     explore: float = 0.05
-    patience: float = 1.0  # times `seconds` until it ends, however few requests were made
+    patience: float = 1.0  # the game ends after this multiple of `seconds`, however few requests were made
     pareto: float = 0.0
-    grace: float = 14.0  # days before the end, after which the birth of an article does not count any more
+    grace: float = 14.0  # days before the end in which new articles no longer count
 
     @property
     def pages(self) -> int:
@@ -83,7 +83,7 @@ class GainGame(msgspec.Struct, frozen=True):
 
     @property
     def speed(self) -> int:
-        """Seconds of the web in one of ours."""
+        """The seconds of the web per second of real time."""
         return round(self.rate * self.change_days * DAY / (self.budget * self.pages))
 
     @property
@@ -97,13 +97,13 @@ class GainGame(msgspec.Struct, frozen=True):
 
 
 class Played(msgspec.Struct, frozen=True):
-    """What came of an arm after the warm-up.
+    """The result of an arm after the warm-up.
 
     freshness: share of page time current, weighted by importance.
-    requests, conditional: for pages; of them with a condition.
-    not_modified, repeated: answered 304; answered 200 with the version that the copy had.
+    requests, conditional: requests for pages; the conditional ones among them.
+    not_modified, repeated: requests answered 304; requests answered 200 with the version of the copy.
     others: requests for listings, hubs, sitemaps, feeds.
-    delays: from birth to copy of each article, in days; infinite without a copy.
+    delays: days from birth to copy of each article; infinite without a copy.
     """
 
     freshness: float
@@ -117,7 +117,7 @@ class Played(msgspec.Struct, frozen=True):
 
 
 def web_of(game: GainGame, start: float) -> ChangingWeb:
-    """The game's web; rates of the hosts are multiples of the mean change rate."""
+    """Return the game's web; the rates of the hosts are multiples of the mean change rate."""
     rate = game.speed / (game.change_days * DAY)
     horizon = game.patience * game.seconds + 60.0
     hosts = [
@@ -133,7 +133,7 @@ def web_of(game: GainGame, start: float) -> ChangingWeb:
 
 
 def settings_of(game: GainGame, arm: Arm) -> dict[str, Any]:
-    """The crawl's settings: those of a crawl of one's own sites, at a rate; the arm's own go before."""
+    """Return the crawl's settings, for a crawl of one's own sites at a fixed rate; the arm's settings take precedence."""
     tree: dict[str, dict[str, Any]] = {
         "network": {"allow_networks": ["127.0.0.0/8"]},
         "politeness": {"delay": 0.005, "delay_factor": 0.0, "address_delay_share": 0.0},
@@ -144,7 +144,7 @@ def settings_of(game: GainGame, arm: Arm) -> dict[str, Any]:
         "crawl": {"rate": game.rate, "max_time": game.patience * game.seconds},
         "refresh": {
             "endless": True,
-            "share": 0.05,  # all pages are found first
+            "share": 0.05,  # a small share, so that all pages are found first
             "policy": arm.policy,
             "pooling": not arm.true,
             "neighbourhood": not arm.true,
@@ -159,7 +159,7 @@ def settings_of(game: GainGame, arm: Arm) -> dict[str, Any]:
 
 
 async def play(game: GainGame, arm: Arm, directory: Path) -> Played:
-    """Crawl the game's web as the arm does."""
+    """Crawl the game's web with the arm's settings; return the result."""
     clock = SystemClock()
     web = web_of(game, clock.now())
     async with ChangingServer(web, clock) as server:
@@ -196,7 +196,7 @@ async def play(game: GainGame, arm: Arm, directory: Path) -> Played:
 
 
 def _repeated(pages: list[WebRequest], begin: float, end: float) -> int:
-    """Whole answers between the instants that brought the version which the page's whole answer before had brought."""
+    """Return the number of 200 answers between the instants that repeat the version of the page's 200 answer before."""
     copies: dict[int, int] = {}
     repeated = 0
     for each in pages:
@@ -207,14 +207,14 @@ def _repeated(pages: list[WebRequest], begin: float, end: float) -> int:
 
 
 def _weights_file(directory: Path, urls: list[str], weights: list[float]) -> Path:
-    """A file for `refresh.importance_file`, beside the crawl's directory."""
+    """Write a file for `refresh.importance_file` next to the crawl's directory; return its path."""
     file = directory.with_suffix(".importance")
     file.write_text("".join(f"{url} {weight}\n" for url, weight in zip(urls, weights, strict=True)))
     return file
 
 
 async def _beside(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, clock: SystemClock) -> None:
-    """Push word of changes; give the oracle what it knows, of each page once it is known."""
+    """Push signals of changes during the crawl; give the oracle each page's true parameters once the page is known."""
     unknown = set(range(len(web))) if arm.true else set()
     until = web.start
     while True:
@@ -230,7 +230,7 @@ async def _beside(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, cloc
 
 
 def _reveal(web: ChangingWeb, game: GainGame, crawl: Crawl, pages: set[int], now: float) -> set[int]:
-    """Tell the schedule the true parameters of pages; those of them that it knows."""
+    """Give the schedule the true parameters of pages; return those pages that it knows."""
     stages = crawl.stages
     assert stages.refresh is not None
     told, weights = set(), game.weights()

@@ -1,13 +1,13 @@
-"""Readers of a page cache: they ask by Zipf's law, and a changing web says whether what they got was still true.
+"""Readers of a page cache: they request pages by Zipf's law and check each answer against the changing web.
 
     readers = Readers(web, "http://127.0.0.1:8080", rate=50.0, clock=clock)
     await readers.read(seconds)
     readers.freshness(since)            share of answers that equalled the live page
-    readers.calibration(since)          answers by what `X-Fresh-Probability` said of them
+    readers.calibration(since)          answers by their `X-Fresh-Probability`
 
-The page of rank k is asked with probability proportional to 1 / k^exponent; ranks are
-drawn once, so popularity is independent of change. Requests come at random, `rate` a
-second, each on a connection that stays open.
+The page of rank k is requested with probability proportional to 1 / k^exponent; ranks are
+drawn once, so popularity is independent of change. Requests come at random, `rate` per
+second, each on a kept-alive connection.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ import aiohttp
 from crawler.lab.changing.web import ChangingWeb
 
 CONNECTIONS = 8
-LATE = 10.0  # seconds after which an answer counts as none
+LATE = 10.0  # seconds after which an answer counts as missed
 
 
 class ReaderAnswer(NamedTuple):
-    """One answer with a copy: `said` is its P[fresh], None if it said nothing."""
+    """One answer with a copy: `said` is its stated P[fresh], or None if it stated none."""
 
     at: float
     page: int
@@ -37,10 +37,10 @@ class ReaderAnswer(NamedTuple):
 
 
 class CalibrationRow(NamedTuple):
-    """Answers that said `low` or more and less than the next row: how many, what they said on average, share fresh.
+    """The answers that stated `low` or more and less than the next row: their number, mean statement and share fresh.
 
-    `error` is the standard error of `fresh`, of so many `pages` drawn at random: answers of one page are alike, and
-    by Zipf's law a few pages give most of them.
+    `error` is the standard error of `fresh` for this number of `pages` drawn at random: answers for one page are
+    correlated, and by Zipf's law a few pages give most of the answers.
     """
 
     low: float
@@ -55,7 +55,7 @@ BOUNDS = (0.0, 0.15, 0.35, 0.55, 0.75, 0.85, 0.95)
 
 
 def calibration(readings: Iterable[ReaderAnswer], bounds: Sequence[float] = BOUNDS) -> list[CalibrationRow]:
-    """The answers by what they said; `error` is that of a ratio of sums over pages (Cochran 1977, section 6.4)."""
+    """Group answers by their statement; `error` is that of a ratio of sums over pages (Cochran 1977, section 6.4)."""
     told = [each for each in readings if each.said is not None]
     rows = []
     for low, high in zip(bounds, [*bounds[1:], 1.1], strict=True):
@@ -63,7 +63,7 @@ def calibration(readings: Iterable[ReaderAnswer], bounds: Sequence[float] = BOUN
         if not inside:
             continue
         share = sum(each.fresh for each in inside) / len(inside)
-        left: dict[int, float] = defaultdict(float)  # by page: how many more were fresh than by the share
+        left: dict[int, float] = defaultdict(float)  # by page: fresh answers beyond the overall share
         for each in inside:
             left[each.page] += each.fresh - share
         error = math.sqrt(sum(value * value for value in left.values())) / len(inside)
@@ -73,7 +73,7 @@ def calibration(readings: Iterable[ReaderAnswer], bounds: Sequence[float] = BOUN
 
 
 class Readers:
-    """`agent` is what they call themselves; `clock` gives the web's time."""
+    """Clients of a page cache; `agent` is their User-Agent, `clock` gives the web's time."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Readers:
         self.missed = 0  # answers without a copy
 
     async def read(self, seconds: float) -> None:
-        """Ask for so long."""
+        """Send requests for this many seconds."""
         end = self._clock() + seconds
         connector = aiohttp.TCPConnector(limit=CONNECTIONS)
         headers = {"User-Agent": self._agent, "Accept-Encoding": "identity"}
@@ -123,7 +123,7 @@ class Readers:
         self.note(page, answer.status, body, answer.headers.get("X-Fresh-Probability"))
 
     def note(self, page: int, status: int, body: bytes, said: str | None) -> None:
-        """Judge an answer that came now."""
+        """Judge an answer that arrived at the clock's present time."""
         if status != 200:
             self.missed += 1
             return
@@ -132,10 +132,10 @@ class Readers:
         self.readings.append(ReaderAnswer(now, page, token in body, None if said is None else float(said)))
 
     def freshness(self, since: float = 0.0) -> float:
-        """Share of the answers since then that equalled the live page; 0 without any."""
+        """Return the share of the answers since `since` that equalled the live page; 0 if there are none."""
         fresh = [reading.fresh for reading in self.readings if reading.at >= since]
         return sum(fresh) / len(fresh) if fresh else 0.0
 
     def calibration(self, since: float = 0.0) -> list[CalibrationRow]:
-        """The answers since then, by what they said."""
+        """Return the answers since `since`, grouped by their statement."""
         return calibration(each for each in self.readings if each.at >= since)

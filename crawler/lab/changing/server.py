@@ -1,4 +1,4 @@
-"""The changing web on loopback: one address a host, one port, answers by `web.ChangingWeb`.
+"""Serves the changing web on loopback: one address per host, one port, answers by `web.ChangingWeb`.
 
     web = ChangingWeb(hosts, horizon=1461 * DAY, start=clock.now())
     async with ChangingServer(web, clock) as server:
@@ -6,8 +6,8 @@
     web.freshness(begin, end)
 
 `FastClock` makes a day pass in a fraction of a second: give it to the server and to
-the crawl. The web's dates (Date, Last-Modified, lastmod) are those of the clock, so a
-crawl on the same clock finds them in the past.
+the crawl. The web's dates (Date, Last-Modified, lastmod) are those of the clock, so for a
+crawl on the same clock they are in the past.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from crawler.lab.changing.web import ChangingWeb
 FIRST_ADDRESS = 21  # hosts are 127.0.0.21, 127.0.0.22, ...
 HOSTS_MAX = 200
 
-# Of a crawl of this web by the command line, in TOML: none of the waits that the real web asks for.
+# Configuration (TOML) for a command-line crawl of this web: without the waits that the real web requires.
 LOOPBACK = """
 [network]
 allow_networks = ["127.0.0.0/8"]
@@ -45,7 +45,7 @@ durability = "process"
 
 
 async def crawler(*arguments: str) -> None:
-    """Run a command of the crawler; one that fails ends the program, with what it said."""
+    """Run a command of the crawler; if it fails, exit the program with the command's output."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "crawler", *arguments,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
@@ -56,11 +56,11 @@ async def crawler(*arguments: str) -> None:
 
 
 class FastClock:
-    """Wall time at the start, from then on `speed` seconds for each that passes."""
+    """A clock that starts at wall time and advances `speed` seconds per second."""
 
     def __init__(self, speed: float) -> None:
         if not 0.0 < speed < float("inf"):
-            raise ValueError(f"speed {speed}: a clock goes forward")
+            raise ValueError(f"speed {speed}: must be more than 0")
         self.speed = speed
         self._start = time.time()
         self._began = time.monotonic()
@@ -78,7 +78,7 @@ class ChangingServer(LoopbackSites):
 
     def __init__(self, model: ChangingWeb, clock: Clock) -> None:
         if len(model.hosts) > HOSTS_MAX:
-            raise ValueError(f"{len(model.hosts)} hosts; there are addresses for {HOSTS_MAX}")
+            raise ValueError(f"{len(model.hosts)} hosts; there are addresses for only {HOSTS_MAX}")
         super().__init__(self._answer, map(_address, range(len(model.hosts))))
         self.model = model
         self._clock = clock
@@ -89,7 +89,7 @@ class ChangingServer(LoopbackSites):
         return self
 
     def seeds(self) -> list[str]:
-        """The first page of each host."""
+        """Return the URL of the first page of each host."""
         return [f"{origin}/" for origin in self.model.origins]
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -1,36 +1,36 @@
-"""A web whose pages change by a seed, with the truth about each change and each request.
+"""A web whose pages change, reproducibly by a seed, with a log of all requests and the truth about each change.
 
 A host has directories of pages; each page has a change process of a known rate:
 
     poisson    changes come independently at the page's rate
-    bursty     bursts of on average 5 changes, spread over a quarter of the mean gap
+    bursty     bursts of 5 changes on average, spread over a quarter of the mean gap
     together   half of a page's changes come with its directory: at an event of the
                directory each of its pages changes with probability 1/2
 
-Rates differ from page to page (log-normal, `spread` is sigma), their mean is the
-host's. A host may offer
+Rates differ from page to page (log-normal, `spread` is sigma); their mean is the
+host's rate. A host may offer
 
-    lastmod     honest: a sitemap with the time of the last change; lying: of the last
-                change anywhere on the host; constant: the same for ever; none: no dates
+    lastmod     honest: a sitemap with the time of the last change; lying: the time of the last
+                change anywhere on the host; constant: never changes; none: no dates
     feed        an Atom feed of the last changes
         noise       false signals: at this rate a page's lastmod moves without a change
-    recall      the share of its changes that it pushes (`signals`); false signals are pushed too
+    recall      the share of its changes that it pushes (`signals`); false signals are pushed as well
     validators  right: ETag and Last-Modified; always-304: 304 to every condition; bare-304: the same, without
-                validators in the 304; etag-fixed: an ETag that never changes; etag-new: one new in each
-                answer; etag-unknown: one that the server does not know again, beside a right date (as of a
+                validators in the 304; etag-fixed: an ETag that never changes; etag-new: a new one in each
+                answer; etag-unknown: an ETag that the server does not recognise, with a right date (like a
                 server that compresses); date-fixed: a right ETag and a date that never changes, either of
                 which makes a 304; none
-    exceptions  pages whose validators are others, by the first part of their path: one page, a directory
-    stamp       an HTML comment that differs in each answer: raw bytes change, the text does not
-    articles    pages born at random instants of the web's time (404 before): each is shown by one of
-                `hubs`, among its 20 newest, and by that hub's archive, which shows all of its articles;
-                hubs are as active as log-normal numbers
+    exceptions  other validators for some pages, by the first part of their path: one page, or a directory
+    stamp       an HTML comment that differs in each answer: the raw bytes change, the text does not
+    articles    pages born at random instants of the web's time (404 before). Each is shown by one of
+                `hubs`, among the hub's 20 newest, and by the hub's archive, which shows all its articles;
+                the activity of hubs is log-normal
 
 `ChangingWeb.answer` is a plain function of the request and `now`; the server
-(`lab/changing/server.py`) only carries bytes. A page's text holds `token(page, version)`,
-so a copy shows its version. The log has every request and its time. `freshness` follows
-from the log alone: the share of page time in which the last version that was sent whole
-(200) was the current one. So an untrue 304 counts against the crawl.
+(`lab/changing/server.py`) only transports bytes. A page's text contains `token(page, version)`,
+so a copy shows its version. The log has every request and its time. `freshness` is computed
+from the log alone: the share of page time in which the last version sent in full
+(200) was the current one. So a false 304 counts against the crawl.
 
 Times are seconds on the web's own clock; `start` is its first instant, at
 which every page has version 0.
@@ -54,19 +54,19 @@ LASTMODS = ("honest", "lying", "constant", "none")
 VALIDATORS = (
     "right", "always-304", "bare-304", "etag-fixed", "etag-new", "etag-unknown", "date-fixed", "none",
 )  # fmt: skip
-BURST = 5.0  # mean changes of a burst
-BURST_SPAN = 0.25  # of the mean gap between changes: how far a burst is spread
+BURST = 5.0  # mean changes per burst
+BURST_SPAN = 0.25  # length of a burst, as a share of the mean gap between changes
 SHARED = 0.5  # share of changes in `together` that come with the directory
-JOINS = 0.5  # probability that a page takes part in an event of its directory
+JOINS = 0.5  # probability that a page joins an event of its directory
 FEED_ENTRIES = 20
 ARCHIVE = "archive.html"
 NEWEST = 20  # articles that a hub shows; its archive shows all
 CHANGES_MAX = 10_000_000
-LOG_MAX = 10_000_000  # requests; a run that asks more must read the log before
+LOG_MAX = 10_000_000  # requests; a longer run must read the log before it is full
 
 
 class HostSpec(msgspec.Struct, frozen=True):
-    """What a host is like; `rate` is changes a second and page, `noise` false signals a second and page."""
+    """The properties of a host; `rate` is changes per second and page, `noise` false signals per second and page."""
 
     name: str
     pages: int = 100
@@ -86,9 +86,9 @@ class HostSpec(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not 1 <= self.directories <= self.pages or not self.rate >= 0.0 or not self.noise >= 0.0:
-            raise ValueError(f"{self.name}: need a page in each directory, and rates of 0 or more")
+            raise ValueError(f"{self.name}: each directory needs a page, and rates must be at least 0")
         if self.articles < 0 or self.hubs < 1:
-            raise ValueError(f"{self.name}: need a hub, and 0 articles or more")
+            raise ValueError(f"{self.name}: articles need a hub, and their number must be at least 0")
         if not 0.0 <= self.recall <= 1.0:
             raise ValueError(f"{self.name}: recall {self.recall} is not within 0 .. 1")
         for value, known in (
@@ -98,11 +98,11 @@ class HostSpec(msgspec.Struct, frozen=True):
             *((kind, VALIDATORS) for _, kind in self.exceptions),
         ):
             if value not in known:
-                raise ValueError(f"{self.name}: {value!r} is none of {', '.join(known)}")
+                raise ValueError(f"{self.name}: unknown value {value!r}; choose from {', '.join(known)}")
 
 
 class WebAnswer(msgspec.Struct, frozen=True):
-    """What to send: a status, headers, a body."""
+    """An answer to send: status, headers and body."""
 
     status: int
     headers: dict[str, str]
@@ -110,7 +110,7 @@ class WebAnswer(msgspec.Struct, frozen=True):
 
 
 class WebRequest(msgspec.Struct, frozen=True):
-    """One request: `page` -1 is no page but an index, a sitemap, a feed or nothing."""
+    """One request; `page` is -1 for an index, a sitemap, a feed or a missing path."""
 
     at: float
     host: int
@@ -124,8 +124,8 @@ class WebRequest(msgspec.Struct, frozen=True):
 class ChangingWeb:
     """Hosts and pages, numbered from 0 over all hosts; the same seed makes the same web.
 
-    `changes[page]` are the sorted instants of its changes until `start + horizon`, `born[page]` is when it
-    appears: at `start`, or later if it is an article. Articles are numbered behind the other pages of their host.
+    `changes[page]` are the sorted instants of its changes until `start + horizon`. `born[page]` is when it
+    appears: at `start`, or later for an article. Articles are numbered after the other pages of their host.
     """
 
     def __init__(
@@ -137,19 +137,19 @@ class ChangingWeb:
         )
         if not 0.0 < horizon < float("inf") or not expected < CHANGES_MAX:
             raise ValueError(
-                f"a web of {expected:.3g} changes; up to {CHANGES_MAX:,} may be, in a time above 0"
+                f"{expected:.3g} changes; the limit is {CHANGES_MAX:,}, and the horizon must be above 0"
             )
         self.hosts = tuple(hosts)
         self.start, self.horizon, self.seed = start, horizon, seed
-        self.first = np.cumsum([0, *sizes]).tolist()  # page number of each host's first
+        self.first = np.cumsum([0, *sizes]).tolist()  # the number of each host's first page
         self.host_of: list[int] = []
-        self.directory_of: list[int] = []  # number of the page's directory in its host
+        self.directory_of: list[int] = []  # the number of each page's directory in its host
         self.rates: list[float] = []
         self.born: list[float] = []
         self.changes: list[list[float]] = []
         self.noise: list[list[float]] = []
         self.log: list[WebRequest] = []
-        self.origins = [f"http://{host.name}" for host in hosts]  # what URLs begin with; the server sets it
+        self.origins = [f"http://{host.name}" for host in hosts]  # the prefix of URLs; the server sets it
         for number, host in enumerate(hosts):
             self._build(number, host)
         self._signals = self._told()
@@ -165,7 +165,7 @@ class ChangingWeb:
         drawn = [rng.lognormvariate(0.0, host.spread) for _ in range(host.pages)]
         scale = host.rate * host.pages / sum(drawn)
         directories = [page * host.directories // host.pages for page in range(host.pages)]
-        # Pages of a directory change together at one rate: their events are shared.
+        # Pages of a directory share events, so they have one rate.
         if host.process == "together":
             drawn = [sum(drawn) / host.pages] * host.pages
         events = [list(self._poisson(rng, host.rate * SHARED / JOINS)) for _ in range(host.directories)]
@@ -219,7 +219,7 @@ class ChangingWeb:
         return [at for at in times if at < self.start + self.horizon]
 
     def _told(self) -> list[tuple[float, int]]:
-        """(instant, page) of all that is pushed, in the order of time."""
+        """Return (instant, page) of all pushed signals, in the order of time."""
         rng = random.Random(f"{self.seed}/told")
         told = [(at, page) for page in range(len(self)) for at in self.noise[page]]
         for page in range(len(self)):
@@ -228,28 +228,28 @@ class ChangingWeb:
         return sorted(told)
 
     def signals(self, begin: float, end: float) -> list[int]:
-        """The pages of which word is pushed after `begin`, by `end`: true and false."""
+        """Return the pages for which a signal, true or false, is pushed after `begin` and up to `end`."""
         after, by = (bisect_right(self._signals, (at, len(self))) for at in (begin, end))
         return [page for _, page in self._signals[after:by]]
 
     def _all(self, pages: Iterable[int]) -> Iterable[tuple[float, int]]:
-        """(instant, page) of all that a feed tells: changes, and the births of articles."""
+        """Yield (instant, page) of all entries of a feed: changes, and the births of articles."""
         for page in pages:
             yield from ((at, page) for at in self.changes[page])
             if self.born[page] > self.start:
                 yield self.born[page], page
 
     def version(self, page: int, now: float) -> int:
-        """How often the page has changed by `now`."""
+        """Return the number of the page's changes up to `now`."""
         return bisect_right(self.changes[page], now)
 
     def modified(self, page: int, now: float) -> float:
-        """When the page changed last; its birth if never."""
+        """Return the time of the page's last change, or of its birth if it never changed."""
         version = self.version(page, now)
         return self.changes[page][version - 1] if version else self.born[page]
 
     def token(self, page: int, version: int) -> str:
-        """The word that a page shows in this version, and no other page ever."""
+        """Return the word that marks this version of this page; every version of every page has its own."""
         return blake2b(f"{self.seed}/{page}/{version}".encode(), digest_size=8).hexdigest()
 
     # -- addresses
@@ -258,7 +258,7 @@ class ChangingWeb:
         return f"{self._folder(page)}p{page - self.first[self.host_of[page]]}.html"
 
     def _folder(self, page: int) -> str:
-        """The path of the listing that shows a page: its directory or, of an article, its hub."""
+        """Return the path of the listing that shows a page: its directory or, for an article, its hub."""
         hub = self.directory_of[page] - self.hosts[self.host_of[page]].directories
         return f"/d{self.directory_of[page]}/" if hub < 0 else f"/n{hub}/"
 
@@ -266,7 +266,7 @@ class ChangingWeb:
         return self.origins[self.host_of[page]] + self.path(page)
 
     def _page_at(self, host: int, path: str) -> int:
-        """The page of a path; -1 if it is none's."""
+        """Return the page of a path, or -1 if there is none."""
         name = path.rpartition("/")[2]
         digits = name.removeprefix("p").removesuffix(".html")
         if not (digits.isascii() and digits.isdigit() and len(digits) < 9):
@@ -277,7 +277,7 @@ class ChangingWeb:
     # -- answers
 
     def answer(self, host: int, path: str, headers: dict[str, str], now: float) -> WebAnswer:
-        """What the host says to a GET now; `headers` with names in lower case. Enters it into the log."""
+        """Return the host's answer to a GET, and log the request; header names are in lower case."""
         page = self._page_at(host, path)
         page = page if page < 0 or self.born[page] <= now else -1
         given = self._page(page, headers, now) if page >= 0 else self._other(host, path, now)
@@ -315,13 +315,13 @@ class ChangingWeb:
         }
 
     def validators_of(self, page: int) -> str:
-        """The kind of a page's validators."""
+        """Return the kind of a page's validators."""
         host, path = self.hosts[self.host_of[page]], self.path(page)
         return next((kind for begin, kind in host.exceptions if path.startswith(begin)), host.validators)
 
     @staticmethod
     def _unmodified(kind: str, validators: dict[str, str], headers: dict[str, str]) -> bool:
-        """Whether the answer is 304: If-None-Match goes before If-Modified-Since (RFC 9110, 13.2.2)."""
+        """Return whether the answer is 304: If-None-Match takes precedence over If-Modified-Since (RFC 9110, 13.2.2)."""
         tags, since = headers.get("if-none-match"), headers.get("if-modified-since")
         if kind in ("always-304", "bare-304"):
             return tags is not None or since is not None
@@ -367,7 +367,7 @@ class ChangingWeb:
         return [page for page in range(self.first[host], self.first[host + 1]) if self.born[page] <= now]
 
     def lastmod(self, page: int, now: float) -> float | None:
-        """The date that the sitemap gives for a page now; None: no date."""
+        """Return the date that the sitemap gives for a page, or None if it gives none."""
         kind = self.hosts[self.host_of[page]].lastmod
         if kind == "none":
             return None
@@ -409,10 +409,10 @@ class ChangingWeb:
     # -- judgement
 
     def freshness(self, begin: float, end: float, weights: Sequence[float] | None = None) -> float:
-        """Share of page time between the instants in which the guest's copy was the present version.
+        """Return the share of page time between the instants in which the client's copy was the current version.
 
-        From the log alone: a copy is what the last answer 200 carried, and a page never sent is not current.
-        Page time begins with a page's birth; `weights` by page, 1 where none are given.
+        Computed from the log alone: a copy is the content of the last answer 200; a page never sent is not current.
+        Page time begins with a page's birth; `weights` are by page, 1 if not given.
         """
         sent: list[list[WebRequest]] = [[] for _ in self.changes]
         for asked in self.log:
@@ -431,7 +431,7 @@ class ChangingWeb:
         return current / whole
 
     def delays(self, begin: float, end: float) -> list[float]:
-        """Seconds from birth to first copy of each article born between the instants; infinite without a copy."""
+        """Return the seconds from birth to first copy of each article born between the instants; infinite if none."""
         copied: dict[int, float] = {}
         for asked in self.log:
             if asked.page >= 0 and asked.status == 200:
@@ -443,11 +443,11 @@ class ChangingWeb:
         ]
 
     def requests(self, begin: float, end: float) -> int:
-        """Requests for pages between the instants."""
+        """Return the number of requests for pages between the instants."""
         return sum(begin <= asked.at < end for asked in self.log if asked.page >= 0)
 
     def world(self) -> World:
-        """The same pages and changes for policies of the league; signals are the sitemap's, read daily."""
+        """Return the same pages and changes as a world of the league; signals are the sitemap's, read daily."""
         days = max(1, int(self.horizon / DAY))
         starts = np.cumsum([0, *(host.directories + host.hubs for host in self.hosts)]).tolist()
         heard = []
@@ -479,7 +479,7 @@ class ChangingWeb:
 
 
 def w3c_date(at: float) -> str:
-    """The instant as sitemaps and Atom have it, in UTC to the millisecond."""
+    """Format an instant for sitemaps and Atom, in UTC to the millisecond."""
     return str(np.datetime64(int(at * 1000.0), "ms")) + "Z"
 
 

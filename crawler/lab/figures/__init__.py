@@ -1,1 +1,1 @@
-"""Figures of the papers, one file a paper."""
+"""Figures of the papers, one file per paper or topic."""

@@ -20,14 +20,14 @@ RULES: dict[str, tuple[str, str, Callable[[np.ndarray, np.ndarray, float], np.nd
 
 
 def zipf(rng: np.random.Generator, size: int) -> np.ndarray:
-    """Utilities with P[k] ~ k^-2, k = 1 .. 10,000."""
+    """Draw utilities with P[k] ~ k^-2, k = 1 .. 10,000."""
     numbers = np.arange(1, ZIPF_RANGE + 1)
     weights = numbers**-2.0
     return rng.choice(numbers, size, p=weights / weights.sum()).astype(np.float64)
 
 
 def policies_compared(options: Options) -> Drawing:
-    """Figure 1: Algorithm 2 in an even schedule against OPT and simpler rules."""
+    """Draw Figure 1: Algorithm 2 with an even schedule against OPT and simpler rules."""
     utilities = {
         "Zipf (exponent 2, range 10,000)": zipf,
         "uniform on [0, 1]": lambda rng, size: rng.random(size),
@@ -64,7 +64,7 @@ def policies_compared(options: Options) -> Drawing:
 
 
 def _shares(options: Options, draw: Callable[[np.random.Generator, int], np.ndarray]) -> np.ndarray:
-    """Freshness as a share of OPT: (instances, bandwidths, rules)."""
+    """Return the freshness as a share of OPT: (instances, bandwidths, rules)."""
     out = np.empty((options.count(20), len(BANDWIDTHS), len(RULES)))
     for i in range(len(out)):
         rng = np.random.default_rng([options.seed, i])
@@ -77,7 +77,7 @@ def _shares(options: Options, draw: Callable[[np.random.Generator, int], np.ndar
 
 
 def optimal_solution(options: Options) -> Drawing:
-    """Figure 2: Algorithm 1 crawls the pages above a line, and most those near neither end."""
+    """Draw Figure 2: Algorithm 1 crawls only the pages above a line, and crawls pages near the line or the top less."""
     rng = np.random.default_rng(options.seed)
     delta, mu = rng.random(PAGES), rng.random(PAGES)
     p = policies.optimal_probabilities(mu, delta)
@@ -89,7 +89,7 @@ def optimal_solution(options: Options) -> Drawing:
     rate_map(axes, delta, mu, p, level)
     axes.set_title("The optimal solution p* of Problem 1 (Azar et al., Figure 2)")
     caption = (
-        f"{PAGES} pages, mu and Delta ~ U[0,1]; one page a time slot. Crosses: never crawled "
+        f"{PAGES} pages, mu and Delta ~ U[0,1]; one page per time slot. Crosses: never crawled "
         f"({int((~chosen).sum())} pages), exactly those below the line."
     )
     assert np.array_equal(chosen, mu / delta > level)

@@ -1,9 +1,9 @@
-"""Estimator figures of Busa-Fekete et al. (2025), Appendix E: 13 (naive), 14 (maximum likelihood), all three.
+"""Estimator figures of Busa-Fekete et al. (2025), Appendix E: 13 (naive), 14 (maximum likelihood), and a comparison.
 
 Their grid: precision and recall in [0.2, 0.95], mean time between changes
 ~ U[2, 20], crawl rate between a quarter and four times the change rate, a
-history of length 100,000. Here precision and recall are a grid, and length and
-crawl rate (log-uniform) are drawn for each repetition; crawls are Poisson.
+history of length 100,000. Here precision and recall form the grid; the change interval and the
+crawl rate (log-uniform) are drawn for each repetition, and crawls are Poisson.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ HORIZON = 100_000.0
 def draw_history(
     rng: np.random.Generator, precision: float, recall: float, horizon: float
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """The change rate and the intervals between crawls of one page: length, signals, whether it changed."""
+    """Draw the history of one page: its change rate, and of each interval between crawls (length, signals, changed)."""
     delta = 1.0 / rng.uniform(2.0, 20.0)
     crawl_rate = delta * 4.0 ** rng.uniform(-1.0, 1.0)
     crawls = np.sort(rng.uniform(0.0, horizon, rng.poisson(crawl_rate * horizon)))
@@ -33,12 +33,12 @@ def draw_history(
 
 
 def _counts(rng: np.random.Generator, rate: float, crawls: np.ndarray) -> np.ndarray:
-    """Events of a Poisson process within each interval between crawls."""
+    """Draw the number of events of a Poisson process in each interval between crawls."""
     return rng.poisson(rate * np.diff(crawls))
 
 
 def _errors(options: Options, naive: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The grid's edges (g,) and errors of (precision, recall): (g, g, repetitions, 2)."""
+    """Return (the grid's edges (g,), errors of (precision, recall): (g, g, repetitions, 2))."""
     values = np.linspace(0.2, 0.95, 4 if options.quick else 6)
     horizon = HORIZON / 20 if options.quick else HORIZON
     count = options.count(20)
@@ -59,7 +59,7 @@ def _errors(options: Options, naive: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _maps(values: np.ndarray, errors: np.ndarray, title: str) -> Any:
-    """The mean error of precision and of recall over the grid, as two maps with numbers."""
+    """Draw the mean error of precision and of recall over the grid, as two maps with numbers."""
     figure, grid = sheet(10.0, 4.9, 1, 2)
     reach = float(np.abs(errors.mean(axis=2)).max())
     digits = 2 if reach > 0.02 else 4
@@ -102,12 +102,12 @@ def _drawing(options: Options, naive: bool, title: str) -> Drawing:
 
 
 def naive_bias(options: Options) -> Drawing:
-    """Figure 13: counting by interval overestimates both."""
+    """Draw Figure 13: counting by interval overestimates both precision and recall."""
     return _drawing(options, True, "Bias of the naive estimates (NCIS, Figure 13)")
 
 
 def likelihood_bias(options: Options) -> Drawing:
-    """Figure 14: maximum likelihood hardly errs."""
+    """Draw Figure 14: the bias of maximum likelihood is small."""
     return _drawing(options, False, "Bias of the maximum-likelihood estimates (NCIS, Figure 14)")
 
 
@@ -121,7 +121,7 @@ MEASURES = ("precision", "recall", "change rate, relative")
 
 
 def estimators_compared(options: Options) -> Drawing:
-    """Naive, batch and running estimates on the grid of Appendix E, over the length of the history."""
+    """Draw the errors of the naive, batch and running estimates against the length of the history (Appendix E)."""
     lengths = LENGTHS[:3] if options.quick else LENGTHS
     rows: list[list[object]] = []
     for k, length in enumerate(lengths):
@@ -157,7 +157,7 @@ def estimators_compared(options: Options) -> Drawing:
 
 
 def _grid_errors(options: Options, length: float) -> tuple[np.ndarray, float]:
-    """Errors (histories, estimators, measures) over the grid, and the mean number of crawls."""
+    """Return (errors over the grid (histories, estimators, measures), the mean number of crawls)."""
     values = np.linspace(0.2, 0.95, 4 if options.quick else 6)
     count = options.count(2 if length > 30_000.0 else 20)
     errors, crawls = [], []
@@ -175,7 +175,7 @@ def _grid_errors(options: Options, length: float) -> tuple[np.ndarray, float]:
 def _three_errors(
     delta: float, precision: float, recall: float, tau: np.ndarray, n: np.ndarray, z: np.ndarray
 ) -> list[list[float]]:
-    """Errors of (precision, recall, change rate) by each of ESTIMATORS; the naive rate is changes seen by time."""
+    """Return errors of (precision, recall, change rate) by each of ESTIMATORS; naive rate: observed changes / time."""
     running = RunningEstimate(KOLOBOV)
     for row in zip(tau.tolist(), n.tolist(), z.tolist(), strict=True):
         running.observe(*row)

@@ -1,7 +1,7 @@
-"""Figures 2 to 11 of Broder, Najork, Wiener (2003), and those of the questions its section 7 leaves open.
+"""Figures 2 to 11 of Broder, Najork, Wiener (2003), and figures for the open questions of its section 7.
 
 They are drawn from a synthetic trace of the link-locality model, or from a
-trace of one's own (`crawler lab cache TRACE --figures DIR`). The paper's is a
+user's trace (`crawler lab cache TRACE --figures DIR`). The paper's traces are a
 crawl of 33 days with 500 threads, and two short ones with 100 and 20 threads.
 """
 
@@ -44,11 +44,11 @@ LINE = {"lw": 1.3, "ms": 4, "markerfacecolor": "none"}
 
 
 class Material:
-    """Traces and what was simulated on them, so that figures of the same curves share the work.
+    """Traces and simulation results, cached so that figures with the same curves share the work.
 
     Args:
-        traces: by number of threads, the one of figures 2 to 5, 10 and 11 first; empty = synthetic ones.
-        links: of synthetic traces.
+        traces: by number of threads; the first is used for figures 2 to 5, 10 and 11. Empty: synthetic traces.
+        links: the number of links of each synthetic trace.
     """
 
     def __init__(self, traces: dict[int, Trace], links: int, seed: int) -> None:
@@ -61,20 +61,20 @@ class Material:
         self._rates: dict[tuple[int, str, str, int], NDArray[np.float64]] = {}
 
     def trace(self, threads: int) -> Trace:
-        """The trace of that number of threads, generated on first use."""
+        """Return the trace of that number of threads, generated on first use."""
         if threads not in self._traces:
             parts = link_locality.generate(LinkLocality(), threads, self.links, self.seed)
             self._traces[threads] = Trace.joined(parts, {"source": SYNTHETIC, "threads": threads})
         return self._traces[threads]
 
     def stream(self, threads: int, kind: str) -> Stream:
-        """The full trace or the cross sub-trace; only the one asked for last is kept."""
+        """Return the full trace or its cross sub-trace; only the last one requested is kept."""
         if (threads, kind) not in self._streams:
             self._streams = {(threads, kind): Stream(self.trace(threads).words(kind), kind)}
         return self._streams[threads, kind]
 
     def rates(self, threads: int, kind: str, policy: str) -> NDArray[np.float64]:
-        """Miss rates at the sizes 2^0 to 2^25."""
+        """Return the miss rates at the sizes 2^0 to 2^25."""
         key = threads, kind, policy, 1
         if key not in self._rates:
             stream = self.stream(threads, kind)
@@ -83,7 +83,7 @@ class Material:
         return self._rates[key]
 
     def over_time(self, threads: int, kind: str, policy: str) -> NDArray[np.float64]:
-        """Miss rates of 2^18 entries in each of 50 windows of time."""
+        """Return the miss rates of a cache of 2^18 entries in each of 50 windows of time."""
         key = threads, kind, policy, TIME_BINS
         if key not in self._rates:
             stream = self.stream(threads, kind)
@@ -93,11 +93,11 @@ class Material:
         return self._rates[key]
 
     def caption(self, threads: int, kind: str) -> str:
-        """Where the requests come from."""
+        """Return a caption that names the trace and its length."""
         return f"{self.trace(threads).name}, {_kind(kind)}, {self.requests(threads, kind):,} requests"
 
     def requests(self, threads: int, kind: str) -> int:
-        """The length of the trace or its sub-trace."""
+        """Return the length of the trace or its sub-trace."""
         trace = self.trace(threads)
         return int(is_cross(trace.links).sum()) if kind == "cross" else len(trace.links)
 
@@ -111,7 +111,7 @@ Given = Options | Material
 
 
 def material(source: Given) -> Material:
-    """The material itself, or the synthetic one that the options ask for."""
+    """Return the given material, or synthetic material as the options ask for."""
     if isinstance(source, Material):
         return source
     return _synthetic(LINKS_QUICK if source.quick else LINKS, source.seed)
@@ -144,7 +144,7 @@ def _rows(
 
 
 def miss_rates(stuff: Material, kind: str, number: int) -> Drawing:
-    """Figures 2 and 4: miss rate over cache size, six policies."""
+    """Draw Figure 2 or 4: miss rate over cache size, six policies."""
     threads = stuff.threads[0]
     curves = [stuff.rates(threads, kind, policy) for policy in PAPER_POLICIES]
     figure, axes = _axes(f"Miss rate over cache size, {_kind(kind)}", f"Broder et al., Figure {number}")
@@ -168,7 +168,7 @@ def miss_rates(stuff: Material, kind: str, number: int) -> Drawing:
 
 
 def relative_miss_rates(stuff: Material, kind: str, number: int) -> Drawing:
-    """Figures 3 and 5: miss rate over cache size, MIN = 1."""
+    """Draw Figure 3 or 5: miss rate over cache size, relative to MIN."""
     threads = stuff.threads[0]
     policies = [policy for policy in PAPER_POLICIES if policy != "INFINITE"]
     best = stuff.rates(threads, kind, "MIN")
@@ -184,13 +184,13 @@ def relative_miss_rates(stuff: Material, kind: str, number: int) -> Drawing:
         ["policy", "bits", "relative_miss_rate"],
         _rows(policies, BITS, curves),
         stuff.caption(threads, kind)
-        + f", {threads} threads. STATIC leaves the picture above 2; it falls below 1"
-        " since loading it is free.",
+        + f", {threads} threads. STATIC leaves the figure above 2; it falls below 1"
+        " because loading it is free.",
     )
 
 
 def by_threads(stuff: Material, kind: str, number: int, *, per_thread: bool) -> Drawing:
-    """Figures 6 to 9: CLOCK over cache size, or over cache size per thread, by number of threads."""
+    """Draw Figures 6 to 9: CLOCK over cache size, or over cache size per thread, by number of threads."""
     what = "cache size per thread" if per_thread else "cache size"
     figure, axes = _axes(f"Miss rate of CLOCK over {what}, {_kind(kind)}", f"Broder et al., Figure {number}")
     rows: list[list[object]] = []
@@ -218,7 +218,7 @@ def by_threads(stuff: Material, kind: str, number: int, *, per_thread: bool) -> 
 
 
 def over_time(stuff: Material, kind: str, number: int) -> Drawing:
-    """Figures 10 and 11: miss rate of 2^18 entries over time."""
+    """Draw Figure 10 or 11: miss rate of 2^18 entries over time."""
     threads = stuff.threads[0]
     figure, axes = _axes(
         f"Miss rate over time, $2^{{{TIME_BITS}}}$ entries, {_kind(kind)}", f"Broder et al., Figure {number}"
@@ -226,7 +226,7 @@ def over_time(stuff: Material, kind: str, number: int) -> Drawing:
     curves = [stuff.over_time(threads, kind, policy) for policy in PAPER_POLICIES]
     ends = [window.stop / 1e6 for window in stuff.stream(threads, kind).windows(TIME_BINS)]
     for k, (policy, curve) in enumerate(zip(PAPER_POLICIES, curves, strict=True)):
-        # Curves lie on one another; their marks stand apart.
+        # The curves overlap, so their marks are staggered.
         axes.plot(ends, 100 * curve, label=policy, markevery=(k, len(curves)), **LINE, **STYLES[policy])
     axes.set(xlabel="requests so far (millions)", xlim=(0, ends[-1]))
     _percent_axis(axes, min(100.0, 110 * max(float(curve.max()) for curve in curves)))
@@ -236,12 +236,12 @@ def over_time(stuff: Material, kind: str, number: int) -> Drawing:
         ["policy", "requests_million", "miss_rate"],
         _rows(PAPER_POLICIES, ends, curves),
         stuff.caption(threads, kind) + f", {threads} threads; each point is one of {TIME_BINS} equal windows."
-        " Loading STATIC is free; curves that cannot be seen lie under the last ones.",
+        " Loading STATIC is free; later curves may cover earlier ones.",
     )
 
 
 def contenders(stuff: Material, kind: str = "full") -> Drawing:
-    """Newer policies and the shipped table, relative to CLOCK over an array."""
+    """Draw newer policies and the shipped table, relative to CLOCK over an array."""
     threads = stuff.threads[0]
     policies = ["MIN", "LRU", "RANDOM", *CONTENDERS]
     ideal = stuff.rates(threads, kind, "CLOCK")
@@ -271,7 +271,7 @@ def contenders(stuff: Material, kind: str = "full") -> Drawing:
 
 
 def crawl_orders(stuff: Material, kind: str = "full") -> Drawing:
-    """Section 7, first question: the same pages in other orders."""
+    """Draw the first question of section 7: the same pages in other orders."""
     threads = stuff.threads[0]
     trace = stuff.trace(threads)
     found = crawl_order.by_order(trace, [1 << bits for bits in BITS], stream=kind, seed=stuff.seed)
@@ -289,12 +289,12 @@ def crawl_orders(stuff: Material, kind: str = "full") -> Drawing:
         ["order", "bits", "miss_rate"],
         _rows(found, BITS, curves),
         stuff.caption(threads, kind)
-        + f", {threads} threads. Pages are reordered, the links of each stay together.",
+        + f", {threads} threads. Pages are reordered; the links of each page stay together.",
     )
 
 
 def caches_a_thread(stuff: Material, kind: str = "full") -> Drawing:
-    """Section 7, second question: a global cache against one a thread."""
+    """Draw the second question of section 7: a global cache against one cache per thread."""
     threads = stuff.threads[0]
     trace = stuff.trace(threads)
     bits = [b for b in BITS if 1 << b >= threads]
@@ -302,14 +302,14 @@ def caches_a_thread(stuff: Material, kind: str = "full") -> Drawing:
     curves = [stuff.rates(threads, kind, "CLOCK")[bits], apart / max(1, len(trace.words(kind)))]
     names = ["one global cache of k", f"{threads} caches of k / {threads}"]
     figure, axes = _axes(
-        f"One CLOCK cache a thread or a global one, {_kind(kind)}",
+        f"One CLOCK cache per thread or a global one, {_kind(kind)}",
         "Broder et al., section 7, second question",
     )
     return _two_curves(figure, axes, "caches", names, bits, curves, stuff.caption(threads, kind) + ".")
 
 
 def fitted_model(stuff: Material) -> Drawing:
-    """Section 7, third question: the link-locality model fitted to a trace."""
+    """Draw the third question of section 7: the link-locality model fitted to a trace."""
     threads = stuff.threads[0]
     trace = stuff.trace(threads).head(link_locality.FIT_LINKS)
     fit = link_locality.fit(trace, threads=0 if stuff.own else threads, seed=stuff.seed + 1)
@@ -326,7 +326,7 @@ def fitted_model(stuff: Material) -> Drawing:
 def _two_curves(
     figure: Any, axes: Any, what: str, names: list[str], bits: Sequence[int], curves: Any, caption: str
 ) -> Drawing:
-    """Miss rates by the size of the cache, one curve of each name."""
+    """Draw miss rates over the cache size, one curve per name."""
     for name, curve, mark in zip(names, curves, "o^", strict=True):
         axes.plot(bits, 100 * curve, label=name, marker=mark, **LINE)
     _size_axis(axes, bits)
@@ -395,7 +395,7 @@ def broder_locality(source: Given) -> Drawing:
     return fitted_model(material(source))
 
 
-# What `crawler lab cache --figures` draws; `lab figures` has the same functions in its table.
+# The figures of `crawler lab cache --figures`; the table of `lab figures` has the same functions.
 DRAWINGS = {
     "broder-2": broder_2,
     "broder-3": broder_3,

@@ -1,16 +1,16 @@
-"""Draw the papers' figures, each as a PNG with a CSV of its data beside it.
+"""Draw the papers' figures, each as a PNG with a CSV of its data.
 
     crawler lab figures ncis-6 --out figures
     crawler lab figures all --quick
 
-ncis-3 to ncis-14 are those of Busa-Fekete et al. (2025), azar-1 and azar-2 those
-of Azar et al. (2018), broder-2 to broder-11 those of Broder, Najork, Wiener
-(2003), with four more on the same traces; estimators compares naive, batch and
-running estimates of signal quality. Seed and command stand in the caption, in the PNG's
-metadata and in the CSV's first lines. --quick draws few, short runs; the other
-sizes are the papers' own unless the caption says so.
+Figures ncis-3 to ncis-14 are from Busa-Fekete et al. (2025), azar-1 and azar-2 from
+Azar et al. (2018), and broder-2 to broder-11 from Broder, Najork, Wiener
+(2003), with four more on the same traces. The figure `estimators` compares naive, batch and
+running estimates of signal quality. Seed and command are in the caption, in the PNG's
+metadata and in the first lines of the CSV. --quick makes few, short runs; otherwise the
+sizes are those of the papers, unless the caption says something else.
 
-A figure is a function (Options) -> Drawing; `FIGURES` names them all.
+A figure is a function (Options) -> Drawing; `FIGURES` lists them all.
 """
 
 import argparse
@@ -58,7 +58,7 @@ FIGURES = {
     "link-locality": (_BRODER, "broder_locality"),
 }
 
-# Colours that stay apart for colour-blind readers (Okabe and Ito), by policy.
+# Colours by policy, chosen so that colour-blind readers can tell them apart (Okabe and Ito).
 COLOURS = {
     "baseline": "#000000",
     "optimum": "#999999",
@@ -95,7 +95,7 @@ MARKERS = {
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What the user chose; `instances` 0 means the figure's own number."""
+    """The user's options; `instances` 0: use the figure's own number."""
 
     seed: int = 1
     instances: int = 0
@@ -108,7 +108,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """A drawn figure and the table it was drawn from; `caption` says what is assumed."""
+    """A drawn figure and the table of its data; `caption` states the assumptions."""
 
     figure: Any
     columns: list[str]
@@ -126,14 +126,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="drawn problems instead of the figure's own number",
+        help="number of random problems (the figure's own number)",
     )
-    add("--quick", action="store_true", help="few, short runs: to see the shape")
+    add("--quick", action="store_true", help="make few, short runs, enough to see the shape")
     add(
         "--pages",
         type=Path,
         metavar="FILE",
-        help="ncis-8: pages from `crawler lab import` instead of a stand-in",
+        help="for ncis-8: pages from `crawler lab import` instead of synthetic ones",
     )
 
 
@@ -141,9 +141,9 @@ def run(args: argparse.Namespace) -> int:
     names = list(FIGURES) if args.names == ["all"] else args.names
     unknown = [name for name in names if name not in FIGURES]
     if unknown:
-        raise UsageError(f"no figure {', '.join(unknown)}; there are {', '.join(FIGURES)}")
+        raise UsageError(f"unknown figure {', '.join(unknown)}; choose from {', '.join(FIGURES)}")
     if args.seed < 0 or args.instances < 0:
-        raise UsageError("--seed and --instances must be 0 or more")
+        raise UsageError("--seed and --instances must be at least 0")
     options = Options(args.seed, args.instances, args.quick, args.pages)
     for name in names:
         draw(name, options, args.out, args.command_line)
@@ -151,7 +151,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def draw(name: str, options: Options, folder: Path, command: str) -> None:
-    """Draw one figure into `folder`: NAME.png and NAME.csv."""
+    """Draw one figure and write NAME.png and NAME.csv to `folder`."""
     require("matplotlib")
     module, function = FIGURES[name]
     options = msgspec.structs.replace(options, report=ProgressLine(name, SystemClock()))
@@ -166,7 +166,7 @@ def draw(name: str, options: Options, folder: Path, command: str) -> None:
 
 
 def sheet(width: float, height: float, rows: int = 1, columns: int = 1, **more: Any) -> tuple[Any, Any]:
-    """A figure of inches and its axes, without a window system behind it."""
+    """Return a figure with a size in inches and its axes, without a window system."""
     require("matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -177,7 +177,7 @@ def sheet(width: float, height: float, rows: int = 1, columns: int = 1, **more: 
 
 
 def save(figure: Any, path: Path, command: str, caption: str, seed: int | None = None) -> None:
-    """Write the PNG with a caption line under it and command, caption and seed in its metadata."""
+    """Write the PNG with a caption line below it and with command, caption and seed in its metadata."""
     note = f"{caption}  [{command}{'' if seed is None else f'; seed {seed}'}]"
     columns = int(figure.get_figwidth() * 19)
     figure.supxlabel(textwrap.fill(note, columns), fontsize=7, x=0.01, ha="left", color="#444444")
@@ -197,7 +197,7 @@ def save(figure: Any, path: Path, command: str, caption: str, seed: int | None =
 def rate_map(
     axes: Any, change_rate: np.ndarray, importance: np.ndarray, rates: np.ndarray, level: float
 ) -> None:
-    """Pages by change rate and importance, coloured by rate; crosses: never crawled; line: the border."""
+    """Draw pages by change rate and importance, coloured by rate; crosses: never crawled; line: the border."""
     crawled = rates > 0.0
     wide = _spread(importance) or _spread(change_rate)
     scale = "log" if wide else None
@@ -218,14 +218,14 @@ def rate_map(
 
 
 def _spread(values: np.ndarray) -> bool:
-    """Whether a linear axis would press most values into a corner."""
+    """Return whether a linear axis would crowd most values into a corner."""
     return float(values.max()) > 20.0 * float(np.median(values))
 
 
 def grouped_bars(
     axes: Any, groups: list[str], series: dict[str, list[tuple[float, float]]], labels: Callable[[str], str]
 ) -> None:
-    """Bars of (height, standard error) side by side for each group, in the policies' colours."""
+    """Draw bars of (height, standard error) side by side for each group, in the policies' colours."""
     width = 0.8 / len(series)
     for k, (name, values) in enumerate(series.items()):
         places = np.arange(len(groups)) + (k - (len(series) - 1) / 2) * width

@@ -34,10 +34,12 @@ def _horizon(options: Options) -> float:
 def _sweep(
     options: Options, sizes: tuple[int, ...], names: list[str], signals: str, usual: int, **setting: Any
 ) -> dict[int, list[dict[str, SimulationResult]]]:
-    """All policies at all sizes, paired; a fifth of the instances from 5,000 pages on."""
+    """Run all policies at all sizes on the same instances; a fifth as many instances from 5,000 pages on."""
     found = {}
     counts = {size: options.count(usual if size < 5000 else max(2, usual // 5)) for size in sizes}
-    work = np.cumsum([0.0] + [counts[size] * (500.0 + size) for size in sizes])  # about the time they take
+    work = np.cumsum(
+        [0.0] + [counts[size] * (500.0 + size) for size in sizes]
+    )  # roughly proportional to time
     shares = (work / work[-1]).tolist()
 
     def drawer(size: int) -> Callable[[np.random.Generator], Pages]:
@@ -58,7 +60,7 @@ def _sweep(
 def _accuracy_table(
     found: dict[int, list[dict[str, SimulationResult]]], base: str
 ) -> tuple[list[str], list[list[object]]]:
-    """One row a size and policy: accuracy after the warm-up, and its paired difference from `base`."""
+    """Return one row per size and policy: accuracy after the warm-up, and its paired difference from `base`."""
     columns = [
         "pages",
         "policy",
@@ -80,7 +82,7 @@ def _accuracy_table(
 
 
 def _two_panels(rows: list[list[object]], base: str, title: str) -> Any:
-    """Accuracy over the number of pages on the left, difference from `base` on the right, with error bars."""
+    """Draw accuracy over the number of pages on the left, the difference from `base` on the right, with error bars."""
     figure, (left, right) = sheet(10.0, 4.6, 1, 2)
     sizes = sorted({int(row[0]) for row in rows})  # type: ignore[call-overload]
     names = list(dict.fromkeys(str(row[1]) for row in rows))
@@ -105,7 +107,9 @@ def _two_panels(rows: list[list[object]], base: str, title: str) -> Any:
         axes.grid(alpha=0.3)
     left.set_ylabel("accuracy: share of requests served fresh")
     right.set_ylabel(f"accuracy minus {base.upper()}, paired")
-    left.legend(fontsize=8, loc="upper right")  # accuracy falls with the number of pages
+    left.legend(
+        fontsize=8, loc="upper right"
+    )  # there is room, because accuracy falls with the number of pages
     figure.suptitle(title)
     return figure
 
@@ -140,7 +144,7 @@ def _accuracy_figure(
 
 
 def without_signals(options: Options) -> Drawing:
-    """Figure 3: GREEDY and LDS reach the continuous optimum."""
+    """Draw Figure 3: GREEDY and LDS reach the continuous optimum."""
     return _accuracy_figure(
         options,
         SIZES,
@@ -153,39 +157,41 @@ def without_signals(options: Options) -> Drawing:
 
 
 def perfect_signals(options: Options) -> Drawing:
-    """Figure 4: what signals without false ones bring."""
+    """Draw Figure 4: the gain from signals of which none is false."""
     return _accuracy_figure(
         options,
         SIZES,
         ["baseline", "optimum", "greedy", "cis"],
         "perfect",
         60,
-        "Signals of some changes, none false (NCIS, Figure 4)",
+        "Partial signals without false ones (NCIS, Figure 4)",
         "mu, Delta ~ U[0,1], lambda ~ Beta(.25,.25), nu = 0",
     )
 
 
 def noisy_signals(options: Options) -> Drawing:
-    """Figure 6: false signals; believing them all is worse than ignoring them when bandwidth is tight."""
+    """Draw Figure 6: false signals; with little bandwidth, believing all signals is worse than ignoring them."""
     return _accuracy_figure(
         options,
         (100, 200, 500, 750, 1000, 10000),
         ["baseline", "optimum", "greedy", "cis", "ncis", "approx-1", "approx-2"],
         "noisy",
         60,
-        "Signals with false ones among them (NCIS, Figure 6)",
+        "Signals including false ones (NCIS, Figure 6)",
         "mu, Delta ~ U[0,1], lambda ~ Beta(.25,.25), nu ~ U(.1,.6)",
     )
 
 
 def delayed_signals(options: Options) -> Drawing:
-    """Figure 11: late signals, and the remedy of dropping those that come right after a crawl."""
+    """Draw Figure 11: delayed signals, and the remedy of dropping those that arrive right after a crawl."""
     sizes = (100, 200, 500, 750, 1000)
     first = msgspec.structs.replace(options, report=part(options.report, 0.0, 0.67))
     second = msgspec.structs.replace(options, report=part(options.report, 0.67, 1.0))
     late = _sweep(first, sizes, ["baseline", "ncis", "ncis-d"], "noisy", 60, delay=6.0)
     prompt = _sweep(second, sizes, ["ncis"], "noisy", 60)
-    for size in sizes:  # the signal-free baseline and prompt NCIS frame the picture; instances are the same
+    for (
+        size
+    ) in sizes:  # the bounds: a baseline without signals, and NCIS without delay, on the same instances
         for here, there in zip(late[size], prompt[size], strict=True):
             here["prompt"] = there["ncis"]
     columns, rows = _accuracy_table(late, "prompt")
@@ -227,7 +233,7 @@ def _delay_panels(rows: list[list[object]]) -> Any:
 
 
 def corrupted_signals(options: Options) -> Drawing:
-    """Figure 8: policies that believe wrong precision and recall."""
+    """Draw Figure 8: policies with wrong values of precision and recall."""
     size, bandwidth, horizon = (2000, 100.0, 40.0) if options.quick else (100_000, 5000.0, 200.0)
     given = pages_file.read(options.pages) if options.pages else None
     setting = ExperimentSetting(bandwidth=((0.0, bandwidth),), horizon=horizon)
@@ -241,7 +247,7 @@ def corrupted_signals(options: Options) -> Drawing:
         for share in shares:
             believed = corrupted(np.random.default_rng([options.seed, k, 2]), pages, share)
             for name in names:
-                if name == "greedy" and share > 0.0:  # it does not look at them
+                if name == "greedy" and share > 0.0:  # GREEDY ignores precision and recall
                     found[name, share].append(found[name, 0.0][k])
                     continue
                 found[name, share].append(simulate(name, pages, events, setting, rng, believed).settled)
@@ -252,7 +258,7 @@ def corrupted_signals(options: Options) -> Drawing:
     columns = ["policy", "corruption", "instances", "accuracy", "error", "minus_greedy", "difference_error"]
     where = f"pages of {options.pages.name}" if options.pages else _STAND_IN
     caption = (
-        f"{size:,} pages, {bandwidth:g} crawls a day, {horizon:g} days without the first fifth, "
+        f"{size:,} pages, {bandwidth:g} crawls per day, {horizon:g} days without the first fifth, "
         f"{options.count(5)} instances. {where} Corruption p: (1-p) value + p U(0,1), precision and recall. "
         "Error bars: one standard error over instances."
     )
@@ -260,14 +266,14 @@ def corrupted_signals(options: Options) -> Drawing:
 
 
 _STAND_IN = (
-    "ASSUMED, in place of the data of Kolobov et al.: Delta log-normal, median 0.1 a day, sigma 1.3, within "
+    "ASSUMED, instead of the data of Kolobov et al.: Delta log-normal, median 0.1 per day, sigma 1.3, within "
     "[0.0005, 7]; precision ~ Beta(1.3, 2.83), recall ~ Beta(1.3, 3.75); 5 % labelled pages from the upper "
     "5 % of both, with 26.4 % of the weight (exponential importance)."
 )
 
 
 def _given_pages(file: pages_file.PagesFile, size: int, rng: np.random.Generator) -> Pages:
-    """`size` of the user's pages with signals drawn as for the stand-in."""
+    """Return `size` of the user's pages, with signals drawn as for the synthetic pages."""
     if len(file.pages) < size:
         raise UsageError(f"the pages file holds {len(file.pages)} pages; the figure needs {size}")
     chosen = rng.choice(len(file.pages), size, replace=False)
@@ -288,8 +294,8 @@ def _bars(rows: list[list[object]], names: list[str], shares: tuple[float, ...])
     heights = [height for values in series.values() for height, _ in values]
     spread = max(heights) - min(heights)
     axes.set_ylim(min(heights) - 0.35 * spread, max(heights) + 0.45 * spread)
-    axes.set_ylabel("accuracy (axis cut off below)")
-    axes.set_xlabel("corruption of the precision and recall that policies believe")
+    axes.set_ylabel("accuracy (axis does not start at 0)")
+    axes.set_xlabel("corruption of the precision and recall that policies use")
     axes.legend(fontsize=8, ncols=3, loc="upper center")
     axes.set_title("Corrupted signal quality (NCIS, Figure 8)")
     return figure
@@ -299,7 +305,7 @@ def _bars(rows: list[list[object]], names: list[str], shares: tuple[float, ...])
 
 
 def value_function(options: Options) -> Drawing:
-    """Figure 9: V, its cut sums, and their asymptotes."""
+    """Draw Figure 9: V, its truncated sums, and their asymptotes."""
     page = PageParameters(1.0, 0.5, 0.3, 0.4)
     pages = Pages.of([page] * 601)
     elapsed = np.linspace(0.0, 30.0, 601)
@@ -324,7 +330,7 @@ def value_function(options: Options) -> Drawing:
     axes.set_title("The crawl value and its approximations (NCIS, Figure 9)")
     caption = (
         f"One page: mu = 1, Delta = {page.change_rate}, lambda = {page.recall}, nu = {page.false_rate}, "
-        f"beta = {page.signal_time:.3f}. Cut sums tend to (mu/Delta)(1 - (nu/(Delta+nu))^J), not to mu/Delta."
+        f"beta = {page.signal_time:.3f}. Truncated sums tend to (mu/Delta)(1 - (nu/(Delta+nu))^J), not to mu/Delta."
     )
     rows = [
         list(row) for row in zip(elapsed.tolist(), *(curves[name].tolist() for name in names), strict=True)
@@ -333,7 +339,7 @@ def value_function(options: Options) -> Drawing:
 
 
 def changing_bandwidth(options: Options) -> Drawing:
-    """Figure 12: GREEDY follows a change of bandwidth by itself."""
+    """Draw Figure 12: GREEDY adapts to a change of bandwidth."""
     size, count, bins = 1000, options.count(20), 200
     plans = {
         "100, then 150 from t = 133, 100 from 266": ((0.0, 100.0), (133.0, 150.0), (266.0, 100.0)),
@@ -369,7 +375,7 @@ def changing_bandwidth(options: Options) -> Drawing:
     axes.set_title("Accuracy while the bandwidth changes (NCIS, Figure 12)")
     caption = (
         f"m = {size}, mu, Delta ~ U[0,1], no signals, {count} instances, mean expected accuracy in spans of "
-        f"{400 / bins:g}. All pages are fresh at t = 0 (the curves come from 1, above the frame)."
+        f"{400 / bins:g}. All pages are fresh at t = 0 (the curves start at 1, above the frame)."
     )
     rows = [
         list(row) for row in zip(times.tolist(), *(curve.tolist() for curve in curves.values()), strict=True)

@@ -20,7 +20,7 @@ INSTANCES = 10
 def _runs(
     options: Options, sizes: tuple[int, ...], names: list[str], signals: str
 ) -> dict[int, list[tuple[Pages, dict[str, SimulationResult]]]]:
-    """Pages and what each policy did to them, by size and instance."""
+    """Return the pages and the result of each policy on them, by size and instance."""
     setting = ExperimentSetting(horizon=100.0 if options.quick else 1000.0)
     found: dict[int, list[tuple[Pages, dict[str, SimulationResult]]]] = {}
     for size in sizes:
@@ -35,7 +35,7 @@ def _runs(
 
 
 def _pooled(runs: list[tuple[Pages, dict[str, SimulationResult]]], name: str) -> tuple[np.ndarray, ...]:
-    """Baseline rate, the policy's rate, recall and change rate of all pages of all instances."""
+    """Return the baseline rate, the policy's rate, recall and change rate of all pages of all instances."""
     return (
         np.concatenate([results["baseline"].rates for _, results in runs]),
         np.concatenate([results[name].rates for _, results in runs]),
@@ -63,7 +63,7 @@ def _grid(
     shades: list[tuple[str, int]],
     title: str,
 ) -> Any:
-    """A row of panels a size; the policies once for each shade (label, column of `_pooled`)."""
+    """Draw one row of panels per size, with all policies once per shade (label, column of `_pooled`)."""
     columns = len(names) * len(shades)
     figure, grid = sheet(3.1 * columns + 0.6, 3.1 * len(found) + 0.9, len(found), columns, squeeze=False)
     for row, (size, runs) in zip(grid, found.items(), strict=True):
@@ -74,7 +74,7 @@ def _grid(
                 spots = _scatter(axes, pooled[0], pooled[1], pooled[column], name, size)
             figure.colorbar(spots, ax=mine[-1], label=label)
     for axes in grid[:, 0]:
-        axes.set_ylabel("crawls per time")
+        axes.set_ylabel("crawls per unit of time")
     for axes in grid[-1]:
         axes.set_xlabel("BASELINE rate")
     figure.suptitle(title)
@@ -113,20 +113,20 @@ def _drawing(
 
 
 def perfect_signal_rates(options: Options) -> Drawing:
-    """Figure 5: where GREEDY-CIS spends the bandwidth."""
+    """Draw Figure 5: how GREEDY-CIS distributes the bandwidth."""
     return _drawing(
         options,
         (100, 300),
         ["greedy", "cis"],
         "perfect",
         [("recall lambda", 2), ("change rate Delta", 3)],
-        "Crawl rates with signals of some changes (NCIS, Figure 5)",
+        "Crawl rates with partial signals (NCIS, Figure 5)",
         "lambda ~ Beta(.25,.25), nu = 0",
     )
 
 
 def noisy_signal_rates(options: Options) -> Drawing:
-    """Figure 7: GREEDY-CIS wastes crawls on pages with many false signals, GREEDY-NCIS does not."""
+    """Draw Figure 7: GREEDY-CIS wastes crawls on pages with many false signals; GREEDY-NCIS does not."""
     return _drawing(
         options,
         (100, 1000),
@@ -139,7 +139,7 @@ def noisy_signal_rates(options: Options) -> Drawing:
 
 
 def discrete_rates(options: Options) -> Drawing:
-    """Figure 10: LDS keeps to the optimal rates, GREEDY looks at staleness."""
+    """Draw Figure 10: LDS keeps to the optimal rates; GREEDY follows staleness."""
     return _drawing(
         options,
         (100, 500),

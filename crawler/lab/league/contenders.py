@@ -1,4 +1,4 @@
-"""All policies of the league by name: the rules of others, and the frontier that the crawler runs."""
+"""All policies of the league by name: the rules of other crawlers, and this crawler's own frontier."""
 
 import numpy as np
 
@@ -11,12 +11,12 @@ from crawler.lab.living.calibration import Calibration
 
 EXACT = "ncis-exact"
 POLICIES = (*RIVALS, *SHIPPED, EXACT)
-# Who reads signals; the others play every arm of signals as if there were none.
+# Policies that read signals; the others play every arm of signals as if there were none.
 LISTENING = {"believe", EXACT, *(name for name in SHIPPED if name not in DEAF)}
 
 
 def judged(name: str, world: World, rate: float) -> np.ndarray:
-    """Compare statements of the frontier about copies with the truth: sums for `calibration.deciles`."""
+    """Compare the frontier's statements about copies with the truth; return sums for `calibration.deciles`."""
     policy = Shipped(world, rate, Settings(**SHIPPED[name]), judged=True)  # type: ignore[arg-type]
     horizon = world.horizon
     seen = Calibration(policy, world.changes, WARMUP * horizon, horizon, world.died)
@@ -25,7 +25,7 @@ def judged(name: str, world: World, rate: float) -> np.ndarray:
 
 
 def make(name: str, world: World, rate: float) -> Policy:
-    """The policy `name`, ready to play `world` with `rate` fetches a second."""
+    """Return the policy `name`, ready to play `world` with `rate` fetches per second."""
     if name in SHIPPED:
         return Shipped(world, rate, Settings(**SHIPPED[name]))  # type: ignore[arg-type]
     if name == EXACT:

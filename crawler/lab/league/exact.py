@@ -1,7 +1,7 @@
 """The crawler's estimators without its schedule: computes all values once a day and takes the greatest first.
 
-It does slowly and plainly what `Schedule` approximates with deadlines. If the two
-differ, the schedule is at fault; if this one falls short, the estimators are.
+It computes slowly and exactly what `Schedule` approximates with deadlines. If their scores
+differ, the schedule is at fault; if this policy scores badly, the estimators are.
 """
 
 import numpy as np
@@ -14,12 +14,12 @@ from crawler.lab.league.rivals import Ranked
 from crawler.lab.league.world import DAY, World
 from crawler.lab.refresh.crawl_value import crawl_values
 
-EXPLORE = 0.05  # share of fetches to the page longest unvisited, as the schedule's default
+EXPLORE = 0.05  # share of fetches for the page unvisited longest, as in the schedule's defaults
 PRECISION_MAX = 0.999999
 
 
 class Exact(Ranked):
-    """NCIS, or GREEDY where no signal came, by `Learning`; renewed daily."""
+    """NCIS by `Learning`, or GREEDY for pages without signals; values are recomputed daily."""
 
     def __init__(self, world: World, rate: float, kind: str = "ncis", neighbourhood: bool = True) -> None:
         super().__init__(world, rate)

@@ -1,17 +1,17 @@
-"""The players of the living league.
+"""The policies of the living league.
 
-    round-robin, nutch, stormcrawler   the rules of `rivals.py`, hubs as pages; a new URL goes first
+    round-robin, nutch, stormcrawler   the rules of `rivals.py`, with hubs treated as pages; new URLs go first
     fifth         a fixed fifth of the fetches for hubs, the longest unvisited first; pages as in proto-0
-    proto-W       GREEDY with rates pooled by site, anew every day; hubs are worth W nu theta tau^2 / 2 more:
-                  proto-0 takes a hub for a page
-    exact-W       the crawler's estimators, neighbourhood clock and `freshness/discovery.py`, anew every day, without its
-                  schedule: every page may be a hub
-    ncis, ...     the frontier that the crawler runs; a new URL goes first
-    ncis-W        the same, a new page being worth W known ones, where the schedule knows of hubs
-    ncis-tenth    the same, new URLs having a tenth of the fetches
-    ncis-free, proto-free   births are told and no hub is needed: the bound
+    proto-W       GREEDY with rates pooled by site, recomputed daily; the value of a hub is W nu theta tau^2 / 2 higher,
+                  so proto-0 treats a hub as a page
+    exact-W       the crawler's estimators, neighbourhood clock and `freshness/discovery.py`, recomputed daily, without
+                  its schedule: every page may be a hub
+    ncis, ...     the crawler's own frontier; new URLs go first
+    ncis-W        the same with a new page worth W known ones, if the schedule knows hubs
+    ncis-tenth    the same with a tenth of the fetches for new URLs
+    ncis-free, proto-free   births are announced and no hub is needed: the upper bound
 
-A new URL is worth the ceiling mu/Delta, which no value of a known page of its site exceeds by much: so it goes first.
+A new URL has the value mu/Delta, an upper bound that no known page of its site exceeds by much, so new URLs go first.
 """
 
 from collections import deque
@@ -30,17 +30,17 @@ from crawler.lab.league.shipped import SHIPPED, Shipped
 from crawler.lab.league.world import DAY, Policy
 from crawler.lab.refresh.crawl_value import crawl_values
 
-EXPLORE = 0.05  # share of a prototype's fetches that go to the node longest unvisited
+EXPLORE = 0.05  # share of a prototype's fetches for the node unvisited longest
 HUB_SHARE = 0.2
 TENTH = 0.1
 WEIGHTS = (0, 1, 3, 10)
 HALF_LIFE = 90 * DAY
-PRIOR_DAYS = 60.0  # of theta, of a hub to its site's and of a site to the crawl's
+PRIOR_DAYS = 60.0  # weight of the prior for theta, in days: a hub's prior is its site, a site's is the crawl
 FREE = ("ncis-free", "proto-free")
 
 
 class NewFirst:
-    """Any policy, with a queue of new URLs: the first found goes first, up to a share of the fetches."""
+    """Wraps any policy with a first-in first-out queue of new URLs, which gets up to a share of the fetches."""
 
     def __init__(self, policy: Policy, share: float = 1.0) -> None:
         self.policy = policy
@@ -53,16 +53,16 @@ class NewFirst:
         self._new.append(node)
 
     def miss(self, node: int, now: float) -> None:
-        """It is in no queue any more."""
+        """Do nothing: the URL left the queue when it was taken."""
 
     def credit(self, hub: int, found: float, now: float) -> None:
-        """Tell the policy, if it learns from that."""
+        """Tell the wrapped policy if it learns from credits."""
         if credit := getattr(self.policy, "credit", None):
             credit(hub, found, now)
 
     def claim_next(self, now: float) -> int:
         self._credit = min(self._credit + self._share, 1.0)
-        if self._new and self._credit > 1.0 - 1e-9:  # ten tenths are less than 1
+        if self._new and self._credit > 1.0 - 1e-9:  # in floats, ten tenths add up to less than 1
             self._credit -= 1.0
             return self._new.popleft()
         node = self.policy.claim_next(now)
@@ -70,7 +70,7 @@ class NewFirst:
 
 
 class Crediting(Shipped):
-    """The shipped schedule, told which pages showed new ones as soon as it has a method for that: `show`."""
+    """The shipped schedule, told which pages showed new ones if it has the method `show`."""
 
     def credit(self, hub: int, found: float, now: float) -> None:
         show = getattr(self.schedule, "credit_hub", None)
@@ -79,7 +79,7 @@ class Crediting(Shipped):
 
 
 class Prototype(rivals.Ranked):
-    """GREEDY with rates pooled by site plus D; theta of a hub leans on its site's, that on the crawl's."""
+    """GREEDY with rates pooled by site plus D; a hub's theta is shrunk to its site's, and a site's to the crawl's."""
 
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
         super().__init__(world, rate)  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ class Prototype(rivals.Ranked):
         super()._rank(now)
 
     def theta(self, tau: np.ndarray) -> np.ndarray:
-        """New pages a second of each node (n,); 0 of pages. Older ones have faded."""
+        """Return the new pages per second of each node (n,), 0 for pages; older observations have less weight."""
         prior, hubs, sites = PRIOR_DAYS * DAY, self._hubs, self._where[self._hubs]
         left = np.exp2(-tau / HALF_LIFE)
         found, asked = self._found * left, self._asked * left
@@ -144,7 +144,7 @@ class Prototype(rivals.Ranked):
 
 
 class ExactHubs(Exact):
-    """The crawler's estimators without its schedule, plus D of every node, theta learned by `freshness/discovery.py`."""
+    """The crawler's estimators without its schedule, plus D of every node with theta from `freshness/discovery.py`."""
 
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
         super().__init__(world, rate)  # type: ignore[arg-type]
@@ -187,7 +187,7 @@ class ExactHubs(Exact):
 
 
 class Fifth(Prototype):
-    """A fixed share of the fetches for hubs, longest unvisited first; the rest for pages, by value."""
+    """A fixed share of the fetches for hubs, the longest unvisited first; the rest for pages, by value."""
 
     def __init__(self, world: LivingWorld, rate: float) -> None:
         super().__init__(world, rate, 0.0)

@@ -1,14 +1,14 @@
-"""Page histories from the log of a git clone: `GitLog` reads what `LOG` prints.
+"""Page histories from the log of a git clone: `GitLog` reads the output of the git command `LOG`.
 
-Only the main line counts (`--first-parent`): a change is made when it lands,
-and a merge is one publication. A file is a page from the commit that adds it
-to the one that deletes it; a rename is both. A change of the mode alone is
-none, and what is not a plain file (a link, a submodule) is not a page. A
-commit that touches a page is a publication of the site.
+Only the main line counts (`--first-parent`): a change is dated when it reaches the main line,
+and a merge is one publication. A file is a page from the commit that adds it to the one that
+deletes it; a rename is both. A change of the mode alone is not a change, and anything but a
+plain file (a link, a submodule) is not a page. A commit that touches a page is a publication
+of the site.
 
-Committers' clocks may be wrong: times are made to rise along the main line,
-none later than the last commit's. Paths are bytes, as git has them; only
-their hashes and the numbers of their directories are kept.
+Committers' clocks may be wrong, so times are adjusted to rise along the main line and never to
+exceed the last commit's time. Paths are bytes, as in git; only their hashes and the numbers of
+their directories are kept.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,8 +19,8 @@ import numpy as np
 from crawler.errors import UsageError
 from crawler.lab.league.histories import ROWS_MAX, TIME_MAX, SiteHistory
 
-COMMIT = b"\x1e"  # begins a commit's line
-# Arguments of git that print what is read here; pathspecs follow.
+COMMIT = b"\x1e"  # starts the line of a commit
+# The git arguments that print the log read here; pathspecs follow.
 LOG = (
     "log",
     "--first-parent",
@@ -43,7 +43,7 @@ LINES_MAX = 1 << 30
 
 
 def split(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The parts between NULs of a stream that comes in pieces."""
+    """Yield the parts between NULs of a stream that arrives in chunks."""
     rest = b""
     for chunk in chunks:
         parts = (rest + chunk).split(b"\0")
@@ -54,7 +54,7 @@ def split(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class GitLog:
-    """Takes a log part by part; `history` says what it told."""
+    """Reads a log in parts; `history` returns the result."""
 
     def __init__(self, latest: int = TIME_MAX - 1) -> None:
         self._latest = latest
@@ -70,13 +70,13 @@ class GitLog:
         self._published: list[int] = []
         self._living: dict[bytes, int] = {}
         self._folders: dict[bytes, int] = {}
-        self._rows: dict[bytes, int] = {}  # changes of this commit whose sizes may follow
+        self._rows: dict[bytes, int] = {}  # rows of this commit whose sizes may still follow, by path
 
     def read(self, parts: Iterable[bytes]) -> None:
-        """Take in the parts of a log.
+        """Read the parts of a log.
 
         Raises:
-            UsageError: this is not what `LOG` prints, or there is too much of it.
+            UsageError: the parts are not the output of `LOG`, or the log is too large.
         """
         stream = iter(parts)
         for part in stream:
@@ -95,9 +95,9 @@ class GitLog:
         self._rows.clear()
 
     def _touch(self, words: list[bytes], path: bytes) -> None:
-        """One file of a commit: `:mode mode id id status`."""
+        """Record one file of a commit: `:mode mode id id status`."""
         if len(words) < 5 or not path or not self._now:
-            raise UsageError("git log printed what is not a change of a file")
+            raise UsageError("git log printed a line that is not the change of a file")
         _, mode, before, after, _ = words[:5]
         page = self._living.get(path, -1)
         if not mode.startswith(b"100"):
@@ -124,14 +124,14 @@ class GitLog:
         folder = path.rpartition(b"/")[0]
         self._dir.append(self._folders.setdefault(folder, len(self._folders)))
         if max(len(self._born), len(self._page)) > ROWS_MAX:
-            raise UsageError(f"more than {ROWS_MAX:,} pages or changes; name fewer files")
+            raise UsageError(f"more than {ROWS_MAX:,} pages or changes; select fewer files with --pages")
 
     def _publish(self) -> None:
         if not self._published or self._published[-1] != self._now:
             self._published.append(self._now)
 
     def _size(self, part: bytes) -> None:
-        """`added TAB removed TAB path`; of a binary file dashes, which leave the size unknown."""
+        """Record `added TAB removed TAB path`; a binary file has dashes, and its size stays unknown."""
         words = part.split(b"\t", 2)
         row = self._rows.get(words[2]) if len(words) == 3 else None
         if row is not None and words[0].isdigit() and words[1].isdigit():
@@ -139,13 +139,13 @@ class GitLog:
             self._removed[row] = min(int(words[1]), LINES_MAX)
 
     def history(self, name: str) -> SiteHistory:
-        """What the log told so far.
+        """Return the history of all parts read so far.
 
         Raises:
-            UsageError: no page is in it.
+            UsageError: the log contains no page.
         """
         if not self._born:
-            raise UsageError("no page in the history of this repository; name its pages with --pages")
+            raise UsageError("the history of this repository contains no page; select its pages with --pages")
         return SiteHistory(
             name=name,
             born=np.array(self._born, dtype=np.int64),
@@ -161,7 +161,7 @@ class GitLog:
 
     @property
     def commits(self) -> int:
-        """Publications so far."""
+        """The number of publications so far."""
         return len(self._published)
 
     def __repr__(self) -> str:

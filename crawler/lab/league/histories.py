@@ -1,17 +1,17 @@
-"""Change histories of the pages of real sites: the data that the league plays on.
+"""Change histories of the pages of real sites: the data of the league.
 
-One `SITE.npz` a site, made by `crawler lab histories` from a git clone, holds
-facts only: times, counts and hashes, no text and no names of files.
+`crawler lab histories` makes one file `SITE.npz` per site from a git clone. The file holds
+facts only: times, counts and hashes, but no text and no file names.
 
-    born, died      (pages,)    seconds since 1970, UTC; died 0: the page lives
+    born, died      (pages,)    seconds since 1970, UTC; died 0: the page still exists
     hash            (pages,)    64-bit hash of the page's path
     dir             (pages,)    number of the page's directory in its site
     page, time      (changes,)  which page changed when, not counting its birth
     added, removed  (changes,)  lines; -1: unknown
     published       (k,)        every publication of the site
 
-A rename is a death and a birth: two pages. Times need not be sorted. `read` checks a
-history, so players need not.
+A rename is a death and a birth, so it makes two pages. Times need not be sorted. `read` validates
+a history, so callers need not.
 """
 
 from pathlib import Path
@@ -25,13 +25,13 @@ from crawler.errors import UsageError
 BY_PAGE = ("born", "died", "hash", "dir")
 BY_CHANGE = ("page", "time", "added", "removed")
 COLUMNS = (*BY_PAGE, *BY_CHANGE, "published")
-ROWS_MAX = 20_000_000  # of a column: 160 MB
+ROWS_MAX = 20_000_000  # rows per column: 160 MB
 SITES_MAX = 10_000
-TIME_MAX = 1 << 33  # the year 2242: what lies beyond is not a time in seconds
+TIME_MAX = 1 << 33  # the year 2242: a larger number is not a time in seconds
 
 
 class SiteHistory(msgspec.Struct, frozen=True):
-    """One site: arrays as above, int64, the hash uint64."""
+    """One site: the arrays described above, int64, `hash` uint64."""
 
     name: str
     born: np.ndarray
@@ -46,7 +46,7 @@ class SiteHistory(msgspec.Struct, frozen=True):
 
     @property
     def end(self) -> int:
-        """The last instant of which the history tells anything."""
+        """The last instant in the history."""
         return max(int(column.max(initial=0)) for column in (self.born, self.died, self.time, self.published))
 
     def __repr__(self) -> str:
@@ -54,30 +54,32 @@ class SiteHistory(msgspec.Struct, frozen=True):
 
 
 def read_folder(folder: Path) -> list[SiteHistory]:
-    """All sites of a folder in the order of their names.
+    """Return all sites of a folder, in the order of their names.
 
     Raises:
-        UsageError: no folder, no history in it, or one that `read` refuses.
+        UsageError: the folder is missing, has no history, or has one that `read` rejects.
     """
     paths = sorted(folder.glob("*.npz")) if folder.is_dir() else []
     if not paths:
-        raise UsageError(f"{folder}: no histories (SITE.npz) here; `crawler lab histories` makes them")
+        raise UsageError(
+            f"{folder}: the folder has no histories (SITE.npz); create some with `crawler lab histories`"
+        )
     if len(paths) > SITES_MAX:
-        raise UsageError(f"{folder}: {len(paths)} histories; up to {SITES_MAX:,} may play")
+        raise UsageError(f"{folder}: {len(paths)} histories; the limit is {SITES_MAX:,}")
     return [read(path) for path in paths]
 
 
 def read(path: Path) -> SiteHistory:
-    """One site's history.
+    """Read and validate one site's history.
 
     Raises:
-        UsageError: not such a file, or columns that contradict one another.
+        UsageError: not a page history, or its columns contradict one another.
     """
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             missing = [name for name in COLUMNS if name not in file.files]
             if missing:
-                raise UsageError(f"{path}: no column {', '.join(missing)}")
+                raise UsageError(f"{path}: missing column {', '.join(missing)}")
             columns = {name: _column(path, name, file[name]) for name in COLUMNS}
     except (OSError, ValueError, BadZipFile, EOFError, AttributeError, KeyError) as error:
         raise UsageError(f"{path}: not a page history: {error}") from None
@@ -88,32 +90,32 @@ def read(path: Path) -> SiteHistory:
 
 def _column(path: Path, name: str, values: np.ndarray) -> np.ndarray:
     if values.ndim != 1 or len(values) > ROWS_MAX or values.dtype.kind not in "iu":
-        raise UsageError(f"{path}: {name} must be a row of up to {ROWS_MAX:,} integers")
+        raise UsageError(f"{path}: {name} must be a one-dimensional array of up to {ROWS_MAX:,} integers")
     return values.astype(np.uint64 if name == "hash" else np.int64)
 
 
 def _check(path: Path, history: SiteHistory) -> None:
     pages, changes = len(history.born), len(history.page)
     if not pages:
-        raise UsageError(f"{path}: a history without pages")
+        raise UsageError(f"{path}: the history has no pages")
     for name in BY_PAGE:
         if len(getattr(history, name)) != pages:
-            raise UsageError(f"{path}: {name} has not one row a page")
+            raise UsageError(f"{path}: {name} must have one row per page")
     for name in BY_CHANGE:
         if len(getattr(history, name)) != changes:
-            raise UsageError(f"{path}: {name} has not one row a change")
+            raise UsageError(f"{path}: {name} must have one row per change")
     if changes and not 0 <= history.page.min() <= history.page.max() < pages:
-        raise UsageError(f"{path}: a change of a page that is not there")
+        raise UsageError(f"{path}: a change refers to a page that does not exist")
     for name in ("born", "died", "time", "published"):
         column = getattr(history, name)
         if len(column) and not 0 <= column.min() <= column.max() < TIME_MAX:
-            raise UsageError(f"{path}: {name} holds what is no time")
+            raise UsageError(f"{path}: {name} contains a value that is not a valid time")
     if np.any((history.died > 0) & (history.died < history.born)):
-        raise UsageError(f"{path}: a page that died before it was born")
+        raise UsageError(f"{path}: a page died before it was born")
 
 
 def write(path: Path, history: SiteHistory) -> None:
-    """The history as a file, its columns as narrow as they may be.
+    """Write a history to a file, with the narrowest integer type for each column.
 
     Raises:
         UsageError: the file cannot be written.

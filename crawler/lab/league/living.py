@@ -1,23 +1,23 @@
-"""The living league: pages are born unknown, and found when a hub that shows them is asked.
+"""The living league: new pages are unknown until a hub that shows them is fetched.
 
     World --grow(rule)--> LivingWorld --play(finder, rate)--> LivingResult
 
-The histories are those of the league, with the births in them. What is there at the start is
-crawled at 0, hubs too. A page born later is known when a hub that shows it is fetched, and then costs one
-fetch; one that nobody found counts as stale. Hubs are made by rule:
+The histories are those of the league, including births. All pages and hubs that exist at the start are
+crawled at time 0. A page born later becomes known when a hub that shows it is fetched, and its own first
+fetch is paid from the budget. A page that is never found counts as stale. Hubs are made by rule:
 
-    dir      each directory has a listing of its live pages, a root lists the directories
-    map      one list of all live pages a site
-    newest   a front page with the 20 newest pages and the directories; behind it the listings of `dir`
-    news     no history: a drawn news site, whose sections each show their 20 newest articles
+    dir      each directory has a listing of its live pages; a root lists the directories
+    map      one list of all live pages per site
+    newest   a front page with the 20 newest pages and the directories, and the listings of `dir`
+    news     no history: a simulated news site whose sections each show their 20 newest articles
 
-A hub changes when what it shows does. Its own freshness is told, but is not in the score: that is the
-league's, the share of page time current, weighted by importance, from day 292 on. Of pages born in that time: the
-delay from birth to copy, and the share that was never had. Fetches are spread evenly over the time; hubs and
-new pages are paid from the same budget as refreshes.
+A hub changes when its list changes. The freshness of hubs is reported, but is not in the score. The score is the
+league's: the share of page time current, weighted by importance, from day 292 on. For pages born in that time, the
+delay from birth to copy and the share that was never fetched are reported. Fetches are spread evenly over the time;
+hubs, new pages and refreshes share one budget.
 
-When the first fetch of a URL settles, the hub that showed it first gets the credit: 1 if it was a page, 0 if it
-was gone. What the first copy of a hub shows earns none: nobody knows since when it was there.
+When the first fetch of a URL is done, the hub that showed it first gets the credit: 1 if the URL was a page, 0 if it
+was gone. A hub's first copy earns no credit, because the age of the links in it is unknown.
 """
 
 from bisect import bisect_right
@@ -32,23 +32,23 @@ from crawler.lab.living.calibration import Calibration
 
 RULES = ("dir", "map", "newest")
 NEWS = "news"
-NEWEST = 20  # pages that a front page shows
-# The news site: its sections each show their newest articles, beside pages that hardly change.
+NEWEST = 20  # pages shown by a front page
+# The news site: number of sections and of static pages, articles per day, length in days.
 SECTIONS, STATIC, ARTICLES_A_DAY, NEWS_DAYS = 10, 600, 4.2, 150
-STATIC_DAYS, ARTICLE_DAYS = 300.0, 60.0  # between two changes of a page
-NEWS_RATE = 16.0  # fetches a day, which is 1x there
+STATIC_DAYS, ARTICLE_DAYS = 300.0, 60.0  # mean days between two changes of a page
+NEWS_RATE = 16.0  # fetches per day at the budget 1x
 
 
 class Hub(msgspec.Struct, frozen=True):
-    """The nodes a hub shows, with their instants of birth, ascending; the last `most` alive (0: all)."""
+    """The nodes that a hub shows, as (birth, node) in the order of birth; only the last `most` alive (0: all)."""
 
     births: tuple[tuple[float, int], ...]
     most: int = 0
-    always: tuple[tuple[float, int], ...] = ()  # shown beside, whatever their number
+    always: tuple[tuple[float, int], ...] = ()  # shown in addition, without a limit
 
 
 class LivingWorld(msgspec.Struct, frozen=True):
-    """n pages and behind them their hubs, all as nodes; the arrays have the names that policies read."""
+    """n pages followed by their hubs, all as nodes; the arrays have the names that policies read."""
 
     rule: str
     pages: int
@@ -62,10 +62,10 @@ class LivingWorld(msgspec.Struct, frozen=True):
     hubs: list[Hub]
     sources: tuple[str, ...]
     horizon: float
-    change_rate: float  # of the pages: the unit of budgets
+    change_rate: float  # changes of pages per second: the unit of budgets
 
     def gap(self, rate: float) -> float:
-        """Sites are never at rest."""
+        """Return 0: the living league has no politeness."""
         return 0.0
 
     def is_hub(self, node: int) -> bool:
@@ -79,26 +79,26 @@ class LivingWorld(msgspec.Struct, frozen=True):
 
 
 class Finder(Policy, Protocol):
-    """A policy that is told of URLs which it has never fetched: `claim_next` may return one of them.
+    """A policy that gets reports of URLs that it has never fetched; `claim_next` may return one of them.
 
-    Then follows `add` if it is a page, `miss` if it is gone.
+    The caller then calls `add` if the URL is a page, or `miss` if it is gone.
     """
 
     def find(self, node: int, now: float) -> None:
-        """The URL of a page is known now."""
+        """Note that the URL of a page became known."""
 
     def miss(self, node: int, now: float) -> None:
-        """The URL taken for the first time is no page."""
+        """Note that a URL, taken for the first time, is not a page."""
 
     def credit(self, hub: int, found: float, now: float) -> None:
-        """So many of the URLs that the hub was the first to show became pages."""
+        """Note how many of the URLs that the hub was the first to show became pages."""
 
 
 class LivingResult(msgspec.Struct, frozen=True):
     """The result of a game after the warm-up.
 
-    current, there: seconds by node (n,). delays: seconds from birth to copy, of the pages born after the warm-up
-    that were had; `born` is how many there were. hub_fetches: of all `fetches`.
+    current, there: seconds by node (n,). delays: seconds from birth to copy of the fetched pages that were born after
+    the warm-up. born: the number of pages born after the warm-up. hub_fetches: the part of `fetches` that went to hubs.
     """
 
     current: np.ndarray
@@ -112,7 +112,7 @@ class LivingResult(msgspec.Struct, frozen=True):
     idle: int
 
     def by_site(self, world: LivingWorld) -> tuple[np.ndarray, np.ndarray]:
-        """Weighted page time current, and page time, a row a site; hubs are not in it."""
+        """Return (weighted page time current, page time), one row per site; hubs do not count."""
         pages = slice(0, world.pages)
         weight, count = world.importance[pages], len(world.sites)
         current, there = (
@@ -122,7 +122,7 @@ class LivingResult(msgspec.Struct, frozen=True):
         return current, there
 
     def of_hubs(self, world: LivingWorld) -> float:
-        """Share of the hubs' time in which their copies were current."""
+        """Return the share of the hubs' time in which their copies were current."""
         return float(self.current[world.pages :].sum() / max(self.there[world.pages :].sum(), 1e-9))
 
 
@@ -130,13 +130,13 @@ class LivingResult(msgspec.Struct, frozen=True):
 
 
 def grow(world: World, rule: str) -> LivingWorld:
-    """The world with hubs.
+    """Return the world with hubs added.
 
     Raises:
-        UsageError: an unknown rule.
+        UsageError: unknown rule.
     """
     if rule not in RULES:
-        raise UsageError(f"no rule of hubs {rule!r}; there are {', '.join(RULES)}")
+        raise UsageError(f"unknown rule of hubs {rule!r}; choose from {', '.join(RULES)}")
     births: list[list[tuple[float, int]]] = [[] for _ in world.sites]
     for at, page in sorted(zip(world.born.tolist(), range(len(world)), strict=True)):
         births[int(world.site[page])].append((at, page))
@@ -161,7 +161,7 @@ def grow(world: World, rule: str) -> LivingWorld:
 
 
 class _Made:
-    """Hubs as they are made, numbered behind the pages."""
+    """Hubs under construction, numbered after the pages."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -172,7 +172,7 @@ class _Made:
         self._next_directory = int(world.directory.max()) + 1
 
     def add(self, site: int, hub: Hub, directory: int = -1) -> int:
-        """The number of the hub's node; without a directory it has one of its own."""
+        """Add a hub and return the number of its node; without a directory it gets one of its own."""
         if directory < 0:
             directory, self._next_directory = self._next_directory, self._next_directory + 1
         self._hubs.append(hub)
@@ -184,7 +184,7 @@ class _Made:
     def world(self, rule: str) -> LivingWorld:
         base, count = self._world, len(self._hubs)
         shown = {node for hub in self._hubs for _, node in hub.births + hub.always}
-        # Nothing shows a root, so it is there from the start; a listing is from its first page on.
+        # Nothing links to a root, so it exists from the start; a listing exists from its first page on.
         born = [
             min(hub.births)[0] if len(base) + number in shown else 0.0
             for number, hub in enumerate(self._hubs)
@@ -207,7 +207,7 @@ class _Made:
 
 
 def _changes_of(hub: Hub, world: World) -> list[float]:
-    """When what the hub shows changes: births, and deaths of those shown."""
+    """Return the times at which the hub's list changes: births, and deaths of the nodes shown."""
     horizon = world.horizon
     times = {at for at, _ in hub.births + hub.always if 0.0 < at < horizon}
     for place, (_, node) in enumerate(hub.births):
@@ -221,9 +221,10 @@ def _changes_of(hub: Hub, world: World) -> list[float]:
 
 
 def news(seed: int) -> LivingWorld:
-    """A news site, drawn: 600 static pages, 10 sections that each show their 20 newest of 4.2 articles a day.
+    """Return a simulated news site: 600 static pages; 10 sections, each with its 20 newest of 4.2 articles a day.
 
-    Sections are as active as log-normal numbers. Its budget at 1x is 16 fetches a day, of which articles take a quarter.
+    The activity of the sections is log-normal. The budget at 1x is 16 fetches a day;
+    fetching each article once takes a quarter of it.
     """
     rng = np.random.default_rng(seed)
     horizon = NEWS_DAYS * DAY
@@ -273,7 +274,7 @@ def play(
     told: bool = False,
     calibration: Calibration | None = None,
 ) -> LivingResult:
-    """Let the finder spend `rate` fetches a second; with `told` it is told of each birth, and hubs are not asked."""
+    """Let the finder spend `rate` fetches per second; with `told` every birth is announced and hubs are not fetched."""
     size, horizon, warm = len(world), world.horizon, WARMUP * world.horizon
     ends = np.minimum(world.died, horizon).tolist()
     born, died = world.born.tolist(), world.died.tolist()
@@ -281,7 +282,7 @@ def play(
     last, seen = [0.0] * size, [0] * size
     current, via = [0.0] * size, [-1] * size
     delays: list[float] = []
-    shown = [0] * len(world.hubs)  # of each hub's births: how many were before its last fetch
+    shown = [0] * len(world.hubs)  # of each hub's births: the number before its last fetch
     listed = [0] * len(world.hubs)
     coming = sorted((at, node) for node, at in enumerate(born[: world.pages]) if at > 0.0) if told else []
     fetches = hub_fetches = new_fetches = gone = idle = met = 0
@@ -292,7 +293,7 @@ def play(
         current[node] += max(0.0, min(stale, until, ends[node]) - max(last[node], warm))
 
     def keep(node: int, now: float) -> bool:
-        """A copy was taken now; whether the node had changed since the last."""
+        """Take a copy of the node; return whether the node had changed since the last copy."""
         if had[node]:
             bank(node, now)
         place = bisect_right(world.changes[node], now, seen[node])
@@ -301,7 +302,7 @@ def play(
         return changed
 
     def show(node: int, first: bool, now: float) -> None:
-        """Tell the policy of what the hub shows and nobody knew; no credit for what its first copy shows."""
+        """Tell the policy of the unknown pages that the hub shows; those in its first copy give no credit."""
         number = node - world.pages
         hub = world.hubs[number]
         begin, shown[number] = shown[number], bisect_right(hub.births, (now, size))

@@ -1,6 +1,6 @@
-"""Rows and tables of the living league: scores with their errors, delays from birth to copy, fetches on hubs.
+"""Rows and tables of the living league: scores with their errors, delays from birth to copy, fetches of hubs.
 
-Errors are those of `scores.py`: a jackknife over sites, differences to the first policy paired by site.
+The errors are those of `scores.py`: a jackknife over sites; differences to the first policy are paired by site.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from crawler.lab.league.world import DAY
 
 
 class LivingGame(msgspec.Struct, frozen=True):
-    """One finder on one budget, with hubs of one rule; delays in days from birth to copy."""
+    """One finder with one budget and hubs of one rule; delays are in days from birth to copy."""
 
     game: Game
     hubs_fresh: float
@@ -25,10 +25,10 @@ class LivingGame(msgspec.Struct, frozen=True):
 
 
 class LivingRow(msgspec.Struct, frozen=True):
-    """A line of the table. The difference is to the first policy of its rule and budget.
+    """A line of the table. The difference is to the first policy of the same rule and budget.
 
     hubs_fresh: share of the hubs' time in which their copies were current. delay_*: days from birth to copy of the
-    pages born after the warm-up that were had; `never`: the share of the others. *_share: of the fetches.
+    fetched pages that were born after the warm-up. never: the share of such pages never fetched. *_share: of the fetches.
     """
 
     rule: str
@@ -66,7 +66,7 @@ def game_of(rule: str, policy: str, budget: float, world: LivingWorld, result: L
 
 
 def rows_of(games: Sequence[LivingGame]) -> list[LivingRow]:
-    """One row a game, in their order."""
+    """Return one row per game, in the order of the games."""
     first: dict[tuple[str, float], Game] = {}
     rows = []
     for living in games:
@@ -96,7 +96,7 @@ def rows_of(games: Sequence[LivingGame]) -> list[LivingRow]:
 
 
 def table(rows: Sequence[LivingRow]) -> str:
-    """A line a row, under heads."""
+    """Return the table: a heading and one line per row."""
     width = max((len(row.policy) for row in rows), default=6) + 1
     lines = [
         f"{'hubs':<7}{'budget':>6} {'policy':<{width}}{'score':>6} {'error':>5} {'- first':>7} {'error':>5} "

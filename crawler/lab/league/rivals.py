@@ -1,18 +1,18 @@
-"""The rules of other crawlers and the anchors, as policies of the league.
+"""The rules of other crawlers, and two reference policies, as policies of the league.
 
     round-robin    the page fetched longest ago
-    believe        a signalled page first, by its last fetch; else round robin
-    nutch          Apache Nutch, AdaptiveFetchSchedule, its defaults
-    stormcrawler   Apache StormCrawler, AdaptiveScheduler, its defaults
-    heritrix       Heritrix 1, WaitEvaluator of the adaptive revisit frontier, its defaults
+    believe        signalled pages first, by their last fetch; otherwise round robin
+    nutch          Apache Nutch, AdaptiveFetchSchedule, with its defaults
+    stormcrawler   Apache StormCrawler, AdaptiveScheduler, with its defaults
+    heritrix       Heritrix 1, WaitEvaluator of the adaptive revisit frontier, with its defaults
     cho            Cho and Garcia-Molina: their estimate of the rate (TOIT 2003, section 5.3),
-                   and the optimal rates for it
+                   and the optimal visit rates for it
     oracle         GREEDY with each page's true long-run rate
-    clairvoyant    knows all changes: the stale page whose copy will last longest
+    clairvoyant    knows all changes: fetches the stale page whose copy will last longest
 
-A rule says after each fetch when the page is due again. The page due first is fetched,
-even before it is due, so all spend the same budget. Only `believe` reads signals.
-`oracle` and `clairvoyant` know what no crawler can: they are anchors.
+After each fetch, a rule decides when the page is due again. The page due first is fetched,
+even before it is due, so all policies spend the same budget. Only `believe` reads signals.
+`oracle` and `clairvoyant` know what no crawler can know and serve as references.
 """
 
 import heapq
@@ -31,7 +31,7 @@ NEVER = float("inf")
 
 
 class Silent:
-    """A policy that listens to no signal; pages it may take stand in one queue, or one a site."""
+    """A policy that ignores signals; available pages are in one queue, or in one queue per site."""
 
     def __init__(self, world: World, rate: float) -> None:
         self._site = world.site.tolist()
@@ -52,18 +52,18 @@ class Silent:
 
 
 class DueFirst(Silent):
-    """The page that is due first is taken, due or not; a rule says when it is due again."""
+    """Takes the page that is due first, even if it is not yet due; a rule decides when a page is due again."""
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)
         self._queues: list[list[tuple[float, int]]] = [
             [] for _ in range(len(world.sites) if self._apart else 1)
         ]
-        self._key = [NEVER] * len(world)  # an entry of another key is out of date
+        self._key = [NEVER] * len(world)  # a queue entry with another key is stale
         self._taken = NEVER  # the key of the page taken last
 
     def due(self, page: int, now: float, changed: bool | None) -> float:
-        """When the page is due that was fetched now; `changed` None: for the first time."""
+        """Return when a page fetched at `now` is due again; `changed` None: this was its first fetch."""
         raise NotImplementedError
 
     def add(self, page: int, now: float) -> None:
@@ -85,7 +85,7 @@ class DueFirst(Silent):
         return page
 
     def drop(self, page: int) -> None:
-        """The page leaves its queue until it is put back."""
+        """Take the page out of its queue until it is put back."""
         self._key[page] = NEVER
 
     def _put(self, page: int, key: float) -> None:
@@ -94,23 +94,23 @@ class DueFirst(Silent):
             heapq.heappush(self._queues[self._site[page] if self._apart else 0], (key, page))
 
     def _clean(self, queue: list[tuple[float, int]]) -> bool:
-        """Whether a page is left, after those of another key were dropped from the top."""
+        """Drop stale entries from the top of the queue; return whether a page is left."""
         while queue and self._key[queue[0][1]] != queue[0][0]:
             heapq.heappop(queue)
         return bool(queue)
 
 
 class RoundRobin(DueFirst):
-    """The page fetched longest ago."""
+    """Takes the page fetched longest ago."""
 
     def due(self, page: int, now: float, changed: bool | None) -> float:
         return now
 
 
 class Believe(DueFirst):
-    """As if every signal were true: signalled pages first, by their last fetch; then round robin."""
+    """Believes every signal: takes signalled pages first, by their last fetch; otherwise round robin."""
 
-    SIGNALLED = 1e12  # seconds: what a key is lowered by, so that those keys come first
+    SIGNALLED = 1e12  # seconds subtracted from the keys of signalled pages, so that they come first
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)
@@ -133,7 +133,7 @@ class Nutch(DueFirst):
 
     interval *= 1 + .4 if unmodified, 1 - .2 if modified; delta = now - last
     modification seen; interval = max(interval, delta); next fetch at
-    now - .3 delta + interval, the interval within a minute and a year.
+    now - .3 delta + interval; the interval is between a minute and a year.
     """
 
     FIRST, LEAST, MOST = 30 * DAY, MINUTE, 365 * DAY
@@ -160,8 +160,8 @@ class Nutch(DueFirst):
 class StormCrawler(DueFirst):
     """StormCrawler, `AdaptiveScheduler.schedule`, with its defaults.
 
-    Changed: interval = .5 interval + .5 minimum; unchanged: 1.5 interval, at
-    most two weeks; first a day, the minimum an hour.
+    Changed: interval = .5 interval + .5 minimum. Unchanged: 1.5 interval, at
+    most two weeks. The first interval is a day, the minimum an hour.
     """
 
     FIRST, LEAST, MOST = 1440 * MINUTE, 60 * MINUTE, 20160 * MINUTE
@@ -182,9 +182,9 @@ class StormCrawler(DueFirst):
 
 
 class Heritrix(DueFirst):
-    """Heritrix 1.x, `WaitEvaluator`: the wait is divided or multiplied by 1.5.
+    """Heritrix 1.x, `WaitEvaluator`: divides or multiplies the wait by 1.5.
 
-    First a day, within an hour and four weeks.
+    The first wait is a day; waits are between an hour and four weeks.
     """
 
     FIRST, LEAST, MOST, FACTOR = DAY, 3600.0, 28 * DAY, 1.5
@@ -201,25 +201,25 @@ class Heritrix(DueFirst):
 
 
 def estimated_rate(visits: int, unchanged: int, watched: float) -> float:
-    """Cho and Garcia-Molina, *Estimating frequency of change* (TOIT 2003), Eq. 4, per unit of `watched`.
+    """Estimate a change rate by Cho and Garcia-Molina, *Estimating frequency of change* (TOIT 2003), Eq. 4.
 
-    -ln((X + .5) / (n + .5)) / I, of n visits at intervals of I on average, X of
-    which found no change. 0 if nothing changed yet.
+    The rate, per unit of `watched`, is -ln((X + .5) / (n + .5)) / I for n visits at intervals of I on
+    average, X of which found no change. It is 0 if no visit found a change.
     """
     return -math.log((unchanged + 0.5) / (visits + 0.5)) * visits / watched if watched > 0.0 else 0.0
 
 
 class Cho(DueFirst):
-    """The optimal rates for the estimated change rates, solved anew every 30 days.
+    """Visits pages at the optimal rates for the estimated change rates, solved again every 30 days.
 
-    A page is due one interval after its last fetch, a day at least. One without
-    a second fetch has no estimate and goes first; one that was never seen to
-    change has rate 0: the estimate as it was published. It gets what is left,
-    longest unvisited first, when no page is due.
+    A page is due one interval after its last fetch, at least a day. A page without
+    a second fetch has no estimate and goes first. A page that was never seen to
+    change has rate 0, as in the published estimate; such pages get the remaining
+    fetches, the longest unvisited first, when no other page is due.
     """
 
     SOLVED_EVERY = 30 * DAY
-    UNKNOWN = 1e12  # seconds: what the key of a page without an estimate is lowered by
+    UNKNOWN = 1e12  # seconds subtracted from the key of a page without an estimate
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)
@@ -292,7 +292,7 @@ class Ranked(Silent):
         self._order: list[int] = []
 
     def values(self, now: float) -> np.ndarray:
-        """The value of each page (n,); one of 0 is not fetched."""
+        """Return the value of each page (n,); pages with a value of 0 are not fetched."""
         raise NotImplementedError
 
     def add(self, page: int, now: float) -> None:
@@ -327,7 +327,7 @@ class Ranked(Silent):
 
 
 class Oracle(Ranked):
-    """GREEDY with the true rate: the page's changes over the time it was there."""
+    """GREEDY with the true rate: the number of the page's changes over the time it existed."""
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)
@@ -340,7 +340,7 @@ class Oracle(Ranked):
 
 
 class Clairvoyant(Silent):
-    """The stale page with the most weighted time until its next change, or its end; else none."""
+    """Takes the stale page with the most weighted time until its next change or its end, or no page if none is stale."""
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)

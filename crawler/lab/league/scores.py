@@ -1,13 +1,13 @@
 """Scores of the league with their standard errors: a jackknife over sites, policies paired by site.
 
-A score is a ratio of sums over sites, weighted page time current over page
-time. Leaving one site of S out changes it; with the S values t_s so found
+A score is a ratio of sums over sites: weighted page time current over page
+time. Leaving out one of the S sites changes it. With the S values t_s found that way,
 
     error^2 = (S - 1)/S sum (t_s - mean t)^2                     (Quenouille 1956; Tukey 1958)
 
-The sample is the sites, so the error says how far other sites might differ. Two
-policies met the same sites: the error of their difference is that of the differences
-t_s - t'_s, and is much smaller than either's.
+The sample is the set of sites, so the error tells how much the score could differ for other
+sites. Two policies play the same sites, so the error of their difference is that of the differences
+t_s - t'_s, which is much smaller than the error of either score.
 """
 
 import math
@@ -18,7 +18,7 @@ import numpy as np
 
 
 class Game(msgspec.Struct, frozen=True):
-    """One policy in one arm on one budget: (sites,) weighted page time current and page time, and counts."""
+    """One policy in one arm with one budget: weighted page time current and page time, (sites,) each, and counts."""
 
     arm: str
     policy: str
@@ -35,7 +35,7 @@ class Game(msgspec.Struct, frozen=True):
         return float(self.current.sum() / self.there.sum())
 
     def without(self) -> np.ndarray:
-        """The score with each site left out, (sites,)."""
+        """Return the score with each site left out, (sites,)."""
         there = self.there.sum() - self.there
         return np.divide(
             self.current.sum() - self.current, there, out=np.full(len(there), self.score), where=there > 0.0
@@ -43,7 +43,7 @@ class Game(msgspec.Struct, frozen=True):
 
 
 def undecided(games: Iterable[Game]) -> list[tuple[str, float, int]]:
-    """The (arm, budget, most fetches) in which several policies all kept the same: too little was fetched, or changed."""
+    """Return the (arm, budget, most fetches) where several policies score the same: too few fetches or changes."""
     met: dict[tuple[str, float], list[Game]] = {}
     for game in games:
         met.setdefault((game.arm, game.budget), []).append(game)
@@ -55,7 +55,7 @@ def undecided(games: Iterable[Game]) -> list[tuple[str, float, int]]:
 
 
 def error_of(without: np.ndarray) -> float:
-    """The jackknife's standard error from the values with each site left out; nan of a single site."""
+    """Return the jackknife standard error from the values with each site left out; nan if there is one site."""
     count = len(without)
     if count < 2:
         return math.nan
@@ -63,7 +63,7 @@ def error_of(without: np.ndarray) -> float:
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A line of the table; the difference is to the first policy of its arm and budget."""
+    """A line of the table; the difference is to the first policy of the same arm and budget."""
 
     arm: str
     policy: str
@@ -82,7 +82,7 @@ COLUMNS = list(Row.__struct_fields__)
 
 
 def rows_of(games: Sequence[Game]) -> list[Row]:
-    """One row a game, in their order; the first policy that played an arm's budget is compared to."""
+    """Return one row per game, in order; each is compared with the first policy of its arm and budget."""
     first: dict[tuple[str, float], Game] = {}
     rows = []
     for game in games:
@@ -112,7 +112,7 @@ def by_place(rows: Sequence[Row]) -> Mapping[tuple[str, str, float], Row]:
 def tables(
     rows: Sequence[Row], policies: Sequence[str], arms: Sequence[str], budgets: Sequence[float]
 ) -> str:
-    """A block of text an arm: a line a policy, score and error a budget; then the differences."""
+    """Return a block of text per arm: per policy one line with score and error for each budget, then the differences."""
     found = by_place(rows)
     width = max(map(len, policies)) + 2
     lines = []

@@ -1,9 +1,8 @@
 """The crawler's own refresh frontier as a policy of the league, on a virtual clock.
 
-A site is a host; its directories are the schedule's. The adapter does what the crawl
-does around the schedule: it drops a signal dated before the page's last fetch, removes
-a page that is gone, by the rules of the league's world, and blocks the host for
-politeness.
+A site of the world is a host, and its directories are those of the schedule. The adapter does what the
+crawl does around the schedule: it drops a signal dated before the page's last fetch, removes
+a page that is gone (by the rules of the league's world), and blocks a host for politeness.
 """
 
 import math
@@ -16,7 +15,7 @@ from crawler.freshness.recalibration import Recalibration
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
 from crawler.frontier.refresh.settings import PageView
 
-# Name in the league -> what differs from the default settings.
+# Name in the league -> differences from the default settings.
 SHIPPED: dict[str, dict[str, object]] = {
     "ncis": {},
     "greedy": {"policy": "greedy"},
@@ -26,11 +25,11 @@ SHIPPED: dict[str, dict[str, object]] = {
     "interval": {"policy": "interval"},
     "azar-lds": {"policy": "azar-lds"},
 }
-DEAF = {"uniform", "interval"}  # signals change nothing for them; the others learn rates from them
+DEAF = {"uniform", "interval"}  # policies that ignore signals; the others learn rates from them
 
 
 class PolicyView(Protocol):
-    """The part of a world that a policy reads; of the league, or drawn."""
+    """The part of a world, from the league or drawn, that a policy reads."""
 
     @property
     def site(self) -> np.ndarray: ...
@@ -48,23 +47,23 @@ class PolicyView(Protocol):
 
 
 class Shipped:
-    """Drives a `Schedule`; pages keep their numbers of the world as fingerprints.
+    """Drives a `Schedule`; the page numbers of the world serve as fingerprints.
 
     Args:
-        judged: compare what the schedule says of each page taken with what its fetch finds, as a crawl does.
+        judged: compare the schedule's statement about each page taken with the result of its fetch, as a crawl does.
     """
 
     def __init__(self, world: PolicyView, rate: float, settings: Settings, *, judged: bool = False) -> None:
         self.schedule = Schedule(settings)
         self.schedule.rate = rate
         self._judged = judged
-        self._asked: dict[int, PageView] = {}  # pages under way, as they stood before
+        self._asked: dict[int, PageView] = {}  # pages in flight, with their state before the fetch
         self._recalibration = Recalibration()
         size = len(world)
         self._site, self._directory = world.site.tolist(), world.directory.tolist()
         self._importance = (world.importance / world.importance.mean()).tolist()
         self._sources = [source_number(source or "sitemap") for source in world.sources]
-        self._number = [-1] * size  # in the schedule
+        self._number = [-1] * size  # of each page in the schedule; -1: not there
         self._page: dict[int, int] = {}
         self._fetched = [np.inf] * size
 
@@ -110,9 +109,9 @@ class Shipped:
         del self._page[number]
 
     def fresh(self, page: int, now: float) -> tuple[float, float]:
-        """The probability that the page's copy is current: as the schedule says, and as people are told.
+        """Return the probability that the page's copy is current: (the schedule's estimate, the one that users see).
 
-        nan of a page that is not in.
+        Both are nan for a page that is not in the schedule.
         """
         if self._number[page] < 0:
             return math.nan, math.nan

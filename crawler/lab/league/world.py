@@ -2,29 +2,29 @@
 
     histories --build--> World --play(policy, rate)--> Outcome: how long each page was current
 
-The last 1461 days of each site are moved to a common start; a site shows 100
-pages, those of the smallest hashes. Pages that are there at the start are
-crawled at 0. A new page is found and fetched at its birth, outside the
+The last 1461 days of each site are shifted to a common start. A site shows 100
+pages, those with the smallest hashes. Pages that exist at the start are
+crawled at time 0. A new page is found and fetched at its birth, outside the
 budget. A deleted page leaves the score at once, and the policy's queue when a
 fetch finds it gone. Fetches are spread evenly over the time. Signals are read
-once a day, free of charge, at the day's end; a page that is named twice in a
-day is signalled once, with the later date. Budgets are multiples of the rate of
-all changes, of which several of a page in a day count as one.
+at the end of each day, free of charge; if a page has several signals in a
+day, it is signalled once, with the latest date. Budgets are multiples of the
+rate of all changes; several changes of a page in a day count as one.
 
-Arms change what the world tells, counts or allows:
+Arms vary the signals, the changes that count, the importance or the politeness:
 
     none        no signals
     honest      a lastmod that is the time of the change
-    lying       a lastmod set at every publication on every page of the site
-    feed        changes of more than 10 lines (of unknown size: 35 %)
+    lying       a lastmod set on every page of the site at every publication
+    feed        changes of more than 10 lines (35 % of the changes of unknown size)
     directory   any change in the page's directory
-    mixed       each site one of honest, lying, feed, directory or none
+    mixed       each site is one of honest, lying, feed, directory or none
     minor       edits of at most 2 lines do not count; no signals
-    zipf        importance 1/(rank + 10), ranks drawn; no signals
+    zipf        importance 1/(rank + 10), random ranks; no signals
     polite      a site is asked at most at 1.5 times the mean rate of a site; no signals
 
 The score is the share of page time current, weighted by importance, from day
-292 on (a fifth of the time: before it, all copies are fresh from the start).
+292 on. The first fifth of the time is left out because all copies start fresh.
 """
 
 from bisect import bisect_right
@@ -43,20 +43,20 @@ DAY = 86_400.0
 DAYS = 1461
 PAGES_A_SITE = 100
 WARMUP = 0.2
-LARGE = 10  # lines: what a feed tells of is larger
-MINOR = 2  # lines: what does not count in the arm `minor`
-UNKNOWN_TOLD = 0.35  # share of the changes of unknown size that a feed tells of
-POLITE = 1.5  # times a site's mean share of the rate
+LARGE = 10  # lines: a feed announces larger changes
+MINOR = 2  # lines: changes up to this size do not count in the arm `minor`
+UNKNOWN_TOLD = 0.35  # share of the changes of unknown size that a feed announces
+POLITE = 1.5  # limit on a site's rate, as a multiple of the mean
 ZIPF_OFFSET = 10.0
 
 ARMS = ("none", "honest", "lying", "feed", "directory", "mixed", "minor", "zipf", "polite")
-KINDS = ("honest", "lying", "feed", "directory", "none")  # what a site of `mixed` may be
-TOLD = ("honest", "lying", "feed", "directory", "mixed")  # arms that differ from `none` by signals alone
+KINDS = ("honest", "lying", "feed", "directory", "none")  # the kinds of sites in the arm `mixed`
+TOLD = ("honest", "lying", "feed", "directory", "mixed")  # arms that differ from `none` only by signals
 SOURCES = {"honest": "sitemap", "lying": "sitemap", "feed": "feed", "directory": "sitemap"}
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """What all sources said in a day: pages in their order, and the date given for each."""
+    """The signals of all sources in a day: the pages in ascending order, and the date given for each."""
 
     pages: np.ndarray
     at: np.ndarray
@@ -65,10 +65,10 @@ class Heard(msgspec.Struct, frozen=True):
 class World(msgspec.Struct, frozen=True):
     """n pages; times in seconds from the common start.
 
-    `born` 0: there at the start; `died` infinite: lives. `changes[k]` are the
+    `born` 0: exists at the start; `died` infinite: never deleted. `changes[k]` are the
     sorted times at which page k changed. `signals[d]` are read at the end of
-    day d; `sources[site]` is what tells them. `site` and `directory` number
-    the pages' sites and directories over the whole world.
+    day d; `sources[site]` is the source of a site's signals. `site` and `directory`
+    number the pages' sites and directories over the whole world.
     """
 
     arm: str
@@ -89,11 +89,11 @@ class World(msgspec.Struct, frozen=True):
 
     @property
     def change_rate(self) -> float:
-        """Changes a second over all pages, each page's once a day: the unit of budgets."""
+        """The changes per second of all pages, at most one per page and day: the unit of budgets."""
         return sum(len({at // DAY for at in times}) for times in self.changes) / self.horizon
 
     def gap(self, rate: float) -> float:
-        """Seconds a site must be left alone after a fetch; 0 outside the arm `polite`."""
+        """Return the seconds that a site must be left alone after a fetch; 0 outside the arm `polite`."""
         return len(self.sites) / (POLITE * rate) if self.arm == "polite" else 0.0
 
     def __len__(self) -> int:
@@ -105,33 +105,33 @@ class World(msgspec.Struct, frozen=True):
 
 
 class Policy(Protocol):
-    """What plays: decides which page is fetched now.
+    """A player of the league: decides which page is fetched next.
 
-    `claim_next` may return -1 to let the place pass, and must not return a page of
-    a site on `block`. After `claim_next` follows `record_outcome`, or `remove` if the page was gone.
+    `claim_next` may return -1 to skip a fetch, and must not return a page of a blocked site.
+    After `claim_next` the caller calls `record_outcome`, or `remove` if the page was gone.
     """
 
     def add(self, page: int, now: float) -> None:
-        """A page was found and fetched."""
+        """Add a page that was found and fetched at `now`."""
 
     def note_change(self, page: int, source: str, at: float, now: float) -> None:
-        """`source` says that the page changed at `at`."""
+        """Note that `source` signals a change of the page at `at`."""
 
     def claim_next(self, now: float) -> int:
-        """The page to fetch now."""
+        """Return the page to fetch now, or -1."""
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
-        """The page taken was fetched; `changed` since the fetch before."""
+        """Record the fetch of the page taken; `changed`: since the fetch before."""
 
     def remove(self, page: int, now: float) -> None:
-        """The page taken is gone."""
+        """Remove the page taken, which is gone."""
 
     def block(self, site: int, until: float) -> None:
-        """No page of the site may be taken before `until`."""
+        """Take no page of the site before `until`."""
 
 
 class GameResult(msgspec.Struct, frozen=True):
-    """Seconds after the warm-up that each page (n,) was current and was there, and what was fetched."""
+    """The seconds after the warm-up that each page (n,) was current and that it existed, and the fetches."""
 
     current: np.ndarray
     there: np.ndarray
@@ -141,7 +141,7 @@ class GameResult(msgspec.Struct, frozen=True):
     idle: int
 
     def by_site(self, world: World) -> tuple[np.ndarray, np.ndarray]:
-        """Weighted page time current and page time, a row a site: (sites, 2) as two arrays."""
+        """Return (weighted page time current, page time), (sites,) each."""
         count = len(world.sites)
         weighted = [
             np.bincount(world.site, weights=world.importance * values, minlength=count)
@@ -156,20 +156,20 @@ class GameResult(msgspec.Struct, frozen=True):
 def build(
     histories: Sequence[SiteHistory], arm: str, *, pages: int = PAGES_A_SITE, days: int = DAYS, seed: int = 1
 ) -> World:
-    """The world of an arm; the same seed draws the same ranks, and the same feeds.
+    """Return the world of an arm; the same seed draws the same ranks and the same feeds.
 
     Raises:
-        UsageError: an unknown arm, or no page lives in the window.
+        UsageError: unknown arm, or no page exists in the window.
     """
     if arm not in ARMS:
-        raise UsageError(f"no arm {arm!r}; there are {', '.join(ARMS)}")
+        raise UsageError(f"unknown arm {arm!r}; choose from {', '.join(ARMS)}")
     kinds = _kinds([history.name for history in histories], arm)
     parts = [
         _site(history, kind, arm, pages, days, seed) for history, kind in zip(histories, kinds, strict=True)
     ]
     kept = [(history.name, part) for history, part in zip(histories, parts, strict=True) if part is not None]
     if not kept:
-        raise UsageError(f"no page of these histories lives in their last {days} days")
+        raise UsageError(f"no page of these histories exists in their last {days} days")
     return _joined(kept, arm, days, seed)
 
 
@@ -180,13 +180,13 @@ class _Part(msgspec.Struct, frozen=True):
     born: np.ndarray
     died: np.ndarray
     changes: list[list[float]]
-    told_at: np.ndarray  # the dates given, and the page of each
+    told_at: np.ndarray  # the dates of the signals; the page of each is in told_of
     told_of: np.ndarray
     source: str
 
 
 def _kinds(names: list[str], arm: str) -> list[str]:
-    """What each site's signals are like; in the arm `mixed` as many of each as can be."""
+    """Return the kind of each site's signals; in the arm `mixed` the kinds are as equally frequent as possible."""
     if arm != "mixed":
         return [arm if arm in SOURCES else "none"] * len(names)
     order = sorted(range(len(names)), key=lambda k: (crc32(names[k].encode()), k))
@@ -236,7 +236,7 @@ def _site(history: SiteHistory, kind: str, arm: str, pages: int, days: int, seed
 
 
 def _last_of_days(at: np.ndarray) -> np.ndarray:
-    """The last of the times of each day."""
+    """Return the last of the times of each day."""
     at = np.sort(at)
     return at[np.append(np.diff(at // DAY) > 0, True)] if len(at) else at
 
@@ -244,7 +244,7 @@ def _last_of_days(at: np.ndarray) -> np.ndarray:
 def _told_of_directories(
     history: SiteHistory, chosen: np.ndarray, start: int, counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each change of any page of the site, told of every chosen page of its directory."""
+    """Return (times, pages) of signals: each change of a page of the site signals all chosen pages of its directory."""
     moved = np.unique(np.stack([history.time[counts] - start, history.dir[history.page[counts]]]), axis=1)
     told = [
         (at, page)
@@ -281,7 +281,7 @@ def _joined(kept: list[tuple[str, _Part]], arm: str, days: int, seed: int) -> Wo
 
 
 def _by_day(parts: list[tuple[_Part, int]], days: int) -> list[Heard]:
-    """What is read at the end of each day: the latest date of each page."""
+    """Return the signals read at the end of each day, with the latest date of each page."""
     at = np.concatenate([part.told_at for part, _ in parts])
     pages = np.concatenate([part.told_of + first for part, first in parts])
     day = np.minimum(at // DAY, days - 1).astype(np.int64)
@@ -298,16 +298,16 @@ def _by_day(parts: list[tuple[_Part, int]], days: int) -> list[Heard]:
 
 
 def play(world: World, policy: Policy, rate: float, calibration: Calibration | None = None) -> GameResult:
-    """Let the policy spend `rate` fetches a second on the world; ask it now and then what it says of copies.
+    """Let the policy spend `rate` fetches per second on the world; sample its statements for `calibration`.
 
-    What happens at one instant happens in this order: births, the reading of
+    Events of the same instant are processed in this order: births, the reading of
     signals, the fetch.
     """
     size, horizon, warm = len(world), world.horizon, WARMUP * world.horizon
     current = np.zeros(size)
     last = world.born.tolist()
     ends = np.minimum(world.died, horizon).tolist()
-    next_change = [0] * size  # of page k: how many of its changes its last fetch saw
+    next_change = [0] * size  # for page k: the number of its changes before its last fetch
     births = sorted((at, page) for page, at in enumerate(world.born.tolist()))
     nobody = (float("inf"), -1)
     born, day, gap = 0, 0, world.gap(rate)
@@ -315,7 +315,7 @@ def play(world: World, policy: Policy, rate: float, calibration: Calibration | N
     fetches = changed = gone = idle = 0
 
     def bank(page: int, until: float) -> None:
-        """Count the time from the last fetch in which the copy was current, up to `until`."""
+        """Add the time since the last fetch in which the copy was current, up to `until`."""
         times, seen = world.changes[page], next_change[page]
         stale = times[seen] if seen < len(times) else horizon
         current[page] += max(0.0, min(stale, until, ends[page]) - max(last[page], warm))

@@ -1,10 +1,10 @@
-"""Drawn webs on a virtual clock: what the shipped schedule gains over asking every page equally often.
+"""Simulated webs on a virtual clock, which measure what the shipped schedule gains over uniform refreshing.
 
-worlds       what a web is like, the web drawn from it, and the list of webs
+worlds       the parameters of a web, the web drawn from them, and the list of webs
 playing      one policy on one web, event by event; freshness from every change and every fetch
-whole_crawl  one shipped process on such a web, in place of the schedule alone
+whole_crawl  one shipped process on such a web, instead of the schedule alone
 gains        gains with their errors; tables
-calibration  what is said of copies against the truth, by decile
+calibration  stated probabilities that copies are current against the truth, by decile
 
-`crawler lab worlds --help` says how to use it.
+`crawler lab worlds --help` explains the command.
 """

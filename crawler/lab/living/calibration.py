@@ -1,10 +1,10 @@
-"""Calibration: statements about copies against the truth, by decile of the statement.
+"""Calibration: compares stated probabilities that copies are current with the truth, by decile of the statement.
 
-At instants spread over a run, an even sample of pages is asked how likely their copies
-are current: by the schedule (`said`), and as people are told, after the correction of
-`freshness/recalibration.py` (`told`). The world knows whether each copy was.
+At instants spread over a run, an even sample of pages is drawn. For each page the schedule
+states how likely its copy is current: its own estimate (`said`), and the estimate that users see,
+corrected by `freshness/recalibration.py` (`told`). The world knows whether each copy was current.
 
-A policy says it by `fresh(page, now) -> (said, told)`, nan of a page that it does not know: `Shipped` does.
+A policy states both by `fresh(page, now) -> (said, told)`, nan for an unknown page; `Shipped` has this method.
 """
 
 from bisect import bisect_right
@@ -15,21 +15,21 @@ import msgspec
 import numpy as np
 
 DECILES = 10
-LOOKS = 40  # instants of a run
-SAMPLE = 500  # pages looked at in an instant
+LOOKS = 40  # samples per run
+SAMPLE = 500  # pages per sample
 KINDS = ("said", "told")
-LEAST_SHARE = 0.01  # of the copies, which a decile must have to count as the worst
+LEAST_SHARE = 0.01  # share of the copies that a decile needs to count as the worst
 
 
 class Stating(Protocol):
-    """A policy that says how likely copies are current."""
+    """A policy that states how likely copies are current."""
 
     def fresh(self, page: int, now: float) -> tuple[float, float]:
-        """The probability that the page's copy is current: as the schedule says, and as people are told."""
+        """Return the probability that the page's copy is current: (the schedule's estimate, the one that users see)."""
 
 
 class Decile(msgspec.Struct, frozen=True):
-    """Copies of which about the same was stated: the mean of it, and the share that was current."""
+    """Copies with about the same stated probability: their mean statement, and the share that was current."""
 
     kind: str
     decile: int
@@ -43,12 +43,12 @@ class Decile(msgspec.Struct, frozen=True):
 
 
 class Calibration:
-    """Asks a policy of a run what it says, and keeps sums by decile.
+    """Samples the statements of a policy during a run and keeps sums by decile.
 
     Args:
-        changes: the sorted instants of change of each page.
-        begin, end: looks are spread evenly between these instants.
-        died: when each page is gone; None: never.
+        changes: the sorted change times of each page.
+        begin, end: the samples are spread evenly between these instants.
+        died: the time at which each page is deleted; None: never.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class Calibration:
     ) -> None:
         self._policy, self._changes, self._died = policy, changes, died
         self._next, self._step = begin, (end - begin) / LOOKS
-        self.sums = np.zeros((len(KINDS), DECILES, 3))  # copies, sum of what was stated, copies current
+        self.sums = np.zeros((len(KINDS), DECILES, 3))  # copies, sum of the statements, copies current
 
     def sample(self, seen: Sequence[int], now: float) -> None:
-        """Compare statements and truth, if it is time; `seen[k]` changes of page k are in its copy."""
+        """If a sample is due, compare statements with the truth; the copy of page k includes `seen[k]` changes."""
         if now < self._next:
             return
         self._next += self._step
@@ -78,7 +78,7 @@ class Calibration:
 
 
 def deciles(sums: Iterable[np.ndarray]) -> list[Decile]:
-    """The sums of several runs in one table; deciles that nothing was said in are left out."""
+    """Combine the sums of several runs into one table, without empty deciles."""
     whole = np.sum(list(sums), axis=0)
     return [
         Decile(kind, number, int(n), stated / n, true / n)
@@ -89,14 +89,14 @@ def deciles(sums: Iterable[np.ndarray]) -> list[Decile]:
 
 
 def worst(rows: Iterable[Decile], kind: str) -> float:
-    """The greatest difference of a decile that has at least a hundredth of the copies; 0 without any."""
+    """Return the largest error of a decile with at least a hundredth of the copies; 0 if there is none."""
     own = [row for row in rows if row.kind == kind]
     least = LEAST_SHARE * sum(row.copies for row in own)
     return max((abs(row.off) for row in own if row.copies >= least), default=0.0)
 
 
 def table(rows: Iterable[Decile]) -> str:
-    """A line a decile: copies, what was stated, what was true, the difference; then the greatest of these."""
+    """Return one line per decile (copies, statement, truth, difference), then the largest difference per kind."""
     rows = list(rows)
     lines = [f"{'stated by':<10} {'decile':>6} {'copies':>9} {'stated':>7} {'true':>7} {'off':>7}"]
     lines += [

@@ -1,9 +1,9 @@
-"""Gains over asking all pages equally often, with their errors, and the table of them.
+"""Gains over uniform refreshing, with their errors, and the table of gains.
 
     gain = (policy - uniform) / (true - uniform)
 
-where `true` is NCIS with the world's own parameters. Policies play the worlds of the same
-seeds, so differences are paired by seed; the error of the gain, a ratio of means, is a
+`true` is NCIS with the world's own parameters. All policies play worlds of the same
+seeds, so differences are paired by seed. The gain is a ratio of means; its error is a
 jackknife over seeds.
 """
 
@@ -16,13 +16,13 @@ import numpy as np
 from crawler.lab.league.scores import error_of
 from crawler.lab.living.playing import TRUE, UNIFORM, WorldRun
 
-ERRORS = 2.0  # of which a policy may be below uniform, or below the aim
+ERRORS = 2.0  # standard errors by which a policy may be below uniform, or below the aim
 
 
 class Gain(msgspec.Struct, frozen=True):
-    """A policy in a world; numbers that need two seeds are nan of one.
+    """The gain of a policy in a world; values that need two seeds are nan if there is only one.
 
-    possible: freshness of `true` minus that of uniform. difference: of the policy minus uniform.
+    possible: freshness of `true` minus that of uniform. difference: freshness of the policy minus that of uniform.
     largest, span: as in `WorldRun`, means over seeds.
     """
 
@@ -41,11 +41,11 @@ class Gain(msgspec.Struct, frozen=True):
 
     @property
     def loses(self) -> bool:
-        """True if it is below uniform by more than twice its error."""
+        """True if the policy is below uniform by more than twice its error."""
         return self.difference < -ERRORS * _known(self.difference_error)
 
     def falls_short(self, aim: float) -> bool:
-        """True if its gain is below the aim by more than twice its error."""
+        """Return whether the gain is below the aim by more than twice its error."""
         return self.gain < aim - ERRORS * _known(self.gain_error)
 
 
@@ -53,7 +53,7 @@ COLUMNS = list(Gain.__struct_fields__)
 
 
 def gains(world: str, runs: Mapping[str, Sequence[WorldRun]]) -> list[Gain]:
-    """A row a policy of `runs` (name -> a run a seed), which has `UNIFORM` and `TRUE`."""
+    """Return one row per policy of `runs` (name -> one run per seed), which must include `UNIFORM` and `TRUE`."""
     fresh = {name: np.array([run.freshness for run in several]) for name, several in runs.items()}
     possible = fresh[TRUE] - fresh[UNIFORM]
     rows = []
@@ -79,7 +79,7 @@ def gains(world: str, runs: Mapping[str, Sequence[WorldRun]]) -> list[Gain]:
 
 
 def table(rows: Sequence[Gain]) -> str:
-    """A line a row: freshness, difference to uniform, gain, each with its error; shares of the largest host."""
+    """Return one line per row: freshness, difference to uniform, gain, errors; shares of the largest host."""
     width = max(map(len, (row.world for row in rows)), default=5) + 1
     own = max(map(len, (row.policy for row in rows)), default=6) + 1
     lines = [
@@ -96,7 +96,7 @@ def table(rows: Sequence[Gain]) -> str:
 
 
 def _without(values: np.ndarray) -> np.ndarray:
-    """The mean with each value left out; the value itself of a single one."""
+    """Return the mean with each value left out in turn; a single value is returned unchanged."""
     return (values.sum() - values) / (len(values) - 1) if len(values) > 1 else values
 
 

@@ -1,11 +1,11 @@
-"""One policy on one drawn world, event by event on a virtual clock.
+"""Plays one policy on one drawn world, event by event on a virtual clock.
 
-What happens at one instant happens in this order: signals, answers, the fetch.
+Events of the same instant are processed in this order: signals, answers, the fetch.
 The first pass over all pages is the same for every policy. A copy is current from its
-fetch to the page's next change: freshness is the integral over every page's time, not a sample.
+fetch to the page's next change. Freshness is the exact integral over the time of every page, not a sample.
 
-The true policy is the shipped schedule with each page's own rate, recall and noise in place
-of all that is learned.
+The policy `true` is the shipped schedule with each page's true rate, recall and noise in place
+of the learned ones.
 """
 
 from bisect import bisect_right
@@ -24,8 +24,8 @@ from crawler.lab.living.worlds import DrawnWorld
 
 UNIFORM, TRUE = "round-robin", "true"
 PLAYERS = (UNIFORM, *(name for name in rivals.RIVALS if name in ("nutch", "stormcrawler")), *SHIPPED, TRUE)
-STATING = (*SHIPPED, TRUE)  # they say how likely a copy is current
-SPANS = 20  # of the counted time, in each of which a host has a share of the fetches
+STATING = (*SHIPPED, TRUE)  # policies that state how likely a copy is current
+SPANS = 20  # equal parts of the counted time; each host's share of the fetches is taken in each part
 
 
 class TrueRates(Shipped):
@@ -50,7 +50,7 @@ class TrueRates(Shipped):
 
 
 def make(name: str, world: DrawnWorld, *, judged: bool = False) -> Policy:
-    """The policy `name`, ready to play the world; `judged` as in `Shipped`."""
+    """Return the policy `name`, ready to play the world; `judged` as in `Shipped`."""
     if name == TRUE:
         return TrueRates(world, world.spec.rate, judged=judged)
     if name in SHIPPED:
@@ -63,8 +63,8 @@ class WorldRun(msgspec.Struct, frozen=True):
     """The result of a run after the warm-up.
 
     freshness: share of page time in which the copy was current, weighted by importance.
-    largest: share of the fetches that went to the host with most of them; `span`: the greatest such share in a
-        twentieth of the time.
+    largest: share of the fetches that went to the host with the most fetches. span: the largest such share in
+        any twentieth of the time.
     """
 
     freshness: float
@@ -75,7 +75,7 @@ class WorldRun(msgspec.Struct, frozen=True):
 
 
 def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = None) -> WorldRun:
-    """Let the policy spend the world's budget."""
+    """Let the policy spend the world's budget; return the result."""
     spec, changes, horizon = world.spec, world.changes, world.horizon
     rate, size, total = spec.rate, len(world), spec.fetches
     begin = max(spec.warm_up * horizon, (size + 0.5) / rate)
@@ -89,7 +89,7 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
     told = idle = 0
 
     def bank(page: int, until: float) -> None:
-        """Count the time since the last fetch in which the copy was current."""
+        """Add the time since the last fetch in which the copy was current."""
         times, place = changes[page], seen[page]
         stale = times[place] if place < len(times) else horizon
         current[page] += max(0.0, min(stale, until) - max(last[page], begin))
@@ -103,7 +103,7 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
         rest(page, now)
 
     def rest(page: int, now: float) -> None:
-        """An answer has come: its host rests, and the crawl looks for what is next."""
+        """Process an answer: its host must rest, and the crawl looks for the next page."""
         if spec.rest:
             policy.block(sites[page], now + spec.rest / rate)
             if look := getattr(policy, "peek", None):
@@ -158,7 +158,7 @@ def run_of(
     horizon: float,
     idle: int = 0,
 ) -> WorldRun:
-    """The result of a run: seconds that each page was current since `begin`, and the instants and hosts of fetches."""
+    """Return the result of a run: `current` is the seconds per page since `begin`, `at` and `site` are the fetches."""
     span = np.minimum((at - begin) / (horizon - begin) * SPANS, SPANS - 1).astype(np.int64)
     hosts = np.zeros((SPANS, len(world.sites)), dtype=np.int64)
     np.add.at(hosts, (span, site), 1)
@@ -173,12 +173,12 @@ def run_of(
 
 
 def played(name: str, world: DrawnWorld) -> WorldRun:
-    """The policy on the world."""
+    """Play the policy `name` on the world; return the result."""
     return play(world, make(name, world))
 
 
 def judged(name: str, world: DrawnWorld) -> np.ndarray:
-    """Compare a policy's statements about copies with the truth: sums for `calibration.deciles`."""
+    """Compare a policy's statements about copies with the truth; return sums for `calibration.deciles`."""
     policy = make(name, world, judged=True)
     assert isinstance(policy, Shipped)
     horizon = world.horizon

@@ -1,8 +1,9 @@
-"""One shipped process on a drawn world, on the virtual clock of `lab/cluster`: schedule, front, machine and commits.
+"""One shipped process crawls a drawn world on the virtual clock of `lab/cluster`: schedule, front, machine and commits.
 
-The web runs `speed` times as fast as the clock, and `refresh.speed` tells the crawl so, as in
-`lab/changing/gain.py`: days of the world take seconds, at `RATE` requests a second. Pages are found over an index
-a host. Freshness is the log's: a copy is what the last whole answer carried, or a 304 confirmed.
+The web changes `speed` times as fast as the clock, and `refresh.speed` tells the crawl so, as in
+`lab/changing/gain.py`: days of the world take seconds, at `RATE` requests per second. Pages are found through one
+index page per host. Freshness comes from the web's log: a copy is the last complete answer,
+or one that a 304 confirmed.
 """
 
 from bisect import bisect_right
@@ -18,10 +19,10 @@ from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebHost, WebReply, t
 from crawler.lab.living.playing import WorldRun, run_of
 from crawler.lab.living.worlds import DrawnWorld
 
-RATE = 30.0  # requests a second of the virtual clock
-LATENCY = 0.005  # seconds to an answer
+RATE = 30.0  # requests per second of the virtual clock
+LATENCY = 0.005  # seconds until an answer comes
 INDEX_IMPORTANCE = 1e-3
-# Name -> what differs from the shipped refresh settings.
+# Name -> differences from the shipped refresh settings.
 CRAWLS: dict[str, dict[str, Any]] = {
     "crawl": {},
     "crawl-pooled": {"neighbourhood": False},
@@ -30,7 +31,7 @@ CRAWLS: dict[str, dict[str, Any]] = {
 
 
 class DrawnWeb(SyntheticWeb):
-    """The pages of a drawn world as a web: `/d3/p17.html` on its host, `/` lists a host's pages, the first all hosts."""
+    """A drawn world as a web: `/d3/p17.html` on its host; `/` lists a host's pages, on the first host all hosts."""
 
     def __init__(self, world: DrawnWorld, speed: float) -> None:
         self.world, self.speed, self.start = world, speed, START
@@ -51,7 +52,7 @@ class DrawnWeb(SyntheticWeb):
         self.number = {host.name: k for k, host in enumerate(self.hosts)}
 
     def url(self, page: int) -> str:
-        """The first index: what a crawl begins with."""
+        """Return the URL of the first index, the seed of the crawl."""
         return f"http://{self.hosts[page].name}/"
 
     def page_url(self, page: int) -> str:
@@ -85,7 +86,7 @@ class DrawnWeb(SyntheticWeb):
 
 
 def crawled(name: str, world: DrawnWorld) -> WorldRun:
-    """Let one process with these settings crawl the world."""
+    """Let one process with the settings `name` crawl the world; return the result."""
     speed = RATE / world.spec.rate
     web = DrawnWeb(world, round(speed))
     length = world.horizon / web.speed
@@ -105,7 +106,7 @@ def crawled(name: str, world: DrawnWorld) -> WorldRun:
                 "pages": {"segment_bytes": 10_000_000},
                 "refresh": {
                     "endless": True,
-                    "share": 0.05,  # all pages are found first
+                    "share": 0.05,  # a small share, so that all pages are found first
                     "min_age": 0.0,
                     "speed": web.speed,
                     "importance_file": str(weights),
@@ -121,7 +122,7 @@ def crawled(name: str, world: DrawnWorld) -> WorldRun:
 
 
 def _weights(web: DrawnWeb) -> str:
-    """Lines of an importance file; the indexes weigh next to nothing."""
+    """Return the lines of an importance file; index pages weigh next to nothing."""
     weights = web.world.importance / web.world.importance.mean()
     lines = [f"{web.page_url(page)} {weight!r}" for page, weight in enumerate(weights.tolist())]
     lines += [f"http://{host.name}/ {INDEX_IMPORTANCE}" for host in web.hosts]
@@ -129,7 +130,7 @@ def _weights(web: DrawnWeb) -> str:
 
 
 def _judged(web: DrawnWeb, rows: list[WebAsk], length: float) -> WorldRun:
-    """Freshness and shares of hosts from the log, in the world's time."""
+    """Return freshness and the hosts' shares of the fetches from the log, in the world's time."""
     world = web.world
     horizon = length * web.speed
     begin = world.spec.warm_up * horizon

@@ -1,27 +1,27 @@
-"""Webs that are drawn, for refresh policies on a virtual clock: what each is like, and the list of them.
+"""Simulated webs for refresh policies on a virtual clock: their parameters, and the list of them.
 
     WorldSpec --draw(seed)--> DrawnWorld --playing.play(policy)--> WorldRun
 
-A host has directories of pages. Each page has a change rate (log-normal about the
-host's mean), and its changes come by one of these processes:
+A host has directories of pages. Each page has a change rate, log-normal about the
+host's mean, and changes by one of these processes:
 
     poisson    independently, at the page's rate
-    bursty     bursts of on average 5 changes, spread over a quarter of the mean gap
-    together   half of them with the page's directory: at an event of the directory
-               each of its pages changes with probability 1/2; a directory has one rate
-    seasonal   in working hours alone: 9 to 17, five days of seven
+    bursty     in bursts of 5 changes on average, spread over a quarter of the mean gap
+    together   half of the changes with the page's directory: at an event of the directory
+               each of its pages changes with probability 1/2; all pages of a directory have one rate
+    seasonal   only in working hours: 9 to 17, five days of seven
 
-Importance is equal, zipf (1/(rank + 10), ranks drawn) or pareto (of shape 1.5, at least 1). Signals are
-told at once. Their quality is the same for all pages, or differs within one host:
+Importance is equal, zipf (1/(rank + 10), random ranks) or pareto (shape 1.5, at least 1). Signals
+arrive at once. Their quality is the same for all pages, or differs within a host:
 
     honest     recall .95, one false signal in 20
-    noisy      recall .6, two false signals for each change
-    uneven     half of the pages of every host as honest, the others tell of no change
-               and give three false signals for each
+    noisy      recall .6, two false signals per change
+    uneven     half of the pages of every host are honest; the others signal no change
+               and send three false signals per change
 
-A world's budget is `visits`, the fetches for each change. At the start every page is
-fetched once, in a drawn order; from then on the policy decides. Freshness counts
-from `warm_up` on. Times are seconds.
+`visits` is the budget of a world in fetches per change. At the start every page is
+fetched once, in random order; then the policy decides. Freshness is measured
+from `warm_up` on. Times are in seconds.
 """
 
 import math
@@ -35,13 +35,13 @@ HOUR = 3600.0
 MONTH, YEAR = 30 * DAY, 365 * DAY
 WEEK = 7 * DAY
 WORK_BEGIN, WORK_END, WORK_DAYS = 9 * HOUR, 17 * HOUR, 5
-BURST, BURST_SPAN = 5.0, 0.25  # mean changes of a burst; how far it is spread, of the mean gap
-SHARED, JOINS = 0.5, 0.5  # of changes with the directory; probability to take part in an event of it
+BURST, BURST_SPAN = 5.0, 0.25  # mean changes per burst; length of a burst as a share of the mean gap
+SHARED, JOINS = 0.5, 0.5  # share of changes made with the directory; probability that a page joins its event
 PARETO_SHAPE = 1.5
 DIRECTORY_PAGES = 10
 PROCESSES = ("poisson", "bursty", "together", "seasonal")
 IMPORTANCES = ("equal", "zipf", "pareto")
-# Kind -> (recall, false signals a change) of a page, and of every second page.
+# Kind -> (recall, false signals per change) of even pages, and of odd pages.
 SIGNALS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
     "none": ((0.0, 0.0), (0.0, 0.0)),
     "honest": ((0.95, 0.05), (0.95, 0.05)),
@@ -52,7 +52,7 @@ CHANGES_MAX = 20_000_000
 
 
 class HostKind(msgspec.Struct, frozen=True):
-    """A host: `every` is the mean time between two changes of a page, `spread` sigma of the log of its rate."""
+    """A host: `every` is the mean time between two changes of a page, `spread` the sigma of the log of its rate."""
 
     pages: int
     every: float
@@ -65,15 +65,15 @@ class HostKind(msgspec.Struct, frozen=True):
 
 
 class WorldSpec(msgspec.Struct, frozen=True):
-    """The properties of a world.
+    """The parameters of a world.
 
-    visits: fetches for each change.
-    rounds: fetches of a page, on average, over the whole time.
+    visits: fetches per change.
+    rounds: mean fetches per page over the whole time.
     polite: a host is asked at most at 1.5 times its equal share of the rate.
-    latency: fetches that start before the answer of one is known; meanwhile its host is busy.
-    rest: of the time between two fetches, for which a host may not be asked after an answer. With a rest the
-        schedule is looked at after every event, too, as a crawl does.
-    warm_up: share of the time that does not count.
+    latency: the number of fetches that start before the answer to one arrives; meanwhile its host is busy.
+    rest: how long a host must not be asked after an answer, in units of the time between two fetches. With a
+        rest, the policy also looks for the next page after every event, as a crawl does.
+    warm_up: the share of the time that is not measured.
     """
 
     name: str
@@ -90,11 +90,11 @@ class WorldSpec(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         known = {host.process for host in self.hosts} <= set(PROCESSES)
         if not known or self.importance not in IMPORTANCES or self.signals not in SIGNALS:
-            raise ValueError(f"{self.name}: an unknown process, importance or kind of signals")
+            raise ValueError(f"{self.name}: unknown process, importance or kind of signals")
         if not self.hosts or not 0.0 < self.visits < math.inf or not 2.0 <= self.rounds < math.inf:
-            raise ValueError(f"{self.name}: need hosts, visits above 0 and 2 rounds or more")
+            raise ValueError(f"{self.name}: hosts are needed, visits above 0 and rounds of at least 2")
         if not 0.0 <= self.warm_up < 1.0 or self.latency < 0 or not 0.0 <= self.rest <= 1.0:
-            raise ValueError(f"{self.name}: warm_up and rest within 0 .. 1, latency of 0 or more")
+            raise ValueError(f"{self.name}: warm_up and rest must be within 0 .. 1, latency at least 0")
 
     @property
     def pages(self) -> int:
@@ -102,12 +102,12 @@ class WorldSpec(msgspec.Struct, frozen=True):
 
     @property
     def change_rate(self) -> float:
-        """Changes a second over all pages."""
+        """The changes per second of all pages together."""
         return sum(host.pages / host.every for host in self.hosts)
 
     @property
     def rate(self) -> float:
-        """Fetches a second."""
+        """The fetches per second."""
         return self.visits * self.change_rate
 
     @property
@@ -116,10 +116,10 @@ class WorldSpec(msgspec.Struct, frozen=True):
 
 
 class DrawnWorld(msgspec.Struct, frozen=True):
-    """n pages, with the names that policies of the league read; times in seconds from the start.
+    """A drawn world of n pages, with the attributes that the league's policies read; times in seconds from the start.
 
     `changes[k]` are the sorted instants at which page k changes. `told_at[j]` is the
-    instant of a signal of page `told_of[j]`. `order` is that of the first fetches.
+    instant of a signal about page `told_of[j]`. `order` is the order of the first fetches.
     """
 
     spec: WorldSpec
@@ -142,7 +142,7 @@ class DrawnWorld(msgspec.Struct, frozen=True):
         return self.spec.fetches / self.spec.rate
 
     def gap(self, rate: float) -> float:
-        """Seconds a host must be left alone after a fetch; 0 where politeness does not matter."""
+        """Return the seconds that a host must be left alone after a fetch; 0 if the world is not polite."""
         return len(self.sites) / (POLITE * rate) if self.spec.polite else 0.0
 
     def __len__(self) -> int:
@@ -156,10 +156,10 @@ class DrawnWorld(msgspec.Struct, frozen=True):
 
 
 def draw(spec: WorldSpec, seed: int) -> DrawnWorld:
-    """The world of a seed; equal arguments draw equal worlds."""
+    """Draw the world of a seed; equal arguments draw equal worlds."""
     horizon = spec.fetches / spec.rate
     if not spec.change_rate * horizon < CHANGES_MAX:
-        raise ValueError(f"{spec.name}: more than {CHANGES_MAX:,} changes; fewer rounds, or more visits")
+        raise ValueError(f"{spec.name}: more than {CHANGES_MAX:,} changes; use fewer rounds or more visits")
     rng = np.random.default_rng(seed)
     rates, at, of, directories = [], [], [], []
     first = folders = 0
@@ -197,7 +197,7 @@ def draw(spec: WorldSpec, seed: int) -> DrawnWorld:
 
 
 def _rates(rng: np.random.Generator, host: HostKind, directory: np.ndarray) -> np.ndarray:
-    """Changes a second by page (n,); their mean is the host's. In `together` one for each directory."""
+    """Return each page's changes per second (n,), with the host's mean; in `together` one rate per directory."""
     drawn = rng.lognormal(0.0, host.spread, host.pages)
     if host.process == "together":
         drawn = drawn[np.searchsorted(directory, directory)]
@@ -213,7 +213,7 @@ def _importance(rng: np.random.Generator, kind: str, size: int) -> np.ndarray:
 def _poisson(
     rng: np.random.Generator, rate: np.ndarray, _directory: np.ndarray, horizon: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Instants of events at these rates, and the row of each; in the order of rows."""
+    """Draw events at these rates; return (their instants, the row of each), in the order of rows."""
     counts = rng.poisson(rate * horizon)
     return rng.random(counts.sum()) * horizon, np.repeat(np.arange(len(rate)), counts)
 
@@ -245,7 +245,7 @@ def _together(
 def _seasonal(
     rng: np.random.Generator, rate: np.ndarray, directory: np.ndarray, horizon: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Drawn in the time worked, of which there is less; a week's hours are laid one after the other."""
+    """Draw changes in working time, which is shorter, and map them to the working hours of the weeks."""
     worked = WORK_DAYS * (WORK_END - WORK_BEGIN)
     at, of = _poisson(rng, rate * WEEK / worked, directory, horizon * worked / WEEK)
     week, within = np.divmod(at, worked)
@@ -257,7 +257,7 @@ _CHANGES = {"poisson": _poisson, "bursty": _bursty, "together": _together, "seas
 
 
 def _quality(spec: WorldSpec, rate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Recall of each page's signals (n,), and the rate of false ones."""
+    """Return the recall of each page's signals (n,), and their rate of false signals (n,)."""
     recalls, noises = np.array(SIGNALS[spec.signals]).T
     odd = np.arange(len(rate)) % 2
     return recalls[odd], noises[odd] * rate
@@ -286,9 +286,9 @@ def _hosts(count: int, pages: int, every: float, process: str = "poisson") -> tu
 
 
 def _list() -> dict[str, WorldSpec]:
-    """All worlds by name."""
+    """Return all worlds by name."""
     times = {"hour": HOUR, "day": DAY, "month": MONTH, "year": YEAR}
-    # A budget below one visit a change needs no more rounds than others; one far above it, many.
+    # A budget far above one visit per change needs many rounds; one below it needs no more than the others.
     rounds = {0.1: 40.0, 0.3: 40.0, 1.0: 40.0, 3.0: 60.0, 10.0: 100.0, 100.0: 300.0}
     found = [
         WorldSpec("issue", _hosts(4, 100, DAY), visits=1.5, rounds=15.0, warm_up=0.5),
@@ -332,7 +332,7 @@ def _list() -> dict[str, WorldSpec]:
 
 
 def _mixed(slow: bool = False) -> tuple[HostKind, ...]:
-    """Hosts of all processes and times of change, news beside manuals."""
+    """Return hosts of all processes and change rates, from news to manuals."""
     fast = MONTH if slow else 6 * HOUR
     return (
         HostKind(50, fast, "seasonal"),

@@ -1,1 +1,1 @@
-"""Orders of new URLs on link graphs of real documentation, by the quality that they find early."""
+"""Compares orders of new URLs on link graphs of real documentation by the quality that each finds early."""

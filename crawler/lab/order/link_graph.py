@@ -1,9 +1,9 @@
-"""Link graphs: pages of hosts with the texts of their links, from folders of HTML or made up.
+"""Link graphs: pages on hosts, with the texts of their links, read from folders of HTML or generated.
 
-A folder of documentation is read as the crawler reads pages (`extract/`): each folder below it
-is a host, each file a page, links to files that are not there are left out, and so are links
-between hosts by absolute URLs, as nobody knows where these lay. Each host's first page is that
-with the shortest path; all first pages name eight others, as the hubs of the speed bench do.
+A folder of documentation is read in the same way as the crawler reads pages (`extract/`). Each subfolder
+is a host and each file a page. Links to missing files are left out, as are absolute links
+between hosts, because the original addresses are unknown. The first page of a host is the one with the
+shortest path. Each first page links to eight other first pages, like the hubs of the speed bench.
 """
 
 import random
@@ -21,12 +21,12 @@ from crawler.extract.links import extract_page
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.urls.canonical import resolve
 
-NEIGHBOURS = 8  # other hosts that a host's first page names
+NEIGHBOURS = 8  # other hosts that each host's first page links to
 PAGES_LEAST = 8  # of a host
 
 
 class LinkGraph(msgspec.Struct):
-    """Pages 0 .. n - 1: `urls`, `titles`, `links` as (page, anchor text), the `first` page of each host."""
+    """Pages 0 .. n - 1: `urls`, `titles`, `links` as (page, anchor text), and the `first` page of each host."""
 
     urls: list[str]
     titles: list[str]
@@ -34,7 +34,7 @@ class LinkGraph(msgspec.Struct):
     first: list[int]
 
     def depths(self) -> dict[int, int]:
-        """Links from a first page to each page that can be reached, in the order of a breadth-first walk."""
+        """Return the link distance from a first page to each reachable page, in breadth-first order."""
         depth = dict.fromkeys(self.first, 0)
         queue = list(depth)
         for page in queue:
@@ -46,7 +46,7 @@ class LinkGraph(msgspec.Struct):
 
 
 def page_rank(graph: LinkGraph, damping: float = 0.85, rounds: int = 60) -> NDArray[np.float64]:
-    """PageRank of all pages, (n,), with a mean of 1; what has no links gives to all alike."""
+    """Return the PageRank of all pages, (n,), with a mean of 1; a page without links gives equally to all pages."""
     count = len(graph.urls)
     source = np.array([page for page, links in enumerate(graph.links) for _ in links], np.intp)
     target = np.array([other for links in graph.links for other, _ in links], np.intp)
@@ -60,7 +60,7 @@ def page_rank(graph: LinkGraph, damping: float = 0.85, rounds: int = 60) -> NDAr
 
 
 def of_folder(folder: Path, pages_max: int, rng: random.Random) -> LinkGraph:
-    """The graph of the documentation in a folder; of a host the `pages_max` pages nearest to its first one.
+    """Return the graph of a documentation folder, with the `pages_max` pages of each host nearest to its first page.
 
     Raises:
         UsageError: no host has `PAGES_LEAST` pages.
@@ -81,7 +81,7 @@ def of_folder(folder: Path, pages_max: int, rng: random.Random) -> LinkGraph:
             titles.append(title)
             links.append([(place[to], text) for to, text in anchors.items() if to in place and to != url])
     if not first:
-        raise UsageError(f"{folder}: no folder in it has {PAGES_LEAST} HTML files or more")
+        raise UsageError(f"{folder}: no subfolder has {PAGES_LEAST} HTML files or more")
     for page in first:
         others = rng.sample(first, min(NEIGHBOURS, len(first)))
         links[page] += [(other, titles[other]) for other in others if other != page]
@@ -89,7 +89,7 @@ def of_folder(folder: Path, pages_max: int, rng: random.Random) -> LinkGraph:
 
 
 def _host(folder: Path, base: str, pages_max: int) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """(URL, title, anchor texts by URL) of the pages of a host, breadth-first from the first one."""
+    """Yield (URL, title, anchor texts by URL) of the pages of a host, breadth-first from its first page."""
     files = {
         base + path.relative_to(folder).as_posix(): path for path in folder.rglob("*.htm*") if path.is_file()
     }
@@ -116,7 +116,7 @@ def _host(folder: Path, base: str, pages_max: int) -> Iterator[tuple[str, str, d
 
 
 def synthetic(pages: int, hosts: int, seed: int) -> LinkGraph:
-    """The synthetic web of the lab (`lab/cluster/synthetic_web.py`) without its flaws; anchors have no texts."""
+    """Return the lab's synthetic web (`lab/cluster/synthetic_web.py`) without its faults; its anchors have no texts."""
     web = SyntheticWeb(WebSpec(hosts=hosts, pages=pages, flaws=False, sitemaps=0.0, traps=0.0), seed)
     urls = [web.url(page) for page in range(pages)]
     number = {url: page for page, url in enumerate(urls)} | {web.link_to(page): page for page in range(pages)}

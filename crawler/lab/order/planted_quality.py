@@ -1,13 +1,13 @@
-"""Quality planted on a link graph: what a crawl is to find early.
+"""Quality planted on a link graph, which a crawl should find early.
 
-    rank     PageRank x a log-normal factor (sigma 1): pages that are linked to much are good
-    topic    one page in `TOPIC` of a topic, whose good pages are worth 1 and others .01: the topic spreads along
-             links from a few random pages, and anchors to its pages have a word of the topic with p = .7, others
-             with p = .02. So a page's quality shows in anchors and in what links to it
+    rank     PageRank x a log-normal factor (sigma 1): pages with many links to them are good
+    topic    one page in `TOPIC` belongs to a topic; topic pages are worth 1, others .01. The topic spreads along
+             links from a few random pages. Anchors of links to topic pages contain the topic's word with p = .7,
+             other anchors with p = .02. So anchors and linking pages both tell of a page's quality
     depth    .5 ^ depth x a log-normal factor (sigma 1)
-    random   Pareto (alpha 1.2), whatever the links: only what is seen of a page itself could tell
+    random   Pareto (alpha 1.2), independent of the links: nothing tells of it before the page is fetched
 
-Qualities are those of pages that can be reached; they sum to 1.
+Only reachable pages have a quality; the qualities sum to 1.
 """
 
 import random
@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 
 from crawler.lab.order.link_graph import LinkGraph, page_rank
 
-WORD = "sought"  # that the topic has
+WORD = "sought"  # the topic's word
 TOPIC = 20
-SEEDS = 8  # pages that a topic begins at
-STAYS = 0.75  # chance that the next page of a topic is linked from one that is in it
+SEEDS = 8  # pages from which a topic spreads
+STAYS = 0.75  # probability that the next page of a topic is linked from a page in it
 SAID, SAID_WRONGLY = 0.7, 0.02
 
 
 class Planted(msgspec.Struct):
-    """`quality` of each page, (n,), and the pairs (page, target) whose anchor says the topic's word."""
+    """The `quality` of each page, (n,), and the (page, target) pairs of links whose anchor contains the topic's word."""
 
     quality: NDArray[np.float64]
     said: frozenset[tuple[int, int]] = frozenset()
@@ -81,7 +81,7 @@ PLANTINGS: dict[str, Callable[[LinkGraph, list[int], random.Random], Planted]] =
 
 
 def plant(kind: str, graph: LinkGraph, seed: int) -> Planted:
-    """Qualities of one kind."""
+    """Return planted qualities of one kind."""
     reached = list(graph.depths())
     planted = PLANTINGS[kind](graph, reached, random.Random(f"{kind} {seed}"))
     there = np.zeros(len(graph.urls), np.bool_)

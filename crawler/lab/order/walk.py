@@ -1,11 +1,11 @@
-"""A crawl of a link graph by the shipped frontier and the shipped scores, on a virtual clock.
+"""A crawl of a link graph with the shipped frontier and the shipped scores, on a virtual clock.
 
     take ─► an answer after `TOOK` seconds ─► settle ─► links: scores, worths, the frontier
                                                          (new: add; news of a known URL: improve)
 
-Politeness is on: one request at a time to a host, its gap behind each, and the rate of the crawl.
-What is left out of a process is what does not decide the order: network, parser, disk; the DUE is
-a set, and each link reaches it at once.
+The crawl is polite: one request at a time per host, a gap after each request, and a limit on the rate
+of the whole crawl. Parts of a process that do not affect the order are left out: network, parser
+and disk. The DUE is a set, and each link reaches it at once.
 """
 
 import heapq
@@ -26,13 +26,13 @@ from crawler.robots.cache import ALLOWED, Verdict
 from crawler.storage.commit import Change
 from crawler.storage.kv import MemoryStore
 
-TOOK = 0.1  # seconds that an answer takes
-DELAY = 1.0  # seconds between requests to a host
-BITS = 16  # 2^BITS URLs are remembered by the worths
+TOOK = 0.1  # seconds until an answer comes
+DELAY = 1.0  # seconds between two requests to a host
+BITS = 16  # the table of link scores has 2^BITS entries
 
 
 class _Known:
-    """Scores by URL alone: of the oracle and of PageRank, which know what a crawler does not."""
+    """Scores known in advance by URL, for the oracle and for PageRank, which a crawler could not know."""
 
     def __init__(self, values: np.ndarray, graph: LinkGraph) -> None:
         scale = 1.0 / max(values.max(), 1e-300)
@@ -51,7 +51,7 @@ def _order(name: str, graph: LinkGraph, planted: Planted, weights: str) -> Ranki
 
 
 class _Hash:
-    """Keys of hosts h0.test, h1.test ...: each has a bucket and a domain of its own."""
+    """Hashes of the hosts h0.test, h1.test ...: each host has its own bucket and its own domain."""
 
     def host_key(self, hostname: str) -> int:
         digits = "".join(filter(str.isdigit, hostname)) or "0"
@@ -66,7 +66,7 @@ class _Hash:
 
 
 class _NoRobots:
-    """Everything is allowed."""
+    """Robots rules that allow everything."""
 
     def verdict(self, authority: str, target: str, now: float) -> Verdict:
         return ALLOWED
@@ -78,10 +78,10 @@ class _NoRobots:
 def walk(
     graph: LinkGraph, planted: Planted, name: str, *, rate: float, seed: int, weights: str = ""
 ) -> list[int]:
-    """The pages in the order in which a crawl asks them under an order; `weights`: the file of `words`.
+    """Return the pages in the order in which a crawl fetches them; `weights`: the file of the order `words`.
 
-    `name` is that of a shipped order, "oracle" (the quality itself) or "pagerank" (of the whole graph). `rate` is
-    pages a second, 0 = no limit.
+    `name` is a shipped order, "oracle" (the quality itself) or "pagerank" (PageRank of the whole graph). `rate` is
+    in pages per second; 0: no limit.
     """
     return _Walk(graph, planted, name, rate, seed, weights).run()
 
@@ -130,7 +130,7 @@ class _Walk:
         )
 
     def run(self) -> list[int]:
-        """Crawl to the end."""
+        """Crawl to the end and return the pages in the order of their fetches."""
         frontier, clock = self._frontier, self._clock
         frontier.open(clock.now(), clean=True)
         self._links(LinkSource(), self._graph.first, [""] * len(self._graph.first), 0)
@@ -174,7 +174,7 @@ class _Walk:
         self._frontier.release(decision, now)
 
     def _links(self, source: LinkSource, targets: Sequence[int], texts: Sequence[str], depth: int) -> None:
-        """What becomes of a page's links."""
+        """Score a page's links; add new URLs to the frontier and improve known ones."""
         links = [Link(target + 1, self._graph.urls[target], depth) for target in targets]
         new = [place for place, target in enumerate(targets) if target not in self._seen]
         self._seen.update(targets)
@@ -196,7 +196,7 @@ class _Walk:
         self._frontier.intake.improve(links, change, self._clock.now())
 
     def _write(self, fill: Callable[[Change], object]) -> None:
-        """Commit a change that `fill` fills."""
+        """Commit one change, filled in by `fill`."""
         change = Change()
         fill(change)
         batch = self._store.batch()
@@ -210,6 +210,6 @@ class _Walk:
 
 
 def found_after(pages: Sequence[int], quality: np.ndarray, shares: Sequence[float]) -> list[float]:
-    """The part of the quality that was found after each of these shares of all pages."""
+    """Return the share of the quality found after each of these shares of all pages."""
     gathered = np.concatenate([[0.0], np.cumsum(quality[np.array(pages, np.intp)])])
     return [float(gathered[round(share * len(pages))]) for share in shares]

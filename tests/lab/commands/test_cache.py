@@ -31,7 +31,7 @@ def test_the_table_ends_with_advice_and_is_written_to_csv(
 ) -> None:
     assert lab("cache", trace, "--policies", "all", "--bits", "0-18", "--csv", tmp_path / "c.csv") == 0
     shown = capsys.readouterr().out
-    assert "Take cache.bits = 1" in shown and "The default is 18" in shown
+    assert "Set cache.bits = 1" in shown and "The default is 18" in shown
     lines = (tmp_path / "c.csv").read_text().splitlines()
     assert lines[0].startswith("# command: crawler lab cache") and lines[1] == "# seed: 1"
     assert len([line for line in lines if not line.startswith("#")]) == 20

@@ -174,7 +174,7 @@ def test_every_figure_has_a_function() -> None:
 
     for module, function in figures.FIGURES.values():
         assert callable(getattr(importlib.import_module(module), function))
-    with pytest.raises(UsageError, match="no figure"):
+    with pytest.raises(UsageError, match="unknown figure"):
         main("lab", ["figures", "ncis-99"])
 
 

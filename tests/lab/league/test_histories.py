@@ -34,13 +34,13 @@ def test_a_folder_without_histories_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "values", "complaint"),
     [
-        ("page", np.array([7]), "not there"),
-        ("page", np.array([-1]), "not there"),
-        ("time", np.array([-5]), "no time"),
-        ("time", np.array([1 << 40]), "no time"),
+        ("page", np.array([7]), "does not exist"),
+        ("page", np.array([-1]), "does not exist"),
+        ("time", np.array([-5]), "not a valid time"),
+        ("time", np.array([1 << 40]), "not a valid time"),
         ("died", np.array([1, 0, 0]), "died before"),
-        ("born", np.array([1]), "one row a page"),
-        ("added", np.array([1, 2]), "one row a change"),
+        ("born", np.array([1]), "one row per page"),
+        ("added", np.array([1, 2]), "one row per change"),
         ("born", np.array([0.5, 1.0, 2.0]), "integers"),
         ("dir", np.zeros((3, 1), dtype=int), "integers"),
         ("published", np.array(["x"]), "integers"),
@@ -66,5 +66,5 @@ def test_an_invalid_history_is_rejected_in_one_line(tmp_path: Path, content: byt
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "bad.npz", born=np.array([1]))
-    with pytest.raises(UsageError, match="no column died"):
+    with pytest.raises(UsageError, match="missing column died"):
         histories.read(tmp_path / "bad.npz")

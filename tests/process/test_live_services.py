@@ -143,7 +143,7 @@ def test_what_may_not_be_fetched_is_not_promised(shown: Shown) -> None:
     assert ahead(shown, NEW) == ["blocked"]
     assert (
         shown.live.ahead(NEW, shown.fingerprint(NEW)).why
-        == "its host is blocked; `crawler unblock` takes it up again"
+        == "its host is blocked; `crawler unblock` lifts the block"
     )
     shown.joint.frontier.blocks.unblock("a.org", shown.joint.clock.now())
     shown.process.stopped_by = "signal"

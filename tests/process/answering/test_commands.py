@@ -53,11 +53,11 @@ def ask(stages: Stages, command: Any, **arguments: Any) -> Any:
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        ({}, "no command ''"),
-        ({"command": "fly"}, "no command 'fly'"),
-        ({"command": "run"}, "no command 'run'"),
-        ({"command": ["why"]}, "no command"),
-        ({"command": {"why": 1}}, "no command"),
+        ({}, "unknown command ''"),
+        ({"command": "fly"}, "unknown command 'fly'"),
+        ({"command": "run"}, "unknown command 'run'"),
+        ({"command": ["why"]}, "unknown command"),
+        ({"command": {"why": 1}}, "unknown command"),
         ({"command": "why"}, "why: .*url"),
         ({"command": "why", "url": 5}, "why: Expected `str`"),
         ({"command": "why", "url": URL, "more": 1}, "why: .*more"),
@@ -111,7 +111,7 @@ def test_why_tells_a_page_a_url_to_do_and_one_never_met(stages: Stages) -> None:
     assert todo["waiting"]["host"] == "a.org" and "record" not in todo
     assert not ask(stages, "why", url="http://b.org/")["known"]
     assert (
-        ask(stages, "why", url="mailto:x")["verdict"] == "Never asked: its scheme is neither http nor https."
+        ask(stages, "why", url="mailto:x")["verdict"] == "Never fetched: its scheme is neither http nor https."
     )
 
 
@@ -311,7 +311,7 @@ def test_why_tells_what_robots_txt_says(joint: Joint) -> None:
     for path, line, denied in (
         ("no/1", "Disallow: /no", True),
         ("no/but", "Allow: /no/but", False),
-        ("yes", "no line is about it", False),
+        ("yes", "no rule matches it", False),
     ):
         said = ask(joint.stages, "why", url=HOME + path)["robots"]
         assert said == common | {"line": line, "denied": denied}
@@ -474,7 +474,7 @@ def test_a_page_that_is_served_is_not_said_to_be_never_asked(open_joint: Open) -
     assert said["record"]["state"] == "denied"
     copy = said["captures"][-1]["fetched_at"]
     assert said["verdict"] == (
-        f"Not asked again: `Disallow: /` in {HOME}robots.txt forbids it; the copy of {copy} is kept and served."
+        f"Not fetched again: `Disallow: /` in {HOME}robots.txt forbids it; the copy of {copy} is kept and served."
     )
 
 
@@ -494,4 +494,4 @@ def test_robots_txt_that_is_not_obeyed_forbids_nothing(open_joint: Open) -> None
         joint.stages.commits.commit(change)
         said = ask(joint.stages, "why", url=f"http://{host}/new")
         assert said["robots"]["denied"] == denied, said
-        assert said["verdict"].startswith("Never met, and if it were:" if denied else "Never met: no fetched")
+        assert said["verdict"].startswith("Not found yet, and it would not be fetched:" if denied else "Not found yet: no fetched")

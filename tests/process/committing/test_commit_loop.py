@@ -399,7 +399,7 @@ def test_a_flush_that_fails_is_left_for_later(
     loop.stages.commits.commit(loop.links(5))
     monkeypatch.setattr("crawler.due.plans.FlushPlan.run", fails)
     loop.do(loop.commits._flush)
-    assert "DUE: disk full; trying again later" in caplog.text and len(loop.stages.point) == 0
+    assert "DUE: cannot flush: disk full; will retry later" in caplog.text and len(loop.stages.point) == 0
     assert loop.stages.due.pending == 5 and not loop.stages.due.wants_flush(loop.clock.now(), dry=True)
 
 
@@ -428,7 +428,7 @@ def test_one_merge_at_a_time_and_the_next_behind_its_commit(
     assert len(plans) == 1 and len(failed) == fails and len(loop.stages.point) == (not fails)
     assert loop.commits._compacting is not fails
     if fails:
-        assert "runs stay unmerged" in caplog.text
+        assert "the runs remain separate" in caplog.text
         return
 
     async def commit() -> None:

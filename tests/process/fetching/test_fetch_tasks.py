@@ -464,7 +464,7 @@ def test_a_redirect_to_another_key_is_a_link(run: Run) -> None:
 def test_a_circle_that_changes_no_cookie_ends(run: Run) -> None:
     run.answer(redirect(HOME, HOME))
     answer = run.fetched(run.joint.fetch_task())
-    assert (answer.outcome, answer.error) == (Outcome.BAD_REDIRECT, "redirects in a circle")
+    assert (answer.outcome, answer.error) == (Outcome.BAD_REDIRECT, "redirect loop")
     assert len(run.canned.requests) == 1
 
 

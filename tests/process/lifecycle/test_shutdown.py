@@ -1,4 +1,4 @@
-"""What does not end is left alone, with its stacks in the log."""
+"""A shutdown step that does not end is abandoned, with its stacks in the log."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ def test_a_step_that_does_not_end_is_left_alone(caplog: pytest.LogCaptureFixture
         assert run(play(), lambda: loop, SOON) == [False, True]
     loop.close()  # left open, as something in it has not ended
     assert (
-        "stubborn step not over within 0.05 s" in caplog.text
+        "stubborn step did not end within 0.05 s" in caplog.text
         and "in stubborn" not in caplog.records[1].message
     )
     assert "test_shutdown.py" in caplog.records[0].message, "the stacks say where it stands"
@@ -94,7 +94,7 @@ def test_the_watchdog_says_where_the_loop_stands() -> None:
         watchdog.start()
         (thread,) = (each for each in threading.enumerate() if each.name == "watchdog")
         assert thread.daemon, "else it would hold up the end of the process"
-        told.wait(30.0)  # the loop stands here
+        told.wait(30.0)  # blocks the event loop
         watchdog.stop()
 
     logger, handler = logging.getLogger("crawler"), Told()
@@ -103,7 +103,7 @@ def test_the_watchdog_says_where_the_loop_stands() -> None:
         asyncio.run(play())
     finally:
         logger.removeHandler(handler)
-    assert "the loop stands for 0.05 s" in texts[0] and "told.wait(30.0)" in texts[0]
+    assert "the event loop is blocked for 0.05 s" in texts[0] and "told.wait(30.0)" in texts[0]
 
 
 # -- without waiting -----------------------------------------------------------------------
@@ -189,9 +189,9 @@ def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
         await asyncio.Event().wait()
 
     many, one = asyncio.run(play())
-    assert many.count("\ntask ") == TASKS_SHOWN and "\nand 5 tasks more\n" in many  # `play` is one
+    assert many.count("\ntask ") == TASKS_SHOWN and "\nand 5 more tasks\n" in many  # `play` is one
     assert f'  File "{__file__}", line {stubborn_once_line(many)}' in many
-    assert one.count("task ") == 1 and "tasks more" not in one
+    assert one.count("task ") == 1 and "more tasks" not in one
     assert f"thread {threading.current_thread().name}:\n" in one
     own = deep(60).partition(f"thread {threading.current_thread().name}:\n")[2].partition("thread ")[0]
     assert own.count("  File ") == FRAMES_SHOWN and ", in stacks\n" in own, "the innermost ones"

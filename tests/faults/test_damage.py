@@ -83,7 +83,7 @@ def test_pages_of_a_lost_segment_are_fetched_again(site: Site, directory: Path, 
     assert checked.returncode == 3 and path.name in checked.stdout, checked
     before = site.web.fetched()
     ended = crawl(directory, site.web.seed, *settings(*SMALL))
-    assert ended.code == 0 and "are to be fetched again" in ended.err, ended.err
+    assert ended.code == 0 and "will be fetched again" in ended.err, ended.err
     again = site.web.fetched() - before
     found = judge(site.web, directory)
     assert 10 < again.total() < PAGES / 2 and max(again.values()) == 1

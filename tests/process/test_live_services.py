@@ -376,7 +376,7 @@ def test_settings_change_for_this_run(shown: Shown, level: logging.Logger) -> No
         level.removeHandler(shown.live.errors)
     (config,) = shown.configured
     assert config.politeness.delay == 5
-    with pytest.raises(UsageError, match="refreshes nothing"):
+    with pytest.raises(UsageError, match="does not refresh pages"):
         shown.ask("set", settings={"refresh.share": "0.5"})
     assert len(shown.configured) == 1
 

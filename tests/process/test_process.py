@@ -145,7 +145,7 @@ def test_a_write_that_does_not_end_is_a_failure(
         one.process.commits.writing = True
 
     monkeypatch.setattr(one.process.commits, "close", stuck)
-    with pytest.raises(StoreError, match="a write does not end"):
+    with pytest.raises(StoreError, match="a write did not finish"):
         one.stop_at_once()
 
 
@@ -457,11 +457,11 @@ def test_a_low_disk_pauses_and_a_full_one_stops(
     with caplog.at_level(logging.WARNING, "crawler"):
         assert look() == (False, False, "") and caplog.text == ""
         free = 2 << 30
-        assert look() == (True, True, "") and "2048 MiB free; fetching stops" in caplog.text
+        assert look() == (True, True, "") and "2048 MiB free; fetching pauses" in caplog.text
         caplog.clear()
         assert look() == (True, False, "") and caplog.text == ""
         free = 8 << 30
-        assert look() == (False, True, "") and "8192 MiB free; fetching goes on" in caplog.text
+        assert look() == (False, True, "") and "8192 MiB free; fetching continues" in caplog.text
         free = 5 << 20
         assert look() == (True, True, "disk")
         assert "5 MiB free, less than store.stop_water_bytes (1024 MiB); stopping" in caplog.text

@@ -93,7 +93,9 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
     if status == 304:
         answered = f"unchanged (304) at {at}"
     if state == PageState.DENIED:
-        return f"Not fetched again: {_robots(robots)}{kept}." if kept else f"Never fetched: {_robots(robots)}."
+        return (
+            f"Not fetched again: {_robots(robots)}{kept}." if kept else f"Never fetched: {_robots(robots)}."
+        )
     return {
         PageState.STORED: f"Stored: {answered}, {_times(record['fetches'])}.",
         PageState.REDIRECTED: f"Redirects to {record['location']}: {answered}.",

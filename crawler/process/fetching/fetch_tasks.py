@@ -58,7 +58,10 @@ _SITEMAP, _REFRESH = LinkFlag.SITEMAP, LinkFlag.REFRESH
 HOP_WAIT_MAX = 120.0  # seconds that a fetch task waits for another host's slot before it gives up the hop
 HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # per answer; one in a hundred exceeds them
 HEAVY_ROBOTS = 64 << 10  # bytes; ten times the size of all but one in a thousand
-_STRING_BYTES, _DATE_BYTES = 57, 150  # overhead of a str in a list beyond its characters; size of a dated pair
+_STRING_BYTES, _DATE_BYTES = (
+    57,
+    150,
+)  # overhead of a str in a list beyond its characters; size of a dated pair
 HOP_ASKS_MAX = 2.0  # seconds between two attempts to take the slot of a busy host
 
 
@@ -393,7 +396,9 @@ class FetchTasks:
                 return no_address(url, found)
             addresses = found.addresses[:1]
         if not await self._borrow(fetch_task, name, addresses[0] if addresses else ""):
-            return Fetch(url=url, outcome=Outcome.CONNECT_ERROR, error=f"waited too long for a slot of {name}")
+            return Fetch(
+                url=url, outcome=Outcome.CONNECT_ERROR, error=f"waited too long for a slot of {name}"
+            )
         took = 0.0
         try:
             hop = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""What every part of one process may know: its settings, its place in the crawl, its clock and its environment."""
+"""The values available to every part of a process: settings, place in the crawl, clock and environment."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,8 @@ from crawler.process.opening.environment import Environment
 class ProcessContext:
     """The context of the process `name`, whose files are in `directory`.
 
-    `config` is replaced when settings change while the process runs; the rest
-    stays. `boot_id` names this start.
+    `config` is replaced when settings change while the process runs; the other fields
+    do not change. `boot_id` names this start.
     """
 
     config: Config

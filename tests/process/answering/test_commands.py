@@ -111,7 +111,8 @@ def test_why_tells_a_page_a_url_to_do_and_one_never_met(stages: Stages) -> None:
     assert todo["waiting"]["host"] == "a.org" and "record" not in todo
     assert not ask(stages, "why", url="http://b.org/")["known"]
     assert (
-        ask(stages, "why", url="mailto:x")["verdict"] == "Never fetched: its scheme is neither http nor https."
+        ask(stages, "why", url="mailto:x")["verdict"]
+        == "Never fetched: its scheme is neither http nor https."
     )
 
 
@@ -494,4 +495,6 @@ def test_robots_txt_that_is_not_obeyed_forbids_nothing(open_joint: Open) -> None
         joint.stages.commits.commit(change)
         said = ask(joint.stages, "why", url=f"http://{host}/new")
         assert said["robots"]["denied"] == denied, said
-        assert said["verdict"].startswith("Not found yet, and it would not be fetched:" if denied else "Not found yet: no fetched")
+        assert said["verdict"].startswith(
+            "Not found yet, and it would not be fetched:" if denied else "Not found yet: no fetched"
+        )

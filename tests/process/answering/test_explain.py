@@ -50,7 +50,10 @@ def _record(**values: Any) -> dict[str, Any]:
             _record(state="denied", status=0) | {"robots": DENIES},
             "Never fetched: `Disallow: /x` in http://h/robots.txt forbids it.",
         ),
-        (_record(state="denied", status=0), "Never fetched: its host's robots.txt disallowed it at that time."),
+        (
+            _record(state="denied", status=0),
+            "Never fetched: its host's robots.txt disallowed it at that time.",
+        ),
         (
             _record(state="denied", status=0, noarchive=False) | {"robots": DENIES, "captures": COPIES},
             "Not fetched again: `Disallow: /x` in http://h/robots.txt forbids it; the copy of T is kept and served.",

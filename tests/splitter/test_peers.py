@@ -225,7 +225,7 @@ def test_of_a_node_and_its_copy_the_older_start_stops() -> None:
         older.commit([("p1", older.links_for("p1", 10))])
         await reached(lambda: bool(older.failures))
         assert isinstance(older.failures[0], DirectoryError) and older.failures[0].exit_code == 3
-        assert "stopped, since p1 says: p0: a newer start" in str(older.failures[0])
+        assert "stopped, because p1 says: p0: a newer start" in str(older.failures[0])
         assert not copy.failures and not other.failures
         for process in (other, copy, older):
             await process.peers.close()
@@ -489,10 +489,10 @@ def test_strangers_get_a_line_a_minute() -> None:
     strangers = Strangers()
     said = [strangers.note("no magic", float(now)) for now in range(1000, 1200)]
     assert [line for line in said if line] == [
-        "a stranger to us: no magic",
-        "60 strangers to us, the last: no magic",
-        "60 strangers to us, the last: no magic",
-        "60 strangers to us, the last: no magic",
+        "unidentified client: no magic",
+        "60 unidentified clients, the last: no magic",
+        "60 unidentified clients, the last: no magic",
+        "60 unidentified clients, the last: no magic",
     ]
 
 

@@ -26,7 +26,7 @@ def check_for_loss(folder: Path) -> None:
     begun = folder.with_name(folder.name + BEGUN).exists()
     if begun or any(next(folder.glob(kept), None) is not None for kept in ("warc/*.gz*", "due/*.run")):
         raise DamageError(
-            f"{store}: missing, although the crawl has begun; `crawler check --repair` rebuilds it from the other files"
+            f"{store} is missing, although the crawl has begun; `crawler check --repair` rebuilds it from the other files"
         )
 
 

@@ -108,7 +108,8 @@ def _record(**values: Any) -> dict[str, Any]:
         ),
         (
             ACCEPTED | {"queue": "to do", "paused": ["user"], "waiting": {"state": "ready", "todo": 2}},
-            "To do: the crawl is paused (user); its host is ready; it is fetched when its turn comes; this host has 2 URLs to do.",
+            "To do: the crawl is paused (user); its host is ready; it is fetched when its turn comes; "
+            "this host has 2 URLs to do.",
         ),
         (
             {"filter": "exclude", "reason": "it matches a pattern: x", "known": False},

@@ -239,7 +239,7 @@ def test_a_log_that_was_cut_between_two_records_is_refused(site: Site, directory
         begins.append(at := fragment.end)
     os.truncate(log, begins[len(begins) // 2])
     ended = crawl(directory, site.web.seed, *settings(*SMALL))
-    assert ended.code == 3 and "of an earlier state" in ended.err and ended.err.count("\n") == 1, ended
+    assert ended.code == 3 and "older than the last run" in ended.err and ended.err.count("\n") == 1, ended
     repaired = command("check", "--dir", directory, "--repair")
     assert repaired.returncode == 0, repaired
     assert crawl(directory, site.web.seed, *settings(*SMALL)).code == 0

@@ -124,7 +124,7 @@ def test_a_store_from_before_the_last_run_is_refused(tmp_path: Path, runs: tuple
     shutil.rmtree(tmp_path / "p0" / "store")
     (tmp_path / f"left in state {first}").rename(tmp_path / "p0" / "store")
     for _ in range(2):
-        with pytest.raises(DamageError, match="of an earlier state"):
+        with pytest.raises(DamageError, match="older than the last run"):
             opened(tmp_path)
     (tmp_path / "p0.begun").write_bytes(b"")  # as crawls of older versions have it
     opened(tmp_path).close()

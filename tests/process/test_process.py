@@ -1,4 +1,4 @@
-"""One process: when it stops and for what, what is let go on meanwhile, what is closed. Nothing is fetched."""
+"""One process: when and why it stops, what may continue meanwhile, what is closed. Nothing is fetched."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ SEEDS = [["http://a.org/"], ["http://b.org/"], ["http://c.org/"], ["http://d.org
 
 
 class Alone:
-    """A process whose frontier gives nothing out, on a virtual clock."""
+    """A process whose frontier gives out no fetch tasks, on a virtual clock."""
 
     def __init__(self, folder: Path, *, seeds: Any = (), sink: Any = None, **tree: Any) -> None:
         self.clock = VirtualClock()
@@ -38,7 +38,7 @@ class Alone:
         asyncio.run(play())
 
     def stop_at_once(self, reason: str = "stopped", **options: Any) -> None:
-        """Let the run stop as soon as its loop turns."""
+        """Stop the run in the first turn of its loop."""
 
         async def play() -> None:
             asyncio.get_running_loop().call_soon(lambda: self.process.stop(reason, **options))
@@ -110,7 +110,7 @@ def test_known_pages_go_before_seeds_only_if_asked(
 def test_a_failure_ends_the_run_and_is_raised(
     alone: Callable[..., Alone], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A bug of ours is logged where it happened, the world's fault is told by whoever catches it."""
+    """A bug is logged where it happened; an expected error is reported by the caller that catches it."""
     for error, logged in ((StoreError("disk"), False), (ValueError("x"), True)):
         caplog.clear()
         one = alone(seeds=SEEDS[:1])
@@ -168,10 +168,10 @@ def test_what_cannot_be_committed_in_time_is_a_failure(
     monkeypatch.setattr(module, "within", no_time)
     one.process.stop("stopped")
     asyncio.run(play(False))
-    assert one.process.failure is None, "all was committed all the same"
+    assert one.process.failure is None, "everything was still committed"
     asyncio.run(play(True))
     assert "within 1 s" in str(one.process.failure) and limits == [1.0, 1.0]
-    one.stages.commits.commit(Change())  # takes what is queued along
+    one.stages.commits.commit(Change())  # also commits the queued changes
     one.stages.point.take()
 
 
@@ -181,7 +181,7 @@ def test_what_cannot_be_committed_in_time_is_a_failure(
 def test_results_that_take_long_are_left_to_the_next_run_at_the_end_of_the_grace(
     alone: Callable[..., Alone], reason: str, dropped: int
 ) -> None:
-    """But for pages that were asked for by number or size."""
+    """The exception is a run limited by pages or bytes, whose results are kept."""
     one, drops = alone(), []
     one.stages.point.drop_heavy = lambda: drops.append(1)  # type: ignore[method-assign]
     one.process.stop(reason)
@@ -203,7 +203,7 @@ def test_results_that_take_long_are_left_to_the_next_run_at_the_end_of_the_grace
 
 
 def test_all_that_is_begun_is_ended(alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the run fails."""
+    """Even if the run fails."""
     done: list[str] = []
 
     class Dog:
@@ -300,7 +300,7 @@ def test_seeds_are_never_far_ahead_of_their_commits(
     one.process._news.clear()
     asyncio.run(one.process._feed_seeds())
     assert ahead and max(ahead) == SEEDS_AHEAD + 1 and not one.process.seeding()
-    assert one.process._news.is_set(), "the run may be over"
+    assert one.process._news.is_set(), "the schedule must check whether the run is over"
     one.stages.commits.commit(Change())
 
 
@@ -319,7 +319,7 @@ def test_a_full_due_takes_no_more_seeds(alone: Callable[..., Alone], monkeypatch
     one.stages.commits.commit(Change())
 
 
-# -- what wakes the schedule
+# -- events that wake the schedule
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_what_is_durable_is_told_to_peers_and_the_schedule(alone: Callable[..., 
     assert told == [1] and one.process._news.is_set()
 
 
-# -- where it stands
+# -- progress of the run
 
 
 def test_a_process_is_busy_while_anything_waits(
@@ -395,7 +395,7 @@ def test_a_process_is_busy_while_anything_waits(
 ) -> None:
     one = alone(seeds=SEEDS[:1])
     process = one.process
-    assert process.busy(), "seeds are to come"
+    assert process.busy(), "seeds remain to be read"
     process._seeding = False
     assert not process.busy()
     process.commits.busy = True
@@ -480,14 +480,14 @@ def test_settings_change_while_it_runs(alone: Callable[..., Alone]) -> None:
     assert one.stages.config.politeness.delay == 9 and one.stages.refresh is not None
     assert one.stages.refresh.portion.share.refresh == 0.5
     bare = alone()
-    bare.process.configure(convert(tree))  # nothing is refreshed, nothing of it is set
+    bare.process.configure(convert(tree))  # without refreshes, refresh settings have no effect
     assert bare.stages.refresh is None
 
 
 def test_others_see_this_process_through_its_loops(alone: Callable[..., Alone]) -> None:
     one = alone(seeds=SEEDS[:1])
     loops = one.process._loops()
-    assert not loops.idle(), "seeds are to come"
+    assert not loops.idle(), "seeds remain to be read"
     one.process._seeding = False
     one.stages.frontier.finished = lambda now: "done"  # type: ignore[method-assign]
     assert loops.idle() and loops.in_flight() == 0 and loops.pages_ended() == 0
@@ -495,11 +495,11 @@ def test_others_see_this_process_through_its_loops(alone: Callable[..., Alone]) 
     assert not loops.idle()
 
 
-# -- what is queued is kept
+# -- durability of queued changes
 
 
 def counted(one: Alone) -> int:
-    """What the store's counters have of the test's changes."""
+    """Return the stored counts of the test's changes."""
     return load_counters(one.stages.store).get("test", 0)
 
 

@@ -1,4 +1,4 @@
-"""What a process answers: each command, and one line for each request that is none."""
+"""The commands that a process answers, and a one-line error for each invalid request."""
 
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -45,7 +45,7 @@ def stages(tmp_path: Path) -> Iterator[Stages]:
 
 
 def ask(stages: Stages, command: Any, **arguments: Any) -> Any:
-    """The answer as the control socket sends it."""
+    """Return the answer as the control socket sends it."""
     answer = Commands(stages, stages.commits.commit_now).run({"command": command, **arguments})
     return msgspec.json.decode(msgspec.json.encode(answer))
 
@@ -73,7 +73,7 @@ def ask(stages: Stages, command: Any, **arguments: Any) -> Any:
 def test_a_request_that_is_none_is_refused_in_one_line(
     stages: Stages, request_: dict[str, Any], words: str
 ) -> None:
-    """`retire` of an open bracket, or a list in the place of a name, ended the connection without a word."""
+    """`retire` with an open bracket, or a list as a name, used to end the connection without an answer."""
     with pytest.raises(UsageError, match=words) as refusal:
         Commands(stages, stages.commits.commit_now).run(request_)
     assert "\n" not in str(refusal.value)

@@ -1,4 +1,4 @@
-"""The sentence with which `why` begins, for each thing that can become of a URL."""
+"""The first sentence of `why`, for each possible state of a URL."""
 
 from typing import Any
 

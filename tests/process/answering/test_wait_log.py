@@ -1,4 +1,4 @@
-"""What -v says of hosts that wait: once each time it changes."""
+"""The lines that -v logs about waiting hosts: one for each change."""
 
 import pytest
 from msgspec.structs import replace
@@ -60,7 +60,7 @@ def test_each_back_off_is_said_once() -> None:
     ],
 )  # fmt: skip
 def test_whatever_waits_has_its_cause_and_next_try(host: HostStatus, text: str) -> None:
-    """In the line and in its facts, and once only, however often the host comes back to its calm."""
+    """The line and its fields name both, and appear only once, even if the host recovers in between."""
     waits = WaitLog()
     (wait,) = waits.new_lines([host])
     assert wait.text.startswith(f"a.example: {text}") and wait.text.endswith(AGAIN)

@@ -1,4 +1,4 @@
-"""What a process keeps of the end, and whom it waits for: by states and instants alone."""
+"""The stored end of a crawl, and the report of missing peers, as functions of states and times."""
 
 from crawler.process.exchange.termination import Extent, MissingPeers, Termination
 from crawler.splitter.coordination import Progress
@@ -8,7 +8,7 @@ IDLE = {"p0": Progress(idle=True)}
 
 
 def kept() -> MemoryStore:
-    """What is on disk behind an end that came at (5, 6, 7)."""
+    """Return a store in which the crawl ended with the extent (5, 6, 7)."""
     change = made(MemoryStore(), (5, 6, 7)).keep()
     return MemoryStore({key: value for key, value in change.operations if value is not None})
 
@@ -28,7 +28,7 @@ def test_seeds_that_are_given_again_are_nothing_new_and_others_are() -> None:
     change = made(MemoryStore(), (5, 6, 7, 2, 99)).keep()
     store = MemoryStore({key: value for key, value in change.operations if value is not None})
     assert made(store, (7, 6, 7, 2, 99)).holds, "sent again"
-    assert not made(store, (5, 6, 7)).holds, "not all were given yet"
+    assert not made(store, (5, 6, 7)).holds, "not all seeds have been given yet"
     assert not made(store, (7, 6, 7, 2, 98)).holds, "others"
     assert not made(store, (8, 6, 7, 2, 99)).holds, "a link besides"
 
@@ -36,7 +36,7 @@ def test_seeds_that_are_given_again_are_nothing_new_and_others_are() -> None:
 def test_it_is_recalled_when_some_were_missing_and_the_others_idle_for_long_enough() -> None:
     known = made(kept(), (5, 6, 7))
     assert not known.recalls(IDLE, 2, 29.9) and known.recalls(IDLE, 2, 30.0)
-    assert not known.recalls(IDLE, 1, 31.0), "nobody is missing"
+    assert not known.recalls(IDLE, 1, 31.0), "no peer is missing"
     assert not known.recalls(IDLE, 2, 60.9) and known.recalls(IDLE, 2, 61.0)
     assert not known.recalls({"p0": Progress(idle=True, outbox=1)}, 2, 100.0)
     assert not known.recalls({"p0": Progress()}, 2, 200.0)

@@ -1,4 +1,4 @@
-"""From an answer to its links: which extractor, what it is told; real extractors, no network."""
+"""From an answer to its links: the choice of the extractor and its arguments; real extractors, no network."""
 
 import asyncio
 from collections.abc import Iterator
@@ -85,7 +85,7 @@ def test_feeds_are_read_by_setting() -> None:
     ],
 )
 def test_large_documents_are_read_in_a_child(flags: int, kind: str, body: bytes, sought: list[str]) -> None:
-    """With the same result, dates included; pages have another child."""
+    """The result is the same, dates included; pages have a child of their own."""
     starts: list[int] = []
 
     async def once(answer: Fetch) -> Extracted | None:
@@ -141,7 +141,7 @@ def with_fields(*fields: tuple[bytes, bytes]) -> Fetch:
 
 def test_header_fields_that_say_what_to_follow() -> None:
     refreshed = read(with_fields((b"Refresh", b"0; url=/r"), (b"REFRESH", b"0; url=/s")))
-    assert refreshed is not None and refreshed.refresh == "/r", "the first one counts"
+    assert refreshed is not None and refreshed.refresh == "/r", "the first field is used"
     for name in (b"X-Robots-Tag", b"x-robots-tag"):
         found = read(with_fields((name, b"nofollow")))
         assert found is not None and found.nofollow
@@ -150,7 +150,7 @@ def test_header_fields_that_say_what_to_follow() -> None:
 
 
 def test_directives_do_not_bind_where_robots_are_ignored() -> None:
-    """They are reported all the same."""
+    """They are still reported."""
     answer = with_fields((b"X-Robots-Tag", b"nofollow"))
     elsewhere = [{"match": "b.org", "robots": "ignore"}]
     here = [{"match": "a.org", "robots": "ignore"}]
@@ -172,7 +172,7 @@ def test_directives_bind_a_users_extractor_too(policy: str, hrefs: list[str]) ->
 
 
 def news(kind: str, before: bytes, after: bytes, flags: int = 0) -> list[tuple[str, float]]:
-    """The dates that are signals when a document that said `before` says `after`."""
+    """Return the dates that are signals when a document changes from `before` to `after`."""
     fetch_task = FetchTask(TaskKind.PAGE, 1, "a.org", HOME, flags=flags | LinkFlag.REFRESH)
 
     async def once() -> list[tuple[str, float]]:
@@ -238,7 +238,7 @@ def test_a_listing_of_a_directory_tells_of_its_files() -> None:
 
 
 class Documents:
-    """The child for large documents, and its share of the loop; remembers what was asked of it."""
+    """Replaces the child for large documents and its share of the event loop; records the calls."""
 
     def __init__(self) -> None:
         self.done: list[Any] = []
@@ -307,7 +307,7 @@ LONG = INLINE_BYTES_MAX + 1
 def test_a_map_that_was_fed_whole_is_read_by_the_child(
     outcome: Outcome, fed: int, size: int, streamed: bool
 ) -> None:
-    """Another is read anew, if it is worth it, and the stream is dropped."""
+    """Other sitemaps are parsed from the start, in a child if they are large, and the stream is dropped."""
     reader, documents = with_documents()
     apart: list[str] = []
     stream: Any = SimpleNamespace(nbytes=fed)

@@ -1,4 +1,4 @@
-"""Tasks whose failure is the process's; waits that an event or their time ends."""
+"""Tasks whose failure fails the process; waits that end by an event or a time limit."""
 
 import asyncio
 

@@ -23,11 +23,11 @@ from crawler.process.lifecycle.shutdown import (
     within,
 )
 
-SOON = 0.05  # seconds: the limit is the subject
+SOON = 0.05  # seconds; a short limit, because the tests exceed it
 
 
 async def stubborn() -> None:
-    """Takes no notice of being cancelled."""
+    """Ignore cancellation."""
     while True:
         try:
             await asyncio.Event().wait()
@@ -40,13 +40,13 @@ def test_a_step_that_does_not_end_is_left_alone(caplog: pytest.LogCaptureFixture
         raise ValueError("planted")
 
     async def play() -> list[bool]:
-        asyncio.create_task(stubborn())  # what it leaves behind holds `run` up no longer than the limit
+        asyncio.create_task(stubborn())  # a task left behind delays `run` by at most the limit
         return [await within(SOON, "stubborn step", stubborn()), await within(5.0, "failing step", fails())]
 
     loop = asyncio.new_event_loop()
     with caplog.at_level(logging.ERROR):
         assert run(play(), lambda: loop, SOON) == [False, True]
-    loop.close()  # left open, as something in it has not ended
+    loop.close()  # `run` left it open, because a task in it has not ended
     assert (
         "stubborn step did not end within 0.05 s" in caplog.text
         and "in stubborn" not in caplog.records[1].message
@@ -68,7 +68,7 @@ def test_a_thread_that_hangs_holds_nothing_up() -> None:
 
 
 def test_a_process_with_a_hanging_thread_ends_with_its_code() -> None:
-    """Python waits for the threads of executors, whatever they do."""
+    """Python would wait for the threads of executors without a limit."""
     code = (
         "import threading; from concurrent.futures import ThreadPoolExecutor\n"
         "from crawler.process.lifecycle import shutdown\n"
@@ -93,7 +93,7 @@ def test_the_watchdog_says_where_the_loop_stands() -> None:
         watchdog = Watchdog(SOON)
         watchdog.start()
         (thread,) = (each for each in threading.enumerate() if each.name == "watchdog")
-        assert thread.daemon, "else it would hold up the end of the process"
+        assert thread.daemon, "otherwise it would delay the exit of the process"
         told.wait(30.0)  # blocks the event loop
         watchdog.stop()
 
@@ -143,7 +143,7 @@ def test_a_step_left_alone_is_cancelled() -> None:
 
 
 def test_a_waiter_that_gave_up_is_told_nothing() -> None:
-    """Its thread ends later, on a loop that goes on or is closed."""
+    """The thread ends later, when the loop still runs or is closed."""
     complaints: list[object] = []
     release = threading.Event()
 
@@ -170,7 +170,7 @@ def test_a_waiter_that_gave_up_is_told_nothing() -> None:
 
 
 def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
-    def deep(depth: int) -> str:  # by turns: equal frames would be drawn together
+    def deep(depth: int) -> str:  # alternating functions, because a traceback merges equal frames
         return deeper(depth) if depth else stacks()
 
     def deeper(depth: int) -> str:
@@ -199,12 +199,12 @@ def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
 
 
 def stubborn_once_line(text: str) -> str:
-    """The line at which a task of the test above waits, as its stack says it."""
+    """Return the line at which a task of the test above waits, as its stack shows it."""
     return text.partition("task waits ")[2].partition(", line ")[2].partition("\n")[0]
 
 
 class Thread:
-    """A thread as `leave` sees it, that ends when it is joined, or never."""
+    """A thread, as `leave` sees it, that ends when joined, or never."""
 
     def __init__(self, *, daemon: bool = False, hangs: bool = False) -> None:
         self.name, self.daemon, self.hangs = "worker", daemon, hangs
@@ -219,7 +219,7 @@ class Thread:
 
 
 def test_only_threads_that_hold_the_process_up_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that hangs costs the log's end and the exit at once; all together get one limit."""
+    """A hanging thread is logged and the process exits at once; all threads share one limit."""
     done: list[object] = []
     daemon, ends, late = Thread(daemon=True, hangs=True), Thread(), Thread()
     threads = [threading.main_thread(), daemon, ends, late]
@@ -252,7 +252,7 @@ def test_only_threads_that_hold_the_process_up_are_waited_for(monkeypatch: pytes
 def test_a_loop_stands_after_some_looks_without_a_turn(
     turns: str, said: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Said once a time: not again before it has turned. `t`: it turned before this look."""
+    """It is logged once per incident: again only after the loop has turned. `t`: it turned before this check."""
     dog = Watchdog(10.0)
     looks = iter(turns)
 

@@ -344,7 +344,7 @@ def test_a_host_is_explained_with_its_robots_txt(shown: Shown) -> None:
     facts = shown.ask("host", host="a.org")
     assert [(each["of"], each["status"]) for each in facts["robots"]] == [("http://a.org", 404)]
     assert "robots" not in shown.ask("host", host="never.example")
-    with pytest.raises(UsageError, match="no host name"):
+    with pytest.raises(UsageError, match="not a host name"):
         shown.ask("host", host="a b")
 
 

@@ -64,10 +64,10 @@ def ask(stages: Stages, command: Any, **arguments: Any) -> Any:
         ({"command": "status", "hosts": "all"}, "status: Expected `int`"),
         ({"command": "seed", "urls": URL}, "seed: Expected `array`"),
         ({"command": "seed", "urls": [URL, None]}, "seed: Expected `str`"),
-        ({"command": "get", "url": "no url"}, "no http"),
-        ({"command": "block", "host": "a b"}, "no host name"),
-        ({"command": "unblock", "host": ""}, "no host name"),
-        ({"command": "retire", "pattern": "("}, "no regular expression"),
+        ({"command": "get", "url": "no url"}, "not an http"),
+        ({"command": "block", "host": "a b"}, "not a host name"),
+        ({"command": "unblock", "host": ""}, "not a host name"),
+        ({"command": "retire", "pattern": "("}, "not a valid regular expression"),
     ],
 )
 def test_a_request_that_is_none_is_refused_in_one_line(
@@ -153,13 +153,13 @@ def test_urls_are_retired_by_a_pattern(stages: Stages) -> None:
     assert ask(stages, "retire", pattern=r"b\.org") == {"retired": 2}
     assert stages.views.frontier_counts().todo == 1
     assert ask(stages, "why", url="http://b.org/1")["verdict"].startswith("Dropped: "), (
-        "and not that it waits"
+        "it does not say that the URL waits"
     )
     assert ask(stages, "why", url="http://c.org/1")["verdict"].startswith("To do: ")
 
 
 def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`retire` and `why` read all entries of a queue in one turn of the loop: seconds, of a million."""
+    """`retire` and `why` must not read all entries of a queue in one turn of the loop: a million take seconds."""
     monkeypatch.setattr(discovery_intake, "RETIRED_AT_ONCE", 10)
     monkeypatch.setattr(views, "EXPLAINED_AT_ONCE", 10)
     urls = [f"http://b.org/{n}" for n in range(95)]
@@ -184,7 +184,7 @@ def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.Monke
 
 
 def visited(joint: Joint, *urls: str, **values: Any) -> None:
-    """Let seeds be fetched and stored."""
+    """Fetch and store seeds."""
     joint.seeds(*urls)
     for _ in urls:
         fetch_task = joint.fetch_task()
@@ -207,7 +207,7 @@ def test_status_names_peers_and_as_many_hosts_as_are_asked_for(open_joint: Open)
 
 
 def test_status_of_many_hosts_pauses(open_joint: Open) -> None:
-    """Each host outside the front may cost some reads: ten thousand in one turn would hold the loop."""
+    """Each host outside the front may cost some reads: ten thousand in one turn would block the event loop."""
     joint = open_joint()
     joint.seeds(*(f"http://h{n}.org/" for n in range(3 * HOSTS_AT_ONCE + 1)))
     commands = Commands(joint.stages, joint.stages.commits.commit_now)
@@ -227,7 +227,7 @@ def test_status_of_many_hosts_pauses(open_joint: Open) -> None:
 def test_a_request_of_many_urls_is_taken_in_portions(
     open_joint: Open, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """Up to 40,000 fit into one: in one turn they would hold the loop for a second."""
+    """A request may hold up to 40,000 URLs; in one turn they would block the event loop for a second."""
     joint = open_joint(crawl={"scope": "any"}, refresh={"endless": True, "share": 0.5})
     known = [f"http://a.org/{n}" for n in range(5)]
     visited(joint, *known)
@@ -265,7 +265,7 @@ def test_a_request_of_many_urls_is_taken_in_portions(
 def test_seeds_take_the_scope_before_the_first_of_them_is_a_link(
     joint: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page found between two portions may link to any of their hosts."""
+    """Meanwhile a page, found between two portions, may link to any of the seeds' hosts."""
     urls = [f"http://h{n}.org/" for n in range(2 * PORTION_LINKS)]
     links, spanned = joint.admission.links, []
 
@@ -340,7 +340,7 @@ def test_why_tells_how_a_page_is_kept_fresh(open_joint: Open) -> None:
 
 
 def test_instants_are_told_as_people_read_them() -> None:
-    """Those that are past, or never come, are not told."""
+    """Times are in ISO 8601; past and infinite times are omitted."""
     answer = {"retry_at": 7.0, "waiting": {"ready_at": 5.0, "next_retry_at": float("inf"), "host": "a.org"}}
     explainer._say_times(answer, 5.0)
     assert answer == {"retry_at": iso_time(7.0), "waiting": {"host": "a.org"}}
@@ -382,7 +382,7 @@ def test_a_page_that_asks_not_to_be_shown_is_given_only_on_request(joint: Joint)
 
 
 def test_seeds_elsewhere_ask_for_looser_settings_again(open_joint: Open) -> None:
-    """And the place of each is noted, so that the next one there is asked for nothing."""
+    """A seed on a new site needs the relaxed setting confirmed once; later seeds on that site do not."""
     joint = open_joint(politeness={"delay": 0.0})
     directory = CrawlDirectory(joint.stages.directory.parent)
     directory.save_config(joint.stages.config)
@@ -435,7 +435,7 @@ def test_signals_are_told_by_host_and_source(open_joint: Open, monkeypatch: pyte
 def test_a_command_waits_for_what_is_being_made_and_commits(
     joint: Joint, monkeypatch: pytest.MonkeyPatch, command: str, arguments: dict[str, Any]
 ) -> None:
-    """A decision between two halves of a change would not see what the first has decided."""
+    """A decision between two halves of a change would not see what the first half has decided."""
     joint.seeds(HOME)
     done: list[Any] = []
 
@@ -462,7 +462,7 @@ def test_a_command_waits_for_what_is_being_made_and_commits(
 
 
 def test_a_page_that_is_served_is_not_said_to_be_never_asked(open_joint: Open) -> None:
-    """Its robots.txt has changed since: what holds now, and that a copy is kept, which the page server shows."""
+    """If robots.txt forbids a stored page later, the verdict gives the rule and says that the copy is kept and served."""
     joint = open_joint(refresh={"endless": True, "share": 0.5, "min_age": 0.0})
     visited(joint, HOME)
     joint.clock.advance(10 * 86_400.0)

@@ -125,12 +125,12 @@ def test_an_unknown_page_is_fetched_soon_as_a_link_once(shown: Shown) -> None:
     assert shown.joint.fetch_task().depth == 1, "the depth of a seed's link"
 
 
-def test_a_page_that_waits_already_needs_nothing(shown: Shown) -> None:
+def test_a_waiting_page_is_not_queued_again(shown: Shown) -> None:
     shown.joint.seeds(NEW)
     assert ahead(shown, NEW) == ["queued"] and not shown.queued
 
 
-def test_what_may_not_be_fetched_is_not_promised(shown: Shown) -> None:
+def test_pages_that_may_not_be_fetched_are_not_reported_as_queued(shown: Shown) -> None:
     """`refresh=1` must not say "queued" for a blocked host or a page that robots.txt forbids."""
     assert ahead(shown, AWAY, HOME) == ["out_of_scope", "not_refreshed"]
     rules = b"User-agent: *\nDisallow: /no\n"
@@ -168,7 +168,7 @@ def test_pages_asked_ahead_have_a_bound_and_a_time(open_joint: Callable[..., Joi
     asyncio.run(play())
 
 
-def test_a_known_page_is_the_refresh_frontier_s(fresh: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_page_goes_to_the_refresh_schedule(fresh: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ahead(fresh, HOME) == ["queued"] and fresh.woken == ["wake"]
     assert not fresh.queued
     monkeypatch.setattr(fresh.joint.stages.refresh.claims, "request", lambda fingerprint: False)
@@ -232,7 +232,7 @@ def test_a_count_that_has_faded_is_forgotten(shown: Shown) -> None:
     assert shown.joint.stages.store.get(key) is None
 
 
-def test_damaged_counts_are_left_behind(shown: Shown) -> None:
+def test_damaged_counts_are_ignored(shown: Shown) -> None:
     batch = shown.joint.stages.store.batch()
     batch.put(ASKED + (7).to_bytes(8, "big"), seal(b"")[:-1] + b"?")
     shown.joint.stages.store.write(batch)
@@ -386,7 +386,7 @@ def test_the_share_of_refresh_changes_where_there_is_one(fresh: Shown) -> None:
     assert fresh.configured[0].refresh.share == 0.75
 
 
-def test_live_settings_are_those_alone() -> None:
+def test_only_live_settings_can_be_changed() -> None:
     config = convert({"crawl": {"concurrency": 8, "depth": 3}, "refresh": {"share": 0.2, "min_age": 7}})
     made = live_settings(config, {"crawl.concurrency": "8", "refresh.share": "0.5"}, 8)
     assert made == convert({"crawl": {"concurrency": 8, "depth": 3}, "refresh": {"share": 0.5, "min_age": 7}})
@@ -475,7 +475,7 @@ def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tm
     assert next(scan_prefix(shown.joint.stages.store, TODO), None) is None
 
 
-def test_siblings_ask_each_other_over_sockets_of_their_own(open_joint: Callable[..., Joint]) -> None:
+def test_processes_query_each_other_over_their_own_sockets(open_joint: Callable[..., Joint]) -> None:
     """The processes of one machine also share the server address."""
     shown = Shown(open_joint(names=("p0", "p1"), serve={"address": "127.0.0.1:0"}))
 
@@ -507,7 +507,7 @@ def test_requests_say_how_much_known_pages_matter(open_joint: Callable[..., Join
     asyncio.run(play())
 
 
-def test_what_goes_on_in_the_background_ends_before_the_server_is_closed(shown: Shown) -> None:
+def test_background_tasks_end_before_the_server_is_closed(shown: Shown) -> None:
     async def play() -> None:
         ends: list[str] = []
 

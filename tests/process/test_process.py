@@ -70,7 +70,7 @@ def alone(tmp_path: Path) -> Iterator[Callable[..., Alone]]:
 # -- whole runs
 
 
-def test_nothing_to_do_is_done(alone: Callable[..., Alone]) -> None:
+def test_a_run_without_work_ends_as_done(alone: Callable[..., Alone]) -> None:
     one = alone()
     one.stages.frontier.pauses.resume("test")
     one.run()
@@ -149,7 +149,7 @@ def test_a_write_that_does_not_end_is_a_failure(
         one.stop_at_once()
 
 
-def test_what_cannot_be_committed_in_time_is_a_failure(
+def test_results_not_committed_in_time_are_a_failure(
     alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = alone(crawl={"drain_max": 1})
@@ -202,7 +202,7 @@ def test_results_that_take_long_are_left_to_the_next_run_at_the_end_of_the_grace
     assert asyncio.run(play()) == pytest.approx(1.5, abs=0.2) and len(drops) == dropped
 
 
-def test_all_that_is_begun_is_ended(alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_started_is_closed(alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if the run fails."""
     done: list[str] = []
 
@@ -244,7 +244,7 @@ def test_all_that_is_begun_is_ended(alone: Callable[..., Alone], monkeypatch: py
 # -- stopping
 
 
-def test_the_first_reason_counts_and_the_shortest_grace(alone: Callable[..., Alone]) -> None:
+def test_the_first_stop_reason_and_the_shortest_grace_win(alone: Callable[..., Alone]) -> None:
     one = alone()
     process = one.process
     assert not process.stopping() and not process.stopped_on_purpose()
@@ -325,7 +325,7 @@ def test_a_full_due_takes_no_more_seeds(alone: Callable[..., Alone], monkeypatch
 @pytest.mark.parametrize(
     ("sink", "limited", "woken"), [(False, False, False), (True, False, True), (False, True, True)]
 )
-def test_an_fetch_task_that_ends_wakes_the_schedule_if_its_commit_will_not(
+def test_a_fetch_task_that_ends_wakes_the_schedule_if_its_commit_does_not(
     alone: Callable[..., Alone], sink: bool, limited: bool, woken: bool
 ) -> None:
     one = alone()
@@ -348,7 +348,7 @@ def test_an_fetch_task_that_ends_wakes_the_schedule_if_its_commit_will_not(
         (True, 3, True, True, 1),
     ],
 )
-def test_starts_go_on_and_a_dry_frontier_has_its_flush(
+def test_starts_continue_and_a_dry_frontier_is_flushed(
     alone: Callable[..., Alone],
     monkeypatch: pytest.MonkeyPatch,
     more: bool,
@@ -379,7 +379,7 @@ def test_decisions_free_hosts_until_the_run_stops(alone: Callable[..., Alone]) -
     assert len(starts) == 1
 
 
-def test_what_is_durable_is_told_to_peers_and_the_schedule(alone: Callable[..., Alone]) -> None:
+def test_peers_and_the_schedule_learn_what_is_durable(alone: Callable[..., Alone]) -> None:
     one, told = alone(), []
     one.process.exchange.committed = lambda: told.append(1)  # type: ignore[method-assign]
     one.process._news.clear()
@@ -414,7 +414,7 @@ def test_a_process_is_busy_while_anything_waits(
         assert process.busy()
 
 
-def test_the_standing_of_a_run(alone: Callable[..., Alone]) -> None:
+def test_the_progress_of_a_run(alone: Callable[..., Alone]) -> None:
     one = alone()
     process, advanced = one.process, []
     process.exchange.advance = lambda: advanced.append(1)  # type: ignore[method-assign]
@@ -431,7 +431,7 @@ def test_the_standing_of_a_run(alone: Callable[..., Alone]) -> None:
     ("reason", "purpose"),
     [("", False), ("done", False), ("patience", False), ("signal", True), ("max_pages", True)],
 )
-def test_who_ended_the_run(alone: Callable[..., Alone], reason: str, purpose: bool) -> None:
+def test_a_stop_on_purpose_is_recognized(alone: Callable[..., Alone], reason: str, purpose: bool) -> None:
     one = alone()
     one.process.stopped_by = reason
     assert one.process.stopped_on_purpose() is purpose
@@ -510,7 +510,7 @@ def counting() -> Change:
 
 
 @pytest.mark.parametrize("when", ["before", "during", "stopping", "behind"])
-def test_what_is_queued_is_kept_whenever_it_comes(alone: Callable[..., Alone], when: str) -> None:
+def test_queued_changes_become_durable_at_any_time(alone: Callable[..., Alone], when: str) -> None:
     one = alone()
 
     async def play() -> None:
@@ -539,7 +539,7 @@ def test_what_is_queued_is_kept_whenever_it_comes(alone: Callable[..., Alone], w
     assert counted(one) == 1
 
 
-def test_what_a_failed_disk_did_not_take_is_not_said_to_be_kept(
+def test_changes_are_not_reported_durable_after_a_disk_failure(
     alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "KEPT_WAIT", 0.01)

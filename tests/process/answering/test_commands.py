@@ -70,7 +70,7 @@ def ask(stages: Stages, command: Any, **arguments: Any) -> Any:
         ({"command": "retire", "pattern": "("}, "not a valid regular expression"),
     ],
 )
-def test_a_request_that_is_none_is_refused_in_one_line(
+def test_an_invalid_request_is_refused_in_one_line(
     stages: Stages, request_: dict[str, Any], words: str
 ) -> None:
     """`retire` with an open bracket, or a list as a name, used to end the connection without an answer."""
@@ -339,7 +339,7 @@ def test_why_tells_how_a_page_is_kept_fresh(open_joint: Open) -> None:
     assert "refresh" not in ask(fresh.stages, "why", url=NEW)
 
 
-def test_instants_are_told_as_people_read_them() -> None:
+def test_times_are_in_iso_format() -> None:
     """Times are in ISO 8601; past and infinite times are omitted."""
     answer = {"retry_at": 7.0, "waiting": {"ready_at": 5.0, "next_retry_at": float("inf"), "host": "a.org"}}
     explainer._say_times(answer, 5.0)
@@ -381,7 +381,7 @@ def test_a_page_that_asks_not_to_be_shown_is_given_only_on_request(joint: Joint)
     assert ask(joint.stages, "get", url=HOME, with_noarchive=True)["status"] == 200
 
 
-def test_seeds_elsewhere_ask_for_looser_settings_again(open_joint: Open) -> None:
+def test_seeds_on_a_new_site_need_relaxed_settings_confirmed(open_joint: Open) -> None:
     """A seed on a new site needs the relaxed setting confirmed once; later seeds on that site do not."""
     joint = open_joint(politeness={"delay": 0.0})
     directory = CrawlDirectory(joint.stages.directory.parent)
@@ -432,7 +432,7 @@ def test_signals_are_told_by_host_and_source(open_joint: Open, monkeypatch: pyte
         ("retire", {"pattern": "new"}),
     ],
 )
-def test_a_command_waits_for_what_is_being_made_and_commits(
+def test_a_command_waits_for_the_change_being_made_and_commits(
     joint: Joint, monkeypatch: pytest.MonkeyPatch, command: str, arguments: dict[str, Any]
 ) -> None:
     """A decision between two halves of a change would not see what the first half has decided."""
@@ -461,7 +461,7 @@ def test_a_command_waits_for_what_is_being_made_and_commits(
         assert done == ["made", called, "committed"]
 
 
-def test_a_page_that_is_served_is_not_said_to_be_never_asked(open_joint: Open) -> None:
+def test_why_does_not_say_never_fetched_of_a_served_page(open_joint: Open) -> None:
     """If robots.txt forbids a stored page later, the verdict gives the rule and says that the copy is kept and served."""
     joint = open_joint(refresh={"endless": True, "share": 0.5, "min_age": 0.0})
     visited(joint, HOME)

@@ -116,7 +116,7 @@ def heavy() -> Change:
     return Change()
 
 
-def test_it_sees_what_is_queued_and_in_flight(loop: Loop) -> None:
+def test_the_state_counts_queued_changes_and_fetches_in_flight(loop: Loop) -> None:
     now = loop.clock.now()
     state = loop.commits._state(now)
     assert (state.queued, state.undecided, state.fetching, state.flush, state.hurry) == (
@@ -179,7 +179,7 @@ def test_when_a_dry_frontier_has_a_flush(
     monkeypatch.undo()
 
 
-def test_what_brings_many_links_waits_for_room_in_the_due(
+def test_a_result_with_many_links_waits_for_room_in_the_due(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the DUE would be full for all results; at a stop, such results are decided without waiting."""
@@ -255,7 +255,9 @@ def test_a_gathering_ends_when_few_are_in_flight(
     loop.stages.point.take()
 
 
-def test_who_waits_for_idleness_is_woken_once(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_is_woken_once_when_the_loop_becomes_idle(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The process is woken when the last work is done, and a failed write ends the loop."""
     steps = [Step.WAIT, Step.COMMIT, Step.WAIT, Step.WAIT]
     seen: list[bool] = []
@@ -404,7 +406,7 @@ def test_a_flush_that_fails_is_left_for_later(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_one_merge_at_a_time_and_the_next_behind_its_commit(
+def test_one_merge_at_a_time_and_the_next_after_its_commit(
     loop: Loop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: bool
 ) -> None:
     def run() -> None:
@@ -480,6 +482,6 @@ def group(changes: int = 1, links: int = 0, sizes: tuple[int, ...] = ()) -> list
         (group(2, 0, (SMALL_BYTES // 2, SMALL_BYTES // 2 + 1)), False),
     ],
 )
-def test_what_is_written_in_a_moment(some: list[Change], small: bool) -> None:
+def test_small_groups_are_recognized(some: list[Change], small: bool) -> None:
     assert _is_small(some) is small
     assert (SMALL_GROUP, SMALL_LINKS, SMALL_BYTES) == (16, 1000, 262_144)

@@ -82,9 +82,7 @@ STATES = st.builds(
 
 
 @given(st.lists(STATES, max_size=40), st.sampled_from([0.0, 0.03, 0.2]))
-def test_whatever_comes_a_group_waits_no_longer_than_the_delay(
-    states: list[CommitterState], delay: float
-) -> None:
+def test_a_group_never_waits_longer_than_the_delay(states: list[CommitterState], delay: float) -> None:
     """A requested flush comes before the next COMMIT."""
     one, now, since = committer(delay=delay), 1e6, None
     for state in states:
@@ -222,7 +220,7 @@ def test_a_full_due_takes_no_more_until_a_flush_has_passed(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("step", ["full", "not full"])
-def test_a_full_due_closes_the_places(tmp_path: Path, step: str) -> None:
+def test_a_full_due_blocks_all_slots(tmp_path: Path, step: str) -> None:
     load = Load(tmp_path)
     load.due.admit(np.array([1], np.uint64))
     change = load.result(250 if step == "full" else 150)()

@@ -94,7 +94,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
 
 
-def test_a_process_alone_has_all_places_and_no_limit(folder: Path) -> None:
+def test_a_single_process_has_all_slots_and_no_limit(folder: Path) -> None:
     here = Here(folder)
     exchange = here.exchange()
     assert type(exchange) is Exchange
@@ -127,7 +127,7 @@ def test_pages_in_flight_count_against_the_limit(folder: Path, names: tuple[str,
 
 
 @pytest.mark.parametrize("names", [("p0",), ("p0", "p1")], ids=["alone", "with a peer"])
-def test_limits_are_those_of_a_run(folder: Path, names: tuple[str, ...]) -> None:
+def test_limits_apply_to_one_run(folder: Path, names: tuple[str, ...]) -> None:
     """A start without a run name is a run of its own; a named run continues after a restart."""
     here = Here(folder, names, max_pages=10, max_bytes=1000)
     exchange = here.exchange(run="one")
@@ -146,7 +146,7 @@ def test_limits_are_those_of_a_run(folder: Path, names: tuple[str, ...]) -> None
         assert exchange.room(20) == 10 and exchange.limit_reached == ""
 
 
-def test_with_peers_idleness_alone_is_no_end(folder: Path) -> None:
+def test_with_peers_an_idle_process_does_not_end_the_crawl(folder: Path) -> None:
     here = Here(folder, ("p0", "p1"))
     exchange = here.exchange()
     assert isinstance(exchange, PeerExchange)
@@ -167,7 +167,7 @@ def test_a_full_outbox_and_no_share_of_the_rate_leave_no_room(
     assert exchange.room(5) == 0
 
 
-def test_who_is_told_of_the_end_knows_it_from_the_start(folder: Path) -> None:
+def test_a_process_started_after_the_end_knows_it(folder: Path) -> None:
     assert Here(folder, ("p0", "p1")).exchange(ended=True).ended
 
 
@@ -220,7 +220,7 @@ def peered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         one.here.stages.close()
 
 
-def test_what_was_accepted_is_queued_while_there_is_room(
+def test_accepted_entries_are_queued_while_the_due_has_room(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = peered()
@@ -252,7 +252,7 @@ def test_a_fresh_epoch_is_committed_once(
     assert len(one.here.queued) == 2, "the next epoch gets its own group"
 
 
-def test_what_was_sent_to_a_peer_that_lost_its_folder_is_forgotten(
+def test_sent_links_are_forgotten_when_a_peer_has_lost_its_folder(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, forgotten = peered(), []
@@ -268,7 +268,7 @@ def test_what_was_sent_to_a_peer_that_lost_its_folder_is_forgotten(
 @pytest.mark.parametrize(
     ("outbox", "inbox", "flushes"), [(True, False, 1), (False, True, 1), (False, False, 0)]
 )
-def test_a_commit_sends_and_confirms_what_rests_on_it(
+def test_a_commit_sends_and_confirms_its_entries(
     peered: Callable[..., Peered], outbox: bool, inbox: bool, flushes: int
 ) -> None:
     one = peered()
@@ -337,7 +337,7 @@ def test_the_queue_of_a_peer_that_is_away_is_rewritten(
         (False, False, "max_pages", [module.LAST_WORDS]),
     ],
 )
-def test_who_stays_until_others_have_heard(
+def test_a_process_stays_until_its_peers_know(
     peered: Callable[..., Peered], supervised: bool, ended: bool, stopped_by: str, naps: list[float]
 ) -> None:
     one = peered(supervised=supervised, ended=ended)
@@ -348,7 +348,7 @@ def test_who_stays_until_others_have_heard(
 
 
 @pytest.mark.parametrize("all_know", [0, 3, None])
-def test_the_end_is_told_until_all_know_it_or_are_silent_for_too_long(
+def test_a_process_announces_the_end_until_all_know_or_are_silent(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch, all_know: int | None
 ) -> None:
     one = peered(ended=True)
@@ -369,7 +369,7 @@ def counters(one: Peered, **said: Any) -> Counters:
     return msgspec.structs.replace(own, boot=b"boot of p1", echo_boot=own.boot, **said)
 
 
-def test_the_end_is_told_only_when_a_crash_would_not_forget_it(peered: Callable[..., Peered]) -> None:
+def test_the_end_is_announced_only_once_it_is_durable(peered: Callable[..., Peered]) -> None:
     """An informed process leaves, so a process that forgot the end in a crash would wait for it forever."""
     one = peered()
     exchange, coordination, told = one.exchange, one.exchange.coordination, []
@@ -409,9 +409,7 @@ def silence(one: Peered, exchange: PeerExchange) -> bool:
 
 
 @pytest.mark.parametrize("cleanly", [False, True])
-def test_an_end_that_was_known_is_known_again_when_others_have_left(
-    peered: Callable[..., Peered], cleanly: bool
-) -> None:
+def test_a_stored_end_is_recalled_when_peers_have_left(peered: Callable[..., Peered], cleanly: bool) -> None:
     one = peered()
     again = knew(one, cleanly=cleanly)
     again._recall_end()
@@ -423,9 +421,7 @@ def test_an_end_that_was_known_is_known_again_when_others_have_left(
 
 
 @pytest.mark.parametrize("new", ["pages", "links"])
-def test_an_end_that_was_known_says_nothing_of_what_came_behind_it(
-    peered: Callable[..., Peered], new: str
-) -> None:
+def test_a_stored_end_is_void_after_later_work(peered: Callable[..., Peered], new: str) -> None:
     one = peered()
     again = knew(one)
     if new == "pages":
@@ -435,7 +431,7 @@ def test_an_end_that_was_known_says_nothing_of_what_came_behind_it(
     assert not silence(one, again), "these are seeds of a new run, whose peers are still to come"
 
 
-def test_who_has_nothing_left_says_once_for_whom_it_waits(
+def test_an_idle_process_warns_once_about_missing_peers(
     peered: Callable[..., Peered], caplog: pytest.LogCaptureFixture
 ) -> None:
     one = peered(names=("p0", "p1", "p2"))
@@ -463,7 +459,7 @@ def test_who_has_nothing_left_says_once_for_whom_it_waits(
     assert waited() == []
 
 
-def test_peers_with_work_void_an_end_that_was_known_and_idle_ones_do_not(
+def test_only_peers_with_work_void_a_stored_end(
     peered: Callable[..., Peered],
 ) -> None:
     one = peered(names=("p0", "p1", "p2"))
@@ -481,7 +477,7 @@ def test_when_all_are_there_the_end_is_found_in_rounds(peered: Callable[..., Pee
     assert not silence(one, again)
 
 
-def test_each_beat_shares_the_rate_and_looks_for_the_end(
+def test_each_heartbeat_shares_the_rate_and_checks_for_the_end(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, rates, looks = peered(), [], []
@@ -507,13 +503,15 @@ def test_each_beat_shares_the_rate_and_looks_for_the_end(
     assert exchange.room(5) == 5, "without a limit of the rate no share is needed"
 
 
-def test_an_outcast_begins_nothing(peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_process_starts_no_fetch(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = peered()
     monkeypatch.setattr(type(one.exchange.peers), "is_outcast", property(lambda self: True))
     assert one.exchange.room(5) == 0
 
 
-def test_alone_the_rate_is_all_mine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_process_has_the_whole_rate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here, rates = Here(folder), []
     exchange = here.exchange()
     monkeypatch.setattr(here.stages.frontier, "set_rate", rates.append)
@@ -527,9 +525,7 @@ def test_alone_the_rate_is_all_mine(folder: Path, monkeypatch: pytest.MonkeyPatc
     here.stages.close()
 
 
-def test_what_heartbeats_say_of_this_process(
-    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_progress_in_heartbeats(peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of hosts with work is counted only at intervals."""
     one, counts = peered(), [7, 9]
     monkeypatch.setattr(one.here.stages.frontier.views, "hosts_with_work", lambda: counts.pop(0))
@@ -590,7 +586,7 @@ def test_runs_without_a_name_are_each_a_run_of_their_own(folder: Path) -> None:
     here.stages.close()
 
 
-def test_what_is_kept_of_a_run_is_known_again_and_no_other_run_s(folder: Path) -> None:
+def test_counters_of_a_run_are_kept_separate_from_other_runs(folder: Path) -> None:
     here = Here(folder)
     here.fetch(2, 30)
     here.again()
@@ -670,7 +666,7 @@ def test_new_and_known_pages_share_the_part_of_the_rate(
     assert asked[1][1] == {"work": False, "pages": False}
 
 
-def test_levels_of_all_say_what_known_pages_weigh(
+def test_the_weight_of_known_pages_follows_all_levels(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange, asked = peered().exchange, []
@@ -688,7 +684,7 @@ def test_levels_of_all_say_what_known_pages_weigh(
     assert (now.level, now.weight, now.busy) == (7.0, 2.0, True)
 
 
-def test_processes_whose_fingerprints_would_differ_do_not_agree(folder: Path) -> None:
+def test_the_check_differs_if_fingerprints_differ(folder: Path) -> None:
     checks = []
     for n, tree in enumerate(({}, {}, {"partition": "host"}, {"strip_session_ids": False})):
         stages = Stages(convert({"urls": tree}), folder / str(n), bytes(16), clock=VirtualClock())

@@ -174,7 +174,9 @@ def test_a_refresh_without_news_is_not_read(run: Run, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("part", ["client", "reader"])
-def test_a_bug_ends_one_fetch_task(run: Run, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+def test_an_unexpected_exception_ends_only_its_fetch_task(
+    run: Run, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
     fetch_task = run.joint.fetch_task()
     if part == "client":
         run.canned.answers[HOME] = [ValueError("odd bytes")]
@@ -240,7 +242,7 @@ def test_bytes_are_held_until_the_commit_of_their_own_fetch_task(
 # ---- heavy answers ----
 
 
-def test_a_long_robots_txt_is_decided_on_when_there_is_time(run: Run) -> None:
+def test_a_long_robots_txt_is_a_heavy_decision(run: Run) -> None:
     """Meanwhile its bytes are held, and its slot is free."""
     fetch_task = run.joint.fetch_task(TaskKind.ROBOTS)
     line = b"Disallow: /no\n"
@@ -265,14 +267,14 @@ def test_a_robots_txt_of_usual_length_is_decided_on_at_once(run: Run, size: int,
     assert len(run.heavy) == heavy and len(run.makers) == 1
 
 
-def test_a_page_with_many_links_is_decided_on_when_there_is_time(run: Run) -> None:
+def test_a_page_with_many_links_is_a_heavy_decision(run: Run) -> None:
     hrefs = b"".join(b'<a href="/%d">x</a>' % n for n in range(HEAVY_LINKS + 1))
     run.answer(fetch(HOME, hrefs))
     asyncio.run(run.fetch_tasks.run(run.joint.fetch_task()))
     assert len(run.heavy) == 1 and run.joint.frontier.requests == 0
 
 
-def test_what_is_heavy() -> None:
+def test_heavy_answers_are_recognized() -> None:
     """Two MiB of body and content, a thousand links, 64 KiB of robots.txt: at most one answer in a hundred."""
     assert (HEAVY_BYTES, HEAVY_LINKS, HEAVY_ROBOTS) == (2 << 20, 1000, 64 << 10)
     half = HEAVY_BYTES // 2
@@ -312,7 +314,7 @@ class Lent:
 
 
 @pytest.mark.parametrize(("frees", "wakes"), [(0, 0), (1, 1)])
-def test_a_place_that_is_given_up_wakes_who_starts_fetch_tasks(joint: Joint, frees: int, wakes: int) -> None:
+def test_a_released_slot_wakes_the_schedule(joint: Joint, frees: int, wakes: int) -> None:
     frontier: Any = Lent(frees)
     woken: list[int] = []
     fetch_task: Any = "errand"
@@ -325,7 +327,7 @@ def test_a_place_that_is_given_up_wakes_who_starts_fetch_tasks(joint: Joint, fre
 # ---- request options of the user ----
 
 
-def test_a_request_goes_the_users_way(run: Run) -> None:
+def test_the_users_request_options_are_applied(run: Run) -> None:
     """The options are added to the configured headers; a redirect is followed within the scope."""
     run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions(
         "POST", b"q=1", ("X-Own: 1", "Content-Type: a/b")
@@ -341,7 +343,7 @@ def test_a_request_goes_the_users_way(run: Run) -> None:
     assert (second.url, second.method, second.body) == ("http://a.org/found", "GET", b"")
 
 
-def test_a_request_of_ones_own_stays_where_the_crawl_is_at_home(run: Run) -> None:
+def test_a_users_request_follows_redirects_only_in_scope(run: Run) -> None:
     run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("POST", b"q=1")
     run.answer(redirect(HOME, "http://elsewhere.example/"))
     fetch_task = run.joint.fetch_task()
@@ -361,7 +363,7 @@ def test_a_hop_that_leads_nowhere_is_the_answer(run: Run, location: str) -> None
 
 
 @pytest.mark.parametrize("most", [0, 2])
-def test_a_request_of_ones_own_follows_so_many_hops(
+def test_the_hops_of_a_users_request_are_bounded(
     run: Run, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     config = run.joint.stages.config
@@ -376,7 +378,7 @@ def test_a_request_of_ones_own_follows_so_many_hops(
     assert [request.url for request in run.canned.requests] == urls[: most + 1]
 
 
-def test_what_failed_requests_met_is_said_to_who_asks_for_it(
+def test_failed_requests_are_logged_with_v(
     run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("crawler"), "propagate", True)
@@ -401,7 +403,7 @@ def test_what_failed_requests_met_is_said_to_who_asks_for_it(
 @pytest.mark.parametrize(
     ("attempt", "waiting", "patient"), [(0, 0, True), (0, 3, False), (1, 3, True), (1, 0, True)]
 )
-def test_a_look_up_is_patient_unless_others_wait_and_it_is_the_first(
+def test_a_first_look_up_waits_less_while_others_wait(
     run: Run, monkeypatch: pytest.MonkeyPatch, attempt: int, waiting: int, patient: bool
 ) -> None:
     asked: list[bool] = []
@@ -461,7 +463,7 @@ def test_a_redirect_to_another_key_is_a_link(run: Run) -> None:
     assert change.counts["pages.redirect"] == 1 and len(run.canned.requests) == 1
 
 
-def test_a_circle_that_changes_no_cookie_ends(run: Run) -> None:
+def test_a_redirect_loop_without_new_cookies_ends(run: Run) -> None:
     run.answer(redirect(HOME, HOME))
     answer = run.fetched(run.joint.fetch_task())
     assert (answer.outcome, answer.error) == (Outcome.BAD_REDIRECT, "redirect loop")
@@ -533,9 +535,7 @@ def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
     assert HOP_WAIT_MAX - 5.0 <= run.joint.clock.now() - before <= HOP_WAIT_MAX + 5.0
 
 
-def test_the_more_often_a_hop_asks_for_its_turn_the_longer_it_waits(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hop_tries_less_and_less_often_for_a_busy_host(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host that is always about to be free is tried after 10 ms, then less and less often, at least every 2 s."""
     waits: list[float] = []
 
@@ -550,7 +550,7 @@ def test_the_more_often_a_hop_asks_for_its_turn_the_longer_it_waits(
     assert waits == pytest.approx([min(0.01 * 1.5**n, 2.0) for n in range(16)]) and waits[-1] == 2.0
 
 
-def test_a_hop_that_fails_by_a_bug_gives_its_host_back_as_if_it_took_no_time(
+def test_a_hop_that_raises_releases_its_host_with_zero_duration(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[tuple[str, float]] = []

@@ -103,7 +103,7 @@ def test_large_documents_are_read_in_a_child(flags: int, kind: str, body: bytes,
     assert starts == [0, 1]
 
 
-def test_a_map_that_is_too_much_for_the_child_names_nothing() -> None:
+def test_a_sitemap_that_the_child_cannot_parse_has_no_links() -> None:
     body = b"<urlset>" + b"<url><loc>http://a.org/1</loc></url>" * 50_000
     found = read(fetch(HOME, body), flags=SITEMAP, sitemaps={"cpu_seconds_max": 0.001})
     assert found is not None and (found.hrefs, found.parse_limit) == ([], True)
@@ -116,7 +116,7 @@ def test_requisites_are_taken_by_setting_and_have_requisites_but_no_links() -> N
     assert frame is not None and (frame.hrefs, frame.requisites, frame.title) == ([], ["/i.png"], "T")
 
 
-def test_a_users_extractor_stands_in_for_the_links_alone() -> None:
+def test_a_users_extractor_replaces_only_the_links() -> None:
     seen: list[str] = []
 
     def extractor(fetch_task: FetchTask, answer: Fetch) -> list[str]:
@@ -194,7 +194,7 @@ def dated_map(**dates: str) -> bytes:
     return f"<urlset>{''.join(rows)}</urlset>".encode()
 
 
-def test_a_changed_date_of_a_map_is_a_signal_and_its_first_sight_none() -> None:
+def test_only_a_changed_date_of_a_sitemap_is_a_signal() -> None:
     before = dated_map(a="2024-01-01", b="2024-01-02", c="")
     after = dated_map(a="2024-01-01", b="2024-02-02", c="2024-03-03", d="2024-04-04")
     assert [loc for loc, _ in news("application/xml", before, after, SITEMAP)] == ["http://a.org/b"]
@@ -203,7 +203,7 @@ def test_a_changed_date_of_a_map_is_a_signal_and_its_first_sight_none() -> None:
     assert [loc for loc, _ in news("application/xml", before, padded, SITEMAP)] == ["http://a.org/b"]
 
 
-def test_a_date_that_all_entries_share_is_when_the_map_was_made() -> None:
+def test_a_date_shared_by_all_entries_is_no_signal() -> None:
     assert (
         news(
             "application/xml",
@@ -275,14 +275,14 @@ def with_documents() -> tuple[Reader, Documents]:
     return reader, documents
 
 
-def test_a_map_is_fed_to_the_child_while_it_arrives() -> None:
+def test_a_sitemap_is_streamed_to_the_child_while_it_arrives() -> None:
     reader, documents = with_documents()
     assert reader.follow(FetchTask(TaskKind.PAGE, 1, "a.org", HOME)) is None and not documents.done
     assert reader.follow(FetchTask(TaskKind.PAGE, 1, "a.org", HOME, flags=SITEMAP)) == "stream"
     assert documents.done == [(DocumentKind.SITEMAP, HOME, INLINE_BYTES_MAX)]
 
 
-def test_a_map_that_nobody_wants_to_know_of_is_dropped() -> None:
+def test_an_unneeded_sitemap_stream_is_dropped() -> None:
     reader, documents = with_documents()
     reader.drop(None)
     assert not documents.done
@@ -304,7 +304,7 @@ LONG = INLINE_BYTES_MAX + 1
         (Outcome.FETCHED, LONG - 1, LONG - 1, False),
     ],
 )
-def test_a_map_that_was_fed_whole_is_read_by_the_child(
+def test_a_completely_streamed_sitemap_is_read_by_the_child(
     outcome: Outcome, fed: int, size: int, streamed: bool
 ) -> None:
     """Other sitemaps are parsed from the start, in a child if they are large, and the stream is dropped."""

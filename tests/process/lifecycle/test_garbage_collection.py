@@ -54,7 +54,7 @@ def test_cycles_that_die_young_are_freed() -> None:
     assert dead() is None and kept
 
 
-def test_behind_the_last_crawl_the_collector_is_as_it_was() -> None:
+def test_after_the_last_crawl_the_collector_is_restored() -> None:
     """A crawl may be part of a user's process, whose cycles would otherwise never be freed."""
     callbacks = list(gc.callbacks)
     garbage_collection.freeze()

@@ -23,7 +23,7 @@ GIB = 1 << 30
         (RunProgress(limit="max_bytes", ended=True), "max_bytes"),
     ],
 )
-def test_a_run_ends_for_a_limit_or_when_all_is_done(standing: RunProgress, reason: str) -> None:
+def test_a_run_ends_at_a_limit_or_when_no_work_is_left(standing: RunProgress, reason: str) -> None:
     """With peers, an empty frontier does not end the run: they may still send links."""
     assert limit_reached(standing, NO_LIMITS) == reason
 

@@ -35,7 +35,7 @@ async def stubborn() -> None:
             pass
 
 
-def test_a_step_that_does_not_end_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_step_that_does_not_end_is_abandoned(caplog: pytest.LogCaptureFixture) -> None:
     async def fails() -> None:
         raise ValueError("planted")
 
@@ -55,7 +55,7 @@ def test_a_step_that_does_not_end_is_left_alone(caplog: pytest.LogCaptureFixture
     assert "failing step failed: planted" in caplog.text
 
 
-def test_a_thread_that_hangs_holds_nothing_up() -> None:
+def test_a_hanging_thread_does_not_delay_the_exit() -> None:
     hang = threading.Event()
 
     async def play() -> bool:
@@ -81,7 +81,7 @@ def test_a_process_with_a_hanging_thread_ends_with_its_code() -> None:
     assert ended.returncode == 7, ended
 
 
-def test_the_watchdog_says_where_the_loop_stands() -> None:
+def test_the_watchdog_logs_where_the_event_loop_is_blocked() -> None:
     told, texts = threading.Event(), list[str]()
 
     class Told(logging.Handler):
@@ -129,7 +129,7 @@ def test_what_main_leaves_is_cancelled_and_the_loop_closed() -> None:
     assert cancelled == [1] and loop.is_closed()
 
 
-def test_a_step_left_alone_is_cancelled() -> None:
+def test_an_abandoned_step_is_cancelled() -> None:
     async def play() -> None:
         work = asyncio.ensure_future(asyncio.Event().wait())
         assert not await within(0.0, "step", work)
@@ -142,7 +142,7 @@ def test_a_step_left_alone_is_cancelled() -> None:
     asyncio.run(play())
 
 
-def test_a_waiter_that_gave_up_is_told_nothing() -> None:
+def test_a_caller_that_gave_up_gets_no_result() -> None:
     """The thread ends later, when the loop still runs or is closed."""
     complaints: list[object] = []
     release = threading.Event()
@@ -218,7 +218,7 @@ class Thread:
         return self.hangs
 
 
-def test_only_threads_that_hold_the_process_up_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_threads_that_delay_the_exit_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hanging thread is logged and the process exits at once; all threads share one limit."""
     done: list[object] = []
     daemon, ends, late = Thread(daemon=True, hangs=True), Thread(), Thread()
@@ -249,7 +249,7 @@ def test_only_threads_that_hold_the_process_up_are_waited_for(monkeypatch: pytes
         (("t" + "-" * LOOKS) * 3, 3),
     ],
 )
-def test_a_loop_stands_after_some_looks_without_a_turn(
+def test_a_loop_is_blocked_after_some_checks_without_a_turn(
     turns: str, said: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is logged once per incident: again only after the loop has turned. `t`: it turned before this check."""

@@ -138,7 +138,7 @@ def test_an_unclean_end_writes_nothing(tmp_path: Path) -> None:
     stages.close()
 
 
-def test_names_of_a_new_process_outlast_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_file_names_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     monkeypatch.setattr("crawler.process.opening.stages.sync_directory", synced.append)
     opened(tmp_path).close()
@@ -229,9 +229,7 @@ def test_a_crawl_of_several_counts_what_waits_for_each_peer(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("number", "failed"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.EACCES, False)]
 )
-def test_a_full_disk_that_the_opening_meets_is_a_store_error(
-    tmp_path: Path, number: int, failed: bool
-) -> None:
+def test_a_full_disk_during_opening_is_a_store_error(tmp_path: Path, number: int, failed: bool) -> None:
     """The directory may report it first, as an error with another exit code and without a retry."""
     with pytest.raises(StoreError if failed else DirectoryError) as met, _disk_errors(tmp_path):
         raise DirectoryError("cannot be made") from OSError(number, "why")
@@ -242,7 +240,7 @@ REFRESHING = {"refresh": {"endless": True, "share": 0.5}}
 
 
 @pytest.mark.parametrize("left", ["begun", "warc/a.warc.gz", "due/1.run"])
-def test_a_store_that_is_gone_is_no_new_beginning(tmp_path: Path, left: str) -> None:
+def test_a_missing_store_is_not_created_anew(tmp_path: Path, left: str) -> None:
     """The same holds if an empty folder replaces the store; a process folder with nothing in it starts anew."""
     folder = tmp_path / "p0"
     if left == "begun":
@@ -256,7 +254,7 @@ def test_a_store_that_is_gone_is_no_new_beginning(tmp_path: Path, left: str) -> 
     assert not list((folder / "store").iterdir())
 
 
-def test_a_folder_that_was_made_and_never_opened_begins(tmp_path: Path) -> None:
+def test_a_folder_that_was_never_opened_starts_anew(tmp_path: Path) -> None:
     (tmp_path / "p0" / "store").mkdir(parents=True)
     (tmp_path / "p0" / "warc").mkdir()
     opened(tmp_path).close()
@@ -318,7 +316,7 @@ def test_urls_that_are_done_go_back_into_the_queues(tmp_path: Path) -> None:
     stages.close()
 
 
-def test_runs_are_merged_by_a_change_of_its_own(tmp_path: Path) -> None:
+def test_a_merge_of_runs_ends_in_its_own_change(tmp_path: Path) -> None:
     """A plan that is not adopted would leave its inputs in the manifest, or prevent other merges."""
     stages = opened(tmp_path)
     merges, urls = 0, [f"http://a.org/{n}" for n in range(9)]
@@ -373,7 +371,7 @@ def test_a_crash_can_be_tried_at_each_step_of_a_flush(
     stages.close()
 
 
-def test_a_process_begins_with_its_part_of_the_rate(tmp_path: Path) -> None:
+def test_a_process_starts_with_its_equal_share_of_the_rate(tmp_path: Path) -> None:
     """So all four together stay within the crawl's rate even before they have heard of one another."""
     tree = {"crawl": {"rate": 8.0}, "refresh": {"endless": True}}
     stages = opened(tmp_path, tree=tree, names=("p0", "p1", "p2", "p3"))
@@ -446,7 +444,7 @@ def test_stages_at_rest_end_cleanly_unless_what_was_done_failed(tmp_path: Path, 
     store.close()
 
 
-def test_a_full_disk_is_named_whatever_met_it() -> None:
+def test_a_full_disk_is_reported_whatever_detects_it() -> None:
     for error, expected in (
         (OSError(errno.ENOSPC, "full"), StoreError),
         (DirectoryError("refused"), DirectoryError),

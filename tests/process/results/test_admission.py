@@ -118,7 +118,7 @@ def test_long_lists_come_in_portions(open_joint: OpenJoint) -> None:
 # ---- links to URLs of other processes ----
 
 
-def test_own_and_foreign_links_part(open_joint: OpenJoint) -> None:
+def test_own_and_foreign_links_are_separated(open_joint: OpenJoint) -> None:
     joint = open_joint(names=(HERE, THERE), **ANYWHERE)
     urls = by_owner(joint)
     mixed = [url for pair in zip(urls[HERE], urls[THERE], strict=True) for url in pair]
@@ -384,7 +384,7 @@ def test_without_a_trace_nothing_is_logged(joint: Joint) -> None:
 # ---- the books ----
 
 
-def test_the_books_hold_whatever_comes(open_joint: OpenJoint) -> None:
+def test_the_counter_equations_always_hold(open_joint: OpenJoint) -> None:
     joint = open_joint(names=(HERE, THERE), cache={"bits": 4}, **ANYWHERE)
     urls = by_owner(joint, 30)
     joint.seeds(*urls[HERE][:3], *urls[THERE][:3])
@@ -396,7 +396,7 @@ def test_the_books_hold_whatever_comes(open_joint: OpenJoint) -> None:
 
 
 @pytest.mark.parametrize("counter", ["urls.to_outbox", "urls.received"])
-def test_the_books_of_the_splitter_are_wrong_if_a_counter_is(counter: str) -> None:
+def test_a_wrong_splitter_counter_breaks_an_equation(counter: str) -> None:
     counters = {"urls.to_outbox": 5, "urls.received": 4}
     splitter = SplitterCounts(scope_told=1, sent=3, waiting=2, repeated=1, scope_heard=2, applied=6)
     assert splitter_conservation(counters, splitter) == [] == splitter_conservation({}, None)
@@ -404,7 +404,7 @@ def test_the_books_of_the_splitter_are_wrong_if_a_counter_is(counter: str) -> No
     assert len(splitter_conservation(counters, splitter)) == 1
 
 
-def test_a_folder_is_not_needed_twice(tmp_path: Path) -> None:
+def test_learned_state_survives_a_restart(tmp_path: Path) -> None:
     """The scope and the proven equivalences survive a restart."""
     first = Joint(tmp_path)
     first.seeds(HOME)

@@ -163,7 +163,7 @@ def test_a_kill_neither_loses_nor_doubles_a_credit(open_joint: Open, tmp_path: P
         stages.close()
 
 
-def test_the_message_is_the_owner_s_and_one_a_page(open_joint: Open) -> None:
+def test_a_credit_has_the_owners_bucket_and_is_one_per_page(open_joint: Open) -> None:
     """A compaction of the outbox keeps one link per fingerprint; the receiver refuses links that it does not own."""
     joint = open_joint(names=NAMES, **TREE)
     hub = joint.fingerprint(foreign_hub(joint))

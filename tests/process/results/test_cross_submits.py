@@ -67,7 +67,7 @@ def among(cache: RobotsCache, locs: list[str]) -> list[str]:
         ("http://notevil.test/", False),
     ],
 )
-def test_own_foreign_and_cross_named(loc: str, taken: bool) -> None:
+def test_urls_that_a_sitemap_may_name(loc: str, taken: bool) -> None:
     cache = robots(
         named=f"Sitemap: HTTP://EVIL.test:80{MAP[16:]}", other="Sitemap: http://evil.test/other.xml"
     )

@@ -136,7 +136,7 @@ def test_a_host_that_answers_200_for_what_is_missing(open_joint: OpenJoint) -> N
     assert "urls.links" in page.counts
 
 
-def test_who_answers_with_a_page_is_no_alias(home: Joint) -> None:
+def test_an_authority_that_answers_with_a_page_is_no_alias(home: Joint) -> None:
     for n in range(6):
         url = f"{HOME}{n}"
         home.follow(url, redirect(url, f"https://a.org/{n}"))
@@ -188,7 +188,7 @@ def test_the_target_of_a_seed_is_a_seed_and_widens_the_scope(joint: Joint) -> No
     assert change.operations
 
 
-def test_the_target_of_another_page_does_not(home: Joint) -> None:
+def test_the_redirect_target_of_a_page_that_is_no_seed_does_not_widen_the_scope(home: Joint) -> None:
     change = home.follow(HOME + "p", redirect(HOME + "p", "http://b.org/"))
     assert not change.links and change.counts["urls.filtered.scope"] == 1
     assert not home.admission.in_scope("http://b.org/")

@@ -65,7 +65,7 @@ def test_without_an_order_no_anchor_is_read_and_no_class_given(joint: Joint) -> 
     assert set(classes(change.links).values()) == {NEUTRAL} and not any(link.flags for link in change.links)
 
 
-def test_cash_is_given_away_and_what_gathers_moves_a_url(open_joint: OpenJoint) -> None:
+def test_opic_cash_accumulates_and_moves_a_waiting_url(open_joint: OpenJoint) -> None:
     """The URL is moved before it is queued and after; each step is durable with the change of the link."""
     joint = open_joint(order={"name": "opic"}, crawl=ANYWHERE, cache={"bits": 12})
     hub = "http://c.org/"

@@ -79,7 +79,7 @@ def test_a_hub_gets_the_credit_of_what_it_shows_when_it_is_asked_again(on: Joint
     assert news(on) | {"found": 1, "by_kind": {"page": 1}, "hubs": 1} == news(on)
 
 
-def test_what_the_first_copy_of_a_page_shows_earns_nothing(on: Joint) -> None:
+def test_links_in_the_first_copy_of_a_page_earn_no_credit(on: Joint) -> None:
     """It is unknown how long those links have been there."""
     on.seeds(HUB)
     on.page(on.fetch_task(), fetch(HUB), Extracted(HUB, hrefs=[ARTICLE]))
@@ -125,14 +125,14 @@ def test_a_sitemap_and_a_feed_are_hubs(on: Joint, kind: str) -> None:
     ],
     ids=["gone", "denied", "duplicate", "redirect to a known page"],
 )
-def test_what_becomes_no_page_of_its_own_earns_nothing(on: Joint, came: dict[str, Any]) -> None:
+def test_a_url_that_does_not_become_a_page_earns_no_credit(on: Joint, came: dict[str, Any]) -> None:
     crawl(on, HUB, OTHER)
     show(on, ARTICLE)
     answer(on, ARTICLE, **came)
     assert why(on.stages, HUB) == {} and news(on)["found"] == 0
 
 
-def test_credit_outlasts_a_kill(on: Joint, tmp_path: Path) -> None:
+def test_credit_survives_a_kill(on: Joint, tmp_path: Path) -> None:
     """The credit is on disk after the article's commit, without a clean stop."""
     crawl(on, HUB, OTHER)
     show(on, ARTICLE)
@@ -145,7 +145,7 @@ def test_credit_outlasts_a_kill(on: Joint, tmp_path: Path) -> None:
     killed.close()
 
 
-def test_the_birth_of_a_page_outlasts_a_kill_until_its_first_fetch(on: Joint, tmp_path: Path) -> None:
+def test_the_birth_of_a_page_survives_a_kill_before_its_first_fetch(on: Joint, tmp_path: Path) -> None:
     """A feed gives the date, and the process is killed before the page is fetched; the first date remains."""
     crawl(on, OTHER)
     url = "http://a.org/feed.xml"

@@ -90,7 +90,7 @@ def test_the_gap_of_a_host_holds_over_both_sources(on: Joint) -> None:
     assert kinds == {0, _REFRESH}
 
 
-def test_while_an_fetch_task_has_a_host_no_known_page_of_it_is_asked(on: Joint) -> None:
+def test_no_known_page_is_fetched_while_a_fetch_task_holds_its_host(on: Joint) -> None:
     crawl(on, "http://a.org/", "http://a.org/1")
     fetch_task = on.fetch_task()
     on.clock.advance(1000.0)
@@ -99,7 +99,7 @@ def test_while_an_fetch_task_has_a_host_no_known_page_of_it_is_asked(on: Joint) 
     assert on.fetch_task().hostname == "a.org"
 
 
-def test_the_share_divides_what_both_want(open_joint: Callable[..., Joint]) -> None:
+def test_the_share_divides_the_rate_between_new_and_known_pages(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(refresh={"share": 0.25, "endless": True, "min_age": 0.0}, crawl={"rate": 5.0})
     crawl(joint, *[f"http://k{n}.org/" for n in range(12)])
     joint.seeds(*[f"http://n{n}.org/{m}" for n in range(12) for m in range(9)])
@@ -175,7 +175,7 @@ def test_pages_of_a_crawl_without_refresh_are_taken_up(open_joint: Callable[...,
         ),
     ],
 )
-def test_what_an_answer_makes_of_a_page(
+def test_the_effect_of_each_answer_on_a_page(
     on: Joint, answer: dict[str, Any], state: str, stored: PageState
 ) -> None:
     crawl(on, "http://a.org/")
@@ -254,7 +254,7 @@ def test_conditions_are_those_of_the_copy_and_checked_now_and_then(on: Joint) ->
     assert asked.count(("", "")) == 2  # a plain request after five 304 in a row
 
 
-def test_a_host_that_lies_is_asked_plainly(on: Joint) -> None:
+def test_a_host_with_wrong_validators_gets_unconditional_requests(on: Joint) -> None:
     crawl(on, "http://a.org/")
     tagged = {"headers": ((b"ETag", b'"for ever"'),)}
     refetch(on, b"1", **tagged)
@@ -378,7 +378,7 @@ def test_a_date_without_a_time_may_mean_the_end_of_its_day(on: Joint) -> None:
     assert explain(on, "http://a.org/1")["signals_by_source"] == {"sitemap": 1}
 
 
-def test_a_map_is_read_as_often_as_its_news_pay_and_no_oftener(on: Joint) -> None:
+def test_a_sitemap_is_read_as_often_as_its_news_justify(on: Joint) -> None:
     """A sitemap that reports many changes gets a shorter interval; the facts behind it survive reopening."""
     few, many = ["http://a.org/1"], [f"http://b.org/{n}" for n in range(40)]
     crawl(on, *few, *many)
@@ -425,7 +425,7 @@ def test_a_users_bounds_for_a_map_hold(open_joint: Callable[..., Joint]) -> None
     assert explain(joint, url)["state"] == "too young"
 
 
-def test_what_is_said_of_copies_follows_what_crawls_find_and_outlasts_reopening(on: Joint) -> None:
+def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) -> None:
     """Every page changes each time: the model learns this late, the crawl's own measurement shows it at once."""
     crawl(on, "http://a.org/", "http://a.org/1")
     for round_ in range(30):
@@ -500,7 +500,7 @@ def test_arms_divide_the_pages_and_say_how_fresh_each_is(open_joint: Callable[..
     refresh_of(joint)._check()
 
 
-def test_a_process_that_its_rate_does_not_hold_back_is_idle(open_joint: Callable[..., Joint]) -> None:
+def test_a_process_with_unused_rate_reports_itself_idle(open_joint: Callable[..., Joint]) -> None:
     """It reports this with its level; its tilt falls until other processes have the rate that it cannot use."""
     joint = open_joint(**ON, crawl={"rate": 2.0})
     crawl(joint, *[f"http://a.org/{n}" for n in range(5)])
@@ -535,7 +535,9 @@ def test_a_prediction_counts_the_signals_that_led_to_the_refresh(on: Joint) -> N
     assert row["found"] == 1.0 and row["predicted"] == pytest.approx(expected, abs=0.01) and expected > 0.8
 
 
-def test_a_view_says_ages_hosts_and_what_more_rate_would_bring(open_joint: Callable[..., Joint]) -> None:
+def test_the_refresh_view_shows_ages_hosts_and_the_effect_of_more_rate(
+    open_joint: Callable[..., Joint],
+) -> None:
     joint = open_joint(**ON, crawl={"rate": 2.0})
     crawl(joint, *[f"http://{host}.org/{n}" for host in "ab" for n in range(5)])
     for n in range(50):

@@ -91,7 +91,7 @@ def test_the_line_of_a_page(joint: Joint) -> None:
     }
 
 
-def test_the_place_of_a_page_is_free_only_when_it_is_durable(joint: Joint) -> None:
+def test_the_slot_of_a_page_is_free_only_when_it_is_durable(joint: Joint) -> None:
     joint.add(HOME)
     fetch_task = joint.fetch_task()
     change, _ = made(joint.results.page(fetch_task, fetch(HOME), None, joint.clock.now()))
@@ -474,7 +474,7 @@ def test_conditions_are_those_that_the_configuration_wants(open_joint: Callable[
     assert joint.results.conditions(again(joint), joint.clock.now()) == ("", "")
 
 
-def test_a_lie_to_a_page_queued_again_is_noticed(open_joint: Callable[..., Joint]) -> None:
+def test_a_wrong_validator_of_a_page_queued_again_is_detected(open_joint: Callable[..., Joint]) -> None:
     """If the content differs under the same ETag, later requests to the host have no validators."""
     joint = open_joint(refresh={"check_every": 1})
     fetch_task = again(joint)
@@ -561,7 +561,7 @@ def test_a_refresh_without_news_brings_no_links(refreshing: Joint) -> None:
     assert not joint.stages.views.problems()
 
 
-def test_a_refresh_that_was_read_all_the_same_brings_no_links(refreshing: Joint) -> None:
+def test_a_refresh_read_without_news_adds_no_links(refreshing: Joint) -> None:
     """The parser may have read it before the first answer was committed."""
     joint = refreshing
     known(joint)
@@ -643,7 +643,7 @@ def test_a_page_that_is_no_refresh_is_read_though_its_content_is_known(joint: Jo
         "urls.done", "refresh.done", "refresh.retried", "refresh.fetched", "refresh.robots_denied",
     ],
 )  # fmt: skip
-def test_the_books_are_wrong_if_a_counter_is(counter: str) -> None:
+def test_a_wrong_counter_breaks_an_equation(counter: str) -> None:
     counters = {
         "urls.accepted": 10, "urls.received": 5, "urls.resharded": 2, "urls.cache_hits": 8, "urls.to_outbox": 3,
         "urls.to_due": 6, "urls.done": 1,
@@ -655,7 +655,7 @@ def test_the_books_are_wrong_if_a_counter_is(counter: str) -> None:
     assert len(conservation(counters, due, frontier)) in (1, 2)
 
 
-def test_the_books_of_a_crawl_that_has_not_begun_hold() -> None:
+def test_the_equations_hold_before_a_crawl_begins() -> None:
     assert conservation({}, DueCounts(), FrontierCounts()) == []
     assert splitter_conservation({}, SplitterCounts()) == []
 

@@ -90,7 +90,7 @@ def test_a_known_page_that_is_not_kept_fresh_is_not_noted(open_joint: Open) -> N
     assert take(joint, HOME)[0] == {HOME: ("not_refreshed", "")}
 
 
-def test_a_known_page_is_noted_though_a_page_may_not_link_to_it(open_joint: Open) -> None:
+def test_a_known_page_is_noted_even_if_the_filter_rejects_links_to_it(open_joint: Open) -> None:
     """The case is a seed that does not match filter.include."""
     joint = open_joint(**FRESH, filter={"include": ("/articles/",)})
     visited(joint, HOME)
@@ -162,7 +162,7 @@ def test_a_url_of_another_process_goes_to_its_owner(open_joint: Open) -> None:
     assert joint.stages.outbox.links == 2
 
 
-def test_a_signal_s_link_is_the_owner_s_and_like_no_other(open_joint: Open) -> None:
+def test_a_signal_has_the_owners_bucket_and_a_unique_fingerprint(open_joint: Open) -> None:
     """A compaction of the outbox drops all but the first link with the same fingerprint."""
     joint = open_joint(names=(HERE, THERE), crawl={"scope": "any"})
     url = by_owner(joint)[THERE][0]

@@ -98,7 +98,7 @@ class LiveServices:
             await self._serve()
 
     async def _serve(self) -> None:
-        # Imported here: most crawls serve nobody.
+        # Imported here, because most crawls have no page server.
         from crawler.serve.http_server import more_descriptors
         from crawler.serve.page_handler import PageHandler
         from crawler.serve.rewriting import rewriter

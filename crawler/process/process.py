@@ -317,7 +317,7 @@ class Process:
         )
 
     def busy(self) -> bool:
-        """Whether something is in flight, queued, or pending in the DUE."""
+        """True if something is in flight, queued, or pending in the DUE."""
         return bool(len(self.fetch_slots)) or self._unfinished()
 
     def _unfinished(self) -> bool:
@@ -325,7 +325,7 @@ class Process:
         return bool(self._seeding or len(self.point) or self.commits.busy or self._due.pending)
 
     def stopped_on_purpose(self) -> bool:
-        """Whether the run was ended by a user or a limit, not by a lack of work."""
+        """True if the run was ended by a user or a limit, not by a lack of work."""
         return self.stopped_by not in ("", "done", "patience")
 
     # -- the interface used by the commit loop (`CommitLoopOwner`) ----------------

@@ -215,7 +215,7 @@ class Coordination:
 
     @property
     def all_know(self) -> bool:
-        """Whether every peer has reported that the crawl has ended, so that none waits for this process."""
+        """True if every peer has reported that the crawl has ended, so that none waits for this process."""
         return self.ended and all(
             peer.heard is not None and peer.heard.ended for peer in self._peers.values()
         )
@@ -239,7 +239,7 @@ class Coordination:
 
     @property
     def heard_all(self) -> bool:
-        """Whether each peer was heard since this process started."""
+        """True if each peer was heard since this process started."""
         return all(peer.heard is not None for peer in self._peers.values())
 
     def missing(self, now: float) -> list[str]:

@@ -53,7 +53,7 @@ class Received(msgspec.Struct, gc=False):
     sequence: int
     links: list[Link]
     bytes: int
-    chain: int = 0  # the check of the epoch's entries up to this one
+    chain: int = 0  # the checksum of the epoch's entries up to this one
 
 
 class _Durable(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -78,7 +78,7 @@ class _Source:
         self.staged = durable  # writer thread
         self.epoch = durable.epoch
         self.accepted = durable.sequence
-        self.chain = durable.chain  # the check of all accepted entries
+        self.chain = durable.chain  # the checksum of all accepted entries
         self.queued = 0  # the number of entries accepted and not durable yet
         self.queued_bytes = 0
 
@@ -125,7 +125,7 @@ class Inbox:
         return self._sources[peer].accepted
 
     def chain(self, peer: str) -> int:
-        """Return the check of all accepted entries of the peer's current epoch (`wire.chained`)."""
+        """Return the checksum of all accepted entries of the peer's current epoch (`wire.chained`)."""
         return self._sources[peer].chain
 
     def accept(self, peer: str, sequence: int, entry: bytes) -> Arrival:
@@ -201,7 +201,7 @@ class Inbox:
 
     @property
     def waiting(self) -> bool:
-        """Whether `take` has entries to return."""
+        """True if `take` has entries to return."""
         return bool(self._queue)
 
     # -- counters ---------------------------------------------------------------------------------

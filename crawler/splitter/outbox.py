@@ -130,7 +130,7 @@ class Outbox:
 
     @property
     def urgent(self) -> bool:
-        """Whether a peer waits for a fresh epoch: then a group must be committed even if it is empty."""
+        """True if a peer waits for a fresh epoch: then a group must be committed even if it is empty."""
         return self._totals.wanting > 0
 
     # -- the connections --------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Outbox:
 
     @property
     def has_lost_peers(self) -> bool:
-        """Whether `take_lost_peers` has peers to return."""
+        """True if `take_lost_peers` has peers to return."""
         return bool(self._lost)
 
     # -- sizes and totals -------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class Outbox:
 
     @property
     def full(self) -> bool:
-        """Whether a queue is at twice `spool_bytes_max`: then no more pages should be fetched."""
+        """True if a queue is at twice `spool_bytes_max`: then no more pages should be fetched."""
         mark = 2 * self._config.spool_bytes_max
         return self.bytes >= mark and any(spool.bytes >= mark for spool in self.spools.values())
 

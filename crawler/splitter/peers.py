@@ -482,7 +482,7 @@ class Peers:
 
     @property
     def is_outcast(self) -> bool:
-        """Whether a peer refuses this process and no peer accepts its links: then it must fetch nothing."""
+        """True if a peer refuses this process and no peer accepts its links: then it must fetch nothing."""
         return bool(self._refused_by) and not any(
             connection.session.state is SessionState.STREAMING and isinstance(connection.session, Dialler)
             for connection in self._connections

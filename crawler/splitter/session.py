@@ -224,7 +224,7 @@ class _Session:
 
     @property
     def has_news(self) -> bool:
-        """Whether there are bytes to send, or the session has ended."""
+        """True if there are bytes to send, or the session has ended."""
         return bool(self._out) or self.ending is not None
 
     def _send(self, message: Message) -> None:
@@ -253,14 +253,14 @@ class _Session:
 
     @property
     def _first_keyed(self) -> bool:
-        """Whether the next frame from the peer is its first under the secret's key."""
+        """True if the next frame from the peer is its first under the secret's key."""
         return self.state in (SessionState.GREETING, SessionState.CHALLENGING) and self._deadline < float(
             "inf"
         )
 
     @property
     def _may_tell(self) -> bool:
-        """Whether our counters may be sent: the peer has proved that it knows the secret."""
+        """True if our counters may be sent: the peer has proved that it knows the secret."""
         return self._deadline == float("inf")
 
     def _use_keys(self, receive_key: bytes, send_key: bytes) -> None:

@@ -17,7 +17,7 @@ position.
 A fresh epoch begins (`splitter/README.md`, "Protocol")
 * when the peer has a later entry than this queue, or other entries under the same numbers:
   the end of this queue was lost, or a copy of this store has sent under the same name. A
-  check of all entries of the epoch (`wire.chained`) detects this;
+  checksum of all entries of the epoch (`wire.chained`) detects this;
 * when the peer has fewer entries than were deleted here: its disk was lost;
 * after an unclean start without synced writes, and after a compaction.
 The epoch is `wanted` until it is durable, and the peer is not dialled until then.
@@ -60,7 +60,7 @@ class Confirmed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     links: int = 0
     entries: int = 0
     bytes: int = 0
-    chain: int = 0  # the check of the epoch's entries up to `number`
+    chain: int = 0  # the checksum of the epoch's entries up to `number`
 
 
 class SpoolState(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -91,7 +91,7 @@ class SpoolState(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class _Sent(NamedTuple):
-    """An entry in flight: its bytes, its links, and the check of the epoch's entries up to it."""
+    """An entry in flight: its bytes, its links, and the checksum of the epoch's entries up to it."""
 
     bytes: int
     links: int
@@ -225,7 +225,7 @@ class Spool:
 
     @property
     def ready(self) -> bool:
-        """Whether the epoch in use is durable and about to stay, so that the peer may be dialled."""
+        """True if the epoch in use is durable and no fresh one is wanted, so that the peer may be dialled."""
         return self.wanted is None
 
     # -- the commit phases ------------------------------------------------------------------------
@@ -289,7 +289,7 @@ class Spool:
     # -- the connection ---------------------------------------------------------------------------
 
     def greet(self, epoch: bytes, durable: int, chain: int) -> Greeting:
-        """Start after the peer's `durable` entries of `epoch` if their check is `chain`; else return why not."""
+        """Start after the peer's `durable` entries of `epoch` if their checksum is `chain`; else return why not."""
         if not self.ready or epoch != self.state.epoch:
             return Greeting.STALE
         number = self.state.base + durable
@@ -306,7 +306,7 @@ class Spool:
         return Greeting.GO_ON
 
     def _chain_at(self, number: int) -> int:
-        """Return the check of the epoch's entries up to a number."""
+        """Return the checksum of the epoch's entries up to a number."""
         chain = self.confirmed.chain
         for entry in range(self.acked + 1, number + 1):
             chain = chained(chain, self._read(entry))

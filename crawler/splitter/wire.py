@@ -240,7 +240,7 @@ class Tagger:
         self._keyed = hmac.new(key, digestmod="sha256")
 
     def tag(self, content: bytes | memoryview) -> bytes:
-        """Return the tag of the next frame, whose type and payload are `content`."""
+        """Return the tag of the next frame; `content` is its type and payload."""
         keyed = self._keyed.copy()
         keyed.update(self._number.to_bytes(8, "big"))
         keyed.update(content)
@@ -333,9 +333,9 @@ def encode_entries(links: Sequence[Link], bytes_max: int) -> list[tuple[bytes, i
 
 
 def chained(chain: int, entry: bytes) -> int:
-    """Return the check of an epoch's entries up to `entry`, from the check of the earlier ones; 0 before the first.
+    """Return the checksum of an epoch's entries up to `entry`, from the checksum of the earlier ones; 0 before the first.
 
-    If two queues have the same epoch and number but different checks, one of them continued from a copy
+    If two queues have the same epoch and number but different checksums, one of them continued from a copy
     or an older state of the store under the same numbers.
     """
     return zlib.crc32(entry[:_SEAL_BYTES], chain)

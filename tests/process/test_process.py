@@ -181,7 +181,7 @@ def test_results_not_committed_in_time_are_a_failure(
 def test_results_that_take_long_are_left_to_the_next_run_at_the_end_of_the_grace(
     alone: Callable[..., Alone], reason: str, dropped: int
 ) -> None:
-    """The exception is a run limited by pages or bytes, whose results are kept."""
+    """A run limited by pages or bytes keeps them, because the user asked for that many."""
     one, drops = alone(), []
     one.stages.point.drop_heavy = lambda: drops.append(1)  # type: ignore[method-assign]
     one.process.stop(reason)

@@ -382,7 +382,7 @@ def test_a_connection_arriving_during_close_leaks_no_socket() -> None:
 
 
 def test_a_replaced_connection_is_closed_at_once() -> None:
-    """The same process dials again: the old connection is closed now, not at its next heartbeat."""
+    """When a process dials again, its old connection is closed now, not at its next heartbeat."""
 
     async def main() -> None:
         config = msgspec.structs.replace(CONFIG, heartbeat=1000, backoff_min=1000, backoff_max=1000)

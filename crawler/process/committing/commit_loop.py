@@ -62,7 +62,7 @@ class CommitLoopOwner(Protocol):
 
 
 def _unobserved(_name: str, _seconds: float) -> None:
-    """Do nothing: the observer used when no one measures commits and flushes."""
+    """Do nothing: the default observer of commits and flushes."""
 
 
 class CommitLoop:

@@ -184,7 +184,7 @@ class Exchange:
 
     @property
     def ended(self) -> bool:
-        """Whether no process has work left."""
+        """True if no process has work left."""
         return self.coordination.ended
 
     @property

@@ -128,7 +128,7 @@ class PeerExchange(Exchange):
         )
 
     async def _keep_end(self) -> None:
-        """Store the end, because after a crash the peers that were told of it may be gone."""
+        """Store the end, because after a crash the peers that know of it may be gone."""
         kept = asyncio.Event()
         change = self._known_termination.keep()
         change.after.append(kept.set)

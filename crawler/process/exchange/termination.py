@@ -4,7 +4,7 @@ A process that announces the end may be left alone by all peers that it has told
 stores the end (`m/ended`) with its extent: the links that it had sent and applied, the pages
 that it had fetched, the seeds that it was given. Later work, such as the seeds of a new run,
 changes these numbers, and then the stored end is void. A restart is given the seeds of its run
-again and sends those of other processes once more; these seeds are not counted, because the
+again and sends those of other processes again; these seeds are not counted, because the
 other processes had them before the end.
 """
 
@@ -52,7 +52,7 @@ class Termination:
 
     @property
     def holds(self) -> bool:
-        """Whether this process knew of the end and has done nothing since."""
+        """True if this process knew of the end and has done nothing since."""
         return self._kept is not None and not self._extent().is_beyond(self._kept)
 
     def keep(self) -> Change:

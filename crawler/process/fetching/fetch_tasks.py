@@ -373,7 +373,7 @@ class FetchTasks:
         return target if self._frontier.hops.may_ask(target, self._clock.now()) else ""
 
     def _any_hop(self, request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
-        """Return the target if it is in scope, for a request with options of its own, whose caller waits for it."""
+        """Return the target if it is in scope; used for a user's own request, because its caller waits for the answer."""
         target = resolve(fetch.url, fetch.location)
         if target is None or not self._results.in_scope(target):
             return ""

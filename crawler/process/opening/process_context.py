@@ -11,7 +11,7 @@ from crawler.process.opening.environment import Environment
 
 @dataclass(slots=True)
 class ProcessContext:
-    """The context of the process `name`, whose files are in `directory`.
+    """The context of the process `name` with its files in `directory`.
 
     `config` is replaced when settings change while the process runs; the other fields
     do not change. `boot_id` names this start.
@@ -27,5 +27,5 @@ class ProcessContext:
 
     @property
     def outlasts_power_cut(self) -> bool:
-        """Whether commits are synced to the disk."""
+        """True if commits are synced to the disk."""
         return self.config.store.durability == "power"

@@ -34,7 +34,7 @@ class Credits:
         self._me = me
 
     def give(self, change: Change, via: int, page: int, now: float) -> None:
-        """Credit the hub `via`, whose link led to `page`, when `page` was fetched for the first time."""
+        """Credit the hub `via` for its link to `page` when `page` was fetched for the first time."""
         self._give(change, via, (page ^ _MARK) & _LOW_48, now)
 
     def received(self, change: Change, links: Iterable[Link], now: float) -> None:

@@ -66,7 +66,7 @@ class LinkScoring:
 
     @property
     def reads_anchors(self) -> bool:
-        """Whether the order uses anchor texts."""
+        """True if the order uses anchor texts."""
         return self._order.reads_anchors
 
     def scores(

@@ -1,4 +1,4 @@
-"""Fetch slots: how many fetch tasks may start, and how many start in one turn of the event loop."""
+"""Fetch slots: the number of fetch tasks that may start, in all and in one turn of the event loop."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -55,7 +55,7 @@ def test_cycles_that_die_young_are_freed() -> None:
 
 
 def test_after_the_last_crawl_the_collector_is_restored() -> None:
-    """A crawl may be part of a user's process, whose cycles would otherwise never be freed."""
+    """A crawl may be part of a user's process, and the cycles of that process must be freed."""
     callbacks = list(gc.callbacks)
     garbage_collection.freeze()
     garbage_collection.freeze()

@@ -241,7 +241,7 @@ REFRESHING = {"refresh": {"endless": True, "share": 0.5}}
 
 @pytest.mark.parametrize("left", ["begun", "warc/a.warc.gz", "due/1.run"])
 def test_a_missing_store_is_not_created_anew(tmp_path: Path, left: str) -> None:
-    """The same holds if an empty folder replaces the store; a process folder with nothing in it starts anew."""
+    """An empty folder in its place is refused, too; a process folder with nothing in it starts anew."""
     folder = tmp_path / "p0"
     if left == "begun":
         CrawlDirectory(tmp_path).note_state("p0", 0)

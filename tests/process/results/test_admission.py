@@ -338,7 +338,7 @@ def test_an_authority_that_answers_is_no_alias(joint: Joint) -> None:
 
 
 def crosses(joint: Joint) -> list[bool]:
-    """Return, for each logged link, whether it goes to another process."""
+    """Return one bool per logged link: True if it goes to another process."""
     trace, joint.stages.trace = joint.stages.trace, None
     assert trace is not None
     trace.close()

@@ -446,7 +446,7 @@ def test_an_empty_robots_txt_allows_all(joint: Joint) -> None:
     assert (copy.failures, copy.fetched_at > 0.0) == (0, True)
 
 
-# ---- known pages that were queued once more ----
+# ---- known pages that were queued again ----
 
 TAG = {"headers": ((b"ETag", b'"1"'), (b"Last-Modified", b"Mon, 01 Jan 2024 00:00:00 GMT"))}
 

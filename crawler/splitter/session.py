@@ -365,7 +365,7 @@ class Dialler(_Session):
 
 
 class Listener(_Session):
-    """Receives the entries that a peer sends. `admit` decides whether to accept a Hello beside the other sessions."""
+    """Receives the entries that a peer sends. `admit` decides whether to accept a Hello, given the other sessions."""
 
     TABLE = {
         SessionState.WAITING: {Open: "_on_open"},

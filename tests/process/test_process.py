@@ -203,7 +203,7 @@ def test_results_that_take_long_are_left_to_the_next_run_at_the_end_of_the_grace
 
 
 def test_everything_started_is_closed(alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even if the run fails."""
+    """Everything is closed even if the run fails."""
     done: list[str] = []
 
     class Dog:

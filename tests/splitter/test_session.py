@@ -141,7 +141,7 @@ def test_another_secret_is_refused_by_the_listener_before_it_says_anything() -> 
 
 
 def test_a_listener_without_the_secret_gets_no_link() -> None:
-    """It answers every step as well as it can; the dialler ends at the first frame that requires the key."""
+    """The listener answers every step as well as it can; the dialler ends at the first frame that requires the key."""
     one = process("p0")
     ends = pair(one, process("p1", secret=b"guess"))
     commit(one, [("p1", links_for("p1", 10))])

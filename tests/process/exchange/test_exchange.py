@@ -605,7 +605,7 @@ def test_counters_of_a_run_are_kept_separate_from_other_runs(folder: Path) -> No
 def test_life_of_an_exchange_with_peers(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It listens, sends heartbeats and takes waiting entries; before it closes, it sends all confirmations."""
+    """The exchange listens, sends heartbeats and takes waiting entries; before it closes, it sends all confirmations."""
     one, done = peered(), []
     exchange = one.exchange
 

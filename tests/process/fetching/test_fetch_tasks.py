@@ -149,7 +149,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch, joint: Joint) -> None:
 # ---- pages ----
 
 
-def test_a_page_is_fetched_read_and_harvested(run: Run) -> None:
+def test_a_page_is_fetched_read_and_turned_into_a_change(run: Run) -> None:
     run.answer(fetch(HOME, b'<a href="/x">x</a>'))
     change = run.see_through(run.joint.fetch_task())
     assert links_of(change) == [("http://a.org/x", 1, 0, 0)]
@@ -221,11 +221,11 @@ def test_bytes_are_held_until_the_commit_of_their_own_fetch_task(
 ) -> None:
     """A host may be fetched from again before its last answer is committed: each answer holds its own bytes."""
 
-    def harvested(*_: object) -> Making:
+    def made(*_: object) -> Making:
         yield from ()
         return Change()
 
-    monkeypatch.setattr(run.fetch_tasks, "_promised", harvested)
+    monkeypatch.setattr(run.fetch_tasks, "_promised", made)
     first, second = (fetch(HOME, b"x" * size) for size in (100, 30))
     run.answer(first, second)
     fetch_task = run.joint.fetch_task()

@@ -46,7 +46,7 @@ def test_each_collection_looks_at_what_came_since_the_last_full_one() -> None:
 
 
 def test_cycles_that_die_young_are_freed() -> None:
-    """Also after the start of a crawl, without an explicit collection."""
+    """They are freed after the start of a crawl, too, and without an explicit collection."""
     garbage_collection.collect_rarely()
     garbage_collection.freeze()
     dead = weakref.ref(Cycle())

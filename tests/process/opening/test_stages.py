@@ -372,7 +372,7 @@ def test_a_crash_can_be_tried_at_each_step_of_a_flush(
 
 
 def test_a_process_starts_with_its_equal_share_of_the_rate(tmp_path: Path) -> None:
-    """So all four together stay within the crawl's rate even before they have heard of one another."""
+    """All four processes together stay within the crawl's rate even before they have heard of one another."""
     tree = {"crawl": {"rate": 8.0}, "refresh": {"endless": True}}
     stages = opened(tmp_path, tree=tree, names=("p0", "p1", "p2", "p3"))
     assert stages.refresh is not None and stages.refresh.schedule.rate == 2.0

@@ -289,7 +289,7 @@ def test_a_stamp_in_the_markup_is_a_change_only_where_any_byte_counts(
 
 
 def test_small_changes_of_a_long_text_add_up_to_one(open_joint: Callable[..., Joint]) -> None:
-    """By simhash, one word in hundreds is not a change; changes add up, because the last changed text is the reference."""
+    """By simhash, one word in hundreds is not a change; changes add up, because texts are compared with the last change."""
     joint = open_joint(**ON, pages={"change": "simhash", "simhash_distance": 6})
     words = [f"word{n}" for n in range(400)]
     joint.follow("http://a.org/", fetch("http://a.org/", f"<p>{' '.join(words)}".encode()))
@@ -501,7 +501,7 @@ def test_arms_divide_the_pages_and_say_how_fresh_each_is(open_joint: Callable[..
 
 
 def test_a_process_with_unused_rate_reports_itself_idle(open_joint: Callable[..., Joint]) -> None:
-    """It reports this with its level; its tilt falls until other processes have the rate that it cannot use."""
+    """The process reports this with its level; its tilt falls until other processes have the rate that it cannot use."""
     joint = open_joint(**ON, crawl={"rate": 2.0})
     crawl(joint, *[f"http://a.org/{n}" for n in range(5)])
     refresh, waited = refresh_of(joint), 0.0

@@ -1,6 +1,6 @@
 """One crawling process: connects the loops that drive the stages.
 
-    schedule      frontier.take -> a fetch task for each free slot            fetch_slots.py
+    schedule      frontier.claim_next -> a fetch task for each free slot      fetch_slots.py
     commit        decisions on results, their writes, flushes of the DUE      commit_loop.py
     exchange      links from and to other processes, limits of the crawl      exchange.py
     seeds         piece by piece, never far ahead of the commits              seed_intake.py
@@ -370,7 +370,7 @@ class Process:
             self.fail(StoreError(f"disk: accepted results could not be committed within {limit:g} s"))
 
     def _drop_heavy_later(self) -> asyncio.TimerHandle:
-        """At the end of the grace period, leave heavy results to the next run, unless a limit of pages or bytes ended this one."""
+        """When the grace ends, leave heavy results to the next run, unless a limit of pages or bytes ended this one."""
         wait = self._stopped_at + self._grace - self._clock.now()
         drop = (lambda: None) if self.stopped_by in COUNTED else self.point.drop_heavy
         return asyncio.get_running_loop().call_later(max(0.0, wait), drop)

@@ -31,7 +31,7 @@ def read_secret(path: Path) -> bytes:
     """
     try:
         if path.stat().st_mode & 0o007:
-            raise ConfigError(f"splitter.secret_file {path}: others may read it; chmod 600")
+            raise ConfigError(f"splitter.secret_file {path}: other users can read it; run chmod 600")
         with path.open("rb") as file:
             secret = file.read(SECRET_BYTES_MAX + 1).strip()
     except OSError as error:

@@ -137,8 +137,6 @@ def named(config: OrderConfig) -> Ranking | None:
         kind = type(error).__name__
         if kind not in told:
             told.add(kind)
-            log.error(
-                "order %s: %s: %s, for %s; such links go without a score", config.name, kind, error, url
-            )
+            log.error("order %s: %s: %s, for %s; such links get no score", config.name, kind, error, url)
 
     return ranking(config, failed)

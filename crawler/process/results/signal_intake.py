@@ -1,10 +1,10 @@
 """The intake of change signals: every signal, from any sender, is decided here, in the order of the commit queue.
 
-    crawler signal, Crawl.signal ──► Commands.signal ─┐
-    POST /signal, IndexNow, WebSub ──► Live.signal ───┼─► commit queue ─► take ─► noted       refresh schedule, f/
-    another process's outbox ──► PeerExchange ────────┘         │                 queued      a link like any other
-                                                                │                 sent        the owner's outbox
-    dates in a page that is read again ► ResultProcessor ► hear ┘                 or refused, with the reason
+    crawler signal, Crawl.signal ──► Commands.signal ─────┐
+    POST /signal, IndexNow, WebSub ► LiveServices.signal ─┼─► commit queue ─► decide ► noted      refresh schedule, f/
+    another process's outbox ──► PeerExchange ────────────┘        │                   queued     a link like any other
+                                                                   │                   sent       the owner's outbox
+    dates in a page that is read again ► ResultProcessor ► hear ───┘                   or refused, with the reason
 
 A URL of another process is sent to its owner as a link with the flag SIGNAL, through the outbox: durable, applied once.
 The owner decides as if it had received the signal itself.

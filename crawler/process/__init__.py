@@ -1,1 +1,1 @@
-"""One crawling process: joins the stages (`process/README.md`)."""
+"""One crawling process: connects the stages of the pipeline (see `process/README.md`)."""

@@ -1,10 +1,10 @@
-"""The outside of a running process: page server, admin server, vitals, request counts, live settings.
+"""The services of a running process: page server, admin server, vital signs, request counts, live settings.
 
-    page server    [serve] address, and DIR/<name>/serve.sock for siblings that do not own a page
-    admin server   of a crawl of one process; several have the supervisor's (`supervision/`)
-    commands       those of `commands.py`, and host, pause, resume, set
+    page server    at [serve] address, and at DIR/<name>/serve.sock for the other processes of the crawl
+    admin server   only in a crawl of one process; in a crawl of several the supervisor has one (`supervision/`)
+    commands       the commands of `commands.py`, and host, pause, resume, set
 
-The page server's seam (`serve/interfaces.py`) is made here from the stages.
+The interfaces that the page server needs (`serve/interfaces.py`) are built here from the stages.
 """
 
 import asyncio
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("crawler")
 
-KEY_FILE_WAIT = 600.0  # seconds until a key file that has not come counts as missing
-LAG_INTERVAL = 0.25  # seconds between looks at how late the loop is
-_GROWTH_LOOKS = 20  # of those between two looks at how the crawl grows
+KEY_FILE_WAIT = 600.0  # seconds after which a key file that has not been fetched counts as missing
+LAG_INTERVAL = 0.25  # seconds between measurements of the event loop's lag
+_GROWTH_LOOKS = 20  # lag measurements between two samples of the counters
 COUNTS_INTERVAL = 5.0  # seconds of request counts that a crash may lose
 
-_FULL = Ahead(AheadState.FULL, "too many pages wait to be fetched ahead of their turn", 60.0)
+_FULL = Ahead(AheadState.FULL, "too many pages already wait to be fetched out of turn", 60.0)
 
 
 class LiveServices:
-    """What is live about `process`; `errors` collects its warnings for the dashboard."""
+    """The services of `process` while it runs; `errors` collects its warnings for the dashboard."""
 
     def __init__(self, process: "Process") -> None:
         self._process = process
@@ -85,7 +85,7 @@ class LiveServices:
         self.server: PageServer | None = None
 
     async def start(self) -> None:
-        """Listen if `serve.address` says so; begin to look at the loop.
+        """Listen if `serve.address` is set, and start to watch the event loop's lag.
 
         Raises:
             ConfigError: the address cannot be listened on.
@@ -98,7 +98,7 @@ class LiveServices:
             await self._serve()
 
     async def _serve(self) -> None:
-        # Imported here: most crawls serve nobody.
+        # Imported here, because most crawls have no page server.
         from crawler.serve.http_server import more_descriptors
         from crawler.serve.page_handler import PageHandler
         from crawler.serve.rewriting import rewriter
@@ -141,7 +141,7 @@ class LiveServices:
         self._process.last_changes.append(self.put_counts)
 
     def _own(self, topics: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """The (topic, hub) of topics that this process owns: each has one subscriber among the processes."""
+        """Return the (topic, hub) pairs that this process owns, so that each topic has one subscriber in the crawl."""
         locate = self.crawl.locate
         return [
             (topic, hub) for topic, hub in topics if locate(canonical(topic) or topic).archive is not None
@@ -156,10 +156,10 @@ class LiveServices:
         if self.server is not None:
             await self.server.close()
 
-    # -- requests are importance
+    # -- importance from client requests
 
     def _load_counts(self) -> None:
-        """Take up the stored counts, those of most requests last so that they stay exact."""
+        """Load the stored counts in ascending order, so that the largest counts remain exact."""
         found = []
         with suppress(DamageError):
             for key, value in scan_prefix(self._store, ASKED):
@@ -173,13 +173,13 @@ class LiveServices:
             self.put_counts()
 
     def put_counts(self) -> None:
-        """Queue the counts that changed for the next commit, and what they make of the importance of pages."""
+        """Queue the changed counts, and the importance of pages that follows from them, for the next commit."""
         now = self._now()
         if counts := dict(self.demand.changed(now)):
             self._process.queue(lambda: self._counted(counts, now))
 
     def _counted(self, counts: Mapping[int, float], now: float) -> Change:
-        """Made in its turn: what is stored of a page's schedule holds what the changes before it have learned."""
+        """Make the change for `counts` in queue order, so that it keeps what earlier changes learned about a page."""
         change = Change()
         if self._refresh is not None:
             self._refresh.outcomes.renew_importance(counts, self._now(), change)
@@ -224,7 +224,7 @@ class LiveServices:
         task.add_done_callback(self._tasks.remove)
 
     async def _key_file(self, url: str) -> bytes | None:
-        """A small file of a site, fetched as a link in the crawl's own order; None if it does not come soon.
+        """Fetch a small file of a site as a link in the crawl's own order; return None if it does not arrive in time.
 
         Raises:
             KeyUnreadError: the crawl stops.
@@ -243,10 +243,10 @@ class LiveServices:
             await asyncio.sleep(1.0)
         return None
 
-    # -- what clients may ask for
+    # -- requests of clients
 
     def ahead(self, url: str, fingerprint: int) -> Ahead:
-        """Let a page be fetched soon, politely: a known one by the refresh frontier, an unknown one as a link."""
+        """Have a page fetched soon, politely: a known page by the refresh schedule, an unknown one as a link."""
         if self._process.stopped_by:
             return Ahead(AheadState.AT_REST, "the crawl has ended or is stopping")
         record = self._pages.record(fingerprint)
@@ -264,19 +264,19 @@ class LiveServices:
         return verdict
 
     def _ask_again(self, fingerprint: int, verdict: Ahead) -> Ahead:
-        """Let a known page be asked as soon as its host may be, if it is kept fresh."""
+        """Have a known page fetched as soon as its host permits, if it is kept fresh."""
         refresh = self._refresh
         if refresh is None or fingerprint not in refresh:
-            return Ahead(AheadState.NOT_REFRESHED, "it is known, and this crawl does not ask it again")
+            return Ahead(AheadState.NOT_REFRESHED, "it is known, and this crawl does not refetch it")
         taken = refresh.claims.request(fingerprint)
         self._process.wake()
         return verdict if taken else _FULL
 
     async def signal(self, raw_urls: Sequence[str], source: str) -> Signalled:
-        """Take signals, in the order of the commit queue; what became of each once that is durable.
+        """Take signals in the order of the commit queue; once they are durable, return what was done with each.
 
         Raises:
-            Refusal: 503, the disk is late.
+            Refusal: 503, the disk is too slow.
         """
         said = Signalled()
         self._process.queue(partial(self._signal_intake.decide, raw_urls, source, said))
@@ -287,10 +287,10 @@ class LiveServices:
     # -- commands
 
     def steps(self, request: Mapping[str, Any]) -> Steps:
-        """Answer a command, of `Commands` or one of ours, with pauses for other work.
+        """Answer a command of `Commands` or of this class, with pauses for other work.
 
         Raises:
-            UsageError: no such command, or wrong arguments.
+            UsageError: the command does not exist, or its arguments are wrong.
         """
         own: dict[str, Callable[..., Any]] = {
             "pause": self._pause,
@@ -309,7 +309,7 @@ class LiveServices:
     def _pause(self) -> dict[str, Any]:
         """Start no fetch until `resume`."""
         self._frontier.pauses.pause()
-        log.info("paused: nothing is asked until `crawler resume`")
+        log.info("paused: nothing is fetched until `crawler resume`")
         return {"paused": list(self._frontier.pauses.reasons)}
 
     def _resume(self) -> dict[str, Any]:
@@ -319,9 +319,11 @@ class LiveServices:
         return {"paused": list(self._frontier.pauses.reasons)}
 
     def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
-        """Change settings that may change while the crawl runs."""
+        """Change settings that can be changed while the crawl runs."""
         if "refresh.share" in settings and self._refresh is None:
-            raise UsageError("refresh.share: this crawl refreshes nothing; start it with --refresh-share")
+            raise UsageError(
+                "refresh.share: this crawl does not refresh pages; start it with --refresh-share"
+            )
         made = live_settings(self._context.config, settings, self._config.crawl.concurrency)
         if level := settings.get("log.level"):
             logging.getLogger("crawler").setLevel(level.upper())
@@ -331,10 +333,10 @@ class LiveServices:
         self._process.configure(made)
         return {"set": dict(settings)}
 
-    # -- how it goes
+    # -- status
 
     def sections(self) -> dict[str, Any]:
-        """The sections of a status that only the running process knows."""
+        """Return the sections of a status that only a running process has."""
         frontier, counters = self._frontier, self._counters
         process = process_metrics.of_process() | {
             "name": self._context.name,
@@ -371,7 +373,7 @@ class LiveServices:
         }
 
     def _growing(self) -> dict[str, int]:
-        """The counters whose growth says how the crawl goes."""
+        """Return the counters whose growth shows the progress of the crawl."""
         return {
             "done": self._counters["urls.done"],
             "hosts": self._frontier.views.hosts_reached,
@@ -380,7 +382,7 @@ class LiveServices:
         }
 
     async def _watch_lag(self) -> None:
-        """Measure by how much the loop is late: the largest of the last second, fading."""
+        """Measure the lag of the event loop: the largest value of the last second, decaying."""
         loop, looks = asyncio.get_running_loop(), 0
         while True:
             if looks % _GROWTH_LOOKS == 0:
@@ -395,15 +397,15 @@ class LiveServices:
 
 
 def live_settings(config: Config, given: Mapping[str, str], concurrency_max: int) -> Config:
-    """`config` with settings that may change now.
+    """Return `config` with the given settings changed.
 
     Raises:
-        UsageError, ConfigError: one may not, or not to that.
+        UsageError, ConfigError: a setting cannot be changed while the crawl runs, or its value is invalid.
     """
     made = safe_settings.changed(config, given)
     if made.crawl.concurrency > concurrency_max:
         raise UsageError(
-            f"crawl.concurrency: at most {concurrency_max}, as it was at the start, while the crawl runs"
+            f"crawl.concurrency: at most {concurrency_max}, its value at the start, while the crawl runs"
         )
     refresh = replace(config.refresh, share=made.refresh.share)
     return replace(config, politeness=made.politeness, crawl=made.crawl, refresh=refresh)

@@ -1,17 +1,17 @@
-"""One crawling process: joins the loops that drive the stages.
+"""One crawling process: connects the loops that drive the stages.
 
-    schedule      frontier.take -> a fetch task, as many as there are places     places.py
-    commit        decisions on results, what they write, flushes of the DUE   commit_loop.py
+    schedule      frontier.claim_next -> a fetch task for each free slot      fetch_slots.py
+    commit        decisions on results, their writes, flushes of the DUE      commit_loop.py
     exchange      links from and to other processes, limits of the crawl      exchange.py
     seeds         piece by piece, never far ahead of the commits              seed_intake.py
     watch         time, disk space                                            limits.py
 
-`fetch_tasks.py` does fetch tasks, `result_processor.py` says what their ends mean, `stages.py` opens
-the stages. The stages make all decisions, synchronously, in the loop thread.
+`fetch_tasks.py` runs fetch tasks, `result_processor.py` turns their results into changes, `stages.py`
+opens the stages. The stages make all decisions, synchronously, in the loop thread.
 
     run: schedule until there is a reason to stop
          -> drain: fetches in flight end, all results are committed
-         -> part: others hear of it -> everything is closed, each step within its time
+         -> part: peers learn of it -> everything is closed, each step within its time limit
 """
 
 import asyncio
@@ -48,17 +48,17 @@ from crawler.storage.files import free_bytes, total_bytes
 
 log = logging.getLogger("crawler")
 
-# Seconds after a stop in which seeds that were given are still taken, so that few are forgotten
+# Seconds after a stop during which given seeds are still accepted, so that few are lost
 SEEDS_GRACE = 5.0
-COUNTED = ("max_pages", "max_bytes")  # stops by what results count for
-KEPT_WAIT = 30.0  # seconds for which who says something waits until it is durable
+COUNTED = ("max_pages", "max_bytes")  # limits that depend on counted results
+KEPT_WAIT = 30.0  # seconds that a client waits for its request to become durable
 SEEDS_AHEAD = 2  # changes of seeds that may wait for their commit
 
 
 class Process:
-    """Crawls with the stages it is given, until nothing is left, a limit is reached, or `stop` is called.
+    """Crawls with the given stages until no work is left, a limit is reached, or `stop` is called.
 
-    `seeds` are canonical, in pieces; `member` is its place among several processes.
+    `seeds` are canonical URLs, in pieces; `member` is the place of this process among several.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Process:
         self._over = False
         self.fetch_tasks = self._fetch_tasks(stages, network, sink)
         self._direct = DirectRequests(network.fetcher, network.resolver, proxied=bool(config.fetch.proxy))
-        self._fetching = asyncio.Event()  # the fetcher has started
+        self._fetching = asyncio.Event()  # set once the fetcher has started
         self.exchange = make_exchange(stages.context, ExchangeParts.of(stages), member, self._loops())
         self.fetch_slots = FetchSlots(
             config.crawl.concurrency,
@@ -110,7 +110,7 @@ class Process:
             time=self._clock.now,
         )
         self.commands = Commands(stages, self.queue, self.exchange.status)
-        self.last_changes: list[Callable[[], None]] = []  # what queues something to be committed at the end
+        self.last_changes: list[Callable[[], None]] = []  # functions that queue the last changes of a run
 
     def _fetch_tasks(self, stages: Stages, network: Network, sink: Sink | None) -> FetchTasks:
         results = stages.results
@@ -130,7 +130,7 @@ class Process:
         )
 
     def _loops(self) -> Loops:
-        """These loops as the exchange with other processes sees them."""
+        """Return the parts of these loops that the exchange uses."""
         return Loops(
             queue=self.queue,
             wake=self.wake,
@@ -173,13 +173,13 @@ class Process:
             raise self.failure
 
     def queue(self, change: Change | Maker) -> None:
-        """Hand a change, or what makes it, to the commit point; behind the end of the run it is committed at once."""
+        """Queue a change, or a function that makes it; after the run has ended, commit it at once."""
         self.commits.queue(change)
         if self._over:
             self.commit_rest()
 
     async def kept(self) -> bool:
-        """Wait until all that is queued now is durable, for `KEPT_WAIT` seconds at most; whether it is."""
+        """Wait until everything queued so far is durable, for at most `KEPT_WAIT` seconds; return whether it is."""
         durable, change = asyncio.Event(), Change()
         change.after.append(durable.set)
         self.queue(change)
@@ -190,7 +190,7 @@ class Process:
         return durable.is_set()
 
     def commit_rest(self) -> None:
-        """Commit what is queued in this thread; for when no loop does, and not after a failure."""
+        """Commit everything queued, in the caller's thread, when no commit loop runs; do nothing after a failure."""
         if self.failure is None and not self.commits.writing:
             self._commit_queued()
 
@@ -200,7 +200,7 @@ class Process:
         return await self._direct.ask(task)
 
     def configure(self, config: Config) -> None:
-        """Politeness, rate, places and the share of refresh from now on."""
+        """Apply new settings: politeness, rate, number of slots, share of refreshes."""
         self.context.config = config
         self._frontier.configure(config.politeness)
         self.exchange.set_rate(config.crawl.rate)
@@ -210,7 +210,7 @@ class Process:
         self.wake()
 
     def stop(self, reason: str, *, grace: float = STOP_GRACE) -> None:
-        """Take no new work; `run` ends once what is in flight is committed, or was given `grace` seconds."""
+        """Start no new work; `run` ends when fetches in flight are committed or have used up `grace` seconds."""
         if not self.stopped_by:
             self.stopped_by, self._stopped_at = reason, self._clock.now()
         self._grace = min(self._grace, grace)
@@ -218,14 +218,14 @@ class Process:
         self.commits.look_at_flight()
 
     def fail(self, error: BaseException) -> None:
-        """End the run with `error`: nothing more is acknowledged. A bug of ours is logged here, whoever catches it."""
+        """End the run with `error`; acknowledge nothing more. An unexpected error is logged here in any case."""
         if self.failure is None and not isinstance(error, CrawlerError):
-            log.error("the run ends for an error of the crawler; please report this", exc_info=error)
+            log.error("the run ends because of a bug in the crawler; please report this", exc_info=error)
         self.failure = self.failure or error
         self.stop("error")
 
     def close(self) -> None:
-        """Close the log of fetches; harmless after `run`, which does it too."""
+        """Close the log of fetches; unnecessary but harmless after `run`."""
         self.commits.close_file()
 
     async def _schedule(self) -> None:
@@ -237,7 +237,7 @@ class Process:
             if reason := limit_reached(self.standing(now), self.context.config.crawl):
                 return self.stop(reason)
             if self._news.is_set():
-                await asyncio.sleep(0)  # it would not wait at all
+                await asyncio.sleep(0)  # yield, because the wait below would return at once
                 continue
             wakeup = frontier.next_wakeup(now)
             await wait_for(self._news, None if wakeup is None else max(0.0, wakeup - now))
@@ -250,15 +250,15 @@ class Process:
 
     def _fetch_task_ended(self) -> None:
         self.commits.look_at_flight()
-        # With a sink it ends behind its commit, whose news has gone already.
+        # With a sink, a task ends after its commit, which has already woken the schedule.
         if self.fetch_tasks.sink is not None or self.fetch_slots.limited:
             self.wake()
 
     async def _feed_seeds(self) -> None:
-        """Queue the seeds piece by piece, never further ahead than two groups; after a stop for `SEEDS_GRACE`."""
+        """Queue the seeds piece by piece, at most two groups ahead; after a stop, for `SEEDS_GRACE` seconds."""
         for change in self._seeds:
             if self._seeds_are_late():
-                log.warning("stopped while seeds were loading: give those that are left again")
+                log.warning("stopped while seeds were loading: give the remaining seeds again")
                 break
             self.queue(change)
             reach("seeds loading")
@@ -273,11 +273,11 @@ class Process:
         )
 
     async def _watch(self) -> None:
-        """Look at time and disk, once a second (`Environment.watch_interval`)."""
+        """Check time and disk space once a second (`Environment.watch_interval`)."""
         while True:
             self._look_at_disk()
             await asyncio.sleep(self._environment.watch_interval)
-            self.wake()  # the limit of time may have been reached
+            self.wake()  # the time limit may have been reached
 
     def _look_at_disk(self) -> None:
         directory, config, frontier = self.context.directory, self.context.config, self._frontier
@@ -287,24 +287,24 @@ class Process:
             least = config.store.stop_water_bytes
             log.error(
                 "disk: %d MiB free, less than store.stop_water_bytes (%d MiB); stopping. "
-                "Make room and start again: what was accepted is kept",
+                "Free some space and start again: all accepted data is kept",
                 free >> 20,
                 least >> 20,
             )
             self.stop("disk")
         low = state is not Disk.ROOM
         if low != ("disk" in frontier.pauses.reasons):
-            log.warning("disk: %d MiB free; fetching %s", free >> 20, "stops" if low else "goes on")
+            log.warning("disk: %d MiB free; fetching %s", free >> 20, "pauses" if low else "continues")
             if low:
                 frontier.pauses.pause("disk")
             else:
                 frontier.pauses.resume("disk")
             self.wake()
 
-    # -- where the run stands ---------------------------------------------------
+    # -- progress of the run -----------------------------------------------------
 
     def standing(self, now: float) -> RunProgress:
-        """What the limits of the run are held against."""
+        """Return the progress that is compared with the limits of the run."""
         busy = self.busy()
         if not busy:
             self.exchange.advance()
@@ -317,18 +317,18 @@ class Process:
         )
 
     def busy(self) -> bool:
-        """True while something is in flight, queued, or pending in the DUE."""
+        """True if something is in flight, queued, or pending in the DUE."""
         return bool(len(self.fetch_slots)) or self._unfinished()
 
     def _unfinished(self) -> bool:
-        """True while seeds are to come, or something is queued or pending in the DUE."""
+        """Return whether seeds remain to be read, or something is queued or pending in the DUE."""
         return bool(self._seeding or len(self.point) or self.commits.busy or self._due.pending)
 
     def stopped_on_purpose(self) -> bool:
-        """True if someone or a limit of the run ended it, not the crawl itself."""
+        """True if the run was ended by a user or a limit, not by a lack of work."""
         return self.stopped_by not in ("", "done", "patience")
 
-    # -- what the commit loop asks and tells ------------------------------------
+    # -- the interface used by the commit loop (`CommitLoopOwner`) ----------------
 
     def fetching(self) -> int:
         return self.fetch_slots.fetching
@@ -348,13 +348,13 @@ class Process:
         self.wake()
 
     def wake(self) -> None:
-        """Let the schedule look again."""
+        """Make the schedule check again for work."""
         self._news.set()
 
     # -- the end ----------------------------------------------------------------
 
     async def _drain(self) -> None:
-        """Let what is in flight end, for a while; then commit what there is."""
+        """Let fetches in flight end within the grace period; then commit all results."""
         reach("stopping")
         if not self.exchange.ended:
             self.exchange.stop_listening()
@@ -367,10 +367,10 @@ class Process:
         in_hand = not await within(limit, "commit", self._commit_rest())
         drop.cancel()
         if in_hand and (len(self.point) or self.commits.busy):
-            self.fail(StoreError(f"disk: what was in hand could not be committed within {limit:g} s"))
+            self.fail(StoreError(f"disk: accepted results could not be committed within {limit:g} s"))
 
     def _drop_heavy_later(self) -> asyncio.TimerHandle:
-        """Leave results that take long to the next run, at the end of the grace; not pages that were asked for."""
+        """When the grace ends, leave heavy results to the next run, unless a limit of pages or bytes ended this one."""
         wait = self._stopped_at + self._grace - self._clock.now()
         drop = (lambda: None) if self.stopped_by in COUNTED else self.point.drop_heavy
         return asyncio.get_running_loop().call_later(max(0.0, wait), drop)
@@ -382,7 +382,7 @@ class Process:
             await self._news.wait()
 
     async def _shut_down(self, loops: Tasks) -> None:
-        """End all that runs, step by step, each within its limit."""
+        """Stop everything that runs, step by step, each step within its limit."""
         limit = self.context.config.crawl.shutdown_step_max
         steps = {"loops": loops, "errands": self.fetch_slots.tasks, "background": self._background}
         for tasks in steps.values():
@@ -392,13 +392,13 @@ class Process:
         await self.fetch_tasks.close()
         await self.commits.close(limit)
         if self.commits.writing:
-            self.failure = self.failure or StoreError("disk: a write does not end")
+            self.failure = self.failure or StoreError("disk: a write did not finish")
         self.commit_rest()
         self._loops_run, self._over = False, True
 
 
 def _seeds(stages: Stages, pieces: Pieces, *, shared: bool) -> Iterator[Maker]:
-    """What makes the changes that bring seeds, behind known pages that are asked again, to the frontier."""
+    """Yield functions that make the changes which bring known pages to refetch, then the seeds, to the frontier."""
     fingerprinter, topology = stages.fingerprinter, stages.topology
     own = partial(own_seeds, fingerprinter, topology.partition, stages.name) if shared else None
     crawl = stages.config.crawl

@@ -1,21 +1,21 @@
-"""Rewriting a long outbox queue without repeated links, while its peer is gone.
+"""Rewriting a long outbox queue without repeated links, while its peer is not connected.
 
-A worker thread reads the committed entries, leaves out every link whose
-fingerprint came before, and writes the rest, in the order of discovery, as
-full entries under a generation of its own. It counts *down* from the last
-number it covers, so that the result meets the entries appended meanwhile:
+A worker thread reads the committed entries, drops every link whose fingerprint
+occurred earlier, and writes the rest, in the order of discovery, as full entries
+under a new generation. Their numbers count *down* from the last number covered, so
+that they join the entries appended meanwhile:
 
     before   [acked+1 ....................... boundary][boundary+1 ...]   generation 0 (or an earlier one)
     after                     [boundary-N+1 . boundary][boundary+1 ...]   new generation | generation 0
 
-Nothing names the new entries until one batch makes boundary, generation and a
-fresh epoch current. Opening sweeps the new entries before that batch, and the
-replaced ones after it, so the swap happens exactly once. Batches of new entries are
-synced: once LevelDB has begun another log file, a later synced write does not make
-an earlier one durable.
+The new entries are not referenced until one batch makes boundary, generation and a
+fresh epoch current. An opening before that batch sweeps the new entries, an opening
+after it sweeps the replaced ones, so the swap happens exactly once. Batches of new
+entries are synced: once LevelDB has begun another log file, a later synced write
+does not make an earlier one durable.
 
-Memory: 8 bytes and a bit a link, and a 16th of that again while sorting: about
-120 MB for 1 GiB of entries. Cost: two decodes and an encode, 1.5 us a link
+Memory: slightly more than 8 bytes per link, and a 16th of that again while sorting:
+about 120 MB for 1 GiB of entries. Cost: two decodes and an encode, 1.5 us per link
 (300,000 links in 24 MB to 60,000 in 4.8 MB).
 """
 
@@ -33,11 +33,11 @@ from crawler.storage.kv import KeyValue
 
 _RANGES = 16  # fingerprint ranges sorted one after another
 _BATCH_BYTES = 4 << 20
-_LINK_BYTES = 40  # at most, beside the URL, in MessagePack
+_LINK_BYTES = 40  # maximal size of a link in MessagePack, without its URL
 
 
 class Compaction:
-    """One rewriting of one peer's queue: `run`, then `Outbox.adopt`, then `sweep`."""
+    """One rewriting of one peer's queue: call `run`, then `Outbox.adopt`, then `sweep`."""
 
     def __init__(self, store: KeyValue, spool: Spool, epoch: bytes, *, entry_bytes: int) -> None:
         self.peer = spool.peer
@@ -54,7 +54,7 @@ class Compaction:
         self._store = store
         self._epoch = epoch
         self._entry_bytes = entry_bytes
-        self._number = self.boundary  # of the entry to write next, counting down
+        self._number = self.boundary  # the number of the next entry to write, counting down
         self._chunk: list[Link] = []  # newest first
         self._chunk_bytes = 0
 
@@ -87,7 +87,7 @@ class Compaction:
         self._store.write(batch)
 
     def result(self) -> SpoolState:
-        """The state that makes the new entries current."""
+        """Return the state that makes the new entries current."""
         return msgspec.structs.replace(
             self.state,
             epoch=self._epoch,
@@ -103,7 +103,7 @@ class Compaction:
         return self.bytes_before - self.bytes_after
 
     def sweep(self) -> None:
-        """Delete the old entries if the new ones are current, else the new ones (worker thread)."""
+        """Delete the old entries if the new ones are current, otherwise the new ones (worker thread)."""
         sweep(self._store, self._old_keys() if self.adopted else self._new_keys())
 
     def _old_keys(self) -> Iterator[bytes]:
@@ -123,7 +123,7 @@ class Compaction:
         return np.frombuffer(found, dtype=np.uint64) if found else np.zeros(0, np.uint64)
 
     def _links(self, number: int) -> tuple[list[Link], int]:
-        """The links of an entry and its bytes."""
+        """Return (the links of an entry, the size of the entry in bytes)."""
         key = entry_key(self.peer, self.state.generation_of(number), number)
         entry = self._store.get(key)
         if entry is None:
@@ -134,7 +134,7 @@ class Compaction:
             raise DamageError(f"store: outbox entry {key!r}: {error}; run `crawler check`") from error
 
     def _pack(self, links: list[Link], *, last: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Fill entries from the newest link down; the keys and entries that are complete."""
+        """Fill entries from the newest link backwards; yield (key, entry) for each complete one."""
         for link in reversed(links):
             size = len(link.url) + _LINK_BYTES
             if self._chunk and self._chunk_bytes + size > self._entry_bytes:
@@ -159,7 +159,7 @@ class Compaction:
 
 
 def first_occurrences(fingerprints: np.ndarray) -> np.ndarray:
-    """bool (n,): True where a fingerprint, uint64 (n,), stands for the first time."""
+    """Return, as bool (n,), True for each fingerprint, uint64 (n,), that does not occur earlier in the array."""
     keep = np.zeros(len(fingerprints), dtype=bool)
     for remainder in range(_RANGES):
         positions = np.flatnonzero(fingerprints % np.uint64(_RANGES) == remainder)

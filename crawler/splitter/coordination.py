@@ -1,39 +1,39 @@
-"""Agreement of all processes without a centre: shares of the rate, limits, the end.
+"""Agreement of all processes without a central one: shares of the rate, limits, the end.
 
-Every process tells every other its `Counters` about once a second, on acks and
-heartbeats. Each computes the rest alone.
+Every process sends its `Counters` to every other about once a second, with acks and
+heartbeats. Each process computes everything else alone.
 
-**Rate.** With w the hosts that have work, process i takes the share
+**Rate.** With w the number of hosts that have work, process i takes the share
 
-    w_i / (w_i + sum over j of w_j as heard)
+    w_i / (w_i + sum over j of the w_j received)
 
-of the rate, where its own w_i is the least of the values that any peer may
-still hold for it: the last one echoed and all sent since. Nobody underrates
-another, so the shares never add up to more than 1, whatever is lost or late;
-a share grows only after all have heard.
+of the rate. Here its own w_i is the least of the values that any peer may
+still hold for it: the last one echoed and all sent since. No process underestimates
+another, so the shares never add up to more than 1, even if messages are lost or late;
+a share grows only after all peers have heard of it.
 
 A peer that was not heard for `silence_max` is missing. It may be dead, or cut off
-and fetching. In both cases 1/N of the rate is left to it, and the c others that
-still hear one another divide c/N by their work. A process falls to such a share at
-once and rises to it only after another `silence_max`, when the missing one has
-fallen. A process that has heard nobody takes 1/N. So the sum can exceed 1 only for
+and still fetching. In both cases 1/N of the rate is reserved for it, and the c processes
+that still hear one another divide c/N by their work. A process drops to such a share at
+once and rises to it only after another `silence_max`, when the missing process has
+dropped its own. A process that has heard no peer takes 1/N. So the sum can exceed 1 only for
 an interval, while processes start or a cut heals.
 
 **Known pages.** Their part of the rate is shared in the same way by the `weight` of
-each process's refresh schedule; its own is the least that a peer may hold. Levels
-are sent with the weights; the schedule moves its weight by them.
+each process's refresh schedule; for its own weight a process takes the least that a peer may
+hold. Levels are sent with the weights; the schedule adjusts its weight by them.
 
-**Limits.** Pages and bytes of this run are sums of what was last heard; what is
-in flight counts, so the overshoot is at most what all can begin in an interval.
+**Limits.** Pages and bytes of this run are sums of the values received last; fetches in
+flight are included, so the overshoot is at most what all processes can begin in an interval.
 
-**The end.** Each process takes two rounds. A round is good if all, itself among
-them, are idle with nothing in their outboxes; the second must show the same
-(boot, appended, applied) of each, in messages written after the first round
-was complete (they echo a number sent after it). Then nothing was left or on its
-way at the instant between the rounds: an entry leaves an outbox only after its
+**The end.** Each process makes two rounds. A round is good if all processes, including
+itself, are idle with empty outboxes. The second round must show the same
+(boot, appended, applied) for each, in messages written after the first round
+was complete (they echo a number sent after it). Then no link was left or in transit
+at the instant between the rounds, because an entry leaves an outbox only after its
 owner has applied it. The process that finds this tells the others (`ended`).
-A missing peer writes nothing, so it holds up the end, not the crawl. Who has been
-told may leave: so a process tells it only once it would know it after a crash (`tells_end`).
+A missing peer sends nothing, so it delays the end, but not the crawl. A process that has been
+told may leave, so a process announces the end only after storing it durably (`tells_end`).
 """
 
 from collections import deque
@@ -43,11 +43,11 @@ import msgspec
 
 from crawler.splitter.wire import Counters
 
-_OUTSTANDING_MAX = 256  # counters told to a peer and not echoed; more are merged into the oldest
+_OUTSTANDING_MAX = 256  # counters sent to a peer and not echoed yet; more are merged into the oldest
 
 
 class Progress(msgspec.Struct, gc=False):
-    """What a process knows of itself at this moment; the fields are those of `Counters`."""
+    """The progress of a process at this moment; the fields have the meaning of those of `Counters`."""
 
     idle: bool = False
     outbox: int = 0
@@ -66,7 +66,7 @@ _SUMMED = ("outbox", "appended", "applied", "pages", "bytes", "in_flight", "work
 
 
 class _Told(msgspec.Struct, frozen=True, gc=False):
-    """What a message to a peer said by which rates are shared; `number` is the message's."""
+    """The values, in a message to a peer, by which rates are shared; `number` is the number of the message."""
 
     number: int
     work: int
@@ -74,7 +74,7 @@ class _Told(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Round(msgspec.Struct):
-    """A good round: what all said, our number when it was complete, and who has not echoed a later one."""
+    """A good round: its evidence, our message number when it was complete, the peers that have not echoed a later one."""
 
     said: tuple[int, int, int]
     number: int
@@ -82,24 +82,24 @@ class _Round(msgspec.Struct):
 
 
 class _Peer:
-    """What was heard of a peer, and what it may hold of us."""
+    """The last values received from a peer, and the values of ours that it may hold."""
 
     __slots__ = ("echo", "heard", "heard_at", "held", "outstanding", "rest")
 
     def __init__(self) -> None:
         self.heard: Counters | None = None
-        self.echo = 0  # our last number that it has echoed
+        self.echo = 0  # the last of our message numbers that it has echoed
         self.heard_at = float("-inf")
-        self.rest: tuple[bytes, int, int] | None = None  # (boot, appended, applied) if it has nothing to do
-        self.held: _Told | None = None  # the last message of ours that it has echoed
+        self.rest: tuple[bytes, int, int] | None = None  # (boot, appended, applied) if it is idle
+        self.held: _Told | None = None  # the last of our messages that it has echoed
         self.outstanding: deque[_Told] = deque()  # those since
 
     def least_work(self) -> int:
-        """The least `work` of ours that the peer may hold; 0 if it has echoed none."""
+        """Return the least `work` of ours that the peer may hold; 0 if it has echoed none."""
         return min((told.work for told in self._may_hold()), default=0)
 
     def least_weight(self) -> float:
-        """The same for the weight of our known pages."""
+        """Return the least weight of our known pages that the peer may hold; 0 if it has echoed none."""
         return min((told.weight for told in self._may_hold()), default=0.0)
 
     def _may_hold(self) -> list[_Told]:
@@ -107,9 +107,9 @@ class _Peer:
 
 
 class Coordination:
-    """The view of one process on the whole crawl.
+    """One process's view of the whole crawl.
 
-    `progress` says what the process knows of itself, whenever it is asked.
+    `progress` returns the current progress of the process.
     `rate` is in pages per second; 0 = no limit, as for the other limits.
     """
 
@@ -133,17 +133,17 @@ class Coordination:
         self.silence_max = silence_max
         self._progress = progress
         self.ended = False
-        self.tells_end = True  # False while it would not know of the end after a crash
+        self.tells_end = True  # False while this process would not remember the end after a crash
         self._number = 0
         self._peers = {name: _Peer() for name in names if name != me}
-        self._at_work = len(self._peers)  # peers that have something to do, or were never heard
-        self._changes = 0  # of `rest`, of any peer
+        self._at_work = len(self._peers)  # peers that have work, or were never heard
+        self._changes = 0  # number of changes of `rest`, of any peer
         self._round: _Round | None = None
 
     # -- input ------------------------------------------------------------------------------------
 
     def counters_for(self, name: str) -> Counters:
-        """The counters to put into a message to the peer `name`; they count as told."""
+        """Return the counters for a message to the peer `name`, and note that they were sent."""
         peer = self._peers[name]
         self._number += 1
         own = self._progress()
@@ -164,15 +164,15 @@ class Coordination:
         )
 
     def record_counters(self, name: str, counters: Counters, now: float) -> None:
-        """Take what a peer says; an older message than the last one is dropped."""
+        """Record the counters that a peer sent; ignore a message older than the last one."""
         peer = self._peers[name]
         last = peer.heard
         if last is not None and last.boot == counters.boot and counters.number <= last.number:
             return
-        if last is not None and last.boot != counters.boot:  # a new process holds nothing of ours
+        if last is not None and last.boot != counters.boot:  # a new process holds none of our values
             peer.held, peer.echo = None, 0
         peer.heard, peer.heard_at = counters, now
-        if counters.echo_boot == self.boot:  # it may still echo what we said before we started again
+        if counters.echo_boot == self.boot:  # otherwise it echoes messages from before our restart
             peer.echo = counters.echo
         while peer.outstanding and peer.outstanding[0].number <= peer.echo:
             peer.held = peer.outstanding.popleft()
@@ -193,9 +193,9 @@ class Coordination:
     # -- the end ----------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Begin, confirm or give up a round; also to be called when this process has become idle.
+        """Begin, confirm or abandon a round; call this also when this process has become idle.
 
-        It is called for every message, so it looks at no peer but to begin a round.
+        It is called for every message, so it examines all peers only to begin a round.
         """
         said = self._all_idle()
         if said is None:
@@ -207,7 +207,7 @@ class Coordination:
             self.ended = True
 
     def _all_idle(self) -> tuple[int, int, int] | None:
-        """What says so, and differs if anything was done since, if everyone is idle with nothing on the way, or None."""
+        """Return a value that changes with any work if all are idle with empty outboxes, else None."""
         if self._at_work:
             return None
         own = self._progress()
@@ -215,7 +215,7 @@ class Coordination:
 
     @property
     def all_know(self) -> bool:
-        """Whether every peer has said that the crawl has ended: nobody waits for this process any more."""
+        """True if every peer has reported that the crawl has ended, so that none waits for this process."""
         return self.ended and all(
             peer.heard is not None and peer.heard.ended for peer in self._peers.values()
         )
@@ -223,7 +223,7 @@ class Coordination:
     # -- shares and limits ------------------------------------------------------------------------
 
     def share(self, now: float) -> float:
-        """The part of the rate, 0 to 1, that this process may use now."""
+        """Return the part of the rate, 0 to 1, that this process may use now."""
         if not self._peers:
             return 1.0
         present = [peer for peer in self._peers.values() if self._is_present(peer, now)]
@@ -239,24 +239,24 @@ class Coordination:
 
     @property
     def heard_all(self) -> bool:
-        """Whether each peer was heard in this life."""
+        """True if each peer was heard since this process started."""
         return all(peer.heard is not None for peer in self._peers.values())
 
     def missing(self, now: float) -> list[str]:
-        """Peers that were not heard for `silence_max`."""
+        """Return the peers that were not heard for `silence_max`."""
         return [name for name, peer in self._peers.items() if not self._is_present(peer, now)]
 
     def _portion(self, peers: Sequence[_Peer]) -> float:
-        """Our part of the work of `peers` and ourselves, none of whom may rate us lower than we do here."""
+        """Return our part of the work of `peers` and ourselves, using the least value that any of them may hold."""
         mine = min([self._progress().work, *(peer.least_work() for peer in peers)])
         return (
             mine / (mine + sum(peer.heard.work for peer in peers if peer.heard is not None)) if mine else 0.0
         )
 
     def refresh_share(self) -> float:
-        """The part, 0 to 1, of what is spent on known pages that is this process's, by the weights of all.
+        """Return this process's part, 0 to 1, of the rate spent on known pages, by the weights of all processes.
 
-        One that was not heard for long keeps its weight. Before the first words a process takes 1/N at most.
+        A peer that was not heard for long keeps its weight. Until all peers were heard, the part is at most 1/N.
         """
         peers = self._peers.values()
         if any(peer.held is None for peer in peers):
@@ -265,12 +265,12 @@ class Coordination:
         return mine / (mine + sum(peer.heard.weight for peer in peers if peer.heard)) if mine else 0.0
 
     def rates_stated(self) -> dict[str, Progress | Counters]:
-        """How far this process is, and what was last heard of each other, by name."""
+        """Return this process's progress and the last counters of each peer, by name."""
         others = {name: peer.heard for name, peer in self._peers.items() if peer.heard is not None}
         return {self.me: self._progress(), **others}
 
     def pages_left(self, now: float) -> int | None:
-        """Fetches that may still begin before the limit of pages, None without one."""
+        """Return how many fetches may still begin before the limit of pages, None without a limit."""
         if not self.pages_max:
             return None
         in_flight = sum(
@@ -295,18 +295,18 @@ class Coordination:
         return ""
 
     def _everyone(self) -> list[Progress | Counters]:
-        """How far this process is, and then what was last heard of the others."""
+        """Return this process's progress, followed by the last counters of each peer."""
         return [self._progress(), *(peer.heard for peer in self._peers.values() if peer.heard is not None)]
 
     def total(self) -> Progress:
-        """The sums over all processes, as last heard; `idle` if all are."""
+        """Return the sums over all processes, from the counters received last; `idle` if all are idle."""
         everyone = self._everyone()
         sums = {name: sum(getattr(each, name) for each in everyone) for name in _SUMMED}
         return Progress(idle=self._all_idle() is not None, **sums)
 
     @property
     def process_count(self) -> int:
-        """Processes of the crawl; gaps per address are multiplied by it, as each may have hosts there."""
+        """The number of processes; gaps per address are multiplied by it, because each may have hosts there."""
         return len(self._peers) + 1
 
     def __contains__(self, name: str) -> bool:
@@ -314,4 +314,4 @@ class Coordination:
 
     def __repr__(self) -> str:
         heard = sum(peer.heard is not None for peer in self._peers.values())
-        return f"CrawlWide({self.me}: heard {heard} of {len(self._peers)}, ended {self.ended})"
+        return f"Coordination({self.me}: heard {heard} of {len(self._peers)}, ended {self.ended})"

@@ -1,20 +1,20 @@
-"""What other processes send: accepted in order, applied once, confirmed only when durable.
+"""The links that other processes send: accepted in order, applied once, confirmed only when durable.
 
-Per peer the store holds `i/<peer>` = (outbox epoch, durable sequence number,
-links ever applied, `wire.chained` of the epoch's entries). In memory runs ahead of it `accepted`, which orders the
-input; only `durable` is ever told to the peer.
+Per peer the store holds `i/<peer>` = (outbox epoch, durable sequence number, number of
+links ever applied, `wire.chained` of the epoch's entries). `accepted`, kept only in memory, is
+ahead of it and orders the input; the peer is told only `durable`.
 
     entry --accept--> queue --take--> cache, DUE, committer
                                           write, stage (i/), committed --> durable: the session acks
 
-* A sequence number of accepted + 1 is queued, a smaller one is dropped (its ack
-  follows with the next), a larger one makes the session ask for a resync.
-* A peer that connects again waits until all entries queued of it are durable, so
+* An entry numbered accepted + 1 is queued; one with a smaller number is dropped (the next ack
+  covers it); one with a larger number makes the session ask for a resync.
+* A peer that connects again waits until all its queued entries are durable, so
   the entries of two connections never mix.
-* The queue of a peer holds at most twice the window; more is a breach of the
-  protocol, since a sender has no more than a window unconfirmed.
+* The queue of a peer holds at most twice the window; more is a protocol error,
+  because a sender never has more than one window unconfirmed.
 
-Threads: `write` and `stage` run in the writer thread, all else on the loop.
+Threads: `write` and `stage` run in the writer thread, everything else in the loop thread.
 """
 
 from collections import deque
@@ -38,7 +38,7 @@ NO_EPOCH = bytes(8)
 
 
 class Arrival(Enum):
-    """What became of an entry."""
+    """The result of `Inbox.accept` for an entry."""
 
     QUEUED = "queued"
     REPEATED = "repeated"
@@ -53,11 +53,11 @@ class Received(msgspec.Struct, gc=False):
     sequence: int
     links: list[Link]
     bytes: int
-    chain: int = 0  # of the epoch's entries up to this one
+    chain: int = 0  # the checksum of the epoch's entries up to this one
 
 
 class _Durable(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What `i/<peer>` holds."""
+    """The value of `i/<peer>`."""
 
     epoch: Annotated[bytes, Meta(min_length=8, max_length=8)] = NO_EPOCH
     sequence: int = 0
@@ -69,7 +69,7 @@ _DURABLE_DECODER = msgspec.msgpack.Decoder(_Durable)
 
 
 class _Source:
-    """What is known of one peer's outbox."""
+    """The state of one peer's outbox, as far as its entries have arrived."""
 
     __slots__ = ("accepted", "chain", "durable", "epoch", "queued", "queued_bytes", "staged")
 
@@ -78,16 +78,16 @@ class _Source:
         self.staged = durable  # writer thread
         self.epoch = durable.epoch
         self.accepted = durable.sequence
-        self.chain = durable.chain  # of what is accepted
-        self.queued = 0  # entries accepted and not yet durable
+        self.chain = durable.chain  # the checksum of all accepted entries
+        self.queued = 0  # the number of entries accepted and not durable yet
         self.queued_bytes = 0
 
 
 class Inbox:
-    """What was accepted from each peer, and what of it is durable.
+    """The entries accepted from each peer, and which of them are durable.
 
     Raises:
-        DamageError: a stored value is not what was written.
+        DamageError: a stored value is damaged.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class Inbox:
         self._me = partition.index(me)
         self._queue_bytes_max = 2 * max(config.window_bytes, config.frame_bytes_max)
         self._sources = {peer: _Source(_load(store, peer)) for peer in peers}
-        self.applied = sum(source.durable.applied for source in self._sources.values())  # links ever taken
-        # Peers whose entries a commit has made durable, first all; the caller empties it when it has told them.
+        self.applied = sum(source.durable.applied for source in self._sources.values())  # links ever applied
+        # Peers with newly durable entries (at first all peers); the caller clears it after sending acks.
         self.news: dict[str, None] = dict.fromkeys(self._sources)
         self._queue: deque[Received] = deque()
         self._writing: list[Received] = []  # writer thread, between write and stage
@@ -107,7 +107,7 @@ class Inbox:
     # -- the connections --------------------------------------------------------------------------
 
     def greet(self, peer: str, epoch: bytes) -> int | None:
-        """The durable number of `epoch` to say in WELCOME; None while older entries are under way."""
+        """Return the durable number of `epoch` for the Welcome; None while older entries are not durable yet."""
         source = self._sources[peer]
         if source.queued:
             return None
@@ -117,7 +117,7 @@ class Inbox:
         return source.accepted
 
     def durable(self, peer: str) -> int:
-        """The last sequence number of the peer's present epoch that is durable here."""
+        """Return the last sequence number of the peer's current epoch that is durable here."""
         source = self._sources[peer]
         return source.durable.sequence if source.durable.epoch == source.epoch else 0
 
@@ -125,15 +125,15 @@ class Inbox:
         return self._sources[peer].accepted
 
     def chain(self, peer: str) -> int:
-        """The check of all entries of the peer's present epoch that were accepted (`wire.chained`)."""
+        """Return the checksum of all accepted entries of the peer's current epoch (`wire.chained`)."""
         return self._sources[peer].chain
 
     def accept(self, peer: str, sequence: int, entry: bytes) -> Arrival:
-        """Take an entry that a peer sent.
+        """Accept an entry that a peer sent.
 
         Raises:
-            NotOwnedError: it holds a link of another process; nothing of it is applied.
-            ProtocolError: it cannot be read, or more is unconfirmed than any window allows.
+            NotOwnedError: the entry has a link that another process owns; none of its links is applied.
+            ProtocolError: the entry cannot be decoded, or more bytes are unconfirmed than any window allows.
         """
         source = self._sources[peer]
         if sequence <= source.accepted:
@@ -141,7 +141,7 @@ class Inbox:
         if sequence != source.accepted + 1:
             return Arrival.GAP
         if source.queued_bytes + len(entry) > self._queue_bytes_max:
-            raise ProtocolError(f"splitter: {peer} sends more than {self._queue_bytes_max} unconfirmed bytes")
+            raise ProtocolError(f"splitter: {peer} sent more than {self._queue_bytes_max} unconfirmed bytes")
         links = decode_entry(entry)
         self._refuse_foreign(peer, links)
         source.accepted = sequence
@@ -154,25 +154,27 @@ class Inbox:
     def _refuse_foreign(self, peer: str, links: list[Link]) -> None:
         fingerprints = np.array([link.fingerprint for link in links], dtype=np.uint64)
         foreign = np.flatnonzero(self._partition.owners(fingerprints) != self._me).tolist()
-        foreign = [place for place in foreign if not links[place].flags & LinkFlag.SCOPE]  # these go to all
+        foreign = [
+            place for place in foreign if not links[place].flags & LinkFlag.SCOPE
+        ]  # sent to all processes
         if foreign:
             raise NotOwnedError(
-                f"splitter: {peer} sends {links[foreign[0]].url!r:.200}, which is not owned here"
+                f"splitter: {peer} sent {links[foreign[0]].url!r:.200}, which this process does not own"
             )
 
     def take(self) -> list[Received]:
-        """All that was accepted since the last call; all of it must be committed, in this order."""
+        """Return all entries accepted since the last call; all of them must be committed, in this order."""
         taken, self._queue = list(self._queue), deque()
         return taken
 
     # -- the commit phases ------------------------------------------------------------------------
 
     def write(self, items: Iterable[Received]) -> None:
-        """The entries of a group, in the order of `take` (writer thread)."""
+        """Note the entries of a group, in the order of `take` (writer thread)."""
         self._writing.extend(items)
 
     def stage(self, batch: Batch) -> None:
-        """Put what will be durable with the group (writer thread)."""
+        """Put the state that will be durable with the group (writer thread)."""
         group, self._writing = self._writing, []
         for received in group:
             source = self._sources[received.peer]
@@ -187,7 +189,7 @@ class Inbox:
         self._staged.append(group)
 
     def committed(self) -> None:
-        """The oldest staged group is durable: peers may be told (loop)."""
+        """Note that the oldest staged group is durable, so peers may be told (loop thread)."""
         group = self._staged.popleft()
         for received in group:
             source = self._sources[received.peer]
@@ -199,7 +201,7 @@ class Inbox:
 
     @property
     def waiting(self) -> bool:
-        """Whether `take` has something."""
+        """True if `take` has entries to return."""
         return bool(self._queue)
 
     # -- counters ---------------------------------------------------------------------------------
@@ -224,7 +226,7 @@ class Inbox:
 
 
 def _durable(received: Received, before: _Durable) -> _Durable:
-    """What is durable with an entry."""
+    """Return the state that is durable once the entry is committed."""
     applied = before.applied + len(received.links)
     return _Durable(received.epoch, received.sequence, applied, received.chain)
 

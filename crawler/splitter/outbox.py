@@ -1,15 +1,15 @@
 """Links on their way to other processes: durable until their owners have confirmed them.
 
-One `Spool` a peer (see there for keys, numbers and epochs), and the three
-phases in which a group of results is committed:
+There is one `Spool` per peer (see there for keys, numbers and epochs). A group of
+results is committed in three phases:
 
-    write(items)   [writer thread]  encode the links of the group, at most `entry_bytes` an entry
-    stage(batch)   [writer thread]  put the entries, delete what peers have confirmed
-    committed()    [loop]           only now may they be sent
+    write(items)   [writer thread]  encode the links of the group, at most `entry_bytes` per entry
+    stage(batch)   [writer thread]  put the entries, delete the entries that peers have confirmed
+    committed()    [loop thread]    from here on the entries may be sent
 
-The queue of a peer that is gone grows: at `spool_bytes_max` it is rewritten without
-repeated links (`compaction`). At twice that size `full` asks the caller to fetch no
-more pages; links of others are still taken.
+The queue of an unreachable peer grows. At `spool_bytes_max` it is rewritten without
+repeated links (`compaction`). At twice that size `full` tells the caller to fetch no
+more pages; links from other processes are still accepted.
 """
 
 import logging
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class BitSource(Protocol):
-    """Where epochs come from: `random.SystemRandom()`, or a seeded generator in tests."""
+    """The source of random epochs: `random.SystemRandom()`, or a seeded generator in tests."""
 
     def getrandbits(self, bits: int, /) -> int: ...
 
@@ -49,12 +49,12 @@ class BitSource(Protocol):
 class Outbox:
     """The queues of all peers of this process.
 
-    `clean` is False after an unclean stop of a crawl without synced writes: a
-    tail that peers have may be lost then, so every queue gets a fresh epoch.
+    `clean` is False after an unclean stop of a crawl without synced writes. The end of
+    a queue that a peer has received may then be lost here, so every queue gets a fresh epoch.
 
     Raises:
-        DirectoryError: links wait for a process that is no peer.
-        DamageError: an entry or a state is missing or not what was written.
+        DirectoryError: links wait for a process that is not a peer.
+        DamageError: an entry or a state is missing or damaged.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Outbox:
         self._staged: deque[list[Spool]] = deque()
         self.spools: dict[str, Spool] = {}
         self._totals = Totals()
-        # Peers whose queues a commit has changed, first all; the caller empties it when it has told them.
+        # Peers whose queues a commit has changed (at first all peers); the caller clears it after sending.
         self.news = dict.fromkeys(sorted(peers))
         self._open(list(self.news), clean)
 
@@ -99,7 +99,7 @@ class Outbox:
             name = key[len(OUTBOX_STATE) :].decode()
             if name not in peers and any(scan_prefix(self._store, entries_prefix(name))):
                 raise DirectoryError(
-                    f"splitter: links wait for {name!r}, which is no peer; run `crawler reshard`"
+                    f"splitter: links wait for {name!r}, which is not a peer; run `crawler reshard`"
                 )
 
     def _fresh_epoch(self) -> bytes:
@@ -108,7 +108,7 @@ class Outbox:
     # -- the commit phases ------------------------------------------------------------------------
 
     def write(self, items: Iterable[tuple[str, Sequence[Link]]]) -> None:
-        """Encode the links (peer, links) of a group (writer thread)."""
+        """Encode the pairs (peer, links) of a group (writer thread)."""
         links: dict[str, list[Link]] = {}
         for peer, some in items:
             links.setdefault(peer, []).extend(some)
@@ -116,47 +116,47 @@ class Outbox:
             self._encoded[peer] = encode_entries(all_links, self._config.entry_bytes)
 
     def stage(self, batch: Batch) -> None:
-        """Put the group's entries and all that became due since the last one (writer thread)."""
+        """Put the group's entries, and all deletes and state changes due since the last group (writer thread)."""
         encoded, self._encoded = self._encoded, {}
         self._staged.append(
             [spool for peer, spool in self.spools.items() if spool.stage(batch, encoded.get(peer, ()))]
         )
 
     def committed(self) -> None:
-        """The oldest staged group is durable: its entries may be sent (loop)."""
+        """Note that the oldest staged group is durable, so its entries may be sent (loop thread)."""
         for spool in self._staged.popleft():
             spool.apply_group()
             self.news[spool.peer] = None
 
     @property
     def urgent(self) -> bool:
-        """Whether a peer waits for a fresh epoch: commit a group even if it is empty."""
+        """True if a peer waits for a fresh epoch: then a group must be committed even if it is empty."""
         return self._totals.wanting > 0
 
     # -- the connections --------------------------------------------------------------------------
 
     def welcome(self, peer: str, epoch: bytes, durable: int, chain: int) -> Greeting:
-        """What the WELCOME to a HELLO with `epoch` means; anything but GO_ON ends the connection."""
+        """Return the meaning of the Welcome to a Hello with `epoch`; all but GO_ON end the connection."""
         spool = self.spools[peer]
         greeting = spool.greet(epoch, durable, chain)
         if greeting in (Greeting.TAIL_LOST, Greeting.DISK_LOST):
             spool.renumber(self._fresh_epoch())
-            logger.warning("splitter: %s: %s; what waits is numbered anew and sent again", peer, greeting)
+            logger.warning("splitter: %s: %s; its queue is renumbered and sent again", peer, greeting)
         if greeting is Greeting.DISK_LOST:
             self._lost.append(peer)
         return greeting
 
     def take_lost_peers(self) -> list[str]:
-        """Peers whose disk was found lost since the last call: what the cache knows of them is worthless."""
+        """Return peers whose disk was found lost since the last call; cached knowledge of their links is invalid."""
         lost, self._lost = self._lost, []
         return lost
 
     @property
     def has_lost_peers(self) -> bool:
-        """Whether `take_lost_peers` has something."""
+        """True if `take_lost_peers` has peers to return."""
         return bool(self._lost)
 
-    # -- the spool's marks ------------------------------------------------------------------------
+    # -- sizes and totals -------------------------------------------------------------------------
 
     @property
     def bytes(self) -> int:
@@ -164,42 +164,42 @@ class Outbox:
 
     @property
     def links(self) -> int:
-        """Links in the outbox: put in, not yet confirmed."""
+        """The number of links in the outbox: appended and not yet confirmed."""
         return self._totals.links
 
     @property
     def appended(self) -> int:
-        """Links ever put in."""
+        """The number of links ever appended."""
         return self._totals.appended
 
     @property
     def sent(self) -> int:
-        """Links ever confirmed by their owners."""
+        """The number of links ever confirmed by their owners."""
         return sum(spool.confirmed.links for spool in self.spools.values())
 
     @property
     def sent_entries(self) -> int:
-        """Entries ever confirmed by their owners."""
+        """The number of entries ever confirmed by their owners."""
         return sum(spool.confirmed.entries for spool in self.spools.values())
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes of the entries ever confirmed."""
+        """The number of bytes of the entries ever confirmed."""
         return sum(spool.confirmed.bytes for spool in self.spools.values())
 
     @property
     def repeated(self) -> int:
-        """Links that compactions have left out, since the same URL waited already."""
+        """The number of links that compactions have dropped, because the same URL was waiting already."""
         return sum(spool.state.repeated for spool in self.spools.values())
 
     @property
     def full(self) -> bool:
-        """Whether a queue is at twice its mark: fetch no more pages."""
+        """True if a queue is at twice `spool_bytes_max`: then no more pages should be fetched."""
         mark = 2 * self._config.spool_bytes_max
         return self.bytes >= mark and any(spool.bytes >= mark for spool in self.spools.values())
 
     def compaction(self) -> Compaction | None:
-        """A queue's rewriting, to `run` in a worker thread and then to `adopt`; None if none is due."""
+        """Return the rewriting of a queue, to be `run` in a worker thread and then adopted; None if none is due."""
         if self._compacting is not None or self.bytes < self._config.spool_bytes_max:
             return None
         for spool in self.spools.values():
@@ -212,9 +212,9 @@ class Outbox:
         return None
 
     def adopt(self, compaction: Compaction) -> bool:
-        """Make a compaction that has run current with the next group; False if the peer came back meanwhile.
+        """Make a finished compaction current with the next group; return False if the queue has moved on meanwhile.
 
-        Either way, call `Compaction.sweep` in a worker thread: after that group, or at once if False.
+        Then call `Compaction.sweep` in a worker thread: after that group, or at once if False.
         """
         assert compaction is self._compacting, compaction
         self._compacting = None

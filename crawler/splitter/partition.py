@@ -1,17 +1,17 @@
-"""The bucket table: which process owns which part of the web.
+"""The bucket table: the owner of each part of the web.
 
-A bucket is the top 16 bits of a fingerprint, that is of the keyed hash of the
+A bucket is the top 16 bits of a fingerprint, which come from the keyed hash of the
 registrable domain (`urls/README.md`, "Fingerprint"), so all URLs of a domain have one
-owner. The table gives each of the 65,536 buckets the index of a name; names
-are sorted, so equal settings make equal tables wherever they are read.
+owner. The table maps each of the 65,536 buckets to the index of a process name. Names
+are sorted, so equal settings make equal tables in every process.
 
-Without a file every process owns one contiguous range of (almost) equal
-length. A file is JSON; it is what a reshard reads and writes:
+Without a file, every process owns one contiguous range of (almost) equal
+length. A file is JSON; a reshard reads and writes it:
 
     {"epoch": 2, "ranges": [["p0", 0, 40000], ["p1", 40000, 65536]]}
 
-Two processes talk only if epoch and digest of their tables agree: otherwise a
-link could be sent back and forth, or a host be asked by two processes.
+Two processes connect only if epoch and digest of their tables agree. Otherwise a
+link could be sent back and forth, or two processes could crawl the same host.
 """
 
 import hashlib
@@ -30,14 +30,14 @@ _BUCKET_SHIFT = np.uint64(48)
 
 
 class _TableFile(msgspec.Struct, forbid_unknown_fields=True):
-    """A bucket table as it is written: name, first bucket, end of the range."""
+    """The file format of a bucket table; each range is (name, first bucket, end of the range)."""
 
     epoch: int
     ranges: list[tuple[str, int, int]]
 
 
 class Partition:
-    """Bucket -> process. `owner_of_bucket` has shape (65536,), values are indices into `names`."""
+    """Maps buckets to processes. `owner_of_bucket` has shape (65536,), its values are indices into `names`."""
 
     def __init__(self, names: Sequence[str], owner_of_bucket: np.ndarray, *, epoch: int = 1) -> None:
         self.names = tuple(sorted(names))
@@ -54,17 +54,17 @@ class Partition:
 
     @classmethod
     def equal_ranges(cls, names: Sequence[str], *, epoch: int = 1) -> "Partition":
-        """One contiguous range each, in the order of the sorted names; lengths differ by one bucket at most."""
+        """Return a table with one contiguous range per sorted name; lengths differ by at most one bucket."""
         count = max(1, len(names))
         ends = -(-np.arange(1, count + 1) * BUCKETS // count)  # rounded up
         return cls(names, np.repeat(np.arange(count, dtype=np.uint16), np.diff(ends, prepend=0)), epoch=epoch)
 
     @classmethod
     def from_ranges(cls, ranges: Sequence[tuple[str, int, int]], *, epoch: int) -> "Partition":
-        """The table of ranges (name, first, end) that cover every bucket once.
+        """Return the table of ranges (name, first, end) that cover every bucket once.
 
         Raises:
-            ConfigError: they overlap, leave a gap or reach beyond the buckets.
+            ConfigError: the ranges overlap, leave a gap or exceed the buckets.
         """
         names = sorted({name for name, _, _ in ranges})
         owners = np.zeros(BUCKETS, dtype=np.uint16)
@@ -72,7 +72,7 @@ class Partition:
         for name, first, end in sorted(ranges, key=lambda each: each[1]):
             if first != at or not first < end <= BUCKETS:
                 raise ConfigError(
-                    f"splitter: bucket table: range {first} to {end} of {name!r} should begin at {at}"
+                    f"splitter: bucket table: range {first} to {end} of {name!r} must begin at {at}"
                 )
             owners[first:end] = names.index(name)
             at = end
@@ -82,10 +82,10 @@ class Partition:
 
     @classmethod
     def decode(cls, text: bytes) -> "Partition":
-        """The table that `encode` wrote.
+        """Return the table that `encode` wrote.
 
         Raises:
-            ConfigError: the text is no table.
+            ConfigError: the text is not a bucket table.
         """
         try:
             table = msgspec.json.decode(text, type=_TableFile)
@@ -97,10 +97,10 @@ class Partition:
 
     @classmethod
     def read(cls, path: Path) -> "Partition":
-        """The table of a file.
+        """Read the table from a file.
 
         Raises:
-            ConfigError: it cannot be read or is no table.
+            ConfigError: the file cannot be read, or is not a bucket table.
         """
         try:
             return cls.decode(path.read_bytes())
@@ -108,21 +108,21 @@ class Partition:
             raise ConfigError(f"splitter: bucket table {path}: {error.strerror}") from error
 
     def encode(self) -> bytes:
-        """The table as JSON, one range a line."""
+        """Return the table as JSON, one range per line."""
         lines = ",\n  ".join(msgspec.json.encode(each).decode() for each in self.ranges())
         return f'{{"epoch": {self.epoch}, "ranges": [\n  {lines}\n]}}\n'.encode()
 
     def ranges(self) -> Iterator[tuple[str, int, int]]:
-        """The contiguous ranges (name, first, end) in bucket order."""
+        """Yield the contiguous ranges (name, first, end) in bucket order."""
         cuts = [0, *(np.flatnonzero(np.diff(self.owner_of_bucket)) + 1).tolist(), BUCKETS]
         for first, end in zip(cuts, cuts[1:], strict=False):
             yield self.names[self.owner_of_bucket[first]], first, end
 
     def index(self, name: str) -> int:
-        """The index of `name`.
+        """Return the index of `name`.
 
         Raises:
-            ConfigError: the table does not hold it.
+            ConfigError: the table does not contain it.
         """
         try:
             return self.names.index(name)
@@ -132,17 +132,17 @@ class Partition:
             ) from None
 
     def owner(self, fingerprint: int) -> str:
-        """The name of the process that owns a fingerprint."""
+        """Return the name of the process that owns a fingerprint."""
         return self.names[self.owner_of_bucket[fingerprint >> 48]]
 
     def owners(self, fingerprints: np.ndarray) -> np.ndarray:
-        """The owners' indices, uint16 (n,), of fingerprints, uint64 (n,)."""
+        """Return the indices of the owners, uint16 (n,), of fingerprints, uint64 (n,)."""
         return self.owner_of_bucket.take((fingerprints >> _BUCKET_SHIFT).view(np.int64))
 
     def split(self, fingerprints: np.ndarray) -> dict[str, list[int]]:
-        """The positions in `fingerprints`, uint64 (n,), of each owner's, in order (100 of one owner: 6 us)."""
+        """Return the positions of fingerprints, uint64 (n,), by the name of their owner (100 of one owner: 6 us)."""
         owners = self.owners(fingerprints).tolist()
-        if owners and owners.count(owners[0]) == len(owners):  # most pages link to their own site alone
+        if owners and owners.count(owners[0]) == len(owners):  # most pages link only to their own site
             return {self.names[owners[0]]: list(range(len(owners)))}
         positions: dict[int, list[int]] = {}
         for position, owner in enumerate(owners):

@@ -1,20 +1,20 @@
 """The sockets of the host splitter: connections in both directions, reconnects, TLS.
 
-`session` decides, this module carries bytes. One task dials each peer for as long
-as the process lives and looks its name up at every attempt, since addresses move in
-a cluster. A missing peer costs one attempt a back-off. Nothing waits for a write:
-unsent entries lie in the outbox, at most a window of them in a transport's buffer.
+`session` decides; this module transfers the bytes. One task per peer dials it for as long
+as the process lives, and resolves its name at every attempt, because addresses change in
+a cluster. A missing peer costs one attempt per back-off. Nothing waits for a write:
+unsent entries stay in the outbox, and a transport buffers at most one window of them.
 
     process                              peers
-    after each commit  ---- flush() ---> acks, entries, welcomes go out
+    after each commit  ---- flush() ---> acks, entries, welcomes are sent
     on_news()          <---------------- entries were accepted, an epoch must be
                                          committed, or a peer's disk was found lost
 
-Traps: under uvloop a write to a dead peer raises RuntimeError, not
-ConnectionError; with TLS a connection must count from the moment it is
-accepted, not after its handshake, or strangers could hold any number; a
-`sock_accept` that is cancelled as it is answered loses the socket, so nothing is
-awaited between accepting a connection and keeping it.
+Pitfalls: under uvloop, a write to a dead peer raises RuntimeError, not
+ConnectionError. With TLS, a connection must count towards the limit from the moment it
+is accepted, not after its handshake; otherwise unidentified clients could hold any
+number. A `sock_accept` that is cancelled while it completes loses the socket, so nothing
+is awaited between accepting a connection and storing it.
 """
 
 import asyncio
@@ -39,11 +39,11 @@ from crawler.storage.faults import reach
 logger = logging.getLogger(__name__)
 
 Listen = Callable[[str, int], socket.socket]
-STRANGERS_EVERY = 60.0  # seconds between two lines about connections of nobody we know
+STRANGERS_EVERY = 60.0  # seconds between two log lines about unidentified connections
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`."""
+    """Return whether only this machine can reach `host`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -51,7 +51,7 @@ def is_loopback(host: str) -> bool:
 
 
 def listen_address(config: SplitterConfig, secret: bytes) -> Address:
-    """Where to listen.
+    """Return the address to listen on.
 
     Raises:
         ConfigError: other machines could connect, and there is no secret.
@@ -65,10 +65,10 @@ def listen_address(config: SplitterConfig, secret: bytes) -> Address:
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """A socket of the system that listens there, of both families if that is any address.
+    """Open a socket that listens there, for IPv4 and IPv6 if `host` means any address.
 
     Raises:
-        OSError: it cannot.
+        OSError: the address cannot be listened on.
     """
     family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
     both = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
@@ -78,10 +78,10 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 def tls_contexts(config: SplitterConfig) -> tuple[ssl.SSLContext, ssl.SSLContext] | tuple[None, None]:
-    """(for listening, for dialling) of mutual TLS, (None, None) if it is not configured.
+    """Return the contexts (for listening, for dialling) of mutual TLS, (None, None) if it is not configured.
 
     Raises:
-        ConfigError: a part is missing or cannot be read.
+        ConfigError: a file is missing or cannot be read.
     """
     files = (config.tls_certificate, config.tls_key, config.tls_authority)
     if not any(files):
@@ -108,13 +108,13 @@ class _Connection(asyncio.Protocol):
         self.session = session
         self.closed = asyncio.Event()
         self.was_streaming = False
-        self.opening: asyncio.Task[None] | None = None  # until an accepted connection has its transport
+        self.opening: asyncio.Task[None] | None = None  # set until an accepted connection has its transport
         self._peers = peers
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._closing = False
-        self._going_on = False  # another `pump` is on its way
+        self._pump_scheduled = False  # whether another `pump` is scheduled
 
     # -- asyncio ----------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class _Connection(asyncio.Protocol):
         if self._guarded(lambda: self.session.receive(data, self._peers.now())):
             self.flush()
         if self.session.state is not before:
-            self._peers.flush_parted()  # it may have taken another one's place
+            self._peers.flush_parted()  # it may have replaced another session
         self._peers.tell_news()
 
     def connection_lost(self, error: BaseException | None) -> None:
@@ -142,13 +142,13 @@ class _Connection(asyncio.Protocol):
     # -- ours -------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write what the session has to send, close if it has ended, set the timer."""
+        """Write the session's data, close the transport if the session has ended, set the timer."""
         transport = self._transport
         if self.closed.is_set() or self._closing:
             return
         if transport is None:
             if self.session.ending is not None and self.opening is not None:
-                self.opening.cancel()  # turned away before its TLS handshake was done
+                self.opening.cancel()  # rejected before its TLS handshake was complete
             return
         self.was_streaming = self.was_streaming or self.session.state is SessionState.STREAMING
         data = self.session.data_to_send()
@@ -159,9 +159,9 @@ class _Connection(asyncio.Protocol):
             if self.session.ending is not None:
                 self._close(transport)
                 return
-            if self.session.more and not self._going_on:
-                self._going_on = True
-                asyncio.get_running_loop().call_soon(self._go_on)
+            if self.session.more and not self._pump_scheduled:
+                self._pump_scheduled = True
+                asyncio.get_running_loop().call_soon(self._pump_again)
         except (RuntimeError, OSError) as error:
             self.session.connection_lost(str(error))
             transport.abort()
@@ -169,31 +169,31 @@ class _Connection(asyncio.Protocol):
         self._set_timer()
 
     def _reached(self) -> None:
-        """A crash test may end the process here."""
+        """Pass the fault point at which a crash test may end the process."""
         if step := self.session.step:
             self.session.step = ""
             reach(step)
 
     def _close(self, transport: asyncio.Transport) -> None:
-        """Close once the last words are out; a peer that does not take them is cut off."""
+        """Close after the last bytes are sent; abort if the peer does not read them."""
         self._closing = True
         transport.close()
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(self._peers.linger, transport.abort)
 
-    def _go_on(self) -> None:
-        """Send the next frame, now that others had their turn."""
-        self._going_on = False
+    def _pump_again(self) -> None:
+        """Send the next frame, after other tasks had their turn."""
+        self._pump_scheduled = False
         self.pump()
 
     def pump(self) -> None:
-        """A commit may have left something to send."""
+        """Send what a commit has made ready."""
         if self._guarded(lambda: self.session.pump(self._peers.now())) and self.session.has_news:
             self.flush()
 
     def _guarded(self, step: Callable[[], None]) -> bool:
-        """Do a step of the session; a failure of our own store ends the process, not only the connection."""
+        """Run a step of the session; a failure of our own store ends the process, not only the connection."""
         try:
             step()
         except CrawlerError as error:
@@ -211,7 +211,7 @@ class _Connection(asyncio.Protocol):
         due = self.session.next_wakeup()
         if self._timer is not None:
             if due >= self._timer_at:
-                return  # it will be set anew when it goes off; an extra tick does no harm
+                return  # the timer is set again when it fires; an extra tick does no harm
             self._timer.cancel()
         self._timer_at = due
         delay = max(0.0, due - self._peers.now())
@@ -224,7 +224,7 @@ class _Connection(asyncio.Protocol):
 
 
 async def readable(listening: socket.socket) -> None:
-    """Until a connection waits to be accepted; another process may be quicker."""
+    """Wait until a connection can be accepted; another process may still take it first."""
     loop = asyncio.get_running_loop()
     come = asyncio.Event()
     loop.add_reader(listening, come.set)
@@ -235,26 +235,30 @@ async def readable(listening: socket.socket) -> None:
 
 
 class Strangers:
-    """What is said of connections that never told who they are: a line a minute, with a count."""
+    """Limits the log of connections that never identified themselves: one line per minute, with a count."""
 
     def __init__(self) -> None:
         self._unsaid = 0
         self._said_at = -STRANGERS_EVERY
 
     def note(self, ending: str, now: float) -> str:
-        """One has gone; the line to be logged, "" if there is none yet."""
+        """Count such a connection when it ends; return the line to log, "" if none is due."""
         self._unsaid += 1
         if now - self._said_at < STRANGERS_EVERY:
             return ""
         count, self._unsaid, self._said_at = self._unsaid, 0, now
-        return f"a stranger to us: {ending}" if count == 1 else f"{count} strangers to us, the last: {ending}"
+        return (
+            f"unidentified client: {ending}"
+            if count == 1
+            else f"{count} unidentified clients, the last: {ending}"
+        )
 
 
 class Peers:
-    """All connections of a process. `addresses` holds the peers, not the process itself.
+    """All connections of a process. `addresses` contains the peers, not the process itself.
 
-    `on_news` is called when the process has something to take or to commit,
-    `on_failure` when the store fails: the process must end.
+    `on_news` is called when the process has something to take or to commit;
+    `on_failure` when the store fails and the process must end.
     """
 
     def __init__(
@@ -276,7 +280,7 @@ class Peers:
         self.now = clock.now
         self.linger = float(common.config.handshake_timeout)
         self._doorkeeper = Doorkeeper(sessions_max=len(self._addresses) + common.config.strangers_max)
-        self._connections: dict[_Connection, None] = {}  # in their order, so that a run can be repeated
+        self._connections: dict[_Connection, None] = {}  # ordered, so that a simulated run can be repeated
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._socket: socket.socket | None = None
         tls = tls_contexts(common.config)
@@ -286,13 +290,13 @@ class Peers:
         self._closing = False
         self._strangers = Strangers()
         self._refused_by: set[str] = set()
-        self.last_ending: dict[str, str] = {}  # why the connection to a peer ended last
+        self.last_ending: dict[str, str] = {}  # by peer: why its last connection ended
 
     async def start(self) -> Address:
-        """Listen and begin to dial every peer; return the address in use.
+        """Listen, and start to dial every peer; return the address in use.
 
         Raises:
-            ConfigError: the address cannot be listened on, or needs a secret.
+            ConfigError: the address cannot be listened on, or requires a secret and none is set.
         """
         host, port = listen_address(self._common.config, self._common.secret)
         try:
@@ -304,16 +308,16 @@ class Peers:
         return self._socket.getsockname()[:2]
 
     def dial(self) -> None:
-        """Begin to dial every peer."""
+        """Start to dial every peer."""
         for peer in self._addresses:
             self._spawn(self._keep_dialling(peer))
 
     def set_address(self, peer: str, address: Address) -> None:
-        """The address to use from the next attempt on."""
+        """Use `address` from the next attempt on."""
         self._addresses[peer] = address
 
     def flush(self, peers: Container[str]) -> None:
-        """Send what a commit has made possible to these peers; call it after every one."""
+        """Send to these peers what a commit has made ready; call after every commit."""
         self._flushed.set()
         self._flushed = asyncio.Event()
         for connection in tuple(self._connections):
@@ -322,7 +326,7 @@ class Peers:
         self.tell_news()
 
     async def close(self) -> None:
-        """End all connections; entries that are under way will be sent again."""
+        """Close all connections; entries in flight will be sent again."""
         self._closing = True
         for task in self._tasks:
             task.cancel()
@@ -335,7 +339,7 @@ class Peers:
         await asyncio.gather(*(connection.closed.wait() for connection in connections))
 
     def status(self) -> dict[str, PeerStatus]:
-        """How each peer is reached, by name, and what waits for it."""
+        """Return the connection state of each peer, by name, and the number of links that wait for it."""
         spools = self._common.outbox.spools
         up = {
             connection.session.peer: connection
@@ -357,20 +361,20 @@ class Peers:
     # -- called by connections --------------------------------------------------------------------
 
     def left(self, connection: _Connection) -> None:
-        """A connection is closed."""
+        """Note that a connection is closed, and log why."""
         self._connections.pop(connection, None)
         session = connection.session
         if isinstance(session, Listener):
             self._doorkeeper.leave(session)
             if session.ending is not None and not self._closing:
                 if session.peer:
-                    self._log(f"{session.peer} to us", str(session.ending), bool(session.ending.reason))
+                    self._log(f"{session.peer} (incoming)", str(session.ending), bool(session.ending.reason))
                 elif line := self._strangers.note(str(session.ending), self.now()):
                     logger.log(logging.ERROR if session.ending.reason else logging.INFO, "splitter: %s", line)
         self.tell_news()
 
     def flush_parted(self) -> None:
-        """Write what sessions have to say that had to go for others, and close them."""
+        """Write the last messages of sessions that others have replaced, and close them."""
         if parted := self._doorkeeper.take_parted():
             for connection in tuple(self._connections):
                 if connection.session in parted:
@@ -384,12 +388,12 @@ class Peers:
     # -- connecting -------------------------------------------------------------------------------
 
     async def _accept(self, listening: socket.socket) -> None:
-        """Take connections as they come; each counts from now on, whatever its TLS handshake does."""
+        """Accept connections; each counts at once towards the limit, even before its TLS handshake."""
         while True:
             await readable(listening)
             try:
                 accepted, _ = listening.accept()
-            except BlockingIOError:  # the other side has gone again
+            except BlockingIOError:  # the client has disconnected again
                 continue
             except OSError as error:  # out of file descriptors
                 self._log("listening", str(error), True)
@@ -405,7 +409,7 @@ class Peers:
             self.flush_parted()
 
     async def _take(self, connection: _Connection, accepted: socket.socket) -> None:
-        """Give an accepted connection its transport."""
+        """Create the transport of an accepted connection."""
         tls, limit = self._listen_tls, self.linger if self._listen_tls else None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -417,7 +421,7 @@ class Peers:
 
     @staticmethod
     def _taken(connection: _Connection, accepted: socket.socket, task: "asyncio.Task[None]") -> None:
-        """Part with a connection that was cut off before it had its transport, or before its first step."""
+        """Clean up after a connection that was closed before it had a transport, or before its first step."""
         if task.cancelled():
             accepted.close()
             connection.connection_lost(None)
@@ -432,7 +436,7 @@ class Peers:
             await asyncio.sleep(backoff.next())
 
     async def _attempt(self, peer: str) -> bool:
-        """Connect once and stay until the connection ends; whether it was in use and ended blamelessly."""
+        """Connect once, until the connection ends; return whether it was in use and ended without an error."""
         connection: _Connection | None = None
         host, port = self._addresses[peer]
 
@@ -463,7 +467,7 @@ class Peers:
         return connection.was_streaming and ending.reason is None
 
     def _judge(self, peer: str, ending: Ending, accepted: bool) -> None:
-        """Note whether the peer wants us; if a newer start of this process is at work, this one must stop."""
+        """Note whether the peer accepts us; stop this process if the peer knows a newer start of it."""
         if accepted:
             self._refused_by.discard(peer)
         elif ending.by_peer and ending.reason not in (None, Reason.BUSY):
@@ -472,20 +476,20 @@ class Peers:
             name = self._common.identity.name
             self.on_failure(
                 DirectoryError(
-                    f"{name}: stopped, since {peer} says: {ending.text}. Two processes of one name ask the same hosts"
+                    f"{name}: stopped, because {peer} says: {ending.text}. Only one process of a name may run"
                 )
             )
 
     @property
     def is_outcast(self) -> bool:
-        """Whether some peer refuses this process and none takes what it sends: then it must ask nobody."""
+        """True if a peer refuses this process and no peer accepts its links: then it must fetch nothing."""
         return bool(self._refused_by) and not any(
             connection.session.state is SessionState.STREAMING and isinstance(connection.session, Dialler)
             for connection in self._connections
         )
 
     def _log(self, peer: str, text: str, blame: bool) -> None:
-        """Log why a connection ended, once until the reason changes."""
+        """Log why a connection ended; log the same reason only once per peer until it changes."""
         if self.last_ending.get(peer) != text:
             self.last_ending[peer] = text
             logger.log(logging.ERROR if blame else logging.INFO, "splitter: %s: %s", peer, text)

@@ -1,24 +1,24 @@
-"""One connection between two processes, as a state machine without input or output.
+"""One connection between two processes, as a state machine without I/O.
 
 The sender of links dials. So two processes have two connections, and receiving
 never waits for sending.
 
     dialler                                             listener
     OPENING    Open{protocol, challenge}         -->    WAITING
-               <-- Challenge{challenge}                 CHALLENGING      (both sides have their keys now)
-    GREETING   Hello{who, what must agree, epoch} -->   checks; DRAINING while older entries are under way
+               <-- Challenge{challenge}                 CHALLENGING      (from here on both sides have keys)
+    GREETING   Hello{name, facts to agree on, epoch} -> checks; DRAINING while older entries are not durable
                <-- Welcome{durable} | Refuse{reason}    STREAMING
     STREAMING  Entries (at most a window unconfirmed) -->
                <-- Ack{durable, counters} after each commit and each second; Resync{accepted}
                Heartbeat{counters} each second   -->
 
-The shell passes bytes in (`receive`), calls `tick` at `next_wakeup` and `pump`
-after every commit, sends what `data_to_send` returns, and closes the transport
-once `ending` is set and all was sent. Any call may end the session; none ever
-raises for what a peer does.
+The shell passes received bytes to `receive`, calls `tick` at `next_wakeup` and `pump`
+after every commit, sends the bytes that `data_to_send` returns, and closes the transport
+once `ending` is set and everything is sent. Any call may end the session; no call
+raises an exception because of the peer's behaviour.
 
 The listener proves that it knows the secret by the tag of its first keyed
-frame, the dialler by that of Hello; no link is sent before the Welcome.
+frame, the dialler by the tag of Hello; no link is sent before the Welcome.
 """
 
 from collections.abc import Callable
@@ -58,11 +58,11 @@ from crawler.splitter.wire import (
 )
 from crawler.storage.faults import reach
 
-_FRAME_BYTES = 64 << 10  # of entries in one frame: a few, so that frames cost little and none is long
+_FRAME_BYTES = 64 << 10  # of entries per frame: a few entries, so that frames cost little and none is long
 
 
 class SessionState(StrEnum):
-    """Where a session is; see the picture above."""
+    """The states of a session; see the picture in the module docstring."""
 
     OPENING = "opening"
     GREETING = "greeting"
@@ -74,11 +74,11 @@ class SessionState(StrEnum):
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What a process says of itself, and what both ends must agree on.
+    """The identity of a process, and the facts on which both ends must agree.
 
-    `canonical` is the version of the canonical form of URLs, `check` the
-    fingerprint of a fixed URL, which tells seed and method apart. `incarnation`
-    grows with each start of a process: of two of one name the older must stop.
+    `canonical` is the version of the canonical form of URLs; `check` is the
+    fingerprint of a fixed URL, which reveals a different seed or method. `incarnation`
+    grows with each start of a process: of two processes with one name, the older must stop.
     """
 
     crawl: str
@@ -90,7 +90,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """Why a session ended. `by_peer` if the other side said so or closed."""
+    """The reason why a session ended; `by_peer` if the other side sent it or closed the connection."""
 
     reason: Reason | None
     text: str
@@ -102,7 +102,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class Random(Protocol):
-    """What sessions need of a random generator; `random.SystemRandom()` outside tests."""
+    """The part of a random generator that sessions need; `random.SystemRandom()` outside tests."""
 
     def getrandbits(self, bits: int, /) -> int: ...
 
@@ -110,7 +110,7 @@ class Random(Protocol):
 
 
 class Backoff:
-    """Waits between attempts: doubling from `backoff_min` to `backoff_max`, with jitter of a half."""
+    """Delays between attempts: doubling from `backoff_min` to `backoff_max`, with a jitter of one half."""
 
     def __init__(self, config: SplitterConfig, rng: Random) -> None:
         self._config = config
@@ -118,17 +118,17 @@ class Backoff:
         self._delay = 0.0
 
     def next(self) -> float:
-        """Seconds to wait before the next attempt."""
+        """Return the number of seconds to wait before the next attempt."""
         self._delay = min(max(self._config.backoff_min, 2 * self._delay), self._config.backoff_max)
         return self._delay * (0.5 + 0.5 * self._rng.random())
 
     def reset(self) -> None:
-        """An attempt has succeeded."""
+        """Start again from the minimum, after a successful attempt."""
         self._delay = 0.0
 
 
 class Common(msgspec.Struct):
-    """What all sessions of a process share."""
+    """The objects that all sessions of a process share."""
 
     identity: Identity
     partition: Partition
@@ -141,9 +141,9 @@ class Common(msgspec.Struct):
 
 
 class _Session:
-    """What both sides have in common: frames, timers, the table of states."""
+    """The code common to both sides: frames, timers, the table of states."""
 
-    # state -> message it takes -> method
+    # For each state: the message types it accepts, with the method that handles each.
     TABLE: dict[SessionState, dict[type, str]] = {}
 
     def __init__(self, common: Common, state: SessionState, now: float) -> None:
@@ -156,14 +156,16 @@ class _Session:
         self._out = bytearray()
         self._heard_at = now
         self._told_at = now  # when counters were last sent
-        self.more = False  # `pump` again once what there is has been sent
-        self.step = ""  # what the bytes to send begin or end, as a fault point of `storage.faults`
-        self._deadline = now + common.config.handshake_timeout  # of the handshake; infinity after it
+        self.more = False  # whether `pump` must be called again after the present data is sent
+        self.step = ""  # the fault point (`storage.faults`) that the bytes to send begin or end
+        self._deadline = (
+            now + common.config.handshake_timeout
+        )  # of the handshake; infinity once it is complete
 
     # -- input ------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take bytes from the peer."""
+        """Process bytes from the peer."""
         if self.ending is not None:
             return
         self._heard_at = now
@@ -183,46 +185,46 @@ class _Session:
     def _dispatch(self, message: Message, now: float) -> None:
         method = self.TABLE[self.state].get(type(message))
         if method is None:
-            raise ProtocolError(f"splitter: {type(message).__name__} while {self.state}")
+            raise ProtocolError(f"splitter: unexpected {type(message).__name__} while {self.state}")
         getattr(self, method)(message, now)
 
     def tick(self, now: float) -> None:
-        """Time has passed: give up a silent peer, or tell it that we live. An extra call does no harm."""
+        """End the session if the peer is silent, or send a heartbeat if one is due. An extra call does no harm."""
         if self.ending is not None:
             return
         if now >= self._deadline:
             self._end(None, f"no handshake within {self.common.config.handshake_timeout:g} s")
         elif now - self._heard_at >= self.common.config.silence_max:
             self._end(None, f"silent for {self.common.config.silence_max:g} s")
-        elif self._tells and now - self._told_at >= self.common.config.heartbeat:
+        elif self._may_tell and now - self._told_at >= self.common.config.heartbeat:
             self._tell(now)
         if self.ending is None:
             self.pump(now)
 
     def next_wakeup(self) -> float:
-        """When `tick` is due."""
+        """Return the instant when `tick` is due."""
         silence = self._heard_at + self.common.config.silence_max
-        told = self._told_at + self.common.config.heartbeat if self._tells else self._deadline
+        told = self._told_at + self.common.config.heartbeat if self._may_tell else self._deadline
         return min(self._deadline, silence, told)
 
     def connection_lost(self, text: str) -> None:
-        """The transport is gone."""
+        """Note that the transport is closed."""
         self._end(None, text or "closed", by_peer=True)
 
     def pump(self, now: float) -> None:
-        """Send what can be sent; call it after every commit."""
+        """Send what can be sent; call after every commit."""
 
     # -- output -----------------------------------------------------------------------------------
 
     def data_to_send(self) -> bytes:
-        """What the shell is to send now; each byte is returned once."""
+        """Return the bytes to send now; each byte is returned once."""
         data = bytes(self._out)
         self._out.clear()
         return data
 
     @property
     def has_news(self) -> bool:
-        """Whether there is something to send, or the session has ended."""
+        """True if there are bytes to send, or the session has ended."""
         return bool(self._out) or self.ending is not None
 
     def _send(self, message: Message) -> None:
@@ -233,7 +235,7 @@ class _Session:
         self._send(Heartbeat(self.common.coordination.counters_for(self.peer)))
 
     def _refuse(self, reason: Reason, text: str) -> None:
-        """End the session with a reason that the peer is told."""
+        """End the session, and send the reason to the peer."""
         if self.ending is None:
             self._send(Refuse(reason, text[:256]))
             self._end(reason, text)
@@ -245,20 +247,20 @@ class _Session:
             self._ended()
 
     def _ended(self) -> None:
-        """The session has just ended."""
+        """Clean up after the end of the session."""
 
     # -- shared steps -----------------------------------------------------------------------------
 
     @property
     def _first_keyed(self) -> bool:
-        """Whether the next frame from the peer is its first under the secret's key."""
+        """True if the next frame from the peer is its first under the secret's key."""
         return self.state in (SessionState.GREETING, SessionState.CHALLENGING) and self._deadline < float(
             "inf"
         )
 
     @property
-    def _tells(self) -> bool:
-        """Whether the peer may be told our counters: it has shown the secret."""
+    def _may_tell(self) -> bool:
+        """True if our counters may be sent: the peer has proved that it knows the secret."""
         return self._deadline == float("inf")
 
     def _use_keys(self, receive_key: bytes, send_key: bytes) -> None:
@@ -273,7 +275,7 @@ class _Session:
         self._end(message.reason, message.text, by_peer=True)
 
     def _on_heartbeat(self, message: Heartbeat, now: float) -> None:
-        if not self._tells:
+        if not self._may_tell:
             self._authenticated()
         self.common.coordination.record_counters(self.peer, message.counters, now)
 
@@ -285,7 +287,7 @@ class _Session:
 
 
 class Dialler(_Session):
-    """Sends what the outbox holds for `peer`. Begin it only while the outbox is ready for that peer."""
+    """Sends the outbox entries for `peer`. Start it only while the outbox is ready for that peer."""
 
     TABLE = {
         SessionState.OPENING: {Challenge: "_on_challenge", Refuse: "_on_refuse"},
@@ -343,10 +345,10 @@ class Dialler(_Session):
         self._spool.resync(message.accepted)
 
     def pump(self, now: float) -> None:
-        """Send a frame of entries if the window has room; `more` says that there may be another.
+        """Send a frame of entries if the window has room; set `more` if there may be another.
 
-        One at a time, so that the owner commits the first while the next are
-        read, and a long queue does not hold up what else the process does.
+        Only one frame is sent per call, so that the owner commits the first while the next are
+        read, and a long queue does not delay the other work of the process.
         """
         if self.state is not SessionState.STREAMING:
             return
@@ -363,7 +365,7 @@ class Dialler(_Session):
 
 
 class Listener(_Session):
-    """Takes what a peer sends. `admit` says whether a Hello is welcome beside the other sessions."""
+    """Receives the entries that a peer sends. `admit` decides whether to accept a Hello, given the other sessions."""
 
     TABLE = {
         SessionState.WAITING: {Open: "_on_open"},
@@ -383,7 +385,7 @@ class Listener(_Session):
 
     def _on_open(self, message: Open, now: float) -> None:
         if message.magic != MAGIC or message.protocol != PROTOCOL:
-            self._refuse(Reason.PROTOCOL, f"protocol {message.protocol}, here {PROTOCOL}")
+            self._refuse(Reason.PROTOCOL, f"expected protocol {PROTOCOL}, got {message.protocol}")
             return
         challenge = self._nonce()
         self._send(Challenge(challenge))
@@ -406,17 +408,17 @@ class Listener(_Session):
     def _disagreement(self, hello: Hello) -> Refuse | None:
         me, table = self.common.identity, self.common.partition
         if hello.crawl != me.crawl:
-            return Refuse(Reason.CRAWL, f"crawl {hello.crawl}, here {me.crawl}")
+            return Refuse(Reason.CRAWL, f"expected crawl {me.crawl}, got {hello.crawl}")
         if hello.to != me.name:
             return Refuse(Reason.NAME, f"this is {me.name}, not {hello.to}")
         if hello.name not in self.common.coordination:
             return Refuse(Reason.NAME, f"{hello.name} is not among the peers of {me.name}")
         if (hello.table_epoch, hello.table_digest) != (table.epoch, table.digest):
             return Refuse(
-                Reason.TABLE, f"bucket table {hello.table_epoch}, here {table.epoch}; or names differ"
+                Reason.TABLE, f"expected bucket table {table.epoch}, got {hello.table_epoch}; or names differ"
             )
         if hello.canonical != me.canonical:
-            return Refuse(Reason.CANONICAL, f"canonical form {hello.canonical}, here {me.canonical}")
+            return Refuse(Reason.CANONICAL, f"expected canonical form {me.canonical}, got {hello.canonical}")
         if hello.check != me.check:
             return Refuse(Reason.FINGERPRINT, "fingerprints differ in seed, method or partition")
         return None
@@ -432,13 +434,13 @@ class Listener(_Session):
                 reach("entries accepted")
 
     def _ask_again(self) -> None:
-        """Ask once; what was on the way meanwhile has the same gap."""
+        """Ask once for a resync; the entries already in transit have the same gap."""
         if not self._resyncing:
             self._resyncing = True
             self._send(Resync(self.common.inbox.accepted(self.peer)))
 
     def pump(self, now: float) -> None:
-        """Welcome the peer once its older entries are durable; confirm what became durable."""
+        """Send the Welcome once the peer's older entries are durable; acknowledge newly durable entries."""
         if self.state is SessionState.DRAINING:
             self._welcome()
         elif (
@@ -464,33 +466,33 @@ class Listener(_Session):
         self._send(Ack(self._durable_told, self.common.coordination.counters_for(self.peer)))
 
     def turn_away(self) -> None:
-        """Too many connections: end this one, which has not shown the secret."""
+        """End this session, which has not proved that it knows the secret, because there are too many connections."""
         self._refuse(Reason.BUSY, "too many connections")
 
     def supersede(self) -> None:
-        """The peer has come again: end this session."""
+        """End this session, because the peer has connected again."""
         self._end(None, "the peer has connected again")
 
 
 class Doorkeeper:
-    """The sessions that listen: who is in, and whether one more may come in.
+    """Admits and limits the listening sessions.
 
-    At most one session a peer: a second one of the same boot id, or of a newer
-    start, takes the place of the first (its connection broke unnoticed, or it
-    runs on a copy of the folder). An older start is refused for good, another
-    one of the same age while the first lives: two processes of one name would
-    lose links and ask the same hosts.
+    There is at most one session per peer. A second one with the same boot id, or of a newer
+    start, replaces the first (whose connection broke unnoticed, or which runs on a copy of
+    the folder). An older start is always refused; another start of the same age is
+    refused while the first is connected. Two processes with one name would lose links and
+    send requests to the same hosts.
     """
 
     def __init__(self, *, sessions_max: int) -> None:
         self._sessions_max = sessions_max
         self._known: dict[str, Listener] = {}
-        self._newest: dict[str, int] = {}  # the latest start of each peer that was let in
+        self._newest: dict[str, int] = {}  # the latest start of each peer that was admitted
         self._strangers: dict[Listener, None] = {}  # not yet admitted, oldest first
-        self._parted: list[Listener] = []  # had to go since `take_parted`
+        self._parted: list[Listener] = []  # replaced or rejected since `take_parted`
 
     def enter(self, session: Listener) -> None:
-        """A connection has come in; beyond the limit the oldest one that has not shown the secret must go."""
+        """Register a new connection; beyond the limit, end the oldest one that has not proved the secret."""
         self._strangers[session] = None
         if len(self._strangers) + len(self._known) > self._sessions_max:
             oldest = next(iter(self._strangers))
@@ -498,14 +500,16 @@ class Doorkeeper:
             self._parted.append(oldest)
 
     def admit(self, session: Listener) -> Refuse | None:
-        """Let in a session that said Hello, or return why not."""
+        """Admit a session that sent a Hello, or return the reason for refusing it."""
         newest = self._newest.get(session.peer, 0)
         if session.incarnation < newest:
-            return Refuse(Reason.DOUBLE, "a newer start of that name is known; this is a copy of its folder")
+            return Refuse(
+                Reason.DOUBLE, "a newer start of this name is known; the connecting process runs on a copy"
+            )
         present = self._known.get(session.peer)
         if present is not None and present.ending is None:
             if present.boot != session.boot and session.incarnation == newest:
-                return Refuse(Reason.DOUBLE, "another process of that name is connected")
+                return Refuse(Reason.DOUBLE, "another process of this name is connected")
             present.supersede()
             self._parted.append(present)
         self._newest[session.peer] = session.incarnation
@@ -514,12 +518,12 @@ class Doorkeeper:
         return None
 
     def take_parted(self) -> list[Listener]:
-        """The sessions that had to go for others since the last call; their last words are to be sent."""
+        """Return the sessions ended for others since the last call; their last messages are still to be sent."""
         parted, self._parted = self._parted, []
         return parted
 
     def leave(self, session: Listener) -> None:
-        """The session has ended."""
+        """Remove a session that has ended."""
         self._strangers.pop(session, None)
         if self._known.get(session.peer) is session:
             del self._known[session.peer]

@@ -1,7 +1,7 @@
 """The durable queue of links for one peer: entries, numbers and epochs.
 
-Entries lie in the store under consecutive numbers. An entry's *sequence number* on
-the wire is its number less `base`, so one small write renumbers a whole queue from
+Entries are stored under consecutive numbers. An entry's *sequence number* on
+the wire is its number minus `base`, so one small write renumbers a whole queue from
 1 under a fresh epoch:
 
     o/<peer> 0 <generation, 4> <number, 8>   entry (`wire.encode_entries`)
@@ -10,20 +10,20 @@ the wire is its number less `base`, so one small write renumbers a whole queue f
     number  ... acked | acked+1 ... sent | sent+1 ... committed | ... staged
             deleted     in flight          waiting                being committed
 
-An entry leaves the store after the peer has confirmed that it is durable there. The
-delete is part of the next group, together with `acked`, so an empty queue keeps its
+An entry is deleted from the store after the peer has confirmed that it is durable there.
+The delete is part of the next group, together with `acked`, so an empty queue keeps its
 position.
 
 A fresh epoch begins (`splitter/README.md`, "Protocol")
-* when the peer knows a later entry than we have, or other ones under our numbers:
-  our tail was lost, or a copy of this store has sent in its name. A check of all
-  entries of the epoch (`wire.chained`) tells them from ours;
-* when it knows less than was deleted here: its disk was lost;
+* when the peer has a later entry than this queue, or other entries under the same numbers:
+  the end of this queue was lost, or a copy of this store has sent under the same name. A
+  checksum of all entries of the epoch (`wire.chained`) detects this;
+* when the peer has fewer entries than were deleted here: its disk was lost;
 * after an unclean start without synced writes, and after a compaction.
-It is `wanted` until it is durable, and the peer is not dialled until then.
+The epoch is `wanted` until it is durable, and the peer is not dialled until then.
 
-Threads: `stage` runs in the writer thread and owns the fields it sets; all
-else runs on the loop. Memory: at most `window_bytes` of entries for a peer that
+Threads: `stage` runs in the writer thread and owns the fields it sets; everything
+else runs in the loop thread. Memory: at most `window_bytes` of entries for a peer that
 is connected, none for one that is not.
 """
 
@@ -40,34 +40,34 @@ from crawler.splitter.wire import ProtocolError, chained, link_count
 from crawler.storage.keys import OUTBOX, OUTBOX_STATE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-FIRST_NUMBER = 1 << 40  # compactions count down from here, so leave them room
-APPENDED = 0  # generation of entries as they came
+FIRST_NUMBER = 1 << 40  # leaves room below, because compactions count down from existing numbers
+APPENDED = 0  # the generation of entries that were not compacted
 
 
 class Greeting(StrEnum):
-    """What a peer's WELCOME means for its queue."""
+    """The meaning of a peer's Welcome for its queue."""
 
     GO_ON = "go on"
-    TAIL_LOST = "tail lost"  # the peer has entries of our name that we have not
+    TAIL_LOST = "tail lost"  # the peer has entries of this process that the queue does not have
     DISK_LOST = "disk lost"  # the peer has lost entries that it had confirmed
-    STALE = "stale"  # the queue was renumbered since HELLO
+    STALE = "stale"  # the queue was renumbered after the Hello
 
 
 class Confirmed(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The last number that the peer has made durable, and what it has ever confirmed."""
+    """The last number that the peer has made durable, and the totals it has ever confirmed."""
 
     number: int = FIRST_NUMBER - 1
     links: int = 0
     entries: int = 0
     bytes: int = 0
-    chain: int = 0  # of the entries of the epoch up to `number`
+    chain: int = 0  # the checksum of the epoch's entries up to `number`
 
 
 class SpoolState(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What `m/outbox/<peer>` holds.
+    """The value of `m/outbox/<peer>`.
 
     Entries up to `boundary` are of `generation`, later ones of generation 0.
-    `repeated` counts the links that compactions left out.
+    `repeated` counts the links that compactions dropped.
     """
 
     epoch: Annotated[bytes, Meta(min_length=8, max_length=8)]
@@ -85,13 +85,13 @@ class SpoolState(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return self.generation if number <= self.boundary else APPENDED
 
     def renumbered(self, epoch: bytes) -> "SpoolState":
-        """The same queue, numbered from 1 under a fresh epoch."""
+        """Return the state of the same queue, numbered from 1 under a fresh epoch."""
         confirmed = msgspec.structs.replace(self.confirmed, chain=0)
         return msgspec.structs.replace(self, epoch=epoch, base=self.acked, confirmed=confirmed)
 
 
 class _Sent(NamedTuple):
-    """An entry in flight: bytes, links, and the check of the epoch's entries up to it."""
+    """An entry in flight: its bytes, its links, and the checksum of the epoch's entries up to it."""
 
     bytes: int
     links: int
@@ -99,9 +99,9 @@ class _Sent(NamedTuple):
 
 
 class Totals(msgspec.Struct, gc=False):
-    """Sums over the queues of a process, kept as these change; `wanting` of them wait for a fresh epoch.
+    """Sums over the queues of a process, updated with every change; `wanting` queues wait for a fresh epoch.
 
-    They are told on every message to every peer, so they must not cost a look at all queues.
+    Every message to a peer contains them, so reading them must not require a loop over all queues.
     """
 
     bytes: int = 0
@@ -111,14 +111,14 @@ class Totals(msgspec.Struct, gc=False):
 
 
 class _Change(msgspec.Struct, gc=False):
-    """A state that takes effect once it is durable; a compaction takes bytes and links away."""
+    """A state that takes effect once it is durable; a compaction also reduces bytes and links."""
 
     state: SpoolState
     bytes_saved: int = 0
 
 
 class _Group(msgspec.Struct, gc=False):
-    """What one commit does to the queue."""
+    """The changes that one commit makes to the queue."""
 
     entries: Sequence[tuple[bytes, int]]
     change: _Change | None
@@ -140,15 +140,15 @@ def entry_key(peer: str, generation: int, number: int) -> bytes:
 
 
 def split_entry_key(key: bytes) -> tuple[int, int]:
-    """Generation and number of an entry's key."""
+    """Return (generation, number) from an entry's key."""
     return int.from_bytes(key[-12:-8], "big"), int.from_bytes(key[-8:], "big")
 
 
 def load_state(store: KeyValue, peer: str) -> SpoolState | None:
-    """The stored state of a peer's queue, None if it never had one.
+    """Return the stored state of a peer's queue, None if it never had one.
 
     Raises:
-        DamageError: it is not what was written.
+        DamageError: the stored value is damaged.
     """
     key = state_key(peer)
     value = store.get(key)
@@ -161,7 +161,7 @@ def load_state(store: KeyValue, peer: str) -> SpoolState | None:
 
 
 class Spool:
-    """The queue of one peer. `bytes` and `links` count what is committed and not confirmed, `totals` those of all."""
+    """The queue of one peer. `bytes` and `links` are committed and not confirmed; `totals` sums them over all queues."""
 
     def __init__(
         self,
@@ -176,28 +176,28 @@ class Spool:
         self.state = state  # durable and in use
         self.wanted: _Change | None = None  # set by `_want`, taken by `_adopt`
         self.connected = False
-        self.compacted_bytes = 0  # what the last compaction left
+        self.compacted_bytes = 0  # the size of the queue after the last compaction
         self.bytes = 0
         self.links = 0
         self._totals = totals or Totals()
         self._store = store
         self._window_bytes = window_bytes
-        self.confirmed = state.confirmed  # replaced as a whole, since the writer thread reads it
+        self.confirmed = state.confirmed  # replaced as a whole, because the writer thread reads it
         self.committed = state.acked
         self._load()
-        self.appended = state.confirmed.links + state.repeated + self.links  # links ever put in
+        self.appended = state.confirmed.links + state.repeated + self.links  # links ever appended
         self._totals.appended += self.appended
         self.sent = state.acked
         self._in_flight: deque[_Sent] = deque()  # acked+1 .. sent
         self.in_flight_bytes = 0
-        self._recent: deque[bytes] = deque()  # entries sent+1 ..., as many as the window holds
+        self._recent: deque[bytes] = deque()  # entries from sent+1 on, as many as fit into the window
         self._recent_bytes = 0
-        self._groups: deque[_Group] = deque()  # staged, not yet known to be committed
+        self._groups: deque[_Group] = deque()  # staged groups, not yet known to be committed
         self._staged = self.committed  # writer thread
         self._written = state  # writer thread: the state of the last group
 
     def _load(self) -> None:
-        """Count what is stored, sweep what no state names, notice what is missing."""
+        """Count the stored entries, sweep those that no state references, and detect missing ones."""
         swept, count = [], 0
         for key, value in scan_prefix(self._store, entries_prefix(self.peer)):
             generation, number = split_entry_key(key)
@@ -212,7 +212,7 @@ class Spool:
         sweep(self._store, iter(swept))
 
     def _add(self, bytes_: int, links: int) -> None:
-        """Count what has joined the queue, or, below 0, left it."""
+        """Add to the counts of the queue; negative values for what has left it."""
         self.bytes += bytes_
         self.links += links
         self._totals.bytes += bytes_
@@ -225,7 +225,7 @@ class Spool:
 
     @property
     def ready(self) -> bool:
-        """Whether the epoch in use is durable and will stay: the peer may be dialled."""
+        """True if the epoch in use is durable and no fresh one is wanted, so that the peer may be dialled."""
         return self.wanted is None
 
     # -- the commit phases ------------------------------------------------------------------------
@@ -233,7 +233,7 @@ class Spool:
     def stage(self, batch: Batch, entries: Sequence[tuple[bytes, int]]) -> bool:
         """Put new entries, delete confirmed ones, write the state if it changed (writer thread).
 
-        Returns whether there was anything; `apply_group` must follow the commit if so.
+        Return whether there was anything to write; if so, `apply_group` must follow the commit.
         """
         change, confirmed = self.wanted, self.confirmed
         previous = self._written
@@ -241,7 +241,7 @@ class Spool:
             return False
         if change is not None and change.state.epoch != previous.epoch:
             state = change.state
-        else:  # a staged change that is not committed yet may be ahead of what was confirmed
+        else:  # a staged change that is not committed yet may be ahead of the confirmed entries
             change = None
             latest = max(previous.confirmed, confirmed, key=lambda each: each.number)
             state = msgspec.structs.replace(previous, confirmed=latest)
@@ -259,7 +259,7 @@ class Spool:
         return True
 
     def apply_group(self) -> None:
-        """The oldest staged group is durable (loop)."""
+        """Note that the oldest staged group is durable (loop thread)."""
         group = self._groups.popleft()
         if group.change is not None:
             self._adopt(group.change)
@@ -289,7 +289,7 @@ class Spool:
     # -- the connection ---------------------------------------------------------------------------
 
     def greet(self, epoch: bytes, durable: int, chain: int) -> Greeting:
-        """The peer has `durable` entries of `epoch` with that check; begin after them, or say why not."""
+        """Start after the peer's `durable` entries of `epoch` if their checksum is `chain`; else return why not."""
         if not self.ready or epoch != self.state.epoch:
             return Greeting.STALE
         number = self.state.base + durable
@@ -306,26 +306,26 @@ class Spool:
         return Greeting.GO_ON
 
     def _chain_at(self, number: int) -> int:
-        """The check of the epoch's entries up to a number."""
+        """Return the checksum of the epoch's entries up to a number."""
         chain = self.confirmed.chain
         for entry in range(self.acked + 1, number + 1):
             chain = chained(chain, self._read(entry))
         return chain
 
     def disconnect(self) -> None:
-        """What was in flight waits again."""
+        """Mark the entries in flight as waiting again."""
         self.connected = False
         self._rewind(self.acked)
 
     def renumber(self, epoch: bytes) -> None:
-        """Ask for a fresh epoch: all that waits is numbered from 1 once that is durable."""
+        """Request a fresh epoch: once it is durable, the waiting entries are numbered from 1."""
         assert not self.connected, self
         if self.wanted is None:
             state = msgspec.structs.replace(self.state, confirmed=self.confirmed)
             self._want(_Change(state.renumbered(epoch)))
 
     def replace(self, state: SpoolState, acked: int, bytes_saved: int) -> bool:
-        """Ask for the state of a compaction that began after `acked`; False if the queue has moved on."""
+        """Request the state of a compaction that began after `acked`; return False if the queue has moved on."""
         if self.connected or self.wanted is not None or self.acked != acked:
             return False
         self._want(_Change(state, bytes_saved))
@@ -336,12 +336,12 @@ class Spool:
         self._totals.wanting += 1
 
     def take_unsent(self, bytes_max: int = 1 << 62) -> tuple[int, list[bytes]]:
-        """(sequence number of the first, entries) that the window has room for; they are in flight now.
+        """Return (sequence number of the first, entries) for the entries that fit into the window, now in flight.
 
-        At most `bytes_max` of them, or one entry.
+        At most `bytes_max` bytes are returned, or one entry.
 
         Raises:
-            DamageError: a stored entry is not what was written.
+            DamageError: a stored entry is damaged.
         """
         first, taken_bytes = self.sent + 1 - self.state.base, 0
         taken: list[bytes] = []
@@ -362,25 +362,27 @@ class Spool:
         return first, taken
 
     def acknowledge(self, durable: int) -> None:
-        """The peer has made everything up to sequence number `durable` durable.
+        """Note that the peer has made all entries up to sequence number `durable` durable.
 
         Raises:
-            ProtocolError: that was never sent.
+            ProtocolError: such an entry was never sent.
         """
         number = self.state.base + durable
         if number > self.sent:
-            raise ProtocolError(f"splitter: {self.peer} confirms entry {durable}, which it never had")
+            raise ProtocolError(f"splitter: {self.peer} confirms entry {durable}, which was never sent")
         self._retire(number)
 
     def resync(self, accepted: int) -> None:
-        """The peer wants the entry after sequence number `accepted` next.
+        """Send again from the entry after sequence number `accepted`, as the peer requests.
 
         Raises:
-            ProtocolError: that was deleted or never sent.
+            ProtocolError: that entry was deleted or never sent.
         """
         number = self.state.base + accepted
         if not self.acked <= number <= self.sent:
-            raise ProtocolError(f"splitter: {self.peer} asks for the entry after {accepted}")
+            raise ProtocolError(
+                f"splitter: {self.peer} requests the entry after {accepted}, which is not in the queue"
+            )
         self._rewind(number)
 
     def _retire(self, number: int) -> None:
@@ -416,7 +418,7 @@ class Spool:
         return entry
 
     def _check(self) -> None:
-        """Every invariant that holds between calls on the loop, with no group under way."""
+        """Assert every invariant that holds between calls in the loop thread while no group is being committed."""
         assert self.state.base <= self.acked <= self.sent <= self.committed, self
         assert len(self._in_flight) == self.sent - self.acked, self
         assert self.in_flight_bytes == sum(sent.bytes for sent in self._in_flight), self
@@ -439,7 +441,7 @@ class Spool:
 
 
 def sweep(store: KeyValue, keys: Iterator[bytes], *, batch_keys: int = 1_000) -> None:
-    """Delete `keys`, which nothing names, in bounded batches; unsynced, since they can be swept again."""
+    """Delete `keys`, which are not referenced, in bounded batches; unsynced, because a sweep can be repeated."""
     while True:
         batch = store.batch(sync=False)
         count = 0

@@ -1,27 +1,26 @@
-"""What crosses the wire between two processes, as pure encode and decode.
+"""The wire format between two processes, as pure encode and decode functions.
 
 A frame is
 
-    length (4, big-endian)   of all that follows, at most a bound checked before anything is allocated
+    length (4, big-endian)   of everything that follows; checked against a bound before memory is allocated
     type (1)                 a `Frame`
     payload                  the message in MessagePack, fields in order
     tag (16)                 HMAC-SHA256 of (frame number, type, payload), cut to 16 bytes
 
-The first frame of each side is tagged under an empty key (a checksum, nothing
-more); from then on each direction has a key of its own, made of the shared
-secret and both sides' challenges. Frames of a direction are numbered, so one
-that is repeated, left out or moved has a wrong tag.
+The first frame of each side is tagged under an empty key, so its tag is only a checksum.
+After that, each direction has its own key, derived from the shared
+secret and both sides' challenges. Frames of a direction are numbered, so a frame
+that is repeated, omitted or moved has a wrong tag.
 
-An *entry* is one numbered piece of an outbox: links in MessagePack behind a
+An *entry* is one numbered piece of an outbox: links in MessagePack after a
 version byte and a crc32 (`storage.kv.seal`). It is stored and sent as the same
-bytes; neither end encodes it twice, and a damaged one is noticed by whoever
-reads it next.
+bytes. Neither end encodes it again, and any reader detects damage.
 
 Cost, 100 links of 78 bytes: encode 5 us, decode 18 us, tag 8 us. Front coding
-of the URLs in Python would cost ten times the encoding and saves what the
-store's own compression gets anyway.
+of the URLs in Python would cost ten times the encoding, and saves only what the
+store's own compression saves anyway.
 
-Whatever a peer sends ends in a message or in a `ProtocolError`.
+Any input from a peer ends in a message or in a `ProtocolError`.
 """
 
 import hmac
@@ -37,28 +36,28 @@ from crawler.errors import CrawlerError
 from crawler.records import UNDECODABLE, Link
 from crawler.storage.kv import VALUE_VERSION, seal
 
-PROTOCOL = 4  # of the handshake: processes of different numbers refuse each other
+PROTOCOL = 4  # the protocol number in the handshake: processes with different numbers refuse each other
 TAG_BYTES = 16
 LENGTH_BYTES = 4
-_SEAL_BYTES = 5  # of an entry: version and crc32 of its links
-FRAME_OVERHEAD = 1 + TAG_BYTES  # what `length` counts beside the payload
-HANDSHAKE_BYTES_MAX = 4096  # a frame of a peer that has not yet shown the secret
+_SEAL_BYTES = 5  # at the start of an entry: version and crc32 of its links
+FRAME_OVERHEAD = 1 + TAG_BYTES  # the part of `length` that is not payload
+HANDSHAKE_BYTES_MAX = 4096  # maximal frame of a peer that has not yet proved that it knows the secret
 
 
 class PeerError(CrawlerError):
-    """A peer, or the way to it, is at fault; the connection ends, the crawl goes on."""
+    """A fault of a peer or of the network; the connection ends, the crawl continues."""
 
 
 class ProtocolError(PeerError):
-    """A peer sent what no peer of this version sends."""
+    """A peer violated the protocol."""
 
 
 class OversizeError(ProtocolError):
-    """A frame is announced as larger than allowed."""
+    """The announced length of a frame exceeds the limit."""
 
 
 class TagError(ProtocolError):
-    """A frame's tag is wrong: another secret, or bytes changed on the way."""
+    """A frame's tag is wrong: the secrets differ, or bytes were changed in transit."""
 
 
 class NotOwnedError(ProtocolError):
@@ -66,32 +65,32 @@ class NotOwnedError(ProtocolError):
 
 
 class Frame(IntEnum):
-    """Types of frames, in the order in which a connection meets them."""
+    """Types of frames, in the order in which they occur on a connection."""
 
     OPEN = 1  # dialler: protocol and challenge
     CHALLENGE = 2  # listener: its challenge; the first frame under a key
-    HELLO = 3  # dialler: who it is and what it assumes
-    WELCOME = 4  # listener: what it has of the dialler
-    REFUSE = 5  # either side: why it closes
+    HELLO = 3  # dialler: its identity and the facts to agree on
+    WELCOME = 4  # listener: the dialler's entries that are durable here
+    REFUSE = 5  # either side: the reason for closing
     ENTRIES = 6  # dialler: entries of its outbox
-    ACK = 7  # listener: durable up to here, and its counters
-    RESYNC = 8  # listener: an entry is missing, go on after this one
-    HEARTBEAT = 9  # either side: alive, and its counters
+    ACK = 7  # listener: the last durable entry, and its counters
+    RESYNC = 8  # listener: an entry is missing, continue after this one
+    HEARTBEAT = 9  # either side: a sign of life, with its counters
 
 
 class Reason(StrEnum):
-    """Why a connection is refused or given up."""
+    """The reasons why a connection is refused or ended."""
 
-    PROTOCOL = "protocol"  # another version, or a frame that does not belong
+    PROTOCOL = "protocol"  # another protocol number, or an unexpected frame
     SECRET = "secret"  # the shared secrets differ
     CRAWL = "crawl"  # another crawl
-    NAME = "name"  # a name that the table does not hold, or not the process that was called
-    TABLE = "table"  # another bucket table
-    CANONICAL = "canonical"  # another canonical form of URLs
-    FINGERPRINT = "fingerprint"  # another seed or method
+    NAME = "name"  # a name that is not in the table, or the dialler meant another process
+    TABLE = "table"  # the bucket tables differ
+    CANONICAL = "canonical"  # the canonical forms of URLs differ
+    FINGERPRINT = "fingerprint"  # the seeds or methods of fingerprints differ
     DOUBLE = "double"  # a newer start of that name is known, or another one is connected
     OWNER = "owner"  # a link that the receiver does not own
-    BUSY = "busy"  # too many connections, or more sent than the window
+    BUSY = "busy"  # too many connections, or more data sent than the window allows
 
 
 _Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -108,7 +107,7 @@ class _Message(msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_un
 
 
 class Open(_Message, frozen=True):
-    """The dialler's first frame; `magic` tells a stray client at once."""
+    """The dialler's first frame; `magic` identifies the protocol, so stray clients are rejected at once."""
 
     magic: Annotated[bytes, Meta(min_length=8, max_length=8)]
     protocol: _Count
@@ -116,13 +115,13 @@ class Open(_Message, frozen=True):
 
 
 class Challenge(_Message, frozen=True):
-    """The listener's answer, tagged under the key that both challenges give."""
+    """The listener's answer, tagged under the key derived from both challenges."""
 
     nonce: _Nonce
 
 
 class Hello(_Message, frozen=True):
-    """Who dials, whom it means to reach, and what both must agree on."""
+    """The dialler's identity, the name of the process it means to reach, and the facts on which both must agree."""
 
     crawl: _Text
     name: _Name
@@ -145,29 +144,28 @@ class Welcome(_Message, frozen=True):
 
 
 class Refuse(_Message, frozen=True):
-    """Why the connection ends; `text` is for the log."""
+    """The reason why the connection ends; `text` is for the log."""
 
     reason: Reason
     text: _Text = ""
 
 
 class Entries(_Message, frozen=True):
-    """Entries numbered from `first` on, each as it is stored."""
+    """Entries with consecutive numbers, starting at `first`, each in its stored form."""
 
     first: _Count
     entries: list[bytes]
 
 
 class Counters(_Message, frozen=True):
-    """What one process tells the others about itself, on every heartbeat and ack.
+    """The values that a process sends to all others, with every heartbeat and ack.
 
-    `number` counts the messages of this process, `echo` is the last number it
-    had from the receiver of this message, when that had the boot id
-    `echo_boot`. `outbox` are links not yet confirmed
-    by their owners, `appended` and `applied` the links ever put into its
-    outboxes and taken from others. `work` is the number of hosts with
-    something to fetch. `level`, `weight` and `busy` are those of the refresh
-    schedule, 0 in a process that has no known pages to ask.
+    `number` counts the messages of this process; `echo` is the last number it
+    received from the addressee, whose boot id was then `echo_boot`. `outbox` is the
+    number of links not yet confirmed by their owners; `appended` and `applied` count the
+    links ever appended to its outboxes and applied from others. `work` is the number of
+    hosts with URLs to fetch. `level`, `weight` and `busy` are those of the refresh
+    schedule, 0 in a process that has no known pages to refetch.
     """
 
     boot: _Token
@@ -189,20 +187,20 @@ class Counters(_Message, frozen=True):
 
 
 class Ack(_Message, frozen=True):
-    """All entries up to `durable` are durable at their owner."""
+    """Says that all entries up to `durable` are durable at their owner."""
 
     durable: _Count
     counters: Counters
 
 
 class Resync(_Message, frozen=True):
-    """The listener has accepted up to `accepted`; what comes next must follow it."""
+    """Says that the listener has accepted entries up to `accepted` and expects the next one."""
 
     accepted: _Count
 
 
 class Heartbeat(_Message, frozen=True):
-    """Sent when nothing else was for a while."""
+    """Sent when nothing else was sent for a while."""
 
     counters: Counters
 
@@ -229,7 +227,7 @@ _LINKS_DECODER = msgspec.msgpack.Decoder(list[Link])
 
 
 class Tagger:
-    """The tags of one direction: HMAC-SHA256 under its key, over the frame's number and content."""
+    """Computes the tags of one direction: HMAC-SHA256 under its key, over the frame's number and content."""
 
     __slots__ = ("_keyed", "_number")
 
@@ -238,11 +236,11 @@ class Tagger:
         self._number = 0
 
     def rekey(self, key: bytes) -> None:
-        """Go on under another key; the numbering goes on too."""
+        """Continue under another key, without restarting the numbering."""
         self._keyed = hmac.new(key, digestmod="sha256")
 
     def tag(self, content: bytes | memoryview) -> bytes:
-        """The tag of the next frame, whose type and payload are `content`."""
+        """Return the tag of the next frame; `content` is its type and payload."""
         keyed = self._keyed.copy()
         keyed.update(self._number.to_bytes(8, "big"))
         keyed.update(content)
@@ -251,17 +249,17 @@ class Tagger:
 
 
 def encode_frame(message: Message, tagger: Tagger) -> bytes:
-    """The bytes of `message` as the next frame of the direction of `tagger`."""
+    """Return `message` as the next frame of the direction of `tagger`."""
     content = bytes([_FRAMES[type(message)]]) + _ENCODER.encode(message)
     length = len(content) + TAG_BYTES
     return length.to_bytes(LENGTH_BYTES, "big") + content + tagger.tag(content)
 
 
 class FrameReader:
-    """Cuts a stream of bytes into messages, however it is fed.
+    """Splits a stream of bytes into messages, independent of how the bytes arrive.
 
-    Take all messages after each `feed`: at most one frame that is not yet whole
-    stays behind, so no more than `bytes_max` and what one read brought is held.
+    Take all messages after each `feed`. Then at most one incomplete frame remains, so
+    memory is bounded by `bytes_max` plus the bytes of one read.
     """
 
     __slots__ = ("_buffer", "_start", "bytes_max", "tagger")
@@ -273,19 +271,19 @@ class FrameReader:
         self._start = 0
 
     def feed(self, data: bytes) -> None:
-        """Add what was received."""
+        """Add received bytes."""
         if self._start:
             del self._buffer[: self._start]
             self._start = 0
         self._buffer += data
 
     def next_message(self) -> Message | None:
-        """The next whole message, or None until more is fed.
+        """Return the next complete message, None until more bytes are fed.
 
         Raises:
-            OversizeError: the frame is announced as larger than `bytes_max`.
+            OversizeError: the announced length of the frame exceeds `bytes_max`.
             TagError: its tag is wrong.
-            ProtocolError: it is of no known type, or its payload is not such a message.
+            ProtocolError: its type is unknown, or its payload is not a message of that type.
         """
         held = len(self._buffer) - self._start
         if held < LENGTH_BYTES:
@@ -293,7 +291,7 @@ class FrameReader:
         content_start = self._start + LENGTH_BYTES
         length = int.from_bytes(self._buffer[self._start : content_start], "big")
         if not FRAME_OVERHEAD <= length <= self.bytes_max:
-            raise OversizeError(f"splitter: a frame of {length} bytes, the limit is {self.bytes_max}")
+            raise OversizeError(f"splitter: a frame of {length} bytes exceeds the limit of {self.bytes_max}")
         if held < LENGTH_BYTES + length:
             return None
         self._start = content_start + length
@@ -319,13 +317,13 @@ class FrameReader:
 
 
 def encode_entries(links: Sequence[Link], bytes_max: int) -> list[tuple[bytes, int]]:
-    """`links` in order as (entry, number of links), each of at most `bytes_max` bytes or of one link."""
+    """Return `links` in order as pairs (entry, number of links), each of at most `bytes_max` bytes or of one link."""
     if not links:
         return []
     entry = seal(_ENCODER.encode(links))
     if len(entry) <= bytes_max or len(links) == 1:
         return [(entry, len(links))]
-    pieces = -(-len(entry) * 9 // (bytes_max * 8))  # an eighth of room, since links differ in length
+    pieces = -(-len(entry) * 9 // (bytes_max * 8))  # one eighth of slack, because links differ in length
     step = max(1, len(links) // max(2, pieces))
     return [
         piece
@@ -335,19 +333,19 @@ def encode_entries(links: Sequence[Link], bytes_max: int) -> list[tuple[bytes, i
 
 
 def chained(chain: int, entry: bytes) -> int:
-    """The check of all entries of an epoch up to this one, from that of those before; 0 is that of none.
+    """Return the checksum of an epoch's entries up to `entry`, from the checksum of the earlier ones; 0 before the first.
 
-    Two queues of one epoch and number whose checks differ are of two lives: a copy or an
-    older state of a store went on under the same numbers.
+    If two queues have the same epoch and number but different checksums, one of them continued from a copy
+    or an older state of the store under the same numbers.
     """
     return zlib.crc32(entry[:_SEAL_BYTES], chain)
 
 
 def decode_entry(entry: bytes) -> list[Link]:
-    """The links of an entry.
+    """Return the links of an entry.
 
     Raises:
-        ProtocolError: it is damaged, of another version, or holds what no link can be.
+        ProtocolError: the entry is damaged, of another version, or contains an invalid link.
     """
     payload = entry[_SEAL_BYTES:]
     if (
@@ -363,7 +361,7 @@ def decode_entry(entry: bytes) -> list[Link]:
 
 
 def link_count(entry: bytes) -> int:
-    """How many links an entry holds, from its first bytes alone."""
+    """Return the number of links in an entry, from its first bytes alone."""
     kind = entry[5]
     if kind & 0xF0 == 0x90:
         return kind & 0x0F

@@ -75,11 +75,11 @@ def test_why_begins_with_a_verdict(crawled: tuple[Path, Web]) -> None:
         return run("why", url, "--dir", directory).text.splitlines()
 
     assert why(web.url("/private/x"))[0] == (
-        f"Never asked: `Disallow: /private` in {web.url('/robots.txt')} forbids it."
+        f"Never fetched: `Disallow: /private` in {web.url('/robots.txt')} forbids it."
     )
     assert why(web.url("/deep"))[0].startswith("Stored: 200 at 20") and f"found_on: {web.url('/a')}" in why(
         web.url("/deep")
     )
     assert why(web.url("/hop1"))[0].startswith("Redirects to /hop2: 302 at 20")
     assert why("http://elsewhere.localhost/")[0].endswith(": host localhost.")
-    assert why("mailto:x")[0] == "Never asked: its scheme is neither http nor https."
+    assert why("mailto:x")[0] == "Never fetched: its scheme is neither http nor https."

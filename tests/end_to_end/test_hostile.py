@@ -127,7 +127,7 @@ def test_a_shutdown_that_hangs_is_left_alone(
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
     assert report["stopped_by"] == "done" and report["pages"]["fetched"] == 2
-    assert "not over within 0.05 s" in (tmp_path / "crawler.log").read_text()
+    assert "did not end within 0.05 s" in (tmp_path / "crawler.log").read_text()
 
 
 def test_many_links_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A process's stages for the tests of its joints."""
+"""Fixtures with the real stages of a process."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.process.support import Joint
 
 @pytest.fixture
 def open_joint(tmp_path: Path) -> Iterator[Callable[..., Joint]]:
-    """Opens `Joint`s, and closes them cleanly at the end."""
+    """Return a function that opens a `Joint`; close all of them cleanly at the end."""
     opened: list[Joint] = []
 
     def open_one(**options: Any) -> Joint:
@@ -25,5 +25,5 @@ def open_joint(tmp_path: Path) -> Iterator[Callable[..., Joint]]:
 
 @pytest.fixture
 def joint(open_joint: Callable[..., Joint]) -> Joint:
-    """One process, alone, with the default configuration."""
+    """Open a crawl of one process with the default configuration."""
     return open_joint()

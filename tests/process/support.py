@@ -1,4 +1,4 @@
-"""Real stages in a folder, on a virtual clock; canned fetches stand in for the network."""
+"""Real stages in a folder, on a virtual clock; canned fetches replace the network."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ HTML = ((b"Content-Type", b"text/html; charset=utf-8"),)
 
 
 def fetch(url: str, body: bytes = b"<p>page</p>", **values: Any) -> Fetch:
-    """A successful answer, or whatever `values` make of it."""
+    """Return a successful answer, modified by `values`."""
     values = {
         "outcome": Outcome.FETCHED,
         "status": 200,
@@ -38,7 +38,7 @@ def redirect(url: str, location: str, **values: Any) -> Fetch:
 
 
 def made(making: Change | Making) -> tuple[Change, int]:
-    """The change, and how often it paused."""
+    """Return (the change, the number of pauses while it was made)."""
     pauses, making = 0, steps(making)
     while True:
         try:
@@ -49,9 +49,9 @@ def made(making: Change | Making) -> tuple[Change, int]:
 
 
 class Joint:
-    """The stages of the process `me` of a crawl, in `folder/<me>`; `names` are those of all its processes.
+    """The stages of the process `me` of a crawl, in `folder/<me>`; `names` are the names of all its processes.
 
-    `tree` are the sections of the configuration.
+    `tree` contains the sections of the configuration.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Joint:
         self.clock = VirtualClock()
         topology = Topology(me, Partition.equal_ranges(list(names)))
         self.stages = Stages(config, folder / me, SEED, clock=self.clock, name=me, topology=topology)
-        self.clock.advance(5.0)  # behind the delay of a directory that was not closed
+        self.clock.advance(5.0)  # past the start delay of a directory that was not closed cleanly
         self.frontier, self.results, self.admission = (
             self.stages.frontier,
             self.stages.results,
@@ -74,20 +74,20 @@ class Joint:
         return self.stages.fingerprinter.fingerprint(url)
 
     def seeds(self, *urls: str) -> Change:
-        """Enter the crawl's seeds, and let the DUE hand them out."""
+        """Enter the crawl's seeds, and flush the DUE."""
         change = made(self.admission.seeds(list(urls)))[0]
         self.stages.commits.commit_now(change)
         return change
 
     def add(self, url: str, **values: Any) -> None:
-        """Give the frontier a URL to do, as the DUE would."""
+        """Queue a URL in the frontier, as the DUE would."""
         change = Change()
         self.frontier.enqueue([Link(self.fingerprint(url), url, **values)], change, self.clock.now())
         change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
         self.stages.commits.commit(change)
 
     def fetch_task(self, task: TaskKind = TaskKind.PAGE) -> FetchTask:
-        """The next fetch task of a kind; look-ups and robots.txt before it end well."""
+        """Return the next fetch task of a kind; look-ups and robots.txt before it succeed."""
         for _ in range(50):
             now = self.clock.now()
             fetch_task = self.frontier.claim_next(now)
@@ -104,7 +104,7 @@ class Joint:
                 assert fetch_task.kind is TaskKind.ROBOTS, fetch_task
                 missing = fetch(fetch_task.url, b"", outcome=Outcome.GONE, status=404)
                 self.commit(self.results.robots(fetch_task, missing, now))
-        raise AssertionError("no such errand")
+        raise AssertionError("no such fetch task")
 
     def page(self, fetch_task: FetchTask, answer: Fetch, extracted: Extracted | None = None) -> Change:
         """Process a page's result and commit it."""
@@ -118,7 +118,7 @@ class Joint:
         return change
 
     def follow(self, url: str, answer: Fetch, extracted: Extracted | None = None, **values: Any) -> Change:
-        """Fetch a URL of these `values` and return the change that it becomes."""
+        """Fetch a URL with these link attributes, and return the change made from the answer."""
         self.add(url, **values)
         return self.page(self.fetch_task(), answer, extracted)
 
@@ -128,10 +128,10 @@ class Joint:
 
 
 def links_of(change: Change) -> list[tuple[str, int, int, int]]:
-    """URL, depth, redirects, flags of what the change gives to the DUE."""
+    """Return (URL, depth, redirects, flags) of the links that the change gives to the DUE."""
     return [(link.url, link.depth, link.redirects, link.flags) for link in change.links]
 
 
 def counted(change: Change) -> dict[str, int]:
-    """What a change counts, the keys that it adds to the store aside."""
+    """Return the counts of the change, without those of stored keys."""
     return {name: n for name, n in change.counts.items() if not name.startswith("stored.")}

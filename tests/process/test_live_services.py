@@ -1,4 +1,4 @@
-"""What a running process shows and takes, with real stages, no loop of a crawl and no socket."""
+"""The services of a running process, with real stages, but no crawl loop and no socket."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ ON = {"refresh": {"endless": True, "share": 0.5, "min_age": 0.0}}
 
 
 class Shown:
-    """What is live about a process that only remembers what it is told."""
+    """The live services of a process that only records what it is told."""
 
     def __init__(self, joint: Joint) -> None:
         self.joint = joint
@@ -55,7 +55,7 @@ class Shown:
         self.live = LiveServices(cast(Any, self.process))
 
     def commit(self) -> None:
-        """What was queued."""
+        """Commit the queued changes."""
         for maker in self.queued:
             self.joint.stages.commits.commit_now(maker if isinstance(maker, Change) else made(maker())[0])
         self.queued.clear()
@@ -89,7 +89,7 @@ def shown(joint: Joint) -> Shown:
 
 @pytest.fixture
 def fresh(open_joint: Callable[..., Joint]) -> Shown:
-    """One that keeps known pages fresh."""
+    """Return the services of a process that keeps known pages fresh."""
     joint = open_joint(**ON)
     stored(joint, HOME)
     return Shown(joint)
@@ -103,7 +103,7 @@ def level() -> Iterator[logging.Logger]:
     log.setLevel(before)
 
 
-# -- what clients may ask for
+# -- requests of clients
 
 
 def in_loop(call: Callable[[], Any]) -> Any:
@@ -114,7 +114,7 @@ def in_loop(call: Callable[[], Any]) -> Any:
 
 
 def ahead(shown: Shown, *urls: str) -> list[str]:
-    """What becomes of these pages, asked for one after the other."""
+    """Ask for these pages one after another; return the state of each."""
     return in_loop(lambda: [shown.live.ahead(url, shown.fingerprint(url)).state.value for url in urls])
 
 
@@ -122,16 +122,16 @@ def test_an_unknown_page_is_fetched_soon_as_a_link_once(shown: Shown) -> None:
     assert ahead(shown, NEW, NEW) == ["queued", "queued"]
     assert len(shown.queued) == 1
     shown.commit()
-    assert shown.joint.fetch_task().depth == 1, "as deep as a link of a seed"
+    assert shown.joint.fetch_task().depth == 1, "the depth of a seed's link"
 
 
-def test_a_page_that_waits_already_needs_nothing(shown: Shown) -> None:
+def test_a_waiting_page_is_not_queued_again(shown: Shown) -> None:
     shown.joint.seeds(NEW)
     assert ahead(shown, NEW) == ["queued"] and not shown.queued
 
 
-def test_what_may_not_be_fetched_is_not_promised(shown: Shown) -> None:
-    """`refresh=1` said "queued" of a blocked host and of a page that robots.txt forbids."""
+def test_pages_that_may_not_be_fetched_are_not_reported_as_queued(shown: Shown) -> None:
+    """`refresh=1` must not say "queued" for a blocked host or a page that robots.txt forbids."""
     assert ahead(shown, AWAY, HOME) == ["out_of_scope", "not_refreshed"]
     rules = b"User-agent: *\nDisallow: /no\n"
     url = "http://a.org/robots.txt"
@@ -143,7 +143,7 @@ def test_what_may_not_be_fetched_is_not_promised(shown: Shown) -> None:
     assert ahead(shown, NEW) == ["blocked"]
     assert (
         shown.live.ahead(NEW, shown.fingerprint(NEW)).why
-        == "its host is blocked; `crawler unblock` takes it up again"
+        == "its host is blocked; `crawler unblock` lifts the block"
     )
     shown.joint.frontier.blocks.unblock("a.org", shown.joint.clock.now())
     shown.process.stopped_by = "signal"
@@ -168,7 +168,7 @@ def test_pages_asked_ahead_have_a_bound_and_a_time(open_joint: Callable[..., Joi
     asyncio.run(play())
 
 
-def test_a_known_page_is_the_refresh_frontier_s(fresh: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_page_goes_to_the_refresh_schedule(fresh: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ahead(fresh, HOME) == ["queued"] and fresh.woken == ["wake"]
     assert not fresh.queued
     monkeypatch.setattr(fresh.joint.stages.refresh.claims, "request", lambda fingerprint: False)
@@ -179,7 +179,7 @@ def test_a_known_page_is_the_refresh_frontier_s(fresh: Shown, monkeypatch: pytes
 
 
 def test_signals_are_told_of_once_they_are_durable(fresh: Shown) -> None:
-    """An answer that does not wait tells a client of a signal that a crash loses."""
+    """An earlier answer would confirm a signal that a crash can still lose."""
     committed: list[int] = []
 
     async def kept() -> bool:
@@ -201,7 +201,7 @@ def test_signals_are_told_of_once_they_are_durable(fresh: Shown) -> None:
     assert refusal.value.status == 503
 
 
-# -- requests are importance
+# -- importance from client requests
 
 
 def test_counts_of_requests_outlast_the_run(shown: Shown) -> None:
@@ -232,7 +232,7 @@ def test_a_count_that_has_faded_is_forgotten(shown: Shown) -> None:
     assert shown.joint.stages.store.get(key) is None
 
 
-def test_damaged_counts_are_left_behind(shown: Shown) -> None:
+def test_damaged_counts_are_ignored(shown: Shown) -> None:
     batch = shown.joint.stages.store.batch()
     batch.put(ASKED + (7).to_bytes(8, "big"), seal(b"")[:-1] + b"?")
     shown.joint.stages.store.write(batch)
@@ -265,13 +265,13 @@ def test_counts_are_put_time_and_again(shown: Shown, monkeypatch: pytest.MonkeyP
     assert naps == [COUNTS_INTERVAL] * 3 and len(puts) == 2
 
 
-# -- key files of who signals
+# -- key files of IndexNow clients
 
 
 def key_file(
     shown: Shown, monkeypatch: pytest.MonkeyPatch, url: str, arrives: Any = None
 ) -> tuple[bytes | None, int]:
-    """The file, and how often there was a wait for it."""
+    """Return (the file, the number of waits for it)."""
     naps = 0
 
     async def nap(seconds: float) -> None:
@@ -292,7 +292,7 @@ def test_a_key_file_comes_as_any_link(shown: Shown, monkeypatch: pytest.MonkeyPa
         shown.joint.page(fetch_task, fetch(fetch_task.url, b"k" * 2000, began=shown.joint.clock.now()))
 
     assert key_file(shown, monkeypatch, HOME + "key.txt", arrives) == (b"k" * 1024, 3)
-    assert key_file(shown, monkeypatch, HOME + "key.txt") == (b"k" * 1024, 0), "it is there"
+    assert key_file(shown, monkeypatch, HOME + "key.txt") == (b"k" * 1024, 0), "it is stored already"
 
 
 def test_a_key_file_that_is_missing_or_never_comes_is_none(
@@ -310,7 +310,7 @@ def test_a_key_file_of_long_ago_or_of_an_error_does_not_count(
     fetched_at = next(iter(shown.joint.stages.pages.captures(shown.fingerprint(HOME)))).fetched_at
     shown.joint.clock.advance(fetched_at + KEY_AGE_MAX - shown.joint.clock.now())
     assert shown.joint.clock.now() - fetched_at == KEY_AGE_MAX
-    assert key_file(shown, monkeypatch, HOME) == (None, 0), "nothing is refreshed, so no other will come"
+    assert key_file(shown, monkeypatch, HOME) == (None, 0), "nothing is refetched, so no newer file will come"
     joint = shown.joint
     joint.follow(HOME + "gone.txt", fetch(HOME + "gone.txt", b"not here", status=404, outcome=Outcome.GONE))
     assert key_file(shown, monkeypatch, HOME + "gone.txt")[0] is None
@@ -322,7 +322,7 @@ def test_an_old_key_file_is_waited_for_where_it_may_be_asked_again(
     fresh.joint.clock.advance(KEY_AGE_MAX + 1.0)
     monkeypatch.setattr(
         fresh.joint.stages.refresh.claims, "request", lambda fingerprint: False
-    )  # too many wait
+    )  # too many pages wait
     assert key_file(fresh, monkeypatch, HOME) == (None, 600)
 
 
@@ -344,7 +344,7 @@ def test_a_host_is_explained_with_its_robots_txt(shown: Shown) -> None:
     facts = shown.ask("host", host="a.org")
     assert [(each["of"], each["status"]) for each in facts["robots"]] == [("http://a.org", 404)]
     assert "robots" not in shown.ask("host", host="never.example")
-    with pytest.raises(UsageError, match="no host name"):
+    with pytest.raises(UsageError, match="not a host name"):
         shown.ask("host", host="a b")
 
 
@@ -376,7 +376,7 @@ def test_settings_change_for_this_run(shown: Shown, level: logging.Logger) -> No
         level.removeHandler(shown.live.errors)
     (config,) = shown.configured
     assert config.politeness.delay == 5
-    with pytest.raises(UsageError, match="refreshes nothing"):
+    with pytest.raises(UsageError, match="does not refresh pages"):
         shown.ask("set", settings={"refresh.share": "0.5"})
     assert len(shown.configured) == 1
 
@@ -386,7 +386,7 @@ def test_the_share_of_refresh_changes_where_there_is_one(fresh: Shown) -> None:
     assert fresh.configured[0].refresh.share == 0.75
 
 
-def test_live_settings_are_those_alone() -> None:
+def test_only_live_settings_can_be_changed() -> None:
     config = convert({"crawl": {"concurrency": 8, "depth": 3}, "refresh": {"share": 0.2, "min_age": 7}})
     made = live_settings(config, {"crawl.concurrency": "8", "refresh.share": "0.5"}, 8)
     assert made == convert({"crawl": {"concurrency": 8, "depth": 3}, "refresh": {"share": 0.5, "min_age": 7}})
@@ -396,7 +396,7 @@ def test_live_settings_are_those_alone() -> None:
         live_settings(config, {"politeness.delay": "soon"}, 8)
 
 
-# -- the life of it
+# -- start and end
 
 
 def test_it_collects_warnings_and_timings_while_it_runs(shown: Shown) -> None:
@@ -431,7 +431,7 @@ def test_lateness_fades_and_hosts_that_wait_are_told(
 
     async def nap(seconds: float) -> None:
         lags.append(shown.live._lag)
-        assert taken, "at once, so that there is something to compare with"
+        assert taken, "the first sample is taken at once, as the base for comparison"
         if not late:
             raise asyncio.CancelledError
         loop.now += seconds + late.pop(0)
@@ -452,7 +452,7 @@ def test_lateness_fades_and_hosts_that_wait_are_told(
 
 
 def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tmp_path: Path) -> None:
-    """Alone there is no socket for siblings; what was asked before counts again."""
+    """A single process has no socket for siblings; request counts of earlier runs are loaded."""
     shown = Shown(open_joint(serve={"address": "127.0.0.1:0"}))
     stored(shown.joint, HOME)
     shown.joint.stages.commits.commit(shown.live._counted({7: 1.0}, shown.joint.clock.now()))
@@ -475,8 +475,8 @@ def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tm
     assert next(scan_prefix(shown.joint.stages.store, TODO), None) is None
 
 
-def test_siblings_ask_each_other_over_sockets_of_their_own(open_joint: Callable[..., Joint]) -> None:
-    """And those of a machine share the address."""
+def test_processes_query_each_other_over_their_own_sockets(open_joint: Callable[..., Joint]) -> None:
+    """The processes of one machine also share the server address."""
     shown = Shown(open_joint(names=("p0", "p1"), serve={"address": "127.0.0.1:0"}))
 
     async def play() -> None:
@@ -507,7 +507,7 @@ def test_requests_say_how_much_known_pages_matter(open_joint: Callable[..., Join
     asyncio.run(play())
 
 
-def test_what_goes_on_in_the_background_ends_before_the_server_is_closed(shown: Shown) -> None:
+def test_background_tasks_end_before_the_server_is_closed(shown: Shown) -> None:
     async def play() -> None:
         ends: list[str] = []
 
@@ -525,7 +525,7 @@ def test_what_goes_on_in_the_background_ends_before_the_server_is_closed(shown: 
         shown.live._in_background(long())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert ends == ["short"] and len(shown.live._tasks) == 1, "what has ended is forgotten"
+        assert ends == ["short"] and len(shown.live._tasks) == 1, "tasks that have ended are forgotten"
         await shown.live.close()
         assert ends == ["short", "long"]
 

@@ -1,4 +1,4 @@
-"""One process: when it stops and for what, what is let go on meanwhile, what is closed. Nothing is fetched."""
+"""One process: when and why it stops, what may continue meanwhile, what is closed. Nothing is fetched."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ SEEDS = [["http://a.org/"], ["http://b.org/"], ["http://c.org/"], ["http://d.org
 
 
 class Alone:
-    """A process whose frontier gives nothing out, on a virtual clock."""
+    """A process whose frontier gives out no fetch tasks, on a virtual clock."""
 
     def __init__(self, folder: Path, *, seeds: Any = (), sink: Any = None, **tree: Any) -> None:
         self.clock = VirtualClock()
@@ -38,7 +38,7 @@ class Alone:
         asyncio.run(play())
 
     def stop_at_once(self, reason: str = "stopped", **options: Any) -> None:
-        """Let the run stop as soon as its loop turns."""
+        """Stop the run in the first turn of its loop."""
 
         async def play() -> None:
             asyncio.get_running_loop().call_soon(lambda: self.process.stop(reason, **options))
@@ -70,7 +70,7 @@ def alone(tmp_path: Path) -> Iterator[Callable[..., Alone]]:
 # -- whole runs
 
 
-def test_nothing_to_do_is_done(alone: Callable[..., Alone]) -> None:
+def test_a_run_without_work_ends_as_done(alone: Callable[..., Alone]) -> None:
     one = alone()
     one.stages.frontier.pauses.resume("test")
     one.run()
@@ -110,7 +110,7 @@ def test_known_pages_go_before_seeds_only_if_asked(
 def test_a_failure_ends_the_run_and_is_raised(
     alone: Callable[..., Alone], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A bug of ours is logged where it happened, the world's fault is told by whoever catches it."""
+    """A bug is logged where it happened; an expected error is reported by the caller that catches it."""
     for error, logged in ((StoreError("disk"), False), (ValueError("x"), True)):
         caplog.clear()
         one = alone(seeds=SEEDS[:1])
@@ -145,11 +145,11 @@ def test_a_write_that_does_not_end_is_a_failure(
         one.process.commits.writing = True
 
     monkeypatch.setattr(one.process.commits, "close", stuck)
-    with pytest.raises(StoreError, match="a write does not end"):
+    with pytest.raises(StoreError, match="a write did not finish"):
         one.stop_at_once()
 
 
-def test_what_cannot_be_committed_in_time_is_a_failure(
+def test_results_not_committed_in_time_are_a_failure(
     alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = alone(crawl={"drain_max": 1})
@@ -168,10 +168,10 @@ def test_what_cannot_be_committed_in_time_is_a_failure(
     monkeypatch.setattr(module, "within", no_time)
     one.process.stop("stopped")
     asyncio.run(play(False))
-    assert one.process.failure is None, "all was committed all the same"
+    assert one.process.failure is None, "everything was still committed"
     asyncio.run(play(True))
     assert "within 1 s" in str(one.process.failure) and limits == [1.0, 1.0]
-    one.stages.commits.commit(Change())  # takes what is queued along
+    one.stages.commits.commit(Change())  # also commits the queued changes
     one.stages.point.take()
 
 
@@ -181,7 +181,7 @@ def test_what_cannot_be_committed_in_time_is_a_failure(
 def test_results_that_take_long_are_left_to_the_next_run_at_the_end_of_the_grace(
     alone: Callable[..., Alone], reason: str, dropped: int
 ) -> None:
-    """But for pages that were asked for by number or size."""
+    """A run limited by pages or bytes keeps them, because the user asked for that many."""
     one, drops = alone(), []
     one.stages.point.drop_heavy = lambda: drops.append(1)  # type: ignore[method-assign]
     one.process.stop(reason)
@@ -202,8 +202,8 @@ def test_results_that_take_long_are_left_to_the_next_run_at_the_end_of_the_grace
     assert asyncio.run(play()) == pytest.approx(1.5, abs=0.2) and len(drops) == dropped
 
 
-def test_all_that_is_begun_is_ended(alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the run fails."""
+def test_everything_started_is_closed(alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is closed even if the run fails."""
     done: list[str] = []
 
     class Dog:
@@ -244,7 +244,7 @@ def test_all_that_is_begun_is_ended(alone: Callable[..., Alone], monkeypatch: py
 # -- stopping
 
 
-def test_the_first_reason_counts_and_the_shortest_grace(alone: Callable[..., Alone]) -> None:
+def test_the_first_stop_reason_and_the_shortest_grace_win(alone: Callable[..., Alone]) -> None:
     one = alone()
     process = one.process
     assert not process.stopping() and not process.stopped_on_purpose()
@@ -300,7 +300,7 @@ def test_seeds_are_never_far_ahead_of_their_commits(
     one.process._news.clear()
     asyncio.run(one.process._feed_seeds())
     assert ahead and max(ahead) == SEEDS_AHEAD + 1 and not one.process.seeding()
-    assert one.process._news.is_set(), "the run may be over"
+    assert one.process._news.is_set(), "the schedule must check whether the run is over"
     one.stages.commits.commit(Change())
 
 
@@ -319,13 +319,13 @@ def test_a_full_due_takes_no_more_seeds(alone: Callable[..., Alone], monkeypatch
     one.stages.commits.commit(Change())
 
 
-# -- what wakes the schedule
+# -- events that wake the schedule
 
 
 @pytest.mark.parametrize(
     ("sink", "limited", "woken"), [(False, False, False), (True, False, True), (False, True, True)]
 )
-def test_an_fetch_task_that_ends_wakes_the_schedule_if_its_commit_will_not(
+def test_a_fetch_task_that_ends_wakes_the_schedule_if_its_commit_does_not(
     alone: Callable[..., Alone], sink: bool, limited: bool, woken: bool
 ) -> None:
     one = alone()
@@ -348,7 +348,7 @@ def test_an_fetch_task_that_ends_wakes_the_schedule_if_its_commit_will_not(
         (True, 3, True, True, 1),
     ],
 )
-def test_starts_go_on_and_a_dry_frontier_has_its_flush(
+def test_starts_continue_and_a_dry_frontier_is_flushed(
     alone: Callable[..., Alone],
     monkeypatch: pytest.MonkeyPatch,
     more: bool,
@@ -379,7 +379,7 @@ def test_decisions_free_hosts_until_the_run_stops(alone: Callable[..., Alone]) -
     assert len(starts) == 1
 
 
-def test_what_is_durable_is_told_to_peers_and_the_schedule(alone: Callable[..., Alone]) -> None:
+def test_peers_and_the_schedule_learn_what_is_durable(alone: Callable[..., Alone]) -> None:
     one, told = alone(), []
     one.process.exchange.committed = lambda: told.append(1)  # type: ignore[method-assign]
     one.process._news.clear()
@@ -387,7 +387,7 @@ def test_what_is_durable_is_told_to_peers_and_the_schedule(alone: Callable[..., 
     assert told == [1] and one.process._news.is_set()
 
 
-# -- where it stands
+# -- progress of the run
 
 
 def test_a_process_is_busy_while_anything_waits(
@@ -395,7 +395,7 @@ def test_a_process_is_busy_while_anything_waits(
 ) -> None:
     one = alone(seeds=SEEDS[:1])
     process = one.process
-    assert process.busy(), "seeds are to come"
+    assert process.busy(), "seeds remain to be read"
     process._seeding = False
     assert not process.busy()
     process.commits.busy = True
@@ -414,7 +414,7 @@ def test_a_process_is_busy_while_anything_waits(
         assert process.busy()
 
 
-def test_the_standing_of_a_run(alone: Callable[..., Alone]) -> None:
+def test_the_progress_of_a_run(alone: Callable[..., Alone]) -> None:
     one = alone()
     process, advanced = one.process, []
     process.exchange.advance = lambda: advanced.append(1)  # type: ignore[method-assign]
@@ -431,7 +431,7 @@ def test_the_standing_of_a_run(alone: Callable[..., Alone]) -> None:
     ("reason", "purpose"),
     [("", False), ("done", False), ("patience", False), ("signal", True), ("max_pages", True)],
 )
-def test_who_ended_the_run(alone: Callable[..., Alone], reason: str, purpose: bool) -> None:
+def test_a_stop_on_purpose_is_recognized(alone: Callable[..., Alone], reason: str, purpose: bool) -> None:
     one = alone()
     one.process.stopped_by = reason
     assert one.process.stopped_on_purpose() is purpose
@@ -457,11 +457,11 @@ def test_a_low_disk_pauses_and_a_full_one_stops(
     with caplog.at_level(logging.WARNING, "crawler"):
         assert look() == (False, False, "") and caplog.text == ""
         free = 2 << 30
-        assert look() == (True, True, "") and "2048 MiB free; fetching stops" in caplog.text
+        assert look() == (True, True, "") and "2048 MiB free; fetching pauses" in caplog.text
         caplog.clear()
         assert look() == (True, False, "") and caplog.text == ""
         free = 8 << 30
-        assert look() == (False, True, "") and "8192 MiB free; fetching goes on" in caplog.text
+        assert look() == (False, True, "") and "8192 MiB free; fetching continues" in caplog.text
         free = 5 << 20
         assert look() == (True, True, "disk")
         assert "5 MiB free, less than store.stop_water_bytes (1024 MiB); stopping" in caplog.text
@@ -480,14 +480,14 @@ def test_settings_change_while_it_runs(alone: Callable[..., Alone]) -> None:
     assert one.stages.config.politeness.delay == 9 and one.stages.refresh is not None
     assert one.stages.refresh.portion.share.refresh == 0.5
     bare = alone()
-    bare.process.configure(convert(tree))  # nothing is refreshed, nothing of it is set
+    bare.process.configure(convert(tree))  # without refreshes, refresh settings have no effect
     assert bare.stages.refresh is None
 
 
 def test_others_see_this_process_through_its_loops(alone: Callable[..., Alone]) -> None:
     one = alone(seeds=SEEDS[:1])
     loops = one.process._loops()
-    assert not loops.idle(), "seeds are to come"
+    assert not loops.idle(), "seeds remain to be read"
     one.process._seeding = False
     one.stages.frontier.finished = lambda now: "done"  # type: ignore[method-assign]
     assert loops.idle() and loops.in_flight() == 0 and loops.pages_ended() == 0
@@ -495,11 +495,11 @@ def test_others_see_this_process_through_its_loops(alone: Callable[..., Alone]) 
     assert not loops.idle()
 
 
-# -- what is queued is kept
+# -- durability of queued changes
 
 
 def counted(one: Alone) -> int:
-    """What the store's counters have of the test's changes."""
+    """Return the stored counts of the test's changes."""
     return load_counters(one.stages.store).get("test", 0)
 
 
@@ -510,7 +510,7 @@ def counting() -> Change:
 
 
 @pytest.mark.parametrize("when", ["before", "during", "stopping", "behind"])
-def test_what_is_queued_is_kept_whenever_it_comes(alone: Callable[..., Alone], when: str) -> None:
+def test_queued_changes_become_durable_at_any_time(alone: Callable[..., Alone], when: str) -> None:
     one = alone()
 
     async def play() -> None:
@@ -539,7 +539,7 @@ def test_what_is_queued_is_kept_whenever_it_comes(alone: Callable[..., Alone], w
     assert counted(one) == 1
 
 
-def test_what_a_failed_disk_did_not_take_is_not_said_to_be_kept(
+def test_changes_are_not_reported_durable_after_a_disk_failure(
     alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "KEPT_WAIT", 0.01)

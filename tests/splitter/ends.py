@@ -1,4 +1,4 @@
-"""The splitters of two processes and the sessions between them, without sockets: bytes are carried by hand."""
+"""The splitters of two processes and the sessions between them, without sockets: the tests carry the bytes."""
 
 import random
 from types import SimpleNamespace
@@ -20,9 +20,9 @@ NAMES = ["p0", "p1", "p2"]
 
 
 def process(name: str, **changes: object) -> Common:
-    """The splitter of one process; `changes` go to identity, table or secret.
+    """Return the splitter of one process; `changes` modify identity, table or secret.
 
-    `store` is what it starts on (an empty one); `clean`: the last stop was clean, or writes are synced.
+    `store` is the store it starts with (default: empty); `clean`: the last stop was clean, or writes are synced.
     """
     rng = random.Random(f"{name} {sorted(changes)}")
     store, clean = changes.pop("store", None) or MemoryStore(), bool(changes.pop("clean", True))
@@ -43,7 +43,7 @@ common_store: dict[int, MemoryStore] = {}
 
 
 def commit(common: Common, items: list[tuple[str, list[Link]]] | None = None) -> list[Received]:
-    """Commit what was received, and `items`, as one group; return what was received."""
+    """Commit the received entries, and `items`, as one group; return the received entries."""
     received = common.inbox.take()
     store = common_store[id(common)]
     batch = store.batch(sync=True)
@@ -67,7 +67,7 @@ def links_for(name: str, count: int) -> list[Link]:
 def pair(
     one: Common, other: Common, *, to: str = "p1", door: Doorkeeper | None = None, now: float = 0.0
 ) -> SimpleNamespace:
-    """A dialler of `one`, to the process `to`, and a listener of `other`."""
+    """Return a dialler of `one`, for the process `to`, and a listener of `other`."""
     door = door or Doorkeeper(sessions_max=6)
     listener = Listener(other, door.admit, now)
     door.enter(listener)
@@ -75,7 +75,7 @@ def pair(
 
 
 def exchange(ends: SimpleNamespace, now: float = 0.0) -> None:
-    """Carry bytes both ways until neither has any."""
+    """Carry bytes in both directions until neither side has any."""
     while True:
         there, back = ends.dialler.data_to_send(), ends.listener.data_to_send()
         if not there and not back:

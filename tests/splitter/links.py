@@ -7,7 +7,7 @@ from crawler.records import Link
 
 
 def make_links(rng: random.Random, count: int, *, first: int = 0, last: int = 1 << 16) -> list[Link]:
-    """`count` links whose buckets lie in first <= bucket < last."""
+    """Return `count` links with buckets in first <= bucket < last."""
     return [
         Link(
             fingerprint=rng.randrange(first, last) << 48 | rng.getrandbits(48),
@@ -22,9 +22,9 @@ def make_links(rng: random.Random, count: int, *, first: int = 0, last: int = 1 
 
 
 class Unread(dict[str, Any]):
-    """A dictionary in which one may look a key up, and nothing else."""
+    """A dictionary that allows only look-ups of single keys."""
 
     def __iter__(self) -> Any:
-        raise AssertionError("all of it was looked at")
+        raise AssertionError("all items of the dictionary were read")
 
     keys = values = items = __iter__

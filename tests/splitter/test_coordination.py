@@ -1,4 +1,4 @@
-"""Shares, limits and the end: N views that talk over a network that delays, drops and cuts."""
+"""Shares, limits and the end: N processes' views, over a network that delays, drops and cuts."""
 
 import random
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.splitter.links import Unread
 
 
 class Views:
-    """N processes' views. `tell` sends one message a pair; a network of the test's choice delivers it."""
+    """The views of N processes. `tell` sends one message per pair; the test supplies the network that delivers it."""
 
     def __init__(self, count: int, **limits: object) -> None:
         self.names = [f"p{index}" for index in range(count)]
@@ -66,7 +66,9 @@ def test_known_pages_are_shared_by_weight_from_the_first_words_on() -> None:
     views.tell_all(3)
     assert [view.refresh_share() for view in views.views.values()] == [0.0, 0.75, 0.25]
     views.now += 1e6
-    assert views.views["p1"].refresh_share() == 0.75, "one that is silent keeps its weight: it may go on"
+    assert views.views["p1"].refresh_share() == 0.75, (
+        "a silent peer keeps its weight, because it may still be working"
+    )
 
 
 def test_one_process_alone_has_the_whole_rate() -> None:
@@ -76,7 +78,7 @@ def test_one_process_alone_has_the_whole_rate() -> None:
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=60)
 def test_shares_never_add_up_to_more_than_the_rate(seed: int) -> None:
-    """Work changes all the time, messages are late or lost; every process has been heard once."""
+    """Work changes all the time, and messages are late or lost; every process has been heard once."""
     rng = random.Random(seed)
     views = Views(rng.choice([2, 3, 5]))
     views.tell_all(3)
@@ -100,8 +102,8 @@ def test_shares_never_add_up_to_more_than_the_rate(seed: int) -> None:
 
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=15)
-def test_shares_hold_across_a_cut_and_nobody_starves(seed: int) -> None:
-    """The network falls into two parts for some minutes, and heals; only that may overshoot, for seconds."""
+def test_shares_hold_across_a_cut_and_no_process_starves(seed: int) -> None:
+    """The network splits into two parts for some minutes, and heals; only then may shares overshoot, for seconds."""
     rng = random.Random(seed)
     views = Views(rng.choice([2, 3, 4]))
     for name in views.names:
@@ -141,7 +143,7 @@ def test_a_missing_process_leaves_the_others_their_part() -> None:
 
 
 def test_a_process_that_starts_again_knows_nothing_of_the_others_until_it_has_heard_them() -> None:
-    """Until it echoes, the others take no more than their part of the equal shares."""
+    """Until it echoes, the others take no more than their equal shares."""
     views = Views(2)
     views.progress["p0"].work = 99
     views.tell_all(3)
@@ -174,7 +176,7 @@ def test_pages_and_bytes_of_all_count_towards_the_limits() -> None:
     views.tell_all(2)
     assert view.pages_left(views.now) == 100 - 63 - 15
     assert view.limit_reached == ""
-    views.now += 31.0  # what a missing process had in flight is not waited for
+    views.now += 31.0  # longer than silence_max: fetches in flight of a missing process are not waited for
     assert view.pages_left(views.now) == 100 - 63 - 5
     views.progress["p2"].pages = 60
     views.tell_all()
@@ -188,11 +190,11 @@ def test_pages_and_bytes_of_all_count_towards_the_limits() -> None:
 @given(st.integers(0, 1 << 32), st.integers(1, 5))
 @settings(max_examples=40)
 def test_the_end_is_found_and_never_too_early(seed: int, count: int) -> None:
-    """A pool of work wanders between processes; links travel only through outboxes, in random order."""
+    """A pool of work moves between processes; links travel only through outboxes, in random order."""
     rng = random.Random(seed)
     views = Views(count)
     tasks = dict.fromkeys(views.names, 0)
-    outboxes: list[tuple[str, str]] = []  # (from, to), each a link that is on its way
+    outboxes: list[tuple[str, str]] = []  # (from, to) for each link in transit
     tasks["p0"] = 10
 
     def refresh(name: str) -> None:
@@ -244,8 +246,8 @@ def test_the_end_is_found_and_never_too_early(seed: int, count: int) -> None:
     assert all(view.all_know for view in views.views.values())
 
 
-def test_an_echo_of_an_earlier_life_counts_for_nothing() -> None:
-    """p1 has heard number 50 of p0; p0 starts again, and its new numbers are small."""
+def test_an_echo_from_before_a_restart_is_ignored() -> None:
+    """p1 has heard message 50 of p0; p0 starts again, and its new numbers are small."""
     views = Views(2)
     views.tell_all(50)
     views.restart("p0")
@@ -259,8 +261,8 @@ def test_an_echo_of_an_earlier_life_counts_for_nothing() -> None:
     assert views.views["p0"].ended
 
 
-def test_a_message_looks_at_no_other_peer() -> None:
-    """Each process hears each other once a beat: what looked at all of them would cost the square of their number."""
+def test_a_message_is_handled_without_reading_other_peers() -> None:
+    """Each process hears each other once per heartbeat: reading all peers each time would cost N squared."""
     views = Views(4)
     views.tell_all(2)
     for name in ("p1", "p2"):
@@ -275,7 +277,7 @@ def test_a_message_looks_at_no_other_peer() -> None:
 
 
 def test_one_round_is_not_enough() -> None:
-    """p1 was idle when it spoke, then took a link of p0, which is idle now: at no instant were both."""
+    """p1 reported idle, then received a link from p0, which is idle now: at no instant were both idle."""
     views = Views(2)
     views.tell_all(2)
     for name in views.names:
@@ -293,7 +295,7 @@ def test_one_round_is_not_enough() -> None:
     [("p0", "appended"), ("p0", "applied"), ("p1", "appended"), ("p1", "applied"), ("p1", "boot")],
 )
 def test_rounds_between_which_something_was_done_do_not_count(who: str, what: str) -> None:
-    """All are idle in both, but one has applied, sent or begun anew in between."""
+    """All are idle in both rounds, but in between one has applied or sent a link, or has restarted."""
     views = Views(3)
     view = views.views["p0"]
     views.tell_all(2)
@@ -305,7 +307,7 @@ def test_rounds_between_which_something_was_done_do_not_count(who: str, what: st
             views.views[name].record_counters("p0", view.counters_for(name), views.now)
             view.record_counters(name, views.views[name].counters_for("p0"), views.now)
 
-    hear_all()  # the first round is complete with the last message
+    hear_all()  # the last message completes the first round
     assert view._round is not None and not view.ended
     if what == "boot":
         views.restart(who)

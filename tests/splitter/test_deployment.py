@@ -1,4 +1,4 @@
-"""The manifests and units under config/ are valid, agree with one another and with the configuration."""
+"""The manifests and units under config/ are valid, and agree with one another and with the configuration."""
 
 import configparser
 import re
@@ -15,7 +15,7 @@ from crawler.config.forms import host_port, named_addresses
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 K8S = CONFIG / "k8s"
 KUSTOMIZATION = yaml.safe_load((K8S / "kustomization.yaml").read_text())
-# A release of the middle of the range that is supported anywhere.
+# A release from the middle of the range that any vendor supports.
 KUBERNETES = "1.30"
 
 
@@ -97,7 +97,7 @@ def test_the_configuration_of_a_pod_is_one() -> None:
     assert f"--dir={mounts['crawl']}" in CONTAINER["args"]
 
 
-def test_the_secret_is_for_nobody_else() -> None:
+def test_the_secret_file_is_readable_only_by_its_owner_and_group() -> None:
     """`read_secret` refuses a file that others may read."""
     (volume,) = [each for each in POD["volumes"] if each["name"] == "secret"]
     assert volume["secret"]["defaultMode"] & 0o007 == 0

@@ -1,4 +1,4 @@
-"""The inbox: in order, once, confirmed only when durable."""
+"""The inbox: entries in order, applied once, confirmed only when durable."""
 
 import random
 
@@ -72,7 +72,7 @@ def test_a_new_epoch_begins_at_one_and_the_old_one_is_forgotten_only_then() -> N
     commit(store, inbox, inbox.take())
     assert inbox.greet("p1", TWO) == 0
     _, again = make(MemoryStore(store.durable))
-    assert again.greet("p1", ONE) == 1, "nothing of the new epoch was durable"
+    assert again.greet("p1", ONE) == 1, "no entry of the new epoch was durable"
     assert inbox.accept("p1", 1, entry(5)) is Arrival.QUEUED
     commit(store, inbox, inbox.take())
     assert inbox.durable("p1") == 1
@@ -82,7 +82,7 @@ def test_a_new_epoch_begins_at_one_and_the_old_one_is_forgotten_only_then() -> N
     assert again.applied == 8
 
 
-def test_groups_staged_ahead_are_told_one_by_one() -> None:
+def test_groups_staged_ahead_are_confirmed_one_by_one() -> None:
     store, inbox = make()
     inbox.greet("p1", ONE)
     inbox.accept("p1", 1, entry())
@@ -109,7 +109,7 @@ def test_a_foreign_link_is_refused_and_nothing_of_its_entry_is_taken() -> None:
     inbox._check()
 
 
-def test_more_than_twice_the_window_is_a_breach() -> None:
+def test_more_than_twice_the_window_is_a_protocol_error() -> None:
     _, inbox = make()
     inbox.greet("p1", ONE)
     with pytest.raises(ProtocolError, match="unconfirmed"):

@@ -38,7 +38,7 @@ def compact(store: MemoryStore, outbox: Outbox) -> None:
 
 
 class Receiver:
-    """The other end of a queue, as simple as can be: it keeps what it was sent in order."""
+    """A minimal receiver of a queue: it keeps the entries in the order of arrival."""
 
     def __init__(self) -> None:
         self.epoch = b""
@@ -61,7 +61,7 @@ class Receiver:
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=60)
 def test_every_link_arrives_once_and_in_order_whatever_happens(seed: int) -> None:
-    """Restarts with deletes not yet committed, cuts, partial deliveries; no disk lost, no compaction."""
+    """With restarts before deletes are committed, cuts and partial deliveries; without lost disks and compactions."""
     rng = random.Random(seed)
     store, receiver, sent = MemoryStore(keep_durable=True), Receiver(), []
     outbox = Outbox(store, ["p1"], CONFIG, rng)
@@ -154,7 +154,7 @@ def fill(store: MemoryStore, outbox: Outbox, rng: random.Random, *, repeats: int
 
 
 def test_a_crash_at_any_write_of_a_compaction_leaves_a_whole_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store as it was after each write of compaction, swap and sweep opens to the same set of links."""
+    """The store, as it was after each write of compaction, swap and sweep, opens to the same set of links."""
     import crawler.splitter.compaction as compaction_module
 
     monkeypatch.setattr(compaction_module, "_BATCH_BYTES", 300)
@@ -186,7 +186,7 @@ def test_a_crash_at_any_write_of_a_compaction_leaves_a_whole_queue(monkeypatch: 
 
 
 def test_an_outbox_that_was_compacted_can_be_compacted_again() -> None:
-    """Old entries of the first generation and those appended since become one; nothing of either is left."""
+    """Old entries of the first generation and those appended since are merged; no old entry remains."""
     rng = random.Random(5)
     store = MemoryStore()
     outbox = Outbox(store, ["p1"], CONFIG, rng)
@@ -199,7 +199,7 @@ def test_an_outbox_that_was_compacted_can_be_compacted_again() -> None:
         epochs.append(state.epoch)
         assert waiting_links(store, outbox, "p1") == dedupe(links)
         assert state.repeated == len(links) - len(dedupe(links))
-        outbox = Outbox(store, ["p1"], CONFIG, rng)  # and what was swapped is what is found again
+        outbox = Outbox(store, ["p1"], CONFIG, rng)  # the swapped queue is found again
         outbox._check()
         links += fill(store, outbox, random.Random(seed))
         assert waiting_links(store, outbox, "p1")[-120:] == links[-120:]
@@ -215,7 +215,7 @@ def test_entries_committed_during_a_compaction_follow_it() -> None:
     outbox = Outbox(store, ["p1"], CONFIG, rng)
     links = fill(store, outbox, rng)
     compaction = outbox.compaction()
-    assert outbox.compaction() is None, "one at a time"
+    assert outbox.compaction() is None, "only one compaction at a time"
     more = make_links(rng, 20)
     commit(store, outbox, [("p1", more[:10])])
     compaction.run()
@@ -229,8 +229,8 @@ def test_entries_committed_during_a_compaction_follow_it() -> None:
     assert outbox.repeated == len(links) - len(dedupe(links))
 
 
-def test_a_group_staged_behind_a_compaction_does_not_undo_it() -> None:
-    """The second group is staged before the first, with the compaction's state, is known to be committed."""
+def test_a_group_staged_after_a_compaction_does_not_undo_it() -> None:
+    """The second group is staged before the first, which has the compaction's state, is known to be committed."""
     rng = random.Random(12)
     store = MemoryStore(keep_durable=True)
     outbox = Outbox(store, ["p1"], CONFIG, rng)
@@ -270,7 +270,7 @@ def test_a_compaction_is_dropped_if_the_peer_came_back() -> None:
     )
 
 
-def test_the_marks_are_compaction_and_full() -> None:
+def test_a_queue_is_compacted_at_its_limit_and_full_at_twice_that() -> None:
     rng = random.Random(5)
     store = MemoryStore()
     outbox = Outbox(store, ["p1"], CONFIG, rng)
@@ -278,7 +278,9 @@ def test_the_marks_are_compaction_and_full() -> None:
         assert outbox.compaction() is None
         commit(store, outbox, [("p1", make_links(rng, 3))])
     compact(store, outbox)
-    assert outbox.compaction() is None, "nothing was repeated, so the next one waits for half as much again"
+    assert outbox.compaction() is None, (
+        "no link was repeated, so the next one waits until the queue grows by half"
+    )
     assert not outbox.full
     while outbox.bytes < 2 * CONFIG.spool_bytes_max:
         commit(store, outbox, [("p1", make_links(rng, 3))])
@@ -411,13 +413,13 @@ def test_memory_holds_no_more_than_a_window_a_connected_peer() -> None:
         outbox._check()
 
 
-def test_what_every_message_tells_looks_at_no_queue() -> None:
-    """Sums over the queues are told to each peer on each beat, and asked before each fetch and each group."""
+def test_totals_are_read_without_a_loop_over_the_queues() -> None:
+    """Every heartbeat to each peer contains sums over the queues; every fetch and group reads them, too."""
     rng = random.Random(1)
     store, peers = MemoryStore(), ["p1", "p2", "p3"]
     outbox = Outbox(store, peers, CONFIG, rng)
     commit(store, outbox, [(peer, make_links(rng, 3)) for peer in peers])
-    outbox.welcome("p1", outbox.spools["p1"].state.epoch, 7, 0)  # it knows more than was sent
+    outbox.welcome("p1", outbox.spools["p1"].state.epoch, 7, 0)  # it has more entries than were sent
     outbox._check()
     outbox.spools = Unread(outbox.spools)
     assert (outbox.links, outbox.appended, outbox.urgent) == (9, 9, True)

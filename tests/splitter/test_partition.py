@@ -61,7 +61,7 @@ def test_epoch_names_and_table_are_in_the_digest() -> None:
 
 
 def test_digest_is_the_same_on_every_machine() -> None:
-    """Golden: SHA-256 of epoch (8, big-endian), names by lines and owners (2 each), spelled out."""
+    """Golden: SHA-256 of epoch (8 bytes, big-endian), names joined by newlines, and owners (2 bytes each)."""
     owners = b"\x00\x00" * 32768 + b"\x00\x01" * 32768
     expected = hashlib.sha256(b"\x00" * 7 + b"\x01" + b"p0\np1" + owners).hexdigest()[:32]
     assert Partition.equal_ranges(["p0", "p1"]).digest.hex() == expected
@@ -85,7 +85,7 @@ def test_digest_is_the_same_on_every_machine() -> None:
         b"\xff",
     ],
 )
-def test_what_is_no_table_is_a_config_error(text: bytes, tmp_path: Path) -> None:
+def test_an_invalid_table_is_a_config_error(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     path.write_bytes(text)
     with pytest.raises(ConfigError):

@@ -1,4 +1,4 @@
-"""Real sockets on loopback: plain, with a secret, with mutual TLS; strangers, wrong secrets, dead peers."""
+"""Real sockets on loopback: plain, with a secret, with mutual TLS; unidentified clients, wrong secrets, dead peers."""
 
 import asyncio
 import gc
@@ -40,7 +40,7 @@ NAMES = ["p0", "p1"]
 
 
 class Process:
-    """One process without a crawl: what it receives is committed at once, in the loop."""
+    """One process without a crawl: it commits received entries at once, in the event loop."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Process:
 
 
 async def reached(condition: Callable[[], bool], limit: float = 10.0) -> None:
-    """Let the loop turn until `condition`; the limit only ends a failing test."""
+    """Let the loop turn until `condition` holds; the limit only ends a failing test."""
     async with asyncio.timeout(limit):
         while not condition():
             await asyncio.sleep(0.002)
@@ -132,7 +132,7 @@ CONFIG = SplitterConfig(backoff_min=0.01, backoff_max=0.05, heartbeat=0.05, wind
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate authority, a certificate for 127.0.0.1 by it, and one of a stranger."""
+    """Make a certificate authority, a certificate of it for 127.0.0.1, and one of another authority."""
     folder = tmp_path_factory.mktemp("tls")
     for name, issuer in (("ca", None), ("node", "ca"), ("other", None)):
         command = [
@@ -211,8 +211,8 @@ def test_a_peer_that_comes_back_gets_what_waited(use_uvloop: bool) -> None:
     run(main, use_uvloop=use_uvloop)
 
 
-def test_of_a_node_and_its_copy_the_older_start_stops() -> None:
-    """It hears from a peer that a newer one is at work; the newer one goes on."""
+def test_the_older_of_a_node_and_its_copy_stops() -> None:
+    """A peer tells it that a newer start is running; the newer one continues."""
 
     async def play() -> None:
         other, copy = Process("p1", CONFIG), Process("p0", CONFIG, incarnation=2)
@@ -225,7 +225,7 @@ def test_of_a_node_and_its_copy_the_older_start_stops() -> None:
         older.commit([("p1", older.links_for("p1", 10))])
         await reached(lambda: bool(older.failures))
         assert isinstance(older.failures[0], DirectoryError) and older.failures[0].exit_code == 3
-        assert "stopped, since p1 says: p0: a newer start" in str(older.failures[0])
+        assert "stopped, because p1 says: p0: a newer start" in str(older.failures[0])
         assert not copy.failures and not other.failures
         for process in (other, copy, older):
             await process.peers.close()
@@ -240,7 +240,7 @@ def test_of_a_node_and_its_copy_the_older_start_stops() -> None:
         (lambda: Process("p1", CONFIG, secret=b"0123456789abcdef", crawl="another"), "crawl"),
     ],
 )
-def test_a_stranger_is_refused_with_the_reason_in_the_log(
+def test_a_process_that_does_not_match_is_refused_and_logged(
     other: Callable[[], Process], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -271,10 +271,10 @@ def test_tls_refuses_a_certificate_of_another_authority(authority: Path) -> None
 
 @pytest.mark.parametrize("use_uvloop", [False, True], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("mode", ["plain", "tls"])
-def test_strangers_cannot_hold_more_connections_than_the_limit(
+def test_unidentified_clients_cannot_exceed_the_connection_limit(
     mode: str, use_uvloop: bool, authority: Path
 ) -> None:
-    """Twenty silent strangers; the peer still gets in, since the oldest stranger must go."""
+    """With twenty silent clients connected, the peer still gets in, because the oldest of them is disconnected."""
 
     async def main() -> None:
         config = with_tls(authority) if mode == "tls" else CONFIG
@@ -288,7 +288,7 @@ def test_strangers_cannot_hold_more_connections_than_the_limit(
             await asyncio.wait_for(reader.read(), 5)
             closed += 1
         assert closed == 10
-        assert len(p0.peers._connections) <= 1 + 4 + 1  # and the one that p0 dialled
+        assert len(p0.peers._connections) <= 1 + 4 + 1  # including the one that p0 dialled
         for _, writer in strangers:
             writer.close()
         await asyncio.gather(p0.peers.close(), p1.peers.close())
@@ -337,8 +337,8 @@ def test_a_failed_tls_handshake_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("use_uvloop", [False, True], ids=["asyncio", "uvloop"])
-def test_closing_in_the_moment_of_an_accept_ends(use_uvloop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was accepted is cut off before it has begun to get its transport."""
+def test_closing_during_an_accept_terminates(use_uvloop: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An accepted connection is closed before the creation of its transport has begun."""
 
     async def main() -> None:
         p0 = Process("p0", CONFIG)
@@ -360,16 +360,16 @@ def test_closing_in_the_moment_of_an_accept_ends(use_uvloop: bool, monkeypatch: 
     run(main, use_uvloop=use_uvloop)
 
 
-def test_a_connection_that_comes_as_the_peers_close_is_left_to_the_kernel() -> None:
-    """`sock_accept` cancelled in the turn in which it is answered drops the socket it has accepted."""
+def test_a_connection_arriving_during_close_leaks_no_socket() -> None:
+    """A `sock_accept` that is cancelled in the turn in which it completes drops the accepted socket."""
 
     async def main() -> None:
         p0 = Process("p0", CONFIG)
         (address,) = await start(p0)
-        await asyncio.sleep(0)  # it waits for connections now
-        with socket.create_connection(address):  # in the kernel's queue; the loop has not seen it
+        await asyncio.sleep(0)  # from here on it waits for connections
+        with socket.create_connection(address):  # in the kernel's queue; the loop has not seen it yet
             for task in p0.peers._tasks:
-                asyncio.get_running_loop().call_later(0.0, task.cancel)  # behind what the selector finds
+                asyncio.get_running_loop().call_later(0.0, task.cancel)  # runs after the selector's events
             await asyncio.sleep(0.0)
             await asyncio.sleep(0.0)
             await p0.peers.close()
@@ -381,8 +381,8 @@ def test_a_connection_that_comes_as_the_peers_close_is_left_to_the_kernel() -> N
     assert not [each for each in caught if each.category is ResourceWarning]
 
 
-def test_a_connection_whose_place_was_taken_is_closed_at_once() -> None:
-    """The same process dials again: the old connection goes now, not at its next heartbeat."""
+def test_a_replaced_connection_is_closed_at_once() -> None:
+    """When a process dials again, its old connection is closed now, not at its next heartbeat."""
 
     async def main() -> None:
         config = msgspec.structs.replace(CONFIG, heartbeat=1000, backoff_min=1000, backoff_max=1000)
@@ -399,8 +399,8 @@ def test_a_connection_whose_place_was_taken_is_closed_at_once() -> None:
     run(main, use_uvloop=False)
 
 
-def test_a_peer_that_does_not_answer_costs_one_attempt_a_backoff() -> None:
-    """Nothing listens there: the process lives on and its links wait."""
+def test_an_unreachable_peer_costs_one_attempt_per_backoff() -> None:
+    """Nothing listens at the address: the process continues and its links wait."""
 
     async def main() -> None:
         p0 = Process("p0", CONFIG)
@@ -484,20 +484,20 @@ def test_tls_files_must_be_readable(tmp_path: Path, authority: Path) -> None:
     assert dialling.check_hostname
 
 
-def test_strangers_get_a_line_a_minute() -> None:
-    """The first is named at once; of the others there is a count."""
+def test_unidentified_clients_are_logged_once_a_minute() -> None:
+    """The first one is logged at once; the others are counted."""
     strangers = Strangers()
     said = [strangers.note("no magic", float(now)) for now in range(1000, 1200)]
     assert [line for line in said if line] == [
-        "a stranger to us: no magic",
-        "60 strangers to us, the last: no magic",
-        "60 strangers to us, the last: no magic",
-        "60 strangers to us, the last: no magic",
+        "unidentified client: no magic",
+        "60 unidentified clients, the last: no magic",
+        "60 unidentified clients, the last: no magic",
+        "60 unidentified clients, the last: no magic",
     ]
 
 
-def test_a_commit_pumps_the_connections_of_those_whom_it_concerns() -> None:
-    """A group is committed several times a second; its cost must not grow with all connections."""
+def test_a_commit_pumps_only_the_affected_connections() -> None:
+    """Groups are committed several times a second; the cost must not grow with the number of connections."""
 
     class Connection:
         def __init__(self, peer: str) -> None:

@@ -1,4 +1,4 @@
-"""Two processes whose stores lose what they had: what was confirmed, what was sent, what nobody synced."""
+"""Two processes of which one loses data: confirmed entries, sent entries, or unsynced writes."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from tests.splitter.ends import CONFIG, commit, common_store, exchange, links_fo
 
 
 def drain(*ways: SimpleNamespace, now: float = 0.0) -> None:
-    """Let sessions send, owners commit and confirm, until nothing moves."""
+    """Let the sessions send, and the owners commit and confirm, until nothing changes."""
     processes = [way.dialler.common for way in ways] + [way.listener.common for way in ways]
     before = None
     while before != (before := [(each.outbox.links, each.inbox.applied) for each in processes]):
@@ -37,11 +37,11 @@ def cut(way: SimpleNamespace) -> None:
 
 
 def settled(one: Common, other: Common) -> SimpleNamespace:
-    """Connect until the greeting is no reason to number the queue anew."""
+    """Connect again until the greeting no longer renumbers the queue."""
     while (way := connected(one, other)).dialler.state is not SessionState.STREAMING:
         assert way.dialler.ending is not None
         cut(way)
-        commit(one)  # the fresh epoch is durable
+        commit(one)  # makes the fresh epoch durable
     return way
 
 
@@ -52,7 +52,7 @@ def test_two_full_outboxes_drain_each_other() -> None:
     commit(other, [("p0", links_for("p0", 500))])
     assert all(each.outbox.bytes > 10 * CONFIG.window_bytes for each in (one, other))
     ways = connected(one, other), connected(other, one)
-    for way in ways:  # both windows are full before anybody confirms
+    for way in ways:  # both windows are full before either side confirms
         way.dialler.pump(0.0)
     drain(*ways)
     assert (one.outbox.links, other.outbox.links) == (0, 0)
@@ -81,9 +81,9 @@ def test_a_lost_disk_at_the_receiver_is_noticed_and_waiting_links_arrive() -> No
 
 @pytest.mark.parametrize("count", [5, 60])
 def test_a_lost_tail_at_the_sender_is_noticed_and_nothing_later_is_dropped(count: int) -> None:
-    """Unsynced groups were sent and confirmed, then a power cut took them: new entries must not look old.
+    """Unsynced groups were sent and confirmed, then lost in a power cut: the peer must not drop new entries as old.
 
-    Nor when as many as were lost, and more, are committed before it meets the peer, under the numbers of those.
+    This holds even if as many new entries as were lost, or more, are committed under the same numbers.
     """
     one, other = process("p0"), process("p1")
     commit(one, [("p1", links_for("p1", 10))])
@@ -103,8 +103,8 @@ def test_a_lost_tail_at_the_sender_is_noticed_and_nothing_later_is_dropped(count
     assert (again.outbox.links, other.inbox.applied) == (0, 30 + count)
 
 
-def test_lives_of_one_name_that_take_turns_confirm_nothing_of_each_other() -> None:
-    """A machine comes back with its queue after a copy of it has gone on under the same numbers."""
+def test_a_process_and_its_copy_never_confirm_each_others_entries() -> None:
+    """A machine returns with its queue after a copy of it has continued under the same numbers."""
     first, other = process("p0"), process("p1")
     commit(first, [("p1", links_for("p1", 10))])
     way = connected(first, other)
@@ -131,7 +131,7 @@ def test_lives_of_one_name_that_take_turns_confirm_nothing_of_each_other() -> No
 
 @pytest.mark.parametrize("end", ["sender", "receiver", "both"])
 def test_a_queue_that_was_stored_without_a_check_loses_nothing(end: str) -> None:
-    """Earlier versions stored none: it is read as 0, and what differs is sent again under a fresh epoch."""
+    """Earlier versions stored no check: it is read as 0, and differing entries are sent again under a fresh epoch."""
     one, other = process("p0"), process("p1")
     way = connected(one, other)
     commit(one, [("p1", links_for("p1", 10))])
@@ -174,11 +174,11 @@ def test_an_unclean_start_without_synced_writes_begins_a_fresh_epoch() -> None:
     exchange(way)
     commit(other)
     way.listener.pump(0.0)
-    exchange(way)  # confirmed, and the deletes are not committed
+    exchange(way)  # confirmed, but the deletes are not committed
     epoch = one.outbox.spools["p1"].state.epoch
     cut(way)
     again = process("p0", store=common_store[id(one)], clean=False, boot=b"after it")
     assert again.outbox.spools["p1"].state.epoch != epoch
     commit(again, [("p1", links_for("p1", 10))])
     drain(settled(again, other))
-    assert other.inbox.applied == 30  # the ten whose deletes were not committed came once more
+    assert other.inbox.applied == 30  # the ten links whose deletes were not committed arrived twice

@@ -1,4 +1,4 @@
-"""The shared secret: who may read it, and what is made of it."""
+"""The shared secret: the permissions of its file, and the keys derived from it."""
 
 import hashlib
 import hmac
@@ -31,7 +31,7 @@ def test_a_secret_is_read_without_the_white_space_of_editors(tmp_path: Path) -> 
         (b"x" * 32, 0o602, "chmod 600"),
     ],
 )
-def test_what_is_no_secret_is_a_config_error(secret: bytes, mode: int, says: str, tmp_path: Path) -> None:
+def test_an_invalid_secret_is_a_config_error(secret: bytes, mode: int, says: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=says):
         read_secret(write(tmp_path / "s", secret, mode))
 

@@ -1,4 +1,4 @@
-"""Sessions without sockets: the handshake, every refusal, timers, breaches of the protocol."""
+"""Sessions without sockets: the handshake, every refusal, timers, violations of the protocol."""
 
 import random
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def test_links_flow_and_only_what_is_durable_is_confirmed() -> None:
 
 
 def test_a_small_bound_of_a_frame_makes_more_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sender keeps to the bound that its peer checks; the same links arrive."""
+    """A sender respects the bound that its peer checks; the same links arrive."""
     config = msgspec.structs.replace(CONFIG, frame_bytes_max=700)
     monkeypatch.setattr("tests.splitter.ends.CONFIG", config)
     one, other, ends = streaming()
@@ -112,7 +112,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("reason", REFUSALS)
-def test_what_does_not_agree_is_refused_and_both_ends_know_why(reason: Reason) -> None:
+def test_a_disagreement_is_refused_and_both_ends_know_why(reason: Reason) -> None:
     one, other = (make() for make in REFUSALS[reason])
     ends = pair(one, other)
     commit(one, [("p1", links_for("p1", 10))])
@@ -141,13 +141,13 @@ def test_another_secret_is_refused_by_the_listener_before_it_says_anything() -> 
 
 
 def test_a_listener_without_the_secret_gets_no_link() -> None:
-    """It answers every step as it can; the dialler ends at the first frame that should be under the key."""
+    """The listener answers every step as well as it can; the dialler ends at the first frame that requires the key."""
     one = process("p0")
     ends = pair(one, process("p1", secret=b"guess"))
     commit(one, [("p1", links_for("p1", 10))])
     ends.listener.receive(ends.dialler.data_to_send(), 0.0)
     ends.dialler.receive(ends.listener.data_to_send(), 0.0)
-    ends.dialler.data_to_send()  # the Hello, which the false listener takes as it is
+    ends.dialler.data_to_send()  # the Hello, which the false listener ignores
     ends.listener._send(Welcome(b"boot", 0, 0))
     ends.dialler.receive(ends.listener.data_to_send(), 0.0)
     assert ends.dialler.ending.reason is Reason.SECRET
@@ -192,7 +192,7 @@ def test_a_second_process_of_a_live_name_is_refused() -> None:
 
 
 def test_the_newer_start_of_a_name_wins_and_the_older_one_is_told_to_stop() -> None:
-    """A copy of a live node's folder, started elsewhere: before, both went on and asked the same hosts."""
+    """A copy of a live node's folder, started elsewhere, would otherwise send requests to the same hosts."""
     _, other, ends = streaming()
     copy = process("p0", crawl="crawl", boot=b"another", incarnation=7)
     second = pair(copy, other, door=ends.door)
@@ -213,7 +213,7 @@ def test_the_same_process_connecting_again_takes_its_own_place() -> None:
 
 
 def test_a_reconnect_waits_until_what_is_queued_is_durable() -> None:
-    """Entries of the old connection are under way: welcomed too early, they would be applied twice."""
+    """Entries of the old connection are not durable yet: after an early Welcome they would be applied twice."""
     one, other, ends = streaming()
     commit(one, [("p1", links_for("p1", 10))])
     ends.dialler.pump(0.0)
@@ -265,7 +265,7 @@ def test_a_gap_is_asked_for_once_and_filled() -> None:
     commit(one, [("p1", links_for("p1", 40))])
     _, entries = one.outbox.spools["p1"].take_unsent()
     assert len(entries) > 3
-    for sequence in range(1, len(entries)):  # the first one is left out
+    for sequence in range(1, len(entries)):  # the first entry is missing
         ends.dialler._send(Entries(sequence + 1, [entries[sequence]]))
     ends.listener.receive(ends.dialler.data_to_send(), 0.0)
     answer = ends.listener.data_to_send()
@@ -281,7 +281,7 @@ def test_a_gap_is_asked_for_once_and_filled() -> None:
 
 
 def breach(message: object, to: str = "dialler") -> sessions.Ending:
-    """How a streaming session ends when its peer, in possession of the keys, sends `message`."""
+    """Return how a streaming session ends when its peer, which has the keys, sends `message`."""
     _, _, ends = streaming()
     source, target = (ends.listener, ends.dialler) if to == "dialler" else (ends.dialler, ends.listener)
     source._send(message)
@@ -294,7 +294,7 @@ COUNTERS = Counters(b"", 1 << 40)
 
 
 @pytest.mark.parametrize("message", [Ack(1, COUNTERS), Resync(1), Welcome(b"", 0, 0), Entries(1, [])])
-def test_a_listener_out_of_line_is_left(message: object) -> None:
+def test_a_listener_that_violates_the_protocol_is_disconnected(message: object) -> None:
     assert breach(message).reason is Reason.PROTOCOL
 
 
@@ -312,7 +312,7 @@ def foreign_entry() -> bytes:
         (Entries(1, [encode_entries(links_for("p1", 1), 1000)[0][0]] * 400), Reason.PROTOCOL),
     ],
 )
-def test_a_dialler_out_of_line_is_left(message: object, reason: Reason) -> None:
+def test_a_dialler_that_violates_the_protocol_is_disconnected(message: object, reason: Reason) -> None:
     assert breach(message, to="listener").reason is reason
 
 
@@ -360,7 +360,7 @@ def test_any_cut_of_the_bytes_gives_the_same_exchange(seed: int) -> None:
     assert other.inbox.applied == 60
 
 
-def test_the_oldest_stranger_goes_when_the_room_is_full() -> None:
+def test_the_oldest_unidentified_session_ends_at_the_limit() -> None:
     other = process("p1")
     door = Doorkeeper(sessions_max=3)
     listeners = [Listener(other, door.admit, 0.0) for _ in range(5)]

@@ -1,4 +1,4 @@
-"""Frames and messages: everything comes back as it was, and nothing but a ProtocolError comes of the rest."""
+"""Frames and messages: valid ones are decoded unchanged, everything else raises a ProtocolError."""
 
 import random
 import zlib
@@ -108,7 +108,7 @@ def test_a_length_out_of_bounds_is_refused_before_anything_is_kept(length: int) 
         reader.next_message()
 
 
-def test_strangers_have_a_small_limit() -> None:
+def test_unidentified_peers_have_a_small_frame_limit() -> None:
     reader = FrameReader()
     reader.feed((wire.HANDSHAKE_BYTES_MAX + 1).to_bytes(4, "big"))
     with pytest.raises(OversizeError):
@@ -134,8 +134,8 @@ def test_every_changed_byte_is_noticed(place: int, change: int) -> None:
     reader.feed(bytes(stream))
     with pytest.raises(ProtocolError):
         read_all(reader)
-        assert len(reader), "a frame was changed and read"
-        raise TagError("a longer frame than was sent: the reader waits for more")
+        assert len(reader), "a changed frame was accepted"
+        raise TagError("the changed length is larger: the reader waits for more bytes")
 
 
 @given(st.binary(max_size=300))
@@ -152,7 +152,7 @@ def test_garbage_ends_in_a_protocol_error_or_waits(garbage: bytes) -> None:
 @given(st.integers(0, 255), st.binary(max_size=300))
 @settings(max_examples=300)
 def test_well_tagged_garbage_ends_in_a_protocol_error(kind: int, payload: bytes) -> None:
-    """What a peer that knows the secret could send."""
+    """Such frames can be sent by a peer that knows the secret."""
     content = bytes([kind]) + payload
     reader = FrameReader()
     reader.feed((len(content) + 16).to_bytes(4, "big") + content + Tagger().tag(content))

@@ -263,9 +263,9 @@ def test_a_store_of_an_earlier_state_is_refused_and_brought_up_to_what_the_archi
     assert fetch_task.url in {fact[0] for fact in known}
     shutil.rmtree(store)
     older.rename(store)
-    with pytest.raises(DamageError, match="of an earlier state"), opened(directory):
+    with pytest.raises(DamageError, match="older than the last run"), opened(directory):
         pass
-    assert mend(directory)[0].startswith("store: it is of an earlier state")
+    assert mend(directory)[0].startswith("store: it is older than the last run")
     assert facts(directory) == known
 
 

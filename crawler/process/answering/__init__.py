@@ -1,1 +1,1 @@
-"""What a process answers."""
+"""The commands that a process answers."""

@@ -1,7 +1,7 @@
-"""Commands to one process of a crawl, running or at rest.
+"""The commands to one process of a crawl, running or at rest.
 
 The control socket of a running process and the commands on a directory both
-end here. Every answer is plain data.
+call this module. Every answer is plain data.
 """
 
 import inspect
@@ -29,23 +29,23 @@ from crawler.urls.canonical import canonical, hostname
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
-AUTHORITIES_SHOWN = 100  # of one host
+AUTHORITIES_SHOWN = 100  # at most, per host
 CHANGING = (
     "seed",
     "block",
     "unblock",
     "retire",
     "signal",
-)  # commands whose answer waits until the change is durable
+)  # commands that answer once their change is durable
 _SEED = LinkFlag.SEED
-HOSTS_AT_ONCE = 100  # hosts looked at before a pause; one whose queue is read from the store costs 13 us
+HOSTS_AT_ONCE = 100  # hosts examined between two pauses; reading the queue of one from the store costs 13 us
 
 
 class Commands:
     """The commands of one process.
 
-    `commit` makes a change durable in its own time; `peers` says how the other
-    processes are reached, None if this one does not run.
+    `commit` queues a change, which becomes durable later; `peers` returns the
+    connection state of the other processes, None if this process is not running.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Commands:
         self._peers = peers or stages.views.waiting_for_peers
         self._explainer = Explainer.of(stages)
         self.prospect = self._explainer.prospect
-        self.running: Callable[[], dict[str, Any]] = dict  # what a process that runs adds to its status
+        self.running: Callable[[], dict[str, Any]] = dict  # what a running process adds to its status
         commands = (
             self.host, self._explainer.why, self.get, self.seed, self.block, self.unblock, self.retire, self.signal,
             self.signals,
@@ -80,29 +80,29 @@ class Commands:
         """Answer {"command": name, argument: value, ...} in one step.
 
         Raises:
-            UsageError: no such command, or wrong arguments.
+            UsageError: the command does not exist, or its arguments are wrong.
         """
         return _end_of(self.steps(request))
 
     def steps(self, request: Mapping[str, Any]) -> Steps:
-        """The same with pauses where it takes long, so that other work may be done in between."""
+        """Answer like `run`, as a generator that pauses in long commands, so that other work can run meanwhile."""
         arguments = dict(request)
         name = arguments.pop("command", "")
         command = self._commands.get(name) if isinstance(name, str) else None
         if command is None:
-            raise UsageError(f"no command {name!r} here")
+            raise UsageError(f"unknown command {name!r}")
         answer = command(arguments)
         if isinstance(answer, Generator):
             answer = yield from answer
         return answer.plain() if isinstance(answer, Status) else answer
 
     def status(self, hosts: int = 20) -> Status:
-        """Counters, queues, the DUE, and some hosts with what they wait for."""
+        """Return the counters, the queues, the DUE, and `hosts` hosts with the reason why each waits."""
         status: Status = _end_of(self._status(hosts))
         return status
 
     def _status(self, hosts: int = 20) -> Steps:
-        """The same with pauses."""
+        """Compute `status`, with pauses."""
         now = self._now()
         waiting = []
         for host in self._frontier.views.hosts(now, hosts):
@@ -124,7 +124,7 @@ class Commands:
         return replace(status, **self.running())
 
     def host(self, host: str) -> dict[str, Any]:
-        """How a host stands, as in the status, and what is known of the robots.txt of each of its authorities."""
+        """Return the state of a host, as in the status, and the robots.txt of each of its authorities."""
         name = _host_name(host)
         status = self._frontier.views.host(name, self._now())
         if status is None:
@@ -133,10 +133,10 @@ class Commands:
         return msgspec.structs.asdict(status) | {"robots": [_plain_robots(*copy) for copy in copies]}
 
     def get(self, url: str, headers: bool = False, with_noarchive: bool = False) -> dict[str, Any] | None:
-        """The newest stored copy of a URL, its content in base64 as JSON has it; None if there is none."""
+        """Return the newest stored copy of a URL, with its content in base64 for JSON; None if there is no copy."""
         request_form = canonical(url)
         if request_form is None:
-            raise UsageError(f"{url!r} is no http(s) URL")
+            raise UsageError(f"{url!r} is not an http or https URL")
         fingerprint = self._fingerprinter.fingerprint(request_form)
         page = self._pages.get(fingerprint, with_noarchive=with_noarchive)
         if page is None:
@@ -151,9 +151,9 @@ class Commands:
         }
 
     def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:
-        """Queue seeds; the answer names those that no seed may be, with the reason.
+        """Queue seeds; the answer names the rejected ones, each with the reason.
 
-        `settings` are looser ones in force that are meant for these seeds too (`crawl/relaxed_settings.py`).
+        `settings` are relaxed settings in force that apply to these seeds too (`crawl/relaxed_settings.py`).
         """
         config, directory = self._context.config, CrawlDirectory(self._context.directory.parent)
         confirm(config, settings or {})
@@ -171,21 +171,21 @@ class Commands:
                     good.append(judged.url)
             yield
         if places.grown:
-            places.restrict(directory.seed_places())  # another request may have come in between
+            places.restrict(directory.seed_places())  # another request may have changed them during a pause
             directory.note_places(places.names)
         if good:
             self._commit(partial(self._admission.seeds, good))
         return {"queued": len(good), "refused": refused}
 
     def signal(self, urls: list[str], source: str = "signal") -> Steps:
-        """Say that pages have changed: what became of each (`change_signals.Signalled`)."""
+        """Report that pages have changed; return what was done with each URL (`change_signals.Signalled`)."""
         said = Signalled()
         self._commit(partial(self._signal_intake.decide, urls, source, said))
         yield from self._point.making()
         return said.plain()
 
     def signals(self) -> list[dict[str, Any]]:
-        """By host and source, what signals of changes have been worth; [] where nothing is refreshed."""
+        """Return the measured quality of change signals by host and source; [] if no page is refreshed."""
         if self._refresh is None:
             return []
         rows = self._refresh.changes.heard()
@@ -194,7 +194,7 @@ class Commands:
         return rows
 
     def block(self, host: str) -> Steps:
-        """Ask nothing more of a host, if this process owns it."""
+        """Make no more requests to a host, if this process owns it."""
         name = _host_name(host)
         yield from self._point.making()
         if self._owns(name):
@@ -203,7 +203,7 @@ class Commands:
         return {"host": name}
 
     def unblock(self, host: str) -> Steps:
-        """Take a host up again, if this process owns it."""
+        """Lift the block of a host, if this process owns it."""
         name = _host_name(host)
         yield from self._point.making()
         if self._owns(name):
@@ -212,7 +212,7 @@ class Commands:
         return {"host": name}
 
     def _owns(self, host: str) -> bool:
-        """Whether this process crawls a host; such commands go to all processes."""
+        """Return whether this process crawls a host; host commands are sent to all processes."""
         owner = self._context.topology.partition.owner(self._fingerprinter.host_key(host))
         return owner == self._context.name
 
@@ -221,7 +221,7 @@ class Commands:
         try:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
-            raise UsageError(f"{pattern!r} is no regular expression: {error}") from error
+            raise UsageError(f"{pattern!r} is not a valid regular expression: {error}") from error
         portions = self._results.retiring(pattern, self._commit)
         while True:
             yield from self._point.making()
@@ -233,7 +233,7 @@ class Commands:
 
 
 def _end_of(steps: Generator[None, None, T]) -> T:
-    """What comes of it, without pauses."""
+    """Run a generator to completion, without pauses, and return its result."""
     while True:
         try:
             next(steps)
@@ -242,7 +242,7 @@ def _end_of(steps: Generator[None, None, T]) -> T:
 
 
 def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """`command` with its arguments as a mapping; a UsageError where they are not those of its signature."""
+    """Wrap `command` to take its arguments as a mapping; raise a UsageError if they do not fit its signature."""
     name = command.__name__.removeprefix("_")
     fields = [
         (each.name, each.annotation, msgspec.NODEFAULT if each.default is each.empty else each.default)
@@ -261,19 +261,19 @@ def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
 
 
 def _host_name(text: str) -> str:
-    """The canonical host name of a host or URL.
+    """Return the canonical host name of a host or URL.
 
     Raises:
-        UsageError: there is none.
+        UsageError: `text` contains no host name.
     """
     url = canonical(text if "://" in text else f"http://{text}/")
     if url is None:
-        raise UsageError(f"{text!r} is no host name")
+        raise UsageError(f"{text!r} is not a host name")
     return hostname(url)
 
 
 def _plain_robots(of: str, copy: RobotsCopy) -> dict[str, Any]:
-    """What is known of the robots.txt of an authority; instants as people read them."""
+    """Return the stored facts about the robots.txt of an authority, with times in ISO 8601."""
     plain = {"of": of, "status": copy.status, "outcome": copy.outcome, "failures": copy.failures}
     instants = {"fetched_at": copy.fetched_at, "retry_at": copy.retry_at}
     return plain | {name: iso_time(instant) for name, instant in instants.items() if instant}

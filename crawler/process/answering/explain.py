@@ -1,6 +1,6 @@
-"""The verdict on a URL: the sentence with which `crawler why` begins, and whether it may be asked at all.
+"""The verdict on a URL: the first sentence of `crawler why`, and whether the URL may be fetched.
 
-Both are drawn from the same facts (`Commands.why`), so `why`, `refresh=1`, signals and the dashboard agree.
+Both are derived from the same facts (`Commands.why`), so `why`, `refresh=1`, signals and the dashboard agree.
 """
 
 from collections.abc import Mapping
@@ -10,58 +10,58 @@ from crawler.admin.wait_causes import describe_cause
 from crawler.records import PageState
 from crawler.serve.interfaces import Ahead, AheadState
 
-# What a host's state means for a URL in its queue.
+# The meaning of each host state for a URL in the host's queue.
 _HOSTS = {
-    "ready": "its host is ready, it is asked in its turn",
+    "ready": "its host is ready; it is fetched when its turn comes",
     "in_flight": "another URL of its host is being fetched",
-    "waits": "its host waits out the gap between requests",
-    "waits_for_address": "another host at the same address is being asked",
-    "waits_for_look_up": "the look-up of its host's name waits for others",
-    "waits_for_robots": "the robots.txt of its host could not be had",
-    "retries": "it is tried again",
-    "backing_off": "its host failed lately",
-    "blocked": "its host is blocked; `crawler unblock` takes it up again",
-    "refused": "its host refused too often",
+    "waits": "its host is waiting out the gap between requests",
+    "waits_for_address": "another host at the same address is being fetched",
+    "waits_for_look_up": "the DNS look-up of its host waits for other look-ups",
+    "waits_for_robots": "the robots.txt of its host could not be fetched",
+    "retries": "it will be retried",
+    "backing_off": "its host failed recently",
+    "blocked": "its host is blocked; `crawler unblock` lifts the block",
+    "refused": "its host refused too many requests",
     "given_up": "its host was given up",
     "excluded": "its domain has too many hosts (crawl.hosts_per_domain)",
     "idle": "it is being fetched",
 }
-_SILENT = ("blocked", "refused", "given_up", "excluded")  # hosts of which nothing is asked
+_SILENT = ("blocked", "refused", "given_up", "excluded")  # states in which a host receives no requests
 _PARKED = {
-    "depth": "it lies deeper than crawl.depth allows",
-    "pages_per_host": "its host has crawl.pages_per_host pages",
-    "pages_per_domain": "its domain has crawl.pages_per_domain pages",
-    "hosts_per_domain": "its domain has crawl.hosts_per_domain hosts",
+    "depth": "it is deeper than crawl.depth allows",
+    "pages_per_host": "its host has reached crawl.pages_per_host",
+    "pages_per_domain": "its domain has reached crawl.pages_per_domain",
+    "hosts_per_domain": "its domain has reached crawl.hosts_per_domain",
     "maps_per_host": "its host has named too many sitemaps",
 }
-_DROPPED = "it was met, and waits in no queue; `crawler retire` took it out"
+_DROPPED = "it was found but is in no queue; `crawler retire` removed it"
 
 
 def sentence(answer: Mapping[str, Any]) -> str:
-    """What became of a URL, from all that `why` has found out about it."""
+    """Return the sentence that says what happened to a URL, from the facts that `why` has collected."""
     record = answer.get("record")
     if record is not None and answer.get("queue") == "to do":
-        return f"{_tried(record, answer)[:-1]}; to do again: {_waits(answer)}."
+        return f"{_tried(record, answer)[:-1]}; queued again: {_waits(answer)}."
     if record is not None:
         return _tried(record, answer)
     if queue := answer.get("queue"):
         if queue == "parked":
-            return f"Parked: {_PARKED.get(answer['parked_by'], answer['parked_by'])}; it comes back when that is raised."
+            return f"Parked: {_PARKED.get(answer['parked_by'], answer['parked_by'])}; raise the limit to queue it again."
         return f"To do: {_waits(answer)}."
     if answer["filter"] != "accepted":
-        return f"Never asked: {answer['reason']}."
+        return f"Never fetched: {answer['reason']}."
     if answer.get("dropped"):
         return f"Dropped: {_DROPPED}."
     if answer["known"]:
-        return "To do: it is known, and waits further back in its host's queue or on its way there."
+        return "To do: it is known, and waits further back in its host's queue or on the way to it."
     ahead = prospect(answer)
     if not ahead.queued:
-        return f"Never met, and if it were: {ahead.why}."
-    return "Never met: no fetched page links to it, and it is no seed; the filter would accept it."
+        return f"Not found yet, and it would not be fetched: {ahead.why}."
+    return "Not found yet: no fetched page links to it and it is not a seed; the filter would accept it."
 
 
 def prospect(facts: Mapping[str, Any]) -> Ahead:
-    """Whether a URL may be asked, and what its host waits for; QUEUED if nothing forbids it."""
+    """Return whether a URL may be fetched, and why its host waits; QUEUED if nothing forbids the fetch."""
     if facts["filter"] != "accepted" and facts.get("record") is None:
         return Ahead(AheadState.OUT_OF_SCOPE, facts["reason"])
     if facts.get("dropped"):
@@ -78,11 +78,11 @@ def prospect(facts: Mapping[str, Any]) -> Ahead:
     return Ahead(AheadState.QUEUED, f"it is queued; {words}", waiting.get("wait", 0.0))
 
 
-# What answers of these statuses ask for, and the flags that give it.
+# What an answer with one of these statuses requires, and the flags that provide it.
 _WANTS = {
-    401: "; it wants a login (--http-user and --http-password, --login, --load-cookies)",
-    429: "; the host asks for a slower crawl (--delay, --delay-factor)",
-    407: "; the proxy wants a login (--proxy http://USER:PASSWORD@HOST:PORT)",
+    401: "; it requires a login (--http-user and --http-password, --login, --load-cookies)",
+    429: "; the host requests a slower crawl (--delay, --delay-factor)",
+    407: "; the proxy requires a login (--proxy http://USER:PASSWORD@HOST:PORT)",
 }
 
 
@@ -93,7 +93,9 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
     if status == 304:
         answered = f"unchanged (304) at {at}"
     if state == PageState.DENIED:
-        return f"Not asked again: {_robots(robots)}{kept}." if kept else f"Never asked: {_robots(robots)}."
+        return (
+            f"Not fetched again: {_robots(robots)}{kept}." if kept else f"Never fetched: {_robots(robots)}."
+        )
     return {
         PageState.STORED: f"Stored: {answered}, {_times(record['fetches'])}.",
         PageState.REDIRECTED: f"Redirects to {record['location']}: {answered}.",
@@ -104,11 +106,11 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
 
 
 def _kept(answer: Mapping[str, Any]) -> str:
-    """What is said of a copy of an earlier answer; "" if there is none."""
+    """Return the clause about the stored copy of an earlier answer; "" if there is no copy."""
     good = [each for each in answer.get("captures", ()) if each["status"] // 100 == 2]
     if not good:
         return ""
-    served = "kept, not served (noarchive)" if answer["record"]["noarchive"] else "kept and served"
+    served = "kept but not served (noarchive)" if answer["record"]["noarchive"] else "kept and served"
     return f"; the copy of {good[0]['fetched_at']} is {served}"
 
 
@@ -127,11 +129,11 @@ def _why(error: str) -> str:
 def _robots(robots: Mapping[str, Any]) -> str:
     if robots.get("denied"):
         return f"`{robots['line']}` in {robots['url']} forbids it"
-    return "the robots.txt of its host forbade it then"
+    return "its host's robots.txt disallowed it at that time"
 
 
 def _waits(answer: Mapping[str, Any]) -> str:
-    """What a URL to do waits for, why, and until when; `retry_at` is that of the URL itself."""
+    """Return why a to-do URL waits, and until when; `retry_at` is the retry time of the URL itself."""
     waiting = answer["waiting"]
     state, until, cause = waiting["state"], waiting.get("ready_at"), waiting.get("cause")
     if answer.get("retry_at", "") > (until or ""):
@@ -146,4 +148,4 @@ def _waits(answer: Mapping[str, Any]) -> str:
     if paused := answer.get("paused"):
         text = f"the crawl is paused ({', '.join(paused)}); {text}"
     todo = waiting.get("todo", 0)
-    return f"{text}; {todo:,} {'URL' if todo == 1 else 'URLs'} of this host to do"
+    return f"{text}; this host has {todo:,} {'URL' if todo == 1 else 'URLs'} to do"

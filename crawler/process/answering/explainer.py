@@ -1,4 +1,4 @@
-"""Everything that is known of a URL: the answer to `crawler why`, and whether it may be asked."""
+"""The facts known about a URL: the answer to `crawler why`, and whether the URL may be fetched."""
 
 from collections.abc import Generator, Mapping
 from typing import Any
@@ -24,7 +24,7 @@ Steps = Generator[None, None, Any]
 
 
 class Explainer:
-    """Finds out what is known of a URL; `explain.py` puts it into words."""
+    """Collects the facts about a URL; `explain.py` turns them into a sentence."""
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class Explainer:
         )
 
     def why(self, url: str) -> Steps:
-        """Everything known of a URL: the filter's verdict, its record, its captures, what it waits for."""
+        """Collect the facts about a URL: the filter's verdict, its record, its captures, and why it waits."""
         answer: dict[str, Any] = {"verdict": "", "raw_url": url}
         request_form = canonical(url)
         if request_form is None:
-            return answer | {"verdict": f"Never asked: {self._link_filter.explain(url).reason}."}
+            return answer | {"verdict": f"Never fetched: {self._link_filter.explain(url).reason}."}
         fingerprint = self._fingerprinter.fingerprint(request_form)
         answer |= {"url": request_form, "fingerprint": f"{fingerprint:016x}"}
         if self._context.topology.peers:
@@ -88,7 +88,7 @@ class Explainer:
             answer["waiting"] = waiting = self._frontier.views.explain(request_form, now)
             if record is None and answer["known"] and not queued and not self._due.waits(fingerprint):
                 length = waiting.get("todo", 0) + waiting.get("parked", 0)
-                answer["dropped"] = length <= EXPLAINED_MAX  # the whole queue was read
+                answer["dropped"] = length <= EXPLAINED_MAX  # True only if the whole queue was read
             if self._frontier.pauses.reasons:
                 answer["paused"] = list(self._frontier.pauses.reasons)
             _say_times(answer, now)
@@ -98,14 +98,14 @@ class Explainer:
         return answer
 
     def _facts(self, url: str) -> dict[str, Any]:
-        """What filter and robots.txt say of a URL (request form)."""
+        """Return the verdicts of the filter and of robots.txt on a URL (request form)."""
         explanation = self._link_filter.explain(url)
         facts = {"filter": explanation.rule or "accepted", "reason": explanation.reason}
         robots = self._robots_of(url)
         return facts | {"robots": robots} if robots else facts
 
     def prospect(self, url: str, record: PageRecord | None) -> Ahead:
-        """Whether a URL (request form) with this record may be asked: the verdict of `why`, without its queue."""
+        """Return whether a URL (request form) with this record may be fetched: as `why`, without reading queues."""
         frontier = self._frontier
         waiting = frontier.views.explain(url, self._context.clock.now())
         facts: dict[str, Any] = {
@@ -119,7 +119,7 @@ class Explainer:
         return explain.prospect(self._facts(url) | facts)
 
     def _robots_of(self, url: str) -> dict[str, Any]:
-        """What the stored robots.txt of a URL's authority says of it; {} if there is none."""
+        """Return the verdict of the stored robots.txt of a URL's authority; {} if no robots.txt is stored."""
         copy = self._robots.copy(authority(url))
         if not copy.fetched_at:
             return {}
@@ -127,25 +127,25 @@ class Explainer:
         return {
             "url": f"{authority(url)}/robots.txt",
             "fetched_at": iso_time(copy.fetched_at),
-            "line": line or "no line is about it",
+            "line": line or "no rule matches it",
             "denied": line.startswith("Disallow") and self._frontier.views.obeys_robots(url),
         }
 
     def _found_on(self, record: PageRecord | None, answer: Mapping[str, Any]) -> str:
-        """The URL of the page on which a URL was found first, "" if it is a seed, or another process has the page."""
+        """Return the URL of the page that first linked to a URL; "" for a seed or a page of another process."""
         via = record.via if record is not None else int(answer.get("via") or "0", 16)
         page = self._pages.record(via) if via else None
         return page.url if page is not None else ""
 
 
 def _in_words(known: dict[str, Any]) -> dict[str, Any]:
-    """What the refresh schedule knows of a page, its instants as people read them."""
+    """Return what the refresh schedule knows about a page, with times in ISO 8601."""
     instants = ("crawled_at", "deadline", "host_ready")
     return known | {name: iso_time(known[name]) for name in instants if known.get(name) is not None}
 
 
 def _say_times(answer: dict[str, Any], now: float) -> None:
-    """Instants as people read them; those that are past or unknown go."""
+    """Convert times to ISO 8601; drop past or unknown times."""
     waiting = answer["waiting"]
     for part, name in ((answer, "retry_at"), (waiting, "ready_at"), (waiting, "next_retry_at")):
         if name in part:

@@ -1,8 +1,9 @@
-"""Why hosts wait, for the log of -v: each wait once, with its cause and the next try.
+"""The reasons why hosts wait, for the log of -v: each wait once, with its cause and the next try.
 
-A cause is logged once for a host until it changes: back-offs, robots.txt that cannot be fetched, URLs that are all
-tried again later, hosts held, given up or slowed; long gaps, addresses and look-ups too. A host with a request in
-flight is left out: the committed answer decides what it waits for.
+Logged waits: back-offs, robots.txt that cannot be fetched, hosts whose URLs are all retried later, and hosts that are
+blocked, given up or slowed down; also long gaps and long waits for an address or a DNS look-up. The same cause is
+logged once per host until it changes. Hosts with a request in flight are skipped, because the committed result
+decides their next wait.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,29 +13,29 @@ from crawler.admin.wait_causes import describe_cause
 from crawler.clock import iso_time
 from crawler.records import HostStatus
 
-HOSTS_MAX = 200  # hosts looked at; those of the front come first
-LONG_WAIT = 5.0  # seconds of a gap, or in a line for an address or a look-up, that are worth a word
+HOSTS_MAX = 200  # hosts examined per pass, beginning with those in memory
+LONG_WAIT = 5.0  # seconds from which a gap, or a wait for an address or a look-up, is logged
 _REMEMBERED_MAX = 4096
 _LINES = ("waits", "waits_for_address", "waits_for_look_up")
 _CALM = ("ready", "idle", "excluded", *_LINES)
 
 
 class Wait(NamedTuple):
-    """A line of the log, and its facts for one that is read by programs."""
+    """A line of the log, and the same facts as fields for programs."""
 
     text: str
     fields: dict[str, Any]
 
 
 class WaitLog:
-    """What has been said of which host: of its troubles, and of its long gaps."""
+    """Remembers what was logged last about each host: its trouble and its long waits."""
 
     def __init__(self) -> None:
         self._said: dict[str, tuple[object, ...]] = {}
         self._gaps: dict[str, tuple[object, ...]] = {}
 
     def new_lines(self, hosts: Iterable[HostStatus]) -> Iterator[Wait]:
-        """A line for each host that waits for another reason, or longer, than was said last."""
+        """Yield a line for each host whose wait has another reason, or is longer, than logged before."""
         for host in hosts:
             if host.state == "in_flight":
                 continue
@@ -51,7 +52,7 @@ class WaitLog:
 
 
 def _trouble(host: HostStatus) -> tuple[object, ...]:
-    """What is wrong with a host, () if nothing is."""
+    """Return a description of the trouble of a host; () if it has none."""
     calm = host.state in _CALM
     if calm and not (host.failures or host.refusals or host.slowdown > 1.0 or host.cause):
         return ()
@@ -67,7 +68,7 @@ def _trouble(host: HostStatus) -> tuple[object, ...]:
 
 
 def _long_wait(host: HostStatus) -> tuple[object, ...]:
-    """What a host waits for that is well, if for long; ()."""
+    """Return a description of the long wait of a healthy host; () if it has none."""
     if host.state not in _LINES or host.wait < LONG_WAIT:
         return ()
     return host.state, round(host.gap) if host.state == "waits" else 0

@@ -1,1 +1,1 @@
-"""The commit queue and what empties it."""
+"""The commit queue and the loop that writes it."""

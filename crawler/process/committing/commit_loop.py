@@ -1,11 +1,11 @@
-"""The commit loop: asks the committer for its next step, takes it, and asks again.
+"""The commit loop: repeatedly asks the committer for the next step and takes it.
 
-        loop thread     decisions, adoption of written groups; groups of a few results while it would only wait
+    loop thread     decisions, adoption of written groups; small groups, if the loop would only wait otherwise
     writer thread   other groups, DUE runs
     merger thread   merges of runs, one at a time
 
 `committer.py` chooses the steps. A flush and a merge each end in a change, which
-goes through the queue like that of any result.
+goes through the queue like the change of any result.
 """
 
 import asyncio
@@ -30,44 +30,46 @@ from crawler.storage.files import write_all
 
 log = logging.getLogger("crawler")
 
-TURN = 0.004  # seconds for which decisions hold the loop; then others have their turn
-# What is committed in the loop while no more than `SIBLINGS` are in flight: results, links, bytes of answers.
+TURN = 0.004  # seconds that decisions may block the event loop before they yield
+# A group up to this size (results, links, bytes of answers) is written in the event loop thread,
+# provided that at most `SIBLINGS` fetches are in flight.
 SMALL_GROUP, SMALL_LINKS, SMALL_BYTES = 16, 1_000, 256 << 10
 
 
 class CommitLoopOwner(Protocol):
-    """What the commit loop asks and tells its process."""
+    """The interface through which the commit loop queries and notifies its process."""
 
     def fetching(self) -> int:
-        """Fetch tasks under way, those left out that only wait for their commit."""
+        """Return the number of running fetch tasks, without those that only wait for their commit."""
 
     def seeding(self) -> bool:
-        """Whether seeds are still to come."""
+        """Return whether seeds are still being read."""
 
     def stopping(self) -> bool:
-        """Whether nothing new is begun any more."""
+        """Return whether the process is stopping and starts nothing new."""
 
     def decided(self) -> None:
-        """Hosts are free again that results kept."""
+        """Note that results were decided, so their hosts are free again."""
 
     def committed(self) -> None:
-        """A group is durable."""
+        """Note that a group is durable."""
 
     def wake(self) -> None:
-        """Something has changed that the end of the run may rest on."""
+        """Check again whether the run is over, because something relevant has changed."""
 
     def fail(self, error: BaseException) -> None:
-        """Nothing more may be acknowledged."""
+        """Stop the process with `error`; no further change may be acknowledged."""
 
 
 def _unobserved(_name: str, _seconds: float) -> None:
-    """Nobody wants to know how long commits and flushes take."""
+    """Do nothing: the default observer of commits and flushes."""
 
 
 class CommitLoop:
-    """Makes durable what is queued, and lets the DUE flush and merge; `pages_file` gets a line a fetch.
+    """Makes queued changes durable, and runs the flushes and merges of the DUE.
 
-    `in_thread` calls a function in a thread that nobody waits for at the end of the process.
+    `pages_file` receives one line per fetch. `in_thread` calls a function in a thread
+    that the process does not wait for when it exits.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class CommitLoop:
         self._in_thread = in_thread
         self._committer = Committer(config.store, config.crawl.concurrency)
         self._heavy_links_max = config.due.buffer_entries_max
-        self._alone = not config.serve.address  # else clients would wait for the disk too
+        self._alone = not config.serve.address  # with an HTTP server, clients would wait for the disk too
         self._steps = {
             Step.WAIT: self._wait,
             Step.GATHER: self._gather,
@@ -94,8 +96,8 @@ class CommitLoop:
             Step.COMMIT: self._commit,
         }
         self.observe: Callable[[str, float], None] = _unobserved
-        self.busy = False  # a step is under way that is no wait for news
-        self.writing = False  # a write did not end in its time: the store must not be closed
+        self.busy = False  # whether a step other than waiting is under way
+        self.writing = False  # True if a write exceeded its time limit: the store must not be closed
         self._compacting = False
         self._news = asyncio.Event()
         self._few_in_flight = asyncio.Event()
@@ -107,23 +109,23 @@ class CommitLoop:
     # -- from outside ----------------------------------------------------------
 
     def queue(self, change: Change | Maker) -> None:
-        """Hand a change, or what makes it, to the commit point."""
+        """Queue a change, or a function that makes it, for the next group."""
         self._point.add(change)
         self._news.set()
         self.look_at_flight()
 
     def queue_heavy(self, maker: Maker) -> None:
-        """The same for what takes long to make: others need not wait for more than one of these."""
+        """Queue a function that takes long; at most one of these runs before the queue gets another turn."""
         self._point.add_heavy(maker)
         self._news.set()
         self.look_at_flight()
 
     def wake(self) -> None:
-        """Let the loop look again whether there is something to commit or to flush."""
+        """Make the loop check again whether there is something to commit or to flush."""
         self._news.set()
 
     def look_at_flight(self) -> None:
-        """End a gathering once it waits for few results; to be called when a fetch task ends, and at a stop."""
+        """End the gathering if few results are in flight; call when a fetch task ends and when the process stops."""
         if self._run.fetching() <= SIBLINGS or self._run.stopping():
             self._few_in_flight.set()
 
@@ -143,7 +145,7 @@ class CommitLoop:
             self._run.fail(error)
 
     async def close(self, limit: float) -> None:
-        """End merges and threads, each within `limit` seconds; `writing` says whether the writer did."""
+        """End merges and threads, each within `limit` seconds; set `writing` if the writer did not end in time."""
         in_thread = self._in_thread
         self._background.cancel()
         await within(limit, "merges", self._background.wait())
@@ -155,10 +157,10 @@ class CommitLoop:
             self.close_file()
 
     def close_file(self) -> None:
-        """Close the log of fetches; harmless if it is closed."""
+        """Close the log of fetches; do nothing if it is closed already."""
         self._lines.close()
 
-    # -- one step each ----------------------------------------------------------
+    # -- the steps, one method each ----------------------------------------------
 
     def _state(self, now: float) -> CommitterState:
         stopping, fetching = self._run.stopping(), self._run.fetching()
@@ -173,28 +175,28 @@ class CommitLoop:
         )
 
     async def _wait(self) -> None:
-        """Until something is queued, or the DUE wants to flush."""
+        """Wait until a change is queued, or the DUE needs a flush."""
         at, now = self._due.next_wakeup(), self._clock.now()
         if now < self._committer.early_flush_at:
             at = min(at, self._committer.early_flush_at) if self._due.pending else at
         await wait_for(self._news, None if at == math.inf else max(0.0, at - now))
 
     async def _gather(self) -> None:
-        """Until few are in flight, or the group need not wait any more."""
+        """Wait until few fetches are in flight, or until the group has waited long enough."""
         self._few_in_flight.clear()
         await wait_for(self._few_in_flight, self._committer.pause(self._clock.now()))
 
     async def _decide(self) -> None:
-        """Decide upon the results, so that their hosts may be asked again."""
+        """Decide the queued results, so that their hosts may be fetched from again."""
         await self._make()
         self._run.decided()
 
     def _takes_heavy(self) -> bool:
-        """Whether the DUE has room for what brings many links: else it would be full for all."""
+        """Return whether the DUE has room for a result with many links, without filling it up for the others."""
         return self._run.stopping() or self._due.pending < self._heavy_links_max
 
     async def _make(self, *, heavy: bool = True) -> None:
-        """Decide upon the results that are queued now, in turns of the loop; upon one at most that takes long."""
+        """Decide the results that are queued at the call, in turns of the event loop; at most one heavy result."""
         time, point = asyncio.get_running_loop().time, self._point
         heavy = heavy and self._takes_heavy() and len(point) > point.light
         end, queued = time() + TURN, point.light + heavy
@@ -208,7 +210,7 @@ class CommitLoop:
         await self._make()
         group, began = self._point.take_made(), self._clock.now()
         if self._alone and self._run.fetching() <= SIBLINGS and _is_small(group):
-            self._write(group)  # a thread would only be waited for, and cost two switches
+            self._write(group)  # the loop would only wait for a thread, which costs two context switches
         else:
             await self._beside(partial(self._write, group))
         self._point.committed(group)
@@ -216,7 +218,7 @@ class CommitLoop:
         self._run.committed()
 
     async def _beside(self, function: Callable[[], None]) -> None:
-        """Call `function` in the writer thread; decide meanwhile on results, except those that take long."""
+        """Call `function` in the writer thread; meanwhile decide results, except heavy ones."""
         writing = self._in(self._writer, function)
         while not writing.done():
             await asyncio.wait({writing}, timeout=DECISION_DELAY)
@@ -238,7 +240,7 @@ class CommitLoop:
     # -- the DUE ----------------------------------------------------------------
 
     async def _flush(self) -> None:
-        """Let the DUE find the new ones among its pending links."""
+        """Let the DUE look up its pending links and find the new ones."""
         began = self._clock.now()
         plan = self._due.begin_flush(began)
         assert plan is not None, self._due
@@ -248,8 +250,8 @@ class CommitLoop:
             self.observe("flush", self._clock.now() - began)
             if self._compacting:
                 reach("flush during compaction")
-        except StoreError as error:  # nothing rests on the run yet: its links wait for another try
-            log.error("DUE: %s; trying again later", error)
+        except StoreError as error:  # nothing depends on the run yet: its links wait for the next attempt
+            log.error("DUE: cannot flush: %s; will retry later", error)
             self._due.flush_failed(plan, self._clock.now())
         else:
             self._point.add(partial(self._flushed, plan))
@@ -260,7 +262,7 @@ class CommitLoop:
         return change
 
     def _compact(self) -> None:
-        """Begin merging runs in the merger thread unless a merge is under way."""
+        """Start a merge of runs in the merger thread, unless one is under way."""
         if self._compacting or (plan := self._due.begin_compaction()) is None:
             return
         self._compacting = True
@@ -271,8 +273,8 @@ class CommitLoop:
             await self._in(self.merger, plan.run)
             if self._due.flushing:
                 reach("compaction during flush")
-        except StoreError as error:  # the inputs stay as they are
-            log.error("DUE: %s; runs stay unmerged", error)
+        except StoreError as error:  # the input runs remain unchanged
+            log.error("DUE: cannot merge runs: %s; the runs remain separate", error)
             self._due.compaction_failed(plan)
             self._compacting = False
             return
@@ -289,7 +291,7 @@ class CommitLoop:
 
 
 def _is_small(group: Sequence[Change]) -> bool:
-    """Whether a group is written in a moment, apart from the wait for the disk."""
+    """Return whether writing a group takes little time, apart from the wait for the disk."""
     if len(group) > SMALL_GROUP or sum(len(change.links) for change in group) > SMALL_LINKS:
         return False
     return sum(len(each.payload) for change in group for each in change.captures) <= SMALL_BYTES

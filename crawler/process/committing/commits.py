@@ -1,7 +1,7 @@
-"""Changes of one process made durable: the commit point, and the changes with which the DUE flushes and merges.
+"""The changes of one process made durable: the commit point, and the changes that end a DUE flush or merge.
 
-`CommitLoop` takes the phases one by one, beside other work. A directory at rest
-is changed by `commit` and `commit_now`, in the thread of the caller.
+`CommitLoop` runs the phases one by one, concurrently with other work. For a directory at
+rest, `commit` and `commit_now` apply changes in the caller's thread.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from crawler.storage.faults import reach
 
 
 class Commits:
-    """The commit point of a process, with the DUE and the frontier that its groups change."""
+    """The commit point of a process, with the DUE and the frontier that its changes update."""
 
     def __init__(self, point: CommitPoint, due: Eliminator, frontier: Frontier, clock: Clock) -> None:
         self.point = point
@@ -29,19 +29,19 @@ class Commits:
     # -- at rest ---------------------------------------------------------------
 
     def commit_now(self, change: Change | Maker) -> None:
-        """Commit one change and flush the DUE, in this thread; for a directory at rest."""
+        """Commit one change and flush the DUE, in the caller's thread; for a directory at rest."""
         self.commit(change)
         while (plan := self.flush_begin(dry=True)) is not None:
             plan.run()
             self.commit(partial(self.flush_change, plan))
 
     def commit(self, change: Change | Maker) -> None:
-        """Commit one change in this thread; for a directory at rest."""
+        """Commit one change in the caller's thread; for a directory at rest."""
         self.point.add(change)
         self.commit_queued()
 
     def commit_queued(self) -> None:
-        """Commit all that is queued in this thread."""
+        """Commit everything that is queued, in the caller's thread."""
         while group := self.point.take():
             self.point.write(group)
             self.point.committed(group)
@@ -49,15 +49,15 @@ class Commits:
     # -- the DUE's flush, phase by phase ---------------------------------------
 
     def flush_begin(self, *, dry: bool) -> FlushPlan | None:
-        """Return a plan of the DUE whose `run` may go to another thread; None if a flush has to wait."""
+        """Return a flush plan of the DUE, whose `run` may be called in another thread; None if no flush can start."""
         now = self.clock.now()
         return self.due.begin_flush(now) if self.due.wants_flush(now, dry=dry) else None
 
     def flush_change(self, plan: FlushPlan) -> Making:
-        """Make the change that makes the plan's new URLs known and gives them to the frontier.
+        """Make the change that records the plan's new URLs as known and adds them to the frontier.
 
-        It goes through the queue of the commit point like any other: the host
-        records it writes count pages whose own changes wait in that queue.
+        It goes through the queue of the commit point like any other change, because the
+        host records that it writes count pages whose changes wait in that queue.
         """
         reach("flush ran")
         change = Change(sync=True)
@@ -75,7 +75,7 @@ class Commits:
         reach("flush done")
 
     def compaction_change(self, plan: CompactionPlan) -> Change:
-        """Make the change that puts the merged run in the place of its inputs."""
+        """Make the change that replaces the input runs by the merged run."""
         reach("compaction ran")
         change = Change(sync=True)
         self.due.stage_compaction(plan, change)
@@ -87,10 +87,10 @@ class Commits:
         self.due.compacted(plan)
         reach("compaction done")
 
-    # -- URLs asked once more ----------------------------------------------------
+    # -- finished URLs queued again ------------------------------------------------
 
     def queue_again(self, links: Sequence[Link]) -> Change:
-        """Make the change that puts URLs which are done back into the queues."""
+        """Make the change that puts finished URLs back into the queues."""
         change = Change(sync=True)
         change.count("urls.done", -len(links))
         self.frontier.enqueue(links, change, self.clock.now())

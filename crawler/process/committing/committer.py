@@ -1,24 +1,24 @@
-"""The next step of the commit loop: a decision of its state, without a wait or a clock.
+"""The choice of the commit loop's next step: a pure function of its state, without waiting or reading a clock.
 
-    WAIT      nothing is queued, and the DUE does not want to flush
-    GATHER    let more results come: thirty pages cost about the commit of one
-    DECIDE    make the changes that are queued, so that their hosts may be asked again
-    FLUSH     let the DUE find the new ones among its pending links; what it
-              finds joins the queue behind what is there
+    WAIT      nothing is queued, and the DUE needs no flush
+    GATHER    let more results arrive: committing thirty pages costs about as much as committing one
+    DECIDE    make the queued changes, so that their hosts may be fetched from again
+    FLUSH     let the DUE find the new ones among its pending links; the resulting
+              change goes to the end of the queue
     COMMIT    write the next group
 
-The loop asks, does, and asks again. No step can keep another from its turn,
-however fast results come:
+The loop asks for a step, takes it, and asks again. No step starves another,
+however fast results arrive:
 
 * A gathering lasts at most `store.commit_delay`. It ends at once when the group is
   large, when the crawl stops, while seeds are read, and while the DUE is full.
-* A wanted flush begins before the gathered group is written. The next one is not
-  wanted before its change was committed, so groups and flushes (or the parts of a
-  large one) take turns.
-* A flush that only a dry frontier wants waits until flushes take at most a tenth of
-  the time, unless nothing is in flight. While all hosts wait their gaps the frontier
-  is dry between any two results, and a flush seldom helps.
-* Each group holds `store.group_entries_max` changes at most, in the order in
+* A requested flush begins before the gathered group is written. The next flush is not
+  requested until the change of this one is committed, so groups and flushes (or the
+  parts of a large flush) take turns.
+* A flush whose only reason is a dry frontier waits until such flushes take at most a
+  tenth of the time, unless nothing is in flight. While all hosts wait for their gaps,
+  the frontier is dry between any two results, and a flush seldom helps.
+* Each group holds at most `store.group_entries_max` changes, in the order in
   which they were queued.
 """
 
@@ -28,13 +28,13 @@ import msgspec
 
 from crawler.config import StoreConfig
 
-SIBLINGS = 1  # fetches in flight above which decisions wait for more results
-FLUSH_SHARE = 0.1  # of the time that goes into flushes for a dry frontier, at most
-DECISION_DELAY = 0.05  # seconds after which results are decided upon whatever else is in flight
+SIBLINGS = 1  # decisions wait for more results while more fetches than this are in flight
+FLUSH_SHARE = 0.1  # maximal fraction of the time spent in flushes for a dry frontier
+DECISION_DELAY = 0.05  # seconds after which results are decided even if others are in flight
 
 
 class Step(Enum):
-    """What the commit loop does next; see the module's list."""
+    """The next action of the commit loop; see the list in the module docstring."""
 
     WAIT = "wait"
     GATHER = "gather"
@@ -44,9 +44,9 @@ class Step(Enum):
 
 
 class CommitterState(msgspec.Struct, frozen=True, gc=False):
-    """What the loop sees: changes in the queue, those of them not made, fetches under way.
+    """The state of the loop: queued changes, queued changes not made yet, running fetches.
 
-    `flush`: the DUE wants to flush. `hurry`: a group must not wait for more.
+    `flush`: the DUE needs a flush. `hurry`: a group must not wait for more results.
     """
 
     queued: int = 0
@@ -57,25 +57,25 @@ class CommitterState(msgspec.Struct, frozen=True, gc=False):
 
 
 class Committer:
-    """Decides upon the steps of a commit loop.
+    """Chooses the steps of a commit loop.
 
     Args:
-        config: how long and how large a group may gather.
-        concurrency: fetches in flight at most; half of them make a large group.
+        config: sets how long a group may gather and how large it may grow.
+        concurrency: the maximal number of fetches in flight; half as many changes make a large group.
     """
 
     def __init__(self, config: StoreConfig, concurrency: int) -> None:
         self._delay = config.commit_delay
         self._large = min(config.group_entries_max, concurrency // 2)
-        self._gather_until: float | None = None  # None: no group is gathering
+        self._gather_until: float | None = None  # None while no group is gathering
         self._decide_at = 0.0
-        self.early_flush_at = 0.0  # from then on a dry frontier may have a flush while fetches are in flight
+        self.early_flush_at = 0.0  # when a dry frontier may next be flushed while fetches are in flight
 
     def __repr__(self) -> str:
         return f"Committer(gathers until {self._gather_until})"
 
     def next_step(self, state: CommitterState, now: float) -> Step:
-        """The step to take now; the loop must take it."""
+        """Return the step that the loop must take now."""
         if not state.queued:
             self._gather_until = None
             return Step.FLUSH if state.flush else Step.WAIT
@@ -87,7 +87,7 @@ class Committer:
         return Step.COMMIT
 
     def _gather(self, state: CommitterState, now: float) -> Step | None:
-        """How the group grows; None once it is complete."""
+        """Return the step that lets the group grow; None once it is complete."""
         if self._gather_until is None:
             self._gather_until = now + self._delay
             self._decide_at = now + min(self._delay, DECISION_DELAY)
@@ -98,11 +98,11 @@ class Committer:
         return None if complete or not state.fetching else Step.GATHER
 
     def flushed(self, began: float, now: float) -> None:
-        """A flush, or a part of one, has run."""
+        """Note that a flush, or a part of one, ran from `began` to `now`."""
         self.early_flush_at = now + (now - began) * (1.0 / FLUSH_SHARE - 1.0)
 
     def pause(self, now: float) -> float:
-        """Seconds that a GATHER may last, unless few fetches are left in flight before."""
+        """Return how many seconds a GATHER may last if fetches remain in flight."""
         assert self._gather_until is not None, self
         decide_at = self._decide_at if self._decide_at > now else now + DECISION_DELAY
         return max(0.0, min(self._gather_until, decide_at) - now)

@@ -1,24 +1,26 @@
-"""The books of a process: the laws that its durable counters obey.
+"""The invariants of a process's durable counters.
+
+Within a process:
 
     accepted + received + resharded = cache_hits + to_outbox + to_due
     to_due              = pending + known + new
-    new                 = done + todo + parked          (what is in flight is still to do)
+    new                 = done + todo + parked          (URLs in flight count as todo)
 
-the number of keys of two kinds, so that keys lost in silence are noticed
+The numbers of keys of two kinds, so that a lost key is noticed:
 
     stored.records      = page records in the store (u/)
     stored.captures     = captures in the store (c/)
 
-and between processes
+Between processes:
 
     to_outbox + scope_told + signals_told + credits_told = sent + waiting + repeated
     received + scope_heard + signals_heard + credits_heard = applied
 
-`accepted` passed the URL filter, `received` came from other processes. A cache
-hit is a link that the CLOCK cache, or the DUE's set of pending fingerprints, has
-met before. `resharded` balances the books after hosts have moved to or from this
-process. Seeds are links like any other. Every group of the commit
-point carries its counts, so the laws hold after a crash too.
+`accepted` counts links that passed the URL filter, `received` links from other
+processes. A cache hit is a link that is already in the CLOCK cache or in the DUE's
+set of pending fingerprints. `resharded` balances the equations after hosts have moved
+to or from this process. Seeds count as links. Every group of the commit point
+contains its counts, so the invariants also hold after a crash.
 """
 
 from collections.abc import Mapping
@@ -43,14 +45,14 @@ _SHOWS_CONTENT = (Outcome.FETCHED, Outcome.EMPTY)
 
 
 def count_kept(change: Change, capturing: Capturing) -> None:
-    """Let a capture ride in the change, and count the keys that it adds to the store."""
+    """Add a capture to the change, and count the keys that it adds to the store."""
     change.captures.append(capturing)
     change.count("stored.records", capturing.new_record)
     change.count("stored.captures", capturing.new_capture)
 
 
 def count_page(change: Change, fetch: Fetch, end: End) -> None:
-    """Count a fetch of the discovery: `pages.<outcome>`, and the URL if it is done."""
+    """Count the fetch of a discovered page: `pages.<outcome>`, and the URL if it is done."""
     _count_fetch(change, "pages", fetch, end)
     if end is End.DONE:
         change.count("urls.done")
@@ -58,7 +60,7 @@ def count_page(change: Change, fetch: Fetch, end: End) -> None:
 
 
 def count_refresh(change: Change, fetch: Fetch, end: End, *, unchanged: bool) -> None:
-    """Count a fetch of a known page: `refresh.<outcome>`, and what its content says if it shows any."""
+    """Count the refetch of a known page: `refresh.<outcome>`, and whether its content changed, if that is known."""
     _count_fetch(change, "refresh", fetch, end)
     if end is End.DONE:
         change.count("refresh.done")
@@ -67,7 +69,7 @@ def count_refresh(change: Change, fetch: Fetch, end: End, *, unchanged: bool) ->
 
 
 def count_connection(change: Change, fetch: Fetch) -> None:
-    """Count how a request was carried: on a connection reused, opened plain, or by a full or resumed handshake."""
+    """Count the connection of a request: reused, opened without TLS, or by a full or resumed handshake."""
     if fetch.connection:
         change.count(f"connections.{fetch.connection}")
 
@@ -83,7 +85,7 @@ def _count_fetch(change: Change, source: str, fetch: Fetch, end: End) -> None:
 
 
 def conservation(counters: Mapping[str, int], due: DueCounts, frontier: FrontierCounts) -> list[str]:
-    """The laws that do not hold, a line each; [] if all do."""
+    """Return the equations that do not hold, one line each; [] if all hold."""
     c = counters.get
     laws = {
         "accepted + received + resharded = cache_hits + to_outbox + to_due": (
@@ -104,7 +106,7 @@ def conservation(counters: Mapping[str, int], due: DueCounts, frontier: Frontier
 
 
 def splitter_conservation(counters: Mapping[str, int], splitter: SplitterCounts | None) -> list[str]:
-    """The laws of the links between processes that do not hold; `splitter` is None in a crawl of one process."""
+    """Return the equations between processes that do not hold; `splitter` is None if the crawl has one process."""
     if splitter is None:
         return []
     c = counters.get

@@ -1,19 +1,19 @@
-"""Long lists in portions, so that no decision holds the loop for long.
+"""Long lists split into portions, so that no decision blocks the event loop for long.
 
 A page may have 20,000 links, a sitemap 50,000 URLs. Their decisions are one change,
-made by a generator that pauses after each portion. At a pause the committer gives
-the loop back if its turn is over (`storage/commit.py`).
+made by a generator that pauses after each portion. At a pause the committer yields
+to the event loop if its turn is over (`storage/commit.py`).
 """
 
 from collections.abc import Iterator, Sequence
 
-# About 5 ms of links never seen before, or of URLs of the greatest length.
+# Takes about 5 ms for links never seen before, or for URLs of maximal length.
 PORTION_LINKS = 256
 PORTION_CHARS = 64 << 10
 
 
 def portions(hrefs: Sequence[str]) -> Iterator[Sequence[str]]:
-    """`hrefs` in order, in pieces of at most `PORTION_LINKS` and about `PORTION_CHARS`; never an empty one."""
+    """Yield `hrefs` in order, in pieces of at most `PORTION_LINKS` and about `PORTION_CHARS`; no piece is empty."""
     begin, chars = 0, 0
     for place, href in enumerate(hrefs):
         if place - begin == PORTION_LINKS or chars >= PORTION_CHARS:

@@ -1,1 +1,1 @@
-"""The crawl as a whole, and its other processes."""
+"""The limits and the end of the crawl, and the exchange with its other processes."""

@@ -1,10 +1,10 @@
 """The crawl as a whole, as one of its processes sees it: limits, the end, and the exchange with peers.
 
-`Exchange` is that of a crawl of one process: the limits and the end, by the same rules as among
-many. `PeerExchange` (`peer_exchange.py`) adds the peers.
+`Exchange` serves a crawl of one process: it applies the limits and detects the end by the
+same rules as in a crawl of many. `PeerExchange` (`peer_exchange.py`) adds the peers.
 
-The process asks `room` before it begins a fetch, asks `limit_reached` and `ended`
-whether the crawl is over, calls `advance` when it is idle and `committed` after
+The process calls `room` before it starts a fetch, reads `limit_reached` and `ended` to
+learn whether the crawl is over, and calls `advance` when it is idle and `committed` after
 every group.
 """
 
@@ -35,16 +35,16 @@ from crawler.urls.fingerprint import Fingerprinter
 
 log = logging.getLogger("crawler")
 
-_WORK_AGE_MAX = 0.5  # seconds for which the number of hosts with work is remembered
+_WORK_AGE_MAX = 0.5  # seconds for which the number of hosts with work is cached
 
 
 class Member(msgspec.Struct, frozen=True):
-    """The place of the process `name` in a crawl, of one process or of several.
+    """The place of the process `name` in a crawl of one or several processes.
 
-    `addresses` are those of the peers; `run` names the run whose limits count
-    over restarts of this process ("" = each start is a run of its own);
-    `ended` says that the crawl is known to be over already. `supervised`: a
-    supervisor keeps configuration, seeds and report of the whole.
+    `addresses` are the addresses of the peers. `run` names the run whose limits span
+    restarts of this process; with "", each start is a run of its own. `ended` says
+    that the crawl is known to be over already. `supervised` says that a supervisor
+    keeps the configuration, seeds and report of the whole crawl.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Loops(msgspec.Struct, frozen=True):
-    """What the exchange needs of the loops of its process."""
+    """The parts of the process's loops that the exchange uses."""
 
     queue: Callable[[Change | Maker], None]
     wake: Callable[[], None]
@@ -70,7 +70,7 @@ class Loops(msgspec.Struct, frozen=True):
 
 
 class ExchangeParts(msgspec.Struct, frozen=True):
-    """What the exchange needs of the stages of its process; `counters_before` are those at its start."""
+    """The parts of the process's stages that the exchange uses; `counters_before` are the counters at its start."""
 
     store: KeyValue
     counters: Counter[str]
@@ -82,7 +82,7 @@ class ExchangeParts(msgspec.Struct, frozen=True):
     inbox: Inbox
     fingerprinter: Fingerprinter
     admission: Admission
-    received: Callable[[Received], Making]  # makes the change for what another process sent
+    received: Callable[[Received], Making]  # makes the change for an entry that another process sent
 
     @classmethod
     def of(cls, stages: Stages) -> "ExchangeParts":
@@ -103,7 +103,7 @@ class ExchangeParts(msgspec.Struct, frozen=True):
 
 
 class Exchange:
-    """Limits and end of a crawl; that of a process without peers as it stands."""
+    """The limits and the end of a crawl; used as it is by a process without peers."""
 
     address: Address = ("", 0)  # where peers reach this process
 
@@ -129,48 +129,48 @@ class Exchange:
         )
         self.coordination.ended = member.ended
 
-    # -- life: without peers there is nobody to reach ----------------------------
+    # -- connections: none without peers ------------------------------------------
 
     async def start(self) -> Address:
-        """Listen, dial the peers; return the address in use.
+        """Listen and connect to the peers; return the address in use.
 
         Raises:
-            ConfigError: the address cannot be listened on, or it needs a secret.
+            ConfigError: the address cannot be listened on, or it requires a secret and none is set.
         """
         return self.address
 
     async def close(self) -> None:
-        """End all connections; what was not confirmed will be sent again."""
+        """Close all connections; unconfirmed messages will be sent again."""
 
     def set_address(self, name: str, address: Address) -> None:
-        """A peer listens at `address` from now on."""
+        """Note that a peer has moved to `address`."""
 
     def stop_listening(self) -> None:
-        """Take nothing more: what peers still send stays theirs, unconfirmed."""
+        """Accept nothing more: later messages remain unconfirmed, so the peers keep them."""
 
     def committed(self) -> None:
-        """A group is durable: confirm and send what rests on it, if anything does."""
+        """Note that a group is durable: confirm and send the messages that waited for it."""
 
     async def part(self, stopped_by: str) -> None:
-        """Stay as long as others rest on this process: until all know of the end, or heard of a limit."""
+        """Wait while peers depend on this process: until all know of the end, or have learned of a limit."""
 
     def status(self) -> dict[str, PeerStatus]:
-        """How the peers are reached, and what waits for them."""
+        """Return the connection state of each peer, and the number of links that wait for it."""
         return {}
 
     # -- the crawl as a whole -------------------------------------------------------
 
     def room(self, places: int) -> int:
-        """How many of `places` may begin a fetch now."""
+        """Return how many of `places` free slots may start a fetch now."""
         left = self.coordination.pages_left(self._clock.now())
         return places if left is None else min(places, left)
 
     def advance(self) -> None:
-        """Look whether the crawl has ended; to be called when this process is idle."""
+        """Check whether the crawl has ended; call when this process is idle."""
         self.coordination.advance()
 
     def set_rate(self, rate: float) -> None:
-        """The rate of the whole crawl from now on; with peers, a heartbeat shares it out."""
+        """Change the rate of the whole crawl; with peers, heartbeats divide it among the processes."""
         self.coordination.rate = rate
         if len(self._context.topology.names) == 1:
             self._frontier.set_rate(rate)
@@ -178,18 +178,18 @@ class Exchange:
                 self._refresh.portion.set_rate(rate)
 
     def learn_end(self) -> None:
-        """Somebody has found out that nothing is left to do anywhere."""
+        """Note that some process found that no process has work left."""
         self.coordination.ended = True
         self._loops.wake()
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is left to do anywhere."""
+        """True if no process has work left."""
         return self.coordination.ended
 
     @property
     def limit_reached(self) -> str:
-        """The limit that all processes together have reached, "" if none."""
+        """Return the limit that all processes together have reached, "" if none."""
         return self.coordination.limit_reached
 
     def _progress(self) -> Progress:
@@ -216,14 +216,14 @@ class Exchange:
 
 
 def pages_of(counters: Mapping[str, int]) -> int:
-    """Fetches that have ended, by the counters of their outcomes."""
+    """Return the number of finished fetches, from the counters of their outcomes."""
     return sum(
         counters.get(f"pages.{outcome}", 0) + counters.get(f"refresh.{outcome}", 0) for outcome in Outcome
     )
 
 
 def _run_before(store: KeyValue, counters_before: Mapping[str, int], run: str) -> dict[str, int]:
-    """The counters at the start of `run`, kept so that its limits hold over restarts of this process."""
+    """Return the counters at the start of `run`, stored so that its limits span restarts of this process."""
     if not run:
         return dict(counters_before)
     value = store.get(RUN)

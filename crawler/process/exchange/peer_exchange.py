@@ -1,12 +1,12 @@
-"""The exchange of a process with its peers: connections, shares of the rate, the end that all agree upon.
+"""The exchange of a process with its peers: connections, shares of the rate, and an end that all agree upon.
 
-    received    inbox -> one change an entry, in order; also while nothing is fetched
-    committed   acknowledgements and outbox leave; a long queue is rewritten
-    each beat   the share of the rate, the end of the crawl
+    received    the inbox becomes one change per entry, in order, even while nothing is fetched
+    committed   acknowledgements and outbox entries are sent; a long queue is rewritten
+    heartbeat   the share of the rate and the end of the crawl are updated
 
-A process that is done stays until all others know, for `crawl.patience` at most: they cannot
-tell silence from death, and one that was cut off meanwhile would wait for ever for those that
-have left.
+A process that has finished stays until all others know of the end, for `crawl.patience` at most.
+Peers cannot tell a silent process from a dead one: a process that was cut off meanwhile would
+wait forever for the processes that have left.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ from crawler.urls.suffixes import suffix_list_version
 
 log = logging.getLogger("crawler")
 
-LAST_WORDS = 2  # heartbeats that a process stays after the end or a limit, so that the others hear of it
+LAST_WORDS = 2  # heartbeats that a process stays after the end or a limit, so that the others learn of it
 
 
 class PeerExchange(Exchange):
-    """The same, with peers: connections, shares of the rate."""
+    """An `Exchange` with peers: adds connections and shares of the rate."""
 
     def __init__(self, context: ProcessContext, parts: ExchangeParts, member: Member, loops: Loops) -> None:
         super().__init__(context, parts, member, loops)
@@ -51,7 +51,7 @@ class PeerExchange(Exchange):
         silence_max = self._config.silence_max
         self._known_termination = Termination(parts.store, self._extent, silence_max, self._clock.now())
         self._awaited = MissingPeers(silence_max)
-        self.coordination.tells_end = member.supervised  # the supervisor knows it, too
+        self.coordination.tells_end = member.supervised  # the supervisor learns of the end, too
         self._beating: asyncio.Task[None] | None = None
         boot = self.coordination.boot
         common = Common(
@@ -107,19 +107,19 @@ class PeerExchange(Exchange):
     async def part(self, stopped_by: str) -> None:
         heartbeat = self._config.heartbeat
         if self._supervised:
-            return  # the supervisor tells all, and knows it when one has died
+            return  # the supervisor informs all processes, and knows when one has died
         if self.coordination.ended:
             patience = self._patience()
             await self._keep_end()
             patience += self._clock.now()
             while not self.coordination.all_know and self._clock.now() < patience:
                 await asyncio.sleep(heartbeat / 4)
-            await asyncio.sleep(LAST_WORDS * heartbeat)  # the last one has still to hear from us
+            await asyncio.sleep(LAST_WORDS * heartbeat)  # the last peer has not heard from this process yet
         elif stopped_by.startswith("max_"):
             await asyncio.sleep(LAST_WORDS * heartbeat)
 
     def _patience(self) -> float:
-        """Seconds for peers that do not know of the end. Who knew it in an earlier life finds others gone that did."""
+        """Return how many seconds to wait for uninformed peers; short if the end was known before this start."""
         silence_max = self._config.silence_max
         return (
             silence_max
@@ -128,12 +128,12 @@ class PeerExchange(Exchange):
         )
 
     async def _keep_end(self) -> None:
-        """Let a start after a crash know of the end: those who were told of it are gone then."""
+        """Store the end, because after a crash the peers that know of it may be gone."""
         kept = asyncio.Event()
         change = self._known_termination.keep()
         change.after.append(kept.set)
         self._loops.queue(change)
-        with suppress(TimeoutError):  # the write failed, which ends the process
+        with suppress(TimeoutError):  # the write failed, and that ends the process
             await asyncio.wait_for(kept.wait(), self._config.silence_max)
             self.coordination.tells_end = True
 
@@ -148,37 +148,37 @@ class PeerExchange(Exchange):
         )
 
     def _progress(self) -> Progress:
-        """While the end that was known stands, and some who had them are gone, links that wait are seeds given again."""
+        """Return this process's progress; report an empty outbox if it only repeats seeds after a known end."""
         own = super()._progress()
         if own.outbox and self._known_termination.holds and not self.coordination.heard_all:
             own.outbox = 0
         return own
 
     def _recall_end(self) -> None:
-        """Leave, too, if this process knew of the end when it was killed, and others have left that knew it."""
+        """End this process if it knew of the end before it was killed, and informed peers have left since."""
         said = self.coordination.rates_stated()
         if self._known_termination.recalls(said, self.coordination.process_count, self._clock.now()):
             self.learn_end()
 
     def _tell_awaited(self) -> None:
-        """Say for whom this process waits, if it has nothing left to do: it may wait for ever."""
+        """Warn about missing peers if this process has nothing left to do: it may wait forever."""
         now = self._clock.now()
         missing = self._awaited.check(self.coordination.missing(now), self._loops.idle(), now)
         if missing and not self._supervised:
             log.warning(
-                "nothing is left to do here, and the crawl cannot end without %s (not heard for %g s); "
-                "all is kept if this process is stopped",
+                "nothing is left to do here, but the crawl cannot end without %s (no contact for %g s); "
+                "this process can be stopped without losing data",
                 ", ".join(missing),
                 self._config.silence_max,
             )
 
-    # -- what peers send ---------------------------------------------------------
+    # -- messages from peers -------------------------------------------------------
 
     def _take(self) -> None:
-        """Queue what was accepted, in order; let an epoch be committed that a peer waits for."""
+        """Queue the accepted entries, in order; commit at once if a peer waits for an epoch to become durable."""
         if not self._taking:
             return
-        if not self._parts.due.full:  # else it waits in the inbox, and soon the sender does
+        if not self._parts.due.full:  # otherwise entries wait in the inbox, and soon at the sender
             for received in self._inbox.take():
                 self._loops.queue(partial(self._parts.received, received))
         if self._outbox.urgent and not self._urgent:
@@ -204,7 +204,7 @@ class PeerExchange(Exchange):
             self._loops.in_background(self._compact(plan))
 
     async def _compact(self, plan: Compaction) -> None:
-        """Rewrite the queue of a peer that has been away for long."""
+        """Rewrite the outbox queue of a peer that has been away for long."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._loops.worker, plan.run)
         if self._outbox.adopt(plan):
@@ -218,7 +218,7 @@ class PeerExchange(Exchange):
     # -- each beat -----------------------------------------------------------------
 
     async def _beat(self) -> None:
-        """See to the share of the rate and to the end of the crawl, once a heartbeat."""
+        """Update the share of the rate and check for the end of the crawl, once per heartbeat."""
         while True:
             self._share_rate()
             self.coordination.advance()
@@ -239,14 +239,14 @@ class PeerExchange(Exchange):
         self._has_share = share > 0.0 or not rate
 
     def _tell_level(self, refresh: Refresh, now: float) -> None:
-        """Learn from the levels of all what this process's known pages weigh; what the next heartbeats say."""
+        """Pass the levels that the peers reported to `refresh`; keep the reply for the next heartbeats."""
         said = self.coordination.rates_stated()
         reports = {name: LevelReport(each.level, each.weight, each.busy) for name, each in said.items()}
         waited = self._frontier.views.why_slow(now)["rate"]
         self._level = refresh.portion.exchange_levels(reports, waited, now)
 
     def _both_shares(self, refresh: Refresh, now: float) -> float:
-        """The part of the rate for new and known pages of this process; how it divides them is said to `refresh`."""
+        """Return this process's share of the rate for new and known pages; tell `refresh` how it is divided."""
         said = self.coordination.rates_stated().values()
         discovery, known = portions(
             self.coordination.share(now),
@@ -265,18 +265,18 @@ class PeerExchange(Exchange):
 
 
 def make_exchange(context: ProcessContext, parts: ExchangeParts, member: Member, loops: Loops) -> Exchange:
-    """Return the exchange of a process with its peers, if it has any."""
+    """Return the exchange of a process: a `PeerExchange` if it has peers."""
     return (PeerExchange if context.topology.peers else Exchange)(context, parts, member, loops)
 
 
 def _check(urls: UrlsConfig, fingerprinter: Fingerprinter) -> bytes:
-    """16 bytes that agree only if fingerprints and buckets of all URLs do."""
+    """Return 16 bytes that are equal in two processes only if fingerprints and buckets of all URLs are."""
     parts = (fingerprinter.check_value, urls.partition, urls.strip_session_ids, suffix_list_version())
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
 
 
 def _next_incarnation(store: KeyValue, now: float) -> int:
-    """The number of this start: above those of all earlier ones in this folder, and by the clock for a new folder."""
+    """Return the number of this start: above all earlier ones in this folder, and at least the time in ms."""
     value = store.get(INCARNATION)
     before = 0 if value is None else int.from_bytes(unseal(INCARNATION, value), "big")
     number = max(before + 1, int(now * 1000))

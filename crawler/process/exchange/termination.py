@@ -1,11 +1,11 @@
-"""The end of a crawl as one of several processes knows it: after a crash, and when others have left.
+"""The end of a crawl of several processes, as one of them remembers it after a crash, when others may have left.
 
-Who has told of the end may be left alone by all who were told. So it is kept first
-(`m/ended`), with how far the process was: links that it had sent and applied, pages
-that it had fetched, seeds that it was given. What comes behind it, such as seeds of
-a new run, moves these numbers, and the mark says nothing any more. A start is given
-the seeds of its run again; those of other processes are sent again then, and count
-for nothing: these had them before the end.
+A process that announces the end may be left alone by all peers that it has told. So it first
+stores the end (`m/ended`) with its extent: the links that it had sent and applied, the pages
+that it had fetched, the seeds that it was given. Later work, such as the seeds of a new run,
+changes these numbers, and then the stored end is void. A restart is given the seeds of its run
+again and sends those of other processes again; these seeds are not counted, because the
+other processes had them before the end.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +21,9 @@ from crawler.storage.reshard import load, pack
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """How far a process is, over all runs: links appended to outboxes and applied from inboxes, pages.
+    """The work of a process over all runs: links appended to outboxes, links applied from inboxes, pages fetched.
 
-    `seeds` are those of the links that seeds of this start have been, `digest` is the sum of their fingerprints.
+    `seeds` is the number of those links that are seeds of this start, `digest` the sum of the seeds' fingerprints.
     """
 
     appended: int
@@ -33,39 +33,39 @@ class Extent(msgspec.Struct, frozen=True):
     digest: int = 0
 
     def is_beyond(self, kept: "Extent") -> bool:
-        """Whether more than the same seeds came behind `kept`."""
+        """Return whether this extent has more work than `kept`, apart from the same seeds."""
         before = (kept.appended, kept.applied, kept.pages, kept.digest)
         return (self.appended - self.seeds, self.applied, self.pages, self.digest) != before
 
 
 class Termination:
-    """Whether this process knew of the end in an earlier life, and what follows for this one.
+    """Remembers whether this process knew of the end before it restarted, and whether that end still applies.
 
-    `extent` says how far it is; `silence_max` in seconds.
+    `extent` returns the current extent; `silence_max` is in seconds.
     """
 
     def __init__(self, store: KeyValue, extent: Callable[[], Extent], silence_max: float, now: float) -> None:
         self._kept = load(store, ENDED, Extent | None, None)  # type: ignore[arg-type]
         self._extent = extent
         self._silence_max = silence_max
-        self._quiet_since = now  # some are missing, and nobody has work
+        self._quiet_since = now  # since then some peers have been missing, and no process has had work
 
     @property
     def holds(self) -> bool:
-        """Whether it knew of the end, and has done nothing since."""
+        """True if this process knew of the end and has done nothing since."""
         return self._kept is not None and not self._extent().is_beyond(self._kept)
 
     def keep(self) -> Change:
-        """What lets a start after a crash know of the end."""
+        """Make the change that stores the end for a start after a crash."""
         change = Change(sync=True)
         change.put(ENDED, pack(self._extent()))
         return change
 
     def recalls(self, said: Mapping[str, Progress | Counters], processes: int, now: float) -> bool:
-        """Whether the end that was known is the end still; to be asked often.
+        """Return whether the stored end still applies; call this often.
 
-        So it is if some were not heard in this life, for long, and the rest are idle: in a
-        new run, or if a peer has come back with work, somebody is not.
+        It applies if, for `silence_max`, some peers were not heard in this life and all
+        others were idle. In a new run, or if a peer comes back with work, some process is not idle.
         """
         work = any(not each.idle or each.outbox for each in said.values())
         if len(said) == processes or work or not self.holds:
@@ -74,7 +74,7 @@ class Termination:
 
 
 class MissingPeers:
-    """Says once for whom a process waits that has nothing left to do; `silence_max` in seconds."""
+    """Reports each set of missing peers once if the process has nothing left to do; `silence_max` in seconds."""
 
     def __init__(self, silence_max: float) -> None:
         self._silence_max = silence_max
@@ -82,7 +82,7 @@ class MissingPeers:
         self._told: Sequence[str] = ()
 
     def check(self, missing: Sequence[str], idle: bool, now: float) -> Sequence[str]:
-        """The missing to be told of now, if others were told of before; `missing` were not heard for `silence_max`."""
+        """Return `missing` if it is to be reported now, else (); its peers were not heard for `silence_max`."""
         if not idle or not missing:
             self._since, self._told = None, ()
             return ()

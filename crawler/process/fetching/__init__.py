@@ -1,1 +1,1 @@
-"""Fetch tasks and their slots."""
+"""Fetch tasks and the slots that limit them."""

@@ -1,6 +1,6 @@
-"""The places of a process: a fetch task that runs holds one of `crawl.concurrency`.
+"""The fetch slots of a process: each running fetch task holds one of `crawl.concurrency` slots.
 
-A page holds its place until it is committed and the user's page sink has taken it.
+A page holds its slot until it is committed and the user's page sink has taken it.
 """
 
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from crawler.frontier.frontier import Frontier
 from crawler.process.fetching.fetch_tasks import FetchTasks
 from crawler.process.lifecycle.background_tasks import Fail, Tasks
 
-STARTS_MAX = 16  # fetch tasks begun in one turn of the loop: some 5 ms with their first steps
-START_TURN = 0.008  # seconds of them: where rules of robots.txt are many, a verdict takes some
+STARTS_MAX = 16  # fetch tasks started in one turn of the event loop: about 5 ms with their first steps
+START_TURN = 0.008  # seconds per turn for starts: a verdict takes long if robots.txt has many rules
 
 
 class FetchSlots:
-    """Starts the fetch tasks that the frontier gives out; `time` says how long that takes.
+    """Starts the fetch tasks that the frontier gives out; `time` is told how long that takes.
 
-    `room` says how many of some free places may begin a fetch now, by the
+    `room` returns how many of a number of free slots may start a fetch now, by the
     limits of the crawl; `ended` is called whenever a fetch task has ended.
     """
 
@@ -40,28 +40,28 @@ class FetchSlots:
         self._fetch_tasks = fetch_tasks
         self._room = room
         self.tasks = Tasks(fail, ended)
-        self.limited = False  # when fetch tasks were started last, a limit left places empty
+        self.limited = False  # whether, at the last start, a limit left slots empty
 
     def __len__(self) -> int:
-        """Tasks under way."""
+        """Return the number of running tasks."""
         return len(self.tasks)
 
     @property
     def fetching(self) -> int:
-        """Tasks under way, those left out that only wait for their commit."""
+        """The number of running tasks, without those that only wait for their commit."""
         return len(self.tasks) - self._fetch_tasks.awaiting_commit
 
     @property
     def free(self) -> int:
-        """Slots that nobody holds."""
+        """The number of free slots."""
         return self.concurrency - self._frontier.requests - self._fetch_tasks.in_sink
 
     def room(self) -> int:
-        """How many requests may begin now; not positive: none. A full DUE closes all places."""
+        """Return how many requests may start now; none if it is 0 or negative. A full DUE blocks all slots."""
         return 0 if self._due.full else self._room(self.free)
 
     def start(self, now: float) -> bool:
-        """Start what may start now, but no more than one turn of the loop should; whether there may be more."""
+        """Start tasks, at most as many as fit into one turn of the event loop; return whether more may follow."""
         room = self.room()
         self.limited = room < self.free
         self._frontier.limit_requests(self._frontier.requests + room)

@@ -1,17 +1,17 @@
 """The fetch tasks of a process: the coroutines that wait for the network.
 
-    page      fetch, follow hops whose key is their own, extract, results
-    robots    robots.txt of an authority along at most five redirects
-    resolve   the addresses of a host
-    denied    nothing to wait for: the refusal is recorded
+    page      fetch, follow hops to URLs with the same key, extract, build the result
+    robots    fetch robots.txt of an authority, along at most five redirects
+    resolve   look up the addresses of a host
+    denied    record the refusal; there is nothing to wait for
 
-A hop counts as a request: it waits for the gap of its host, and on a host
-other than the fetch task's own it takes that host's slot first. A fetch task that
-waits for a hop, for memory, or for the decision on a large answer has no
-place: `concurrency` others may be exchanging bytes.
+A hop is a request: it waits for the gap of its host, and before a hop to another host
+the fetch task takes that host's slot. A fetch task that waits for a hop, for memory, or
+for the decision on a large answer holds no fetch slot, so `concurrency` other tasks can
+transfer data meanwhile.
 
-An unexpected exception ends its own fetch task only, with the outcome `internal_error`:
-host, address and place are free again as after any failure. A `StoreError`, and an
+An unexpected exception ends only its own fetch task, with the outcome `internal_error`;
+host, address and slot are released as after any failure. A `StoreError`, and an
 exception of the user's page sink, end the process.
 """
 
@@ -50,20 +50,23 @@ Promise = Callable[[FetchTask, Fetch, Change], None]
 RequestOptionsOf = Callable[[FetchTask], RequestOptions]
 
 PLAIN = RequestOptions()
-Hops = list[tuple[str, str]]  # the requests of a redirect chain so far: URL and Cookie field
+Hops = list[tuple[str, str]]  # the requests of a redirect chain so far: (URL, Cookie header)
 NextHop = Callable[[FetchRequest, Fetch, Hops], str]
 
 _OWN_REQUEST = LinkFlag.OWN_REQUEST
 _SITEMAP, _REFRESH = LinkFlag.SITEMAP, LinkFlag.REFRESH
-HOP_WAIT_MAX = 120.0  # seconds a fetch task waits for another host's slot before it gives the hop up
-HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # of an answer; one in a hundred has more
-HEAVY_ROBOTS = 64 << 10  # bytes; ten times what all but one in a thousand have
-_STRING_BYTES, _DATE_BYTES = 57, 150  # of a str beside its characters and its place in a list; of a pair
-HOP_ASKS_MAX = 2.0  # seconds between two questions for a host that many wait for
+HOP_WAIT_MAX = 120.0  # seconds that a fetch task waits for another host's slot before it gives up the hop
+HEAVY_BYTES, HEAVY_LINKS = 2 << 20, 1_000  # per answer; one in a hundred exceeds them
+HEAVY_ROBOTS = 64 << 10  # bytes; ten times the size of all but one in a thousand
+_STRING_BYTES, _DATE_BYTES = (
+    57,
+    150,
+)  # overhead of a str in a list beyond its characters; size of a dated pair
+HOP_ASKS_MAX = 2.0  # seconds between two attempts to take the slot of a busy host
 
 
 class Network(NamedTuple):
-    """What a fetch task waits for: answers, names, and what a page holds."""
+    """The parts that a fetch task waits for: the fetcher, the resolver, and the reader of page content."""
 
     fetcher: Fetcher
     resolver: NameResolver
@@ -71,7 +74,7 @@ class Network(NamedTuple):
 
 
 class FetchTaskSlot:
-    """The place of a fetch task, as the fetcher sees it."""
+    """The slot of a fetch task, as the fetcher sees it."""
 
     __slots__ = ("_clock", "_fetch_task", "_frontier", "_wake")
 
@@ -92,7 +95,7 @@ class FetchTaskSlot:
 
 
 class FetchTasks:
-    """Runs the fetch tasks of one process; `queue` takes the change each one ends with."""
+    """Runs the fetch tasks of one process; each ends with a change, passed to `queue`."""
 
     def __init__(
         self,
@@ -123,9 +126,9 @@ class FetchTasks:
         self._wake = wake
         self._unexpected = unexpected
         self.sink = sink
-        self.promise: Promise | None = None  # notes, with the page's change, that the sink is to get it
+        self.promise: Promise | None = None  # adds to the page's change that the page is due to the sink
         self.request_options_of: RequestOptionsOf | None = (
-            None  # how a fetch task with the flag OWN_WAY is asked
+            None  # the request options of a fetch task with the flag OWN_WAY
         )
         self._overrides = Overrides(config.override)
         self._run = {
@@ -136,29 +139,29 @@ class FetchTasks:
         }
         self.pages_ended = 0
         self.awaiting_commit = 0  # fetch tasks whose page goes to the sink once it is durable
-        self.in_sink = 0  # fetch tasks whose page is durable and with the sink
+        self.in_sink = 0  # fetch tasks whose page is durable and being handled by the sink
 
     async def run(self, fetch_task: FetchTask) -> None:
-        """See a fetch task through; its place is free again once its change is committed."""
+        """Run a fetch task to its end; its slot is free once its change is committed."""
         await self._run[fetch_task.kind](fetch_task)
 
     async def start(self) -> None:
-        """Open connections' pool and resolver."""
+        """Open the connection pool and the resolver."""
         await self._fetcher.start()
 
     async def close(self) -> None:
-        """Close them, and end the parser's worker."""
+        """Close the connection pool and the resolver, and end the parser's child process."""
         limit = self._config.crawl.shutdown_step_max
         await within(limit, "parser", self._reader.close())
         await within(limit, "connections", self._fetcher.close())
         await within(limit, "resolver", self._resolver.close())
 
-    # -- one coroutine a task -------------------------------------------------
+    # -- one coroutine per kind of task ---------------------------------------
 
     async def _ended(
         self, fetch_task: FetchTask, work: Coroutine[Any, Any, T], otherwise: Callable[[str], T]
     ) -> T:
-        """What `work` returns; `otherwise` of the error's text if it raises what nobody expects."""
+        """Return the result of `work`; after an unexpected exception return `otherwise(text of the error)`."""
         try:
             return await work
         except StoreError:
@@ -171,7 +174,7 @@ class FetchTasks:
             )
 
     def _internal_error(self, url: str, text: str) -> Fetch:
-        """The end of a request that met a bug."""
+        """Return the result of a request that failed because of a bug."""
         outcome = Outcome.INTERNAL_ERROR
         return Fetch(url=url, outcome=outcome, blame=blame_of(outcome), began=self._clock.now(), error=text)
 
@@ -194,7 +197,7 @@ class FetchTasks:
         self._queue(lambda: self._results.denied(fetch_task, now))
 
     async def _robots_txt(self, fetch_task: FetchTask) -> None:
-        owner = object()  # of the bytes: a host may ask again while those of its last answer are held
+        owner = object()  # of the bytes: a host may be fetched from again while its last answer is still held
         fetch = await self._ended(
             fetch_task,
             self._fetch_robots(fetch_task, owner),
@@ -251,14 +254,14 @@ class FetchTasks:
             self.in_sink -= 1
 
     def _step_aside(self, fetch_task: FetchTask) -> None:
-        """The fetch task waits for something other than its server: its place is free."""
+        """Release the slot of a fetch task that waits for something other than its server."""
         self._frontier.hops.step_aside(fetch_task, self._clock.now())
         self._wake()
 
     def _promised(
         self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float
     ) -> Making:
-        """The page's change, with the promise that the sink gets it."""
+        """Make the page's change, with the promise that the sink will receive the page."""
         change = yield from self._results.page(fetch_task, fetch, extracted, now)
         if self.promise is not None:
             self.promise(fetch_task, fetch, change)
@@ -284,7 +287,7 @@ class FetchTasks:
         return fetch, extracted
 
     async def _commit(self, make: Maker, queue: Callable[[Maker], None]) -> None:
-        """Queue a change and wait until it is durable; it counts as `in_sink` from that moment on."""
+        """Queue a change and wait until it is durable; from that moment the page is counted in `in_sink`."""
         committed = asyncio.get_running_loop().create_future()
 
         def made() -> Making:
@@ -301,7 +304,7 @@ class FetchTasks:
         await committed
 
     async def _read(self, fetch_task: FetchTask, fetch: Fetch, stream: MapStream | None) -> Extracted | None:
-        """What the answer holds; None if nothing new, or if it brings out a bug: its links are lost, not the page."""
+        """Return the content extracted from an answer; None if it has no news, or if a bug lost its links."""
         try:
             if not self._results.shows_news(fetch_task, fetch):
                 self._reader.drop(stream)
@@ -313,7 +316,7 @@ class FetchTasks:
                 await self._reader.news(extracted, fetch, lambda: self._results.known_content(fetch_task))
             return extracted
         except Exception as error:
-            self._unexpected.note(error, f"reading {fetch_task.url}, whose links are lost")
+            self._unexpected.note(error, f"reading {fetch_task.url}; its links are lost")
             self._reader.drop(stream)
             return None
 
@@ -322,7 +325,7 @@ class FetchTasks:
     async def _follow(
         self, fetch_task: FetchTask, request: FetchRequest, next_hop: NextHop, options: RequestOptions = PLAIN
     ) -> Fetch:
-        """Fetch, and follow redirects as long as `next_hop` names a URL; return the last answer."""
+        """Fetch, and follow redirects as long as `next_hop` returns a URL; return the last answer."""
         fetch = await self._fetcher.fetch(request)
         chain = [(fetch_task.url, "")]
         while fetch.outcome is Outcome.REDIRECT:
@@ -331,7 +334,7 @@ class FetchTasks:
             if not (url := next_hop(request, fetch, chain)):
                 break
             chain.append((url, self._cookies(request, url)))
-            fetch.body = fetch.content = b""  # nobody keeps it: a hop that waits holds no bytes
+            fetch.body = fetch.content = b""  # not needed: a waiting hop holds no bytes
             self._fetcher.let_go(request.owner)
             options = redirected_options(
                 options, fetch.status, same_host=hostname(url) == fetch_task.hostname
@@ -340,13 +343,13 @@ class FetchTasks:
         return fetch
 
     def _begin_jar(self, request: FetchRequest, fetch: Fetch) -> None:
-        """Keep cookies for the length of this chain: many sites set one and redirect to the same page."""
+        """Keep cookies for this redirect chain: many sites set one and redirect to the same page."""
         request.jar = CookieJar()
         lines = [value for name, value in fetch.headers if name.lower() == b"set-cookie"]
         request.jar.store(split(fetch.url), lines, self._clock.now())
 
     def _cookies(self, request: FetchRequest, url: str) -> str:
-        """What a hop to `url` would send; "" without a jar of the chain's own."""
+        """Return the Cookie header of a hop to `url`; "" if the chain has no cookie jar."""
         return "" if request.jar is None else request.jar.header(split(url), self._clock.now())
 
     def _robots_hop(self, _request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
@@ -355,44 +358,47 @@ class FetchTasks:
         return resolve(fetch.url, fetch.location) or ""
 
     def _own_key_hop(self, request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
-        """The target if its key is that of a URL of the chain: the duplicate check would eat it.
+        """Return the target if its key is the key of a URL of the chain, else "".
 
-        A request that was made before, cookies and all, can only be answered as before.
+        As a link, such a target would be dropped as a duplicate. A request that was already
+        made with the same cookies is a loop, because the answer would be the same.
         """
         target = resolve(fetch.url, fetch.location)
         if target is None or self._key(target) not in {self._key(url) for url, _ in chain}:
             return ""
         again = request.jar is not None and (target, self._cookies(request, target)) in chain
         if again or len(chain) > self._config.fetch.redirects_max:
-            fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, "redirects in a circle"
+            fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, "redirect loop"
             return ""
         return target if self._frontier.hops.may_ask(target, self._clock.now()) else ""
 
     def _any_hop(self, request: FetchRequest, fetch: Fetch, chain: Hops) -> str:
-        """The target wherever the crawl is at home: who asked in a way of his own waits for this answer."""
+        """Return the target if it is in scope; used for a user's own request, because its caller waits for the answer."""
         target = resolve(fetch.url, fetch.location)
         if target is None or not self._results.in_scope(target):
             return ""
         if len(chain) > self._config.fetch.redirects_max:
-            fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, "redirects in a circle"
+            fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, "redirect loop"
             return ""
         return target if self._frontier.hops.may_ask(target, self._clock.now()) else ""
 
     async def _hop(
         self, fetch_task: FetchTask, request: FetchRequest, url: str, before: Fetch, options: RequestOptions
     ) -> Fetch:
-        """Fetch the next URL of a chain in its host's turn."""
+        """Fetch the next URL of a chain when its host's turn comes."""
         name = hostname(url)
         self._frontier.hops.give_back(fetch_task.hostname, self._clock.now(), before.took, before.retry_after)
         self._step_aside(fetch_task)
         addresses = request.addresses
-        if name != fetch_task.hostname and not self._config.fetch.proxy:  # a proxy looks names up itself
+        if name != fetch_task.hostname and not self._config.fetch.proxy:  # a proxy resolves names itself
             found = await self._resolver.resolve(name)
             if not found.addresses:
                 return no_address(url, found)
             addresses = found.addresses[:1]
         if not await self._borrow(fetch_task, name, addresses[0] if addresses else ""):
-            return Fetch(url=url, outcome=Outcome.CONNECT_ERROR, error=f"no turn at {name} in time")
+            return Fetch(
+                url=url, outcome=Outcome.CONNECT_ERROR, error=f"waited too long for a slot of {name}"
+            )
         took = 0.0
         try:
             hop = msgspec.structs.replace(
@@ -407,7 +413,7 @@ class FetchTasks:
                 self._frontier.hops.give_back(name, self._clock.now(), took)
 
     async def _borrow(self, fetch_task: FetchTask, name: str, address: str) -> bool:
-        """Wait for the turn of a hop; False if that takes too long."""
+        """Wait for the turn of a hop; return False if that takes too long."""
         give_up = self._clock.now() + HOP_WAIT_MAX
         least = 0.01
         while (at := self._frontier.hops.borrow(name, self._clock.now(), fetch_task, address)) > 0.0:
@@ -421,7 +427,7 @@ class FetchTasks:
         config = self._config
         gap, gap_factor = self._frontier.under_way.gap_terms(fetch_task)
         keep_alive = gap + config.fetch.keep_alive_extra
-        if self._frontier.under_way.has_more(fetch_task):  # it will be asked again, be it late
+        if self._frontier.under_way.has_more(fetch_task):  # its host is fetched from again, even if late
             keep_alive = max(keep_alive, config.fetch.keep_alive_max)
         request = FetchRequest(
             url=fetch_task.url,
@@ -444,13 +450,13 @@ class FetchTasks:
         return request
 
     def _allow_secrets(self, request: FetchRequest, name: str) -> None:
-        """Let only those headers go along that were configured for this URL, wherever a redirect leads."""
+        """Send only the headers that are configured for this URL, wherever a redirect leads."""
         request.credentials = self._trusts(request.url)
         if self._overrides:
             request.headers = self._overrides.for_url(request.url, name).headers or ()
 
     def _override(self, request: FetchRequest, fetch_task: FetchTask) -> None:
-        """Let the values that the configuration sets for this part of the web bind the request."""
+        """Apply to the request the values that `[[override]]` sets for its URL."""
         own = self._overrides.for_url(fetch_task.url, fetch_task.hostname)
         request.tls = own.tls or ""
         request.fetcher = own.fetcher or HTTP
@@ -461,7 +467,7 @@ class FetchTasks:
 
 
 def size_of(extracted: Extracted) -> int:
-    """Bytes in memory, roughly."""
+    """Return the approximate size in memory, in bytes."""
     found = (extracted.hrefs, extracted.maps, extracted.requisites, extracted.repeats)
     return sum(_STRING_BYTES * len(urls) + sum(map(len, urls)) for urls in found) + _DATE_BYTES * len(
         extracted.dated
@@ -469,22 +475,22 @@ def size_of(extracted: Extracted) -> int:
 
 
 def is_heavy(fetch: Fetch, extracted: Extracted | None) -> bool:
-    """Whether it takes long to decide upon an answer: some milliseconds of hashes, or of links."""
+    """Return whether deciding an answer takes long: some milliseconds of hashing, or of handling links."""
     links = 0 if extracted is None else len(extracted.hrefs) + len(extracted.maps) + len(extracted.requisites)
     return len(fetch.body) + len(fetch.content) > HEAVY_BYTES or links > HEAVY_LINKS
 
 
 def _going(request: FetchRequest, options: RequestOptions) -> FetchRequest:
-    """The request, going that way beside what the configuration says."""
+    """Return the request with `options` added to what the configuration says."""
     request.method, request.body = options.method, options.body
     request.headers = (*request.headers, *options.headers) if options.headers else request.headers
     return request
 
 
 def redirected_options(options: RequestOptions, status: int, *, same_host: bool) -> RequestOptions:
-    """How a redirect with that status is followed: 303, and 301 and 302 of a POST, by GET (Fetch Standard).
+    """Return the options after a redirect: 303, and 301 and 302 after POST, continue with GET (Fetch Standard).
 
-    Another host gets no credentials.
+    Credentials are not sent to another host.
     """
     if options is PLAIN:
         return options
@@ -503,7 +509,7 @@ def _not_resolved(text: str) -> Resolution:
 
 
 def _say(fetch: Fetch) -> None:
-    """Log, for -v, what a failed request met; `process/answering/wait_log.py` logs when the host is asked again."""
+    """Log, for -v, why a request failed; `process/answering/wait_log.py` logs when the host is tried again."""
     if fetch.blame and log.isEnabledFor(logging.DEBUG):
         status = f" {fetch.status}" if fetch.status else ""
         error = f": {fetch.error}" if fetch.error else ""

@@ -1,13 +1,13 @@
-"""From a fetch to its links: chooses the extractor for the answer, off the loop where it could hold it up.
+"""From a fetch to its links: chooses the extractor for the answer, and parses large answers in a child process.
 
 HTML, XHTML, or no usable type and HTML by its first bytes   extract.links, heavy pages in a child process
-a sitemap (asked for as one)                                 extract.sitemap
-RSS and Atom, by setting                                     extract.feed
-a style sheet, if requisites are wanted                      extract.css
+a sitemap (fetched as a sitemap)                             extract.sitemap
+RSS and Atom, if configured                                  extract.feed
+a style sheet, if page requisites are fetched                extract.css
 
-Large sitemaps, feeds and sheets have a child of their own: pages do not wait for them.
-`news` compares a document with dates with its stored copy: a changed date is a signal that
-its page has changed.
+Large sitemaps, feeds and style sheets have a child process of their own, so pages do not wait for them.
+`news` compares the dates in a document with those in its stored copy: a changed date is a signal that
+the page with that date has changed.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome
 
 Extractor = Callable[[FetchTask, Fetch], Iterable[str]]
 
-# XML and CSS up to this size are read in the loop, at some 0.1 us a byte, 0.6 in the worst case.
+# XML and CSS up to this size are parsed in the event loop, at about 0.1 us per byte, at worst 0.6 us.
 INLINE_BYTES_MAX = 64 << 10
 
 _SITEMAP, _REQUISITE = LinkFlag.SITEMAP, LinkFlag.REQUISITE
@@ -41,25 +41,25 @@ _READABLE = (Outcome.FETCHED, Outcome.TRUNCATED)
 
 
 def fork_parser() -> ForkedChild | None:
-    """A process that will parse heavy pages; only before there is a loop. None where that cannot be."""
+    """Fork a process to parse heavy pages, before the event loop exists; return None where fork is not possible."""
     return fork_children(work, 1, helpers=True)[0] if can_fork() else None
 
 
 def changed_dates(
     dated: Iterable[tuple[str, float]], known: Iterable[Entry], *, first: bool
 ) -> list[tuple[str, float]]:
-    """Those that say another date than `known` does; with `first`, also those that it does not name.
+    """Return the entries of `dated` whose date differs from `known`; with `first`, also those that `known` lacks.
 
-    The first sight of a sitemap's date tells nothing; a new item of a feed is its news.
+    A sitemap's date seen for the first time says nothing about a change; a new item of a feed is news.
     """
     before = {entry.loc: entry.lastmod for entry in known}
     return [(loc, at) for loc, at in dated if (before[loc] != at if before.get(loc) is not None else first)]
 
 
 class Reader:
-    """Reads fetches; `extractor` stands in for the built-in one for HTML pages if it is given.
+    """Reads fetches; a given `extractor` replaces the built-in one for HTML pages.
 
-    `reads_anchors`: the texts of links are read, too.
+    `reads_anchors`: whether anchor texts are extracted, too.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class Reader:
         self._rules = PageRules(config, want_anchors=reads_anchors)
 
     def charge(self, holding: Holding) -> None:
-        """From now on tell `holding` what is held while a child parses."""
+        """Report to `holding` the memory held while a child parses."""
         self._worker.holding = holding
 
     def follow(self, fetch_task: FetchTask) -> MapStream | None:
-        """What a map is to be fed to while it arrives (and `read`, or `drop`, is told of then); None for a page."""
+        """Return a stream that parses a sitemap as it arrives, to be passed to `read` or `drop`; None for a page."""
         if not fetch_task.flags & _SITEMAP:
             return None
         document = Document.of(
@@ -94,16 +94,16 @@ class Reader:
         return self._documents.follow(document, INLINE_BYTES_MAX)
 
     def drop(self, stream: MapStream | None) -> None:
-        """Nobody wants to know what the map holds."""
+        """Discard a sitemap stream whose result is not needed."""
         if stream is not None:
             self._documents.drop(stream)
 
     async def read(
         self, fetch_task: FetchTask, fetch: Fetch, apart: Apart = nothing, stream: MapStream | None = None
     ) -> Extracted | None:
-        """What the answer holds; None if links are not taken from such an answer.
+        """Return the content extracted from the answer; None if links are not taken from such an answer.
 
-        `apart` is called before a child is waited for; `stream` was fed the content while it came.
+        `apart` is called before waiting for a child; `stream` received the content while it arrived.
         """
         if stream is not None and self._is_streamed(fetch, stream):
             apart()
@@ -125,13 +125,13 @@ class Reader:
 
     @staticmethod
     def _is_streamed(fetch: Fetch, stream: MapStream) -> bool:
-        """Whether `stream` is the content, and worth a child."""
+        """Return whether `stream` received the final content, and the content is large enough for a child."""
         return fetch.outcome in _READABLE and stream.nbytes == len(fetch.content) > INLINE_BYTES_MAX
 
     async def _document(
         self, kind: DocumentKind, fetch_task: FetchTask, fetch: Fetch, apart: Apart
     ) -> Extracted:
-        """Read small documents at once, large ones in the child; of one that is too much for it, nothing."""
+        """Read a small document at once, a large one in the child; return no links if the child cannot parse it."""
         document = Document.of(kind, fetch, self._config.sitemaps)
         if len(fetch.content) <= INLINE_BYTES_MAX:
             await self._worker.share.mine()
@@ -141,7 +141,7 @@ class Reader:
         return await self._documents.read(fetch.content, self._context(fetch_task, fetch), document)
 
     async def news(self, extracted: Extracted, fetch: Fetch, known_content: Callable[[], bytes]) -> None:
-        """Leave of the dates those that the stored copy of a document, read by `known_content`, does not have."""
+        """Keep only the dates that the stored copy of the document, read by `known_content`, does not have."""
 
         def compare() -> list[tuple[str, float]]:
             entries = self._entries(extracted.told_by, known_content())

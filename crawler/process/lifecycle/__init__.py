@@ -1,1 +1,1 @@
-"""Tasks, limits and the end of a process."""
+"""Background tasks, limits and shutdown of a process."""

@@ -1,4 +1,4 @@
-"""Tasks of a process: an exception of one is the process's failure."""
+"""Background tasks of a process: an exception in one of them fails the process."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -8,12 +8,12 @@ Fail = Callable[[BaseException], None]
 
 
 class Tasks:
-    """Those that run now; `ended` is called whenever one has ended."""
+    """The running tasks; `ended` is called whenever one has ended."""
 
     def __init__(self, fail: Fail, ended: Callable[[], None] = lambda: None) -> None:
         self._fail = fail
         self._ended = ended
-        self._running: dict[asyncio.Task[None], None] = {}  # in their order, so that a run can be repeated
+        self._running: dict[asyncio.Task[None], None] = {}  # ordered, so that a simulated run can be repeated
 
     def __len__(self) -> int:
         return len(self._running)
@@ -22,7 +22,7 @@ class Tasks:
         return iter(list(self._running))
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` beside everything else."""
+        """Run `work` concurrently."""
         task = asyncio.get_running_loop().create_task(work)
         self._running[task] = None
         task.add_done_callback(self._done)
@@ -32,7 +32,7 @@ class Tasks:
             task.cancel()
 
     async def wait(self, limit: float | None = None) -> None:
-        """Until all have ended that run now, for at most `limit` seconds."""
+        """Wait until all tasks that are running now have ended, for at most `limit` seconds."""
         if self._running:
             await asyncio.wait(self._running, timeout=limit)
 
@@ -44,7 +44,7 @@ class Tasks:
 
 
 async def wait_for(event: asyncio.Event, delay: float | None) -> None:
-    """Wait for the event; it is set after `delay` seconds anyway, None = never. Others have a turn in any case."""
+    """Wait for the event, and set it after `delay` seconds (None: never); always yield to other tasks."""
     if event.is_set():
         return await asyncio.sleep(0)
     timer = None if delay is None else asyncio.get_running_loop().call_later(delay, event.set)

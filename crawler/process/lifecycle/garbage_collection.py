@@ -1,15 +1,15 @@
-"""How memory is collected and given back: Python's garbage collector and the C heap.
+"""When memory is collected and returned: Python's garbage collector and the C heap.
 
-Reference counts free nearly all objects of a crawl: 11,000 pages of the open web leave
-some dozen cycles. The collector holds the loop for some 0.3 ms a thousand objects, 1 ms
-where others push it out of the caches, so it runs seldom and looks at little: objects
-that exist at the start of a crawl, or outlive a full collection, are frozen. A
-collection looks at some 45,000 objects, however large the crawl is. A frozen cycle that
-dies later is lost, such as that of a fetch under way at that instant.
+Reference counting frees nearly all objects of a crawl: 11,000 pages of the open web leave
+a few dozen cycles. The collector blocks the event loop for about 0.3 ms per thousand objects
+(1 ms if other programs evict them from the CPU caches), so it runs seldom and on few objects:
+objects that exist at the start of a crawl, or survive a full collection, are frozen. A
+collection examines about 45,000 objects, however large the crawl is. A frozen cycle that
+becomes garbage later is never freed, such as that of a fetch in flight at that instant.
 
-Bodies come and go between objects that live for hours and leave holes in the C heap:
-after ten minutes of the open web 65 of 172 MiB. `give_back` returns their free pages
-to the system.
+Bodies are allocated and freed between objects that live for hours, which leaves holes in the
+C heap: 65 of 172 MiB after ten minutes of the open web. `give_back` returns the free memory
+pages to the system.
 """
 
 import gc
@@ -17,17 +17,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-GIVE_BACK_INTERVAL = 300.0  # seconds; the heap is locked for some 0.1 ms a MiB
+GIVE_BACK_INTERVAL = 300.0  # seconds; each call locks the heap for about 0.1 ms per MiB
 
 
 def collect_rarely() -> None:
-    """The crawler makes many short-lived objects and few cycles; importing it makes none."""
+    """Raise the collector's thresholds: a crawl makes many short-lived objects but few cycles."""
     gc.set_threshold(5_000, 2, 2)
 
 
 @contextmanager
 def frozen() -> Iterator[None]:
-    """`freeze` until the block is left."""
+    """Call `freeze` on entry and `thaw` on exit."""
     freeze()
     try:
         yield
@@ -36,9 +36,9 @@ def frozen() -> Iterator[None]:
 
 
 def freeze() -> None:
-    """Leave out what is there now, modules, settings, opened stages, and what outlives a full collection.
+    """Exclude existing objects (modules, settings, opened stages) and survivors of full collections from collection.
 
-    Until as many calls of `thaw`: the process may be somebody's whose crawl is a part of it.
+    This lasts until `thaw` has been called as often, because a crawl may be only a part of a user's program.
     """
     gc.collect()
     gc.freeze()
@@ -46,7 +46,7 @@ def freeze() -> None:
 
 
 def thaw() -> None:
-    """A crawl is over; behind the last one, collections look at everything again."""
+    """Undo one `freeze`; after the last one, collections examine all objects again."""
     gc.callbacks.remove(_freeze_survivors)
     if _freeze_survivors not in gc.callbacks:
         gc.unfreeze()
@@ -58,8 +58,8 @@ def _freeze_survivors(phase: str, collection: dict[str, Any]) -> None:
 
 
 def give_back() -> None:
-    """Return free pages of the C heap to the system; any thread. Only glibc can."""
-    import ctypes  # here: most crawls are over before
+    """Return free pages of the C heap to the system, from any thread; only glibc supports this."""
+    import ctypes  # imported here, because most crawls end before the first call
 
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)

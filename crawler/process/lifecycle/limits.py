@@ -1,4 +1,4 @@
-"""Decides when a run is over, and whether the disk lets it go on, by what the shell has seen."""
+"""Decides when a run is over and whether disk space allows it to continue, from values that the shell measures."""
 
 from enum import Enum
 
@@ -6,16 +6,16 @@ import msgspec
 
 from crawler.config import CrawlConfig, StoreConfig
 
-STOP_GRACE = 5.0  # seconds that fetches in flight are given after a stop
-WATCH_INTERVAL = 1.0  # seconds between looks at time and disk space
+STOP_GRACE = 5.0  # seconds that fetches in flight have to finish after a stop
+WATCH_INTERVAL = 1.0  # seconds between checks of time and disk space
 
 
 class RunProgress(msgspec.Struct, frozen=True, gc=False):
-    """How far a run is: seconds since its start, and what is known of its end.
+    """The progress of a run: seconds since its start, and facts about its end.
 
-    `limit` is one that all processes together have reached; `ended` says that
-    nothing is left to do anywhere; `busy` that something is in flight, queued or
-    pending here; `finished` is the frontier's reason for having nothing more.
+    `limit` is a limit that all processes together have reached; `ended` says that
+    no process has work left; `busy` that something is in flight, queued or
+    pending here; `finished` is the frontier's reason for having no more URLs.
     """
 
     elapsed: float = 0.0
@@ -26,7 +26,7 @@ class RunProgress(msgspec.Struct, frozen=True, gc=False):
 
 
 def limit_reached(standing: RunProgress, config: CrawlConfig) -> str:
-    """Why the run is over: "max_time", "max_pages", "max_bytes", "done", "patience"; "" while it is not."""
+    """Return why the run is over: "max_time", "max_pages", "max_bytes", "done" or "patience"; "" if it is not."""
     if config.max_time and standing.elapsed >= config.max_time:
         return "max_time"
     if standing.limit:
@@ -37,7 +37,7 @@ def limit_reached(standing: RunProgress, config: CrawlConfig) -> str:
 
 
 class Disk(Enum):
-    """What the free space of the disk allows."""
+    """The state of the disk's free space."""
 
     ROOM = "room"
     LOW = "low"  # nothing is fetched until there is room again
@@ -45,7 +45,7 @@ class Disk(Enum):
 
 
 def disk_state(free: int, total: int, config: StoreConfig) -> Disk:
-    """The state of a disk of `total` bytes; a small one is low from a twentieth of it on."""
+    """Return the state of a disk of `total` bytes; a small disk is low when less than a twentieth of it is free."""
     if free < config.stop_water_bytes:
         return Disk.FULL
     return Disk.LOW if free < min(config.low_water_bytes, total // 20) else Disk.ROOM

@@ -1,11 +1,11 @@
-"""An end in bounded time; whatever does not end is logged with its stacks.
+"""Shutdown in bounded time; whatever does not end in time is logged with its stacks.
 
-`within` limits a step of the shutdown: a longer one is logged with all stacks,
-cancelled, and left alone. `run` and `leave` limit what Python would wait for without
-end: tasks, executors, threads. A `Watchdog` logs the stacks when the loop stands
-still, in any code.
+`within` limits a step of the shutdown: a step that exceeds its limit is logged with all stacks,
+cancelled, and abandoned. `run` and `leave` limit the waits that Python does not limit:
+tasks, executors, threads. A `Watchdog` logs the stacks when the event loop is blocked,
+whatever code blocks it.
 
-Nothing is lost by it: what was not committed is done again.
+No data is lost: work that was not committed is done again.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ T = TypeVar("T")
 
 log = logging.getLogger("crawler")
 
-TASKS_SHOWN = 20  # of a log entry with all stacks
-FRAMES_SHOWN = 20  # of each task and thread
-LEAVE_LIMIT = 2.0  # seconds for the threads of executors that have been shut down already
-_left_alone: list[str] = []  # steps of this process that did not end
-LOOKS = 4  # of the watchdog while the loop may stand
+TASKS_SHOWN = 20  # in a log entry with all stacks
+FRAMES_SHOWN = 20  # per task and thread
+LEAVE_LIMIT = 2.0  # seconds to wait for threads of executors that are already shut down
+_left_alone: list[str] = []  # shutdown steps of this process that were abandoned
+LOOKS = 4  # checks that the watchdog makes within its limit
 
 
 async def within(limit: float, step: str, work: Awaitable[object]) -> bool:
-    """Wait for `work` for at most `limit` seconds; whether it ended. Never raises for what it raises."""
+    """Wait for `work` for at most `limit` seconds; return whether it ended. An exception of `work` is not raised."""
     task = asyncio.ensure_future(work)
     done, _ = await asyncio.wait({task}, timeout=limit)
     if not done:
-        log.error("shutdown: %s not over within %g s, and left alone\n%s", step, limit, stacks())
+        log.error("shutdown: %s did not end within %g s; abandoned\n%s", step, limit, stacks())
         task.cancel()
         _left_alone.append(step)
         return False
@@ -45,7 +45,7 @@ async def within(limit: float, step: str, work: Awaitable[object]) -> bool:
 
 
 def in_thread(function: Callable[[], object]) -> "asyncio.Future[None]":
-    """Call `function` in a thread that nobody waits for at the end of the process."""
+    """Call `function` in a thread that the process does not wait for when it exits."""
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
 
@@ -53,7 +53,7 @@ def in_thread(function: Callable[[], object]) -> "asyncio.Future[None]":
         try:
             function()
         finally:
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop was closed, so no caller waits for the result
                 loop.call_soon_threadsafe(tell)
 
     def tell() -> None:
@@ -65,7 +65,7 @@ def in_thread(function: Callable[[], object]) -> "asyncio.Future[None]":
 
 
 def run(main: Coroutine[Any, Any, T], new_loop: Callable[[], asyncio.AbstractEventLoop], limit: float) -> T:
-    """As `asyncio.run`, but what `main` leaves behind gets `limit` seconds to end, not all the time in the world."""
+    """Run `main` as `asyncio.run` does, but limit the cleanup of what it leaves behind to `limit` seconds."""
     loop = new_loop()
     asyncio.set_event_loop(loop)
     before = len(_left_alone)
@@ -74,7 +74,7 @@ def run(main: Coroutine[Any, Any, T], new_loop: Callable[[], asyncio.AbstractEve
     finally:
         loop.run_until_complete(_clear(limit))
         asyncio.set_event_loop(None)
-        if len(_left_alone) == before:  # else uvloop would wait for the connections that were left open
+        if len(_left_alone) == before:  # otherwise uvloop would wait for the connections that are still open
             loop.close()
 
 
@@ -91,13 +91,13 @@ async def _clear(limit: float) -> None:
 
 
 def leave(code: int) -> int:
-    """Return the exit code; if threads would hold the process up, end it with that code at once."""
+    """Return the exit code; if running threads would delay the exit, end the process with that code at once."""
     end = time.monotonic() + LEAVE_LIMIT
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and not thread.daemon:
             thread.join(max(0.0, end - time.monotonic()))
             if thread.is_alive():
-                log.error("shutdown: thread %s not over, and left alone\n%s", thread.name, stacks())
+                log.error("shutdown: thread %s did not end; abandoned\n%s", thread.name, stacks())
                 logging.shutdown()
                 sys.stdout.flush()
                 sys.stderr.flush()
@@ -106,7 +106,7 @@ def leave(code: int) -> int:
 
 
 def stacks(loop: asyncio.AbstractEventLoop | None = None) -> str:
-    """Where all threads, and the tasks of the loop, stand; the outermost frames of each first."""
+    """Return the stacks of all threads and of the loop's tasks, outermost frames first."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = [
         f"thread {names.get(ident, ident)}:\n" + "".join(traceback.format_stack(frame)[-FRAMES_SHOWN:])
@@ -114,20 +114,20 @@ def stacks(loop: asyncio.AbstractEventLoop | None = None) -> str:
     ]
     try:
         tasks = asyncio.all_tasks(loop)
-    except RuntimeError:  # no loop runs here, or its tasks change while they are listed
+    except RuntimeError:  # no loop is running here, or its tasks change while they are listed
         tasks = set()
     for task in list(tasks)[:TASKS_SHOWN]:
         frames = [f'  File "{f.f_code.co_filename}", line {f.f_lineno}' for f in task.get_stack()]
         parts.append("\n".join([f"task {task.get_name()}:", *frames[-FRAMES_SHOWN:]]) + "\n")
     if len(tasks) > TASKS_SHOWN:
-        parts.append(f"and {len(tasks) - TASKS_SHOWN} tasks more\n")
+        parts.append(f"and {len(tasks) - TASKS_SHOWN} more tasks\n")
     return "".join(parts)
 
 
 class Watchdog:
-    """Logs all stacks, once a time, when the loop it is started in has not turned for `limit` seconds.
+    """Logs all stacks, once per incident, when the event loop has been blocked for `limit` seconds.
 
-    A process that was stopped as a whole, and goes on, has not stood.
+    A process that was suspended as a whole and continues is not blocked.
     """
 
     def __init__(self, limit: float) -> None:
@@ -138,13 +138,13 @@ class Watchdog:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Watch the running loop."""
+        """Watch the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._beat()
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def stop(self) -> None:
-        """Watch no more; harmless if it never did."""
+        """Stop watching; do nothing if not started."""
         self._over.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -158,5 +158,7 @@ class Watchdog:
         while not self._over.wait(self._interval):
             looks = looks + 1 if self._turns == seen else 0
             seen = self._turns
-            if looks == LOOKS:  # looks of this thread, not seconds of the clock: it stops with the process
-                log.error("the loop stands for %g s\n%s", self._limit, stacks(self._loop))
+            if (
+                looks == LOOKS
+            ):  # counts this thread's checks, not seconds: they stop if the process is suspended
+                log.error("the event loop is blocked for %g s\n%s", self._limit, stacks(self._loop))

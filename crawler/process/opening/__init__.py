@@ -1,1 +1,1 @@
-"""From a directory to the parts of a process."""
+"""Opens the parts of a process from its directory."""

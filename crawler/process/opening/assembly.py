@@ -1,4 +1,4 @@
-"""How the stored stages of a process are made from its configuration: one function a stage."""
+"""Construction of a process's stored stages from its configuration: one function per stage."""
 
 import logging
 import random
@@ -33,7 +33,7 @@ log = logging.getLogger("crawler")
 
 
 def open_store(context: ProcessContext) -> tuple[KeyValue, str]:
-    """Open the store; also return what had to be cut off to open it, "" if nothing."""
+    """Open the store; return (the store, a description of what had to be cut off to open it, "" if nothing)."""
     store, mended = context.environment.open_store(context.directory / "store", context.config.store)
     if mended:
         log.error("store: %s", mended)
@@ -53,7 +53,7 @@ def make_fingerprinter(context: ProcessContext, seed: bytes, equivalences: Equiv
 
 def make_robots(context: ProcessContext, store: KeyValue) -> RobotsCache:
     config = context.config
-    # As many as there are hosts in the front, each of which is looked at every few seconds.
+    # As many as there are hosts in the front; each of them is read every few seconds.
     entries_max = config.frontier.front_factor * config.crawl.concurrency
     return RobotsCache(store, config.robots, config.identity.token, entries_max)
 
@@ -91,21 +91,21 @@ def make_eliminator(context: ProcessContext, store: KeyValue, fingerprinter: Fin
 
 
 def _handed_out(store: KeyValue) -> Iterator[int]:
-    """The fingerprints that the frontier has received: tried, to do or parked (the in-memory DUE keeps none)."""
+    """Yield the fingerprints that the frontier has received (tried, to do, parked), for a DUE that is only in memory."""
     for key, _ in scan_prefix(store, PAGE):
         yield int.from_bytes(key[2:], "big")
     yield from queued_fingerprints(store)
 
 
 def queued_fingerprints(store: KeyValue) -> Iterable[int]:
-    """The fingerprints of all URLs to do or parked, in no order."""
+    """Yield the fingerprints of all to-do and parked URLs, in no particular order."""
     for prefix in (TODO, PARKED):
         for key, value in scan_prefix(store, prefix):
             yield decode(key, value).fingerprint
 
 
 def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Fingerprinter) -> Refresh:
-    """The schedule of known pages, which are asked again."""
+    """Return the schedule of known pages, which are refetched."""
     config = context.config
     return Refresh(
         config.refresh,
@@ -121,10 +121,10 @@ def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Finge
 
 
 def _values(path: str, fingerprinter: Fingerprinter) -> dict[int, float]:
-    """The importance of pages as a file of the user says it; {} without a file.
+    """Read the importance of pages from the user's file; {} without a file.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the file cannot be read.
     """
     if not path:
         return {}
@@ -164,14 +164,14 @@ def make_frontier(
 
 
 def make_splitter(context: ProcessContext, store: KeyValue, *, whole: bool) -> tuple[Outbox, Inbox]:
-    """The queues to and from other processes; without `whole`, the tail of the outbox may be lost."""
+    """Open the queues to and from other processes; without `whole`, the outbox may have lost its tail."""
     topology, config = context.topology, context.config.splitter
     outbox = Outbox(store, topology.peers, config, context.environment.rng, clean=whole)
     return outbox, Inbox(store, topology.partition, topology.me, topology.peers, config)
 
 
 def make_trace(context: ProcessContext) -> TraceWriter | None:
-    """A new trace in the process's folder: links as they enter the host splitter; None if none is wanted."""
+    """Open a new trace of the links entering the host splitter, in the process's folder; None if not configured."""
     if not context.config.crawl.trace:
         return None
     details = {"source": "crawl", "tags": list(TAGS), "process": context.name}

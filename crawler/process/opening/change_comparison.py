@@ -1,4 +1,4 @@
-"""What counts as a change of a page: by `[pages]` and `[[override]]`, asked by URL."""
+"""The definition of a page change, per URL, from `[pages]` and `[[override]]`."""
 
 from functools import lru_cache
 
@@ -8,7 +8,7 @@ from crawler.urls.canonical import hostname
 
 
 class ChangeComparison:
-    """Answers by URL how two answers are compared."""
+    """Returns, for a URL, how two of its answers are compared."""
 
     def __init__(self, config: PagesConfig, overrides: Overrides) -> None:
         self._config = config
@@ -16,7 +16,7 @@ class ChangeComparison:
         self._made = lru_cache(maxsize=256)(_comparison)
 
     def comparison(self, url: str) -> Comparison:
-        """What counts as a change of the page."""
+        """Return the comparison that decides whether the page at `url` has changed."""
         config = self._config
         kind, distance, ignored = config.change, config.simhash_distance, config.ignore
         if self._overrides:

@@ -1,4 +1,4 @@
-"""What decides about links, signals and results in one process, made from its configuration."""
+"""The objects that decide about links, signals and results in one process, made from its configuration."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -39,7 +39,7 @@ _CREDIT = LinkFlag.CREDIT
 
 
 class Decisions:
-    """What decides in one process: `link_filter`, `knowledge`, `admission`, `signal_intake` and `results`.
+    """The deciding objects of one process: `link_filter`, `knowledge`, `admission`, `signal_intake` and `results`.
 
     `hook` is the user's own filter of URLs.
     """
@@ -75,7 +75,7 @@ class Decisions:
             credentials=has_credentials(config.identity.headers),
         )
         bits = config.cache.bits
-        sent = ClockCache(bits if topology.peers else 1)  # without peers nothing is ever asked there
+        sent = ClockCache(bits if topology.peers else 1)  # minimal without peers, because it is never used
         self.admission = Admission(
             self.link_filter,
             self.knowledge,
@@ -120,7 +120,7 @@ class Decisions:
 
 
 def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Change], None]:
-    """What lets URLs that wait have the better classes of some links, by the change that these belong to."""
+    """Return a function that gives waiting URLs the better classes of some links, as part of the links' change."""
 
     def improve(links: Sequence[Link], change: Change) -> None:
         if frontier.intake.improve(links, change, clock.now()):
@@ -130,7 +130,7 @@ def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Ch
 
 
 def _validators(context: ProcessContext, store: KeyValue, refresh: Refresh | None) -> Validators:
-    """How far validators can be believed: as the refresh schedule has learned it, where there is one."""
+    """Return how far validators can be trusted: as the refresh schedule has learned, if there is one."""
     if refresh is not None:
         return refresh.validators
     validators = Validators(context.config.refresh)
@@ -154,7 +154,7 @@ def _link_filter(
 
 
 def _scope(context: ProcessContext, store: KeyValue) -> Scope:
-    """The scope as seeds and their redirects have spanned it so far."""
+    """Return the scope as widened so far by seeds and their redirects."""
     config, state = context.config, load_json(store, SCOPE_STATE)
     overrides = Overrides([own for own in config.override if own.scope is not None])
     own = (lambda url: overrides.for_url(url, hostname(url)).scope) if overrides else None

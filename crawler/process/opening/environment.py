@@ -1,7 +1,7 @@
-"""The environment of a process: disk, network, chance, threads.
+"""The environment of a process: disk, network, randomness, threads.
 
-`Environment` is that of the system. Simulations (`lab/cluster/`) pass their own
-and run the same process: same stages, same loops.
+`Environment` is the real one. Simulations (`lab/cluster/`) pass their own and run
+the same process: the same stages and the same loops.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Environment:
-    """The system's. Methods import what they need: a command on a directory at rest has no network."""
+    """The operating system. Methods import what they need: a command on a directory at rest needs no network."""
 
     watch_interval = WATCH_INTERVAL
 
@@ -36,11 +36,11 @@ class Environment:
         self.rng: random.Random = random.SystemRandom()
 
     def random_bytes(self, count: int) -> bytes:
-        """So many that nobody can guess."""
+        """Return `count` cryptographically random bytes."""
         return os.urandom(count)
 
     def open_store(self, path: Path, config: StoreConfig) -> tuple[KeyValue, str]:
-        """The store in a folder, and what had to be cut off to open it."""
+        """Open the store in a folder; return (the store, what had to be cut off to open it)."""
         store = open_store(
             path,
             config.engine,
@@ -54,7 +54,7 @@ class Environment:
     def network(
         self, config: Config, clock: Clock, reader: "Reader", unexpected: Unexpected, *, processes: int
     ) -> "Network":
-        """What fetch tasks wait for: answers, names, and what a page holds."""
+        """Return the parts that fetch tasks wait for: the fetcher, the resolver, and the reader of page content."""
         from crawler.fetcher.address_guard import AddressGuard
         from crawler.fetcher.fetchers import FETCHERS, FetcherNeeds, make_fetcher
         from crawler.fetcher.resolver import Resolver
@@ -66,25 +66,25 @@ class Environment:
 
     @property
     def listen(self) -> "Listen":
-        """What opens the socket that peers connect to."""
+        """Return the function that opens the socket for peers."""
         from crawler.splitter.peers import listening_socket
 
         return listening_socket
 
     def in_thread(self, function: Callable[[], object]) -> "asyncio.Future[None]":
-        """Call `function` in a thread that nobody waits for at the end of the process."""
+        """Call `function` in a thread that the process does not wait for when it exits."""
         return in_thread(function)
 
     def frozen(self) -> AbstractContextManager[None]:
-        """While it is entered, what is there now is no concern of the garbage collector."""
+        """Return a context in which the garbage collector ignores the objects that existed before it."""
         return garbage_collection.frozen()
 
     async def keep_heap_small(self) -> None:
-        """Give memory back now and then, until cancelled."""
+        """Return free memory to the system at intervals, until cancelled."""
         while True:
             await asyncio.sleep(garbage_collection.GIVE_BACK_INTERVAL)
             await self.in_thread(garbage_collection.give_back)
 
     def watchdog(self, limit: float) -> Watchdog:
-        """Who says it when the loop stands for `limit` seconds."""
+        """Return a watchdog that logs when the event loop is blocked for `limit` seconds."""
         return Watchdog(limit)

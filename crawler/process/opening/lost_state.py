@@ -1,8 +1,8 @@
-"""State of a process that is gone although no file says so: its store, or what was written there last.
+"""Detection of lost state: the store of a process, or its last writes, are gone and no file shows it.
 
-Every opening and every clean end gives the store a number, synced. Then the number is
-noted outside of the folder (`DIR/p0.begun`). So a log that is gone, or cut before that
-number, and a store of an earlier state are not taken for all there is.
+Every opening and every clean end write a state number to the store, synced. The number is
+then also written outside the folder (`DIR/p0.begun`). So a missing log, a log cut off before
+that number, and a store of an earlier state are all detected.
 """
 
 from pathlib import Path
@@ -15,10 +15,10 @@ from crawler.storage.reshard import load, pack
 
 
 def check_for_loss(folder: Path) -> None:
-    """Refuse to begin anew where a process has begun before and its store is gone.
+    """Refuse to create a store where a process has already run and its store is gone.
 
     Raises:
-        DamageError: it is.
+        DamageError: the store is gone.
     """
     store = folder / "store"
     if store.exists() and any(store.iterdir()):
@@ -26,24 +26,24 @@ def check_for_loss(folder: Path) -> None:
     begun = folder.with_name(folder.name + BEGUN).exists()
     if begun or any(next(folder.glob(kept), None) is not None for kept in ("warc/*.gz*", "due/*.run")):
         raise DamageError(
-            f"{store}: is missing, though the crawl was begun; `crawler check --repair` makes it anew from what is left"
+            f"{store} is missing, although the crawl has begun; `crawler check --repair` rebuilds it from the other files"
         )
 
 
 def state_of(store: KeyValue, folder: Path) -> int:
-    """The number of the state in which the process in `folder` was left.
+    """Return the number of the state in which the process in `folder` was left.
 
     Raises:
-        DamageError: a later one was noted: its store is of an earlier state.
+        DamageError: a later number was noted, so the store is of an earlier state.
     """
     state = load(store, STATE, int, 0)
     if state < CrawlDirectory(folder.parent).state(folder.name):
-        raise DamageError(f"store: it is of an earlier state than it was left in; {REMEDY}")
+        raise DamageError(f"store: it is older than the last run of this process; {REMEDY}")
     return state
 
 
 def stage_state(batch: Batch, state: int, *, clean: bool) -> None:
-    """Let `batch`, the first or the last of a run, say which state begins with it."""
+    """Add to `batch`, the first or the last of a run, the number of the state that begins with it."""
     if clean:
         batch.put(CLEAN, b"1")
         batch.delete(ENDED)

@@ -1,4 +1,4 @@
-"""What every part of one process may know: its settings, its place in the crawl, its clock and its environment."""
+"""The values available to every part of a process: settings, place in the crawl, clock and environment."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +11,10 @@ from crawler.process.opening.environment import Environment
 
 @dataclass(slots=True)
 class ProcessContext:
-    """The context of the process `name`, whose files are in `directory`.
+    """The context of the process `name` with its files in `directory`.
 
-    `config` is replaced when settings change while the process runs; the rest
-    stays. `boot_id` names this start.
+    `config` is replaced when settings change while the process runs; the other fields
+    do not change. `boot_id` names this start.
     """
 
     config: Config
@@ -27,5 +27,5 @@ class ProcessContext:
 
     @property
     def outlasts_power_cut(self) -> bool:
-        """Whether commits are synced to the disk."""
+        """True if commits are synced to the disk."""
         return self.config.store.durability == "power"

@@ -1,4 +1,4 @@
-"""Views of one process, running or at rest: what is counted, the laws, and how fresh its copies are."""
+"""Read-only views of one process, running or at rest: counts, invariants, and the freshness of its copies."""
 
 from functools import cached_property
 from typing import Any
@@ -47,21 +47,21 @@ class ProcessViews:
         self._refresh, self._brief = refresh, brief
 
     def problems(self) -> list[str]:
-        """Laws of counting that do not hold, [] if all do. Only when nothing is in flight."""
+        """Return the counter invariants that do not hold, [] if all do; call only while nothing is in flight."""
         counters, frontier = self._point.counters, self.frontier_counts()
         return conservation(counters, self.due_counts(), frontier) + splitter_conservation(
             counters, self.splitter_counts()
         )
 
     def frontier_counts(self) -> FrontierCounts:
-        """URLs to do (those in flight among them), parked in all and by rule, hosts by state."""
+        """Return the numbers of to-do URLs (including those in flight), of parked URLs by rule, and of hosts by state."""
         counts = self._frontier.views.counters()
         parked = sum(n for name, n in counts.items() if name.startswith("parked_"))
         todo = counts.pop("todo") + counts["in_flight"]
         return FrontierCounts(todo=todo, parked=parked, **counts)
 
     def due_counts(self) -> DueCounts:
-        """What the DUE has seen since the crawl began, and its estimate of URLs lost to collisions."""
+        """Return the DUE's totals since the crawl began, and its estimate of URLs lost to collisions."""
         due = self._due
         return DueCounts(
             pending=due.pending,
@@ -72,7 +72,7 @@ class ProcessViews:
         )
 
     def splitter_counts(self) -> SplitterCounts | None:
-        """What crossed between processes since the crawl began; None for a crawl of one process."""
+        """Return the messages exchanged between processes since the crawl began; None for a crawl of one process."""
         if not self._context.topology.peers:
             return None
         outbox, count = self._outbox, self._point.counters
@@ -96,12 +96,12 @@ class ProcessViews:
         )
 
     def waiting_for_peers(self) -> dict[str, PeerStatus]:
-        """What waits in the outbox, by peer."""
+        """Return the number of links waiting in the outbox, by peer."""
         return {peer: PeerStatus(spool.links, spool.bytes) for peer, spool in self._outbox.spools.items()}
 
     @cached_property
     def freshness(self) -> Refresh | None:
-        """What says how fresh copies are: the schedule of a run; at rest also that of earlier runs; None without one."""
+        """Return the refresh schedule that knows how fresh copies are; at rest also that of an earlier run, else None."""
         if self._refresh is not None or not self._brief:
             return self._refresh
         context = self._context
@@ -117,7 +117,7 @@ class ProcessViews:
         )
 
     def refreshing(self, now: float, hosts: int = 20) -> dict[str, Any]:
-        """How refreshes stand, with up to `hosts` hosts, those of most pages first; {} where nothing is refreshed."""
+        """Return the state of refreshes, with the `hosts` hosts that have most pages; {} if no page is refreshed."""
         if self.freshness is None:
             return {}
         found = sorted(self.freshness.views.by_host(now).items(), key=lambda item: -item[1][0])[:hosts]

@@ -1,16 +1,16 @@
 """The parts of one process, opened together from its directory; no loop, no network.
 
 `Stages` is the composition root: it takes the lock, opens the store and hands each
-part to those that rest on it. It decides nothing.
+part to the parts that depend on it. It decides nothing.
 
     context         settings, clock, place in the crawl, environment
     the stages      store, pages, robots, due, refresh, frontier, outbox, inbox     assembly.py
     decisions       link filter, admission, signals, results                        decisions.py
     commits         the commit point, flushes and merges of the DUE                 committing/commits.py
-    views           counts, laws, freshness                                         process_views.py
+    views           counts, invariants, freshness                                   process_views.py
 
-`Process` drives them while it crawls; commands on a directory at rest open
-the same stages, do their work through the same commit point, and close.
+`Process` drives them while it crawls. Commands on a directory at rest open
+the same stages, work through the same commit point, and close them.
 """
 
 import logging
@@ -48,20 +48,20 @@ from crawler.urls.equivalence import Equivalences
 log = logging.getLogger("crawler")
 
 BALLAST = "ballast"
-_NEWS = LinkFlag.NEWS  # on a page fetched again: who showed it has the credit
+_NEWS = LinkFlag.NEWS  # on a refetched page: the page that links to it receives the credit
 
 
 class Stages:
-    """Everything that lies in `DIR/<name>`, under its lock.
+    """The stages stored in `DIR/<name>`, opened under its lock.
 
-    `seed` is the crawl's 16 secret bytes, `topology` says who else crawls (None:
-    nobody), `priority` gives a link its place (`Frontier`). With `restore`, pages
-    whose stored copy turns out to be gone become URLs to do again. `brief`: they
-    are closed soon, so who finds them locked waits. `environment` is the system unless given.
+    `seed` is the crawl's 16 secret bytes; `topology` names the other processes (None:
+    there are none); `priority` gives a link its place (`Frontier`). With `restore`, pages
+    whose stored copy is gone are queued again. With `brief`, the stages are closed soon, so
+    other openers wait for the lock. `environment` defaults to the operating system.
 
     Raises:
-        BusyError: another process has the folder.
-        DirectoryError: the folder is damaged, or of another seed.
+        BusyError: another process holds the lock.
+        DirectoryError: the folder is damaged, or belongs to another seed.
         StoreError: the disk is full or fails.
     """
 
@@ -97,7 +97,7 @@ class Stages:
             self.counters_before = Counter(self.point.counters)
         except BaseException:
             if (store := getattr(self, "store", None)) is not None:
-                store.close()  # else nobody in this process could open it again
+                store.close()  # otherwise it could not be opened again in this process
             self.lock.release()
             raise
 
@@ -114,7 +114,7 @@ class Stages:
         *,
         brief: bool,
     ) -> None:
-        """Open the stages, those first on which others rest."""
+        """Open the stages in the order of their dependencies."""
         context = self.context
         self.store, self.mended = assembly.open_store(context)
         store = self.store
@@ -161,7 +161,7 @@ class Stages:
         self.intake, self.knowledge, self.admission = made.link_filter, made.knowledge, made.admission
         self.signal_intake, self.results = made.signal_intake, made.results
         self.received = made.received
-        self.reads_anchors = made.reads_anchors  # whether the order of the crawl wants the texts of anchors
+        self.reads_anchors = made.reads_anchors  # whether the order of new URLs uses anchor texts
 
     def _commit_point(self) -> CommitPoint:
         return CommitPoint(
@@ -190,34 +190,34 @@ class Stages:
         )
 
     def _sync_names(self) -> None:
-        """Let the names of what was made outlast a power cut."""
+        """Sync the folders, so that the names of new files survive a power cut."""
         sync_directory(self.directory)
         sync_directory(self.directory.absolute().parent)
 
     def _note_opening(self) -> bool:
-        """True if the last run ended cleanly; from now on it counts as unclean until `close`."""
+        """Return whether the last run ended cleanly; from here until `close` this run counts as unclean."""
         clean = self.store.get(CLEAN) is not None
         self._begin_state(self.store.batch(sync=True), clean=False)
         return clean
 
     def _begin_state(self, batch: Batch, *, clean: bool) -> None:
-        """Write a synced batch as the first of a state."""
+        """Write `batch`, synced, as the first of a new state."""
         self.state += 1
         stage_state(batch, self.state, clean=clean)
         self.store.write(batch)
 
     def reserve_ballast(self) -> None:
-        """Take the room that `crawler check --repair` gives back when the disk is full.
+        """Reserve the disk space that `crawler check --repair` frees when the disk is full.
 
         Raises:
-            StoreError: there is no such room.
+            StoreError: the disk has no room for it.
         """
         ballast, size = self.directory / BALLAST, self.config.store.ballast_bytes
         if size and not (ballast.exists() and ballast.stat().st_size == size):
             reserve(ballast, size)
 
     def _restore_lost(self) -> int:
-        """Send the pages of missing or short WARC segments back to the to-do list; how many."""
+        """Queue the pages of missing or short WARC segments again; return how many there are."""
         lost = self.pages.lost
         if not lost:
             return 0
@@ -245,11 +245,11 @@ class Stages:
         change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
         self.commits.commit(change)
         segments = ", ".join(self.pages.recovery.damaged)
-        log.error("%s missing or short: %d pages are to be fetched again", segments, len(links))
+        log.error("%s missing or short: %d pages will be fetched again", segments, len(links))
         return len(links)
 
     def close(self, *, clean: bool = True) -> None:
-        """Leave the folder. `clean` is False after a failed write: then nothing more is written."""
+        """Close the folder. `clean` is False after a failed write: then nothing more is written."""
         if self.trace is not None:
             self.trace.close()
         if clean:
@@ -268,7 +268,7 @@ class Stages:
 
 @contextmanager
 def _disk_errors(folder: Path) -> Iterator[None]:
-    """A full disk is a StoreError, whatever met it first."""
+    """Convert a full disk into a StoreError, wherever it is detected first."""
     try:
         yield
     except (OSError, DirectoryError) as error:
@@ -281,8 +281,8 @@ def _disk_errors(folder: Path) -> Iterator[None]:
 def at_rest(
     config: Config, directory: CrawlDirectory, name: str, *, clock: Clock, restore: bool = True
 ) -> Iterator[Stages]:
-    """The stages of one process of a crawl that is not running, under its lock; `restore` as for `Stages`."""
-    config = replace(config, crawl=replace(config.crawl, trace=False))  # nothing is crawled here
+    """Open the stages of one process of a crawl that is not running, under its lock; `restore` as for `Stages`."""
+    config = replace(config, crawl=replace(config.crawl, trace=False))  # no crawling, so no trace
     folder, seed = directory.process(name), directory.seed()
     place = topology(config, directory.path, name)
     stages = Stages(config, folder, seed, clock=clock, name=name, topology=place, restore=restore, brief=True)

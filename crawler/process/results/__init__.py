@@ -1,1 +1,1 @@
-"""From the end of a fetch to its change."""
+"""Turns the end of a fetch into its change."""

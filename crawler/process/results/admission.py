@@ -1,15 +1,15 @@
-"""What happens to links: from raw URLs to the DUE of the process that owns them.
+"""Admission of links: from raw URLs to the DUE of the process that owns them.
 
     raw URLs --filter--> accepted --partition--own------> CLOCK cache -> pending set -> change.links   (to the DUE)
                                        |
-                                       +-----foreign----> CLOCK cache of what was sent -> change.foreign (to the outbox)
+                                       +-----foreign----> CLOCK cache of sent links -> change.foreign (to the outbox)
 
     received ------------------------------------------> CLOCK cache -> pending set -> change.links
 
-The caches are volatile and remember what they are asked. So links are admitted in
-the order of the commit queue, and the caches never get ahead of it. Long lists come
-in portions (`process/committing/portions.py`): the generator pauses after each. `process/committing/counters.py` says how
-links are counted.
+The caches are volatile, and a look-up also adds the URL. So links are admitted in the order of
+the commit queue, and the caches never get ahead of it. Long lists are admitted in portions
+(`process/committing/portions.py`); the generator pauses after each.
+`process/committing/counters.py` says how links are counted.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -36,11 +36,11 @@ from crawler.urls.trace import TraceWriter
 _SEED = LinkFlag.SEED
 _MASK = (1 << 64) - 1
 Pauses = Generator[None, None, None]
-Counted = Generator[None, None, int]  # pauses, and returns how many links were accepted
+Counted = Generator[None, None, int]  # pauses, then returns the number of accepted links
 
 
 class LinkContext(msgspec.Struct, frozen=True, gc=False):
-    """What travels with a link beside its URL; the fields are those of `records.Link`."""
+    """The attributes of a link besides its URL; the fields have the meaning of those of `records.Link`."""
 
     depth: int = 0
     via: int = 0
@@ -49,20 +49,20 @@ class LinkContext(msgspec.Struct, frozen=True, gc=False):
 
 
 class Seen:
-    """Which of our own links were met lately: in the CLOCK cache, or waiting in the DUE. Both note what is asked."""
+    """Finds links of this process seen recently: in the CLOCK cache or pending in the DUE. A look-up adds the link."""
 
     def __init__(self, cache: ClockCache, due: Eliminator) -> None:
         self._cache = cache
         self._due = due
 
     def misses(self, fingerprints: np.ndarray) -> list[int]:
-        """The places of those in neither, of fingerprints uint64 (n,)."""
+        """Return the positions of fingerprints, uint64 (n,), that neither the cache nor the DUE has."""
         missed = list(compress(count(), self._cache.add_many(cache_keys(fingerprints))))
         return list(compress(missed, self._due.admit(fingerprints[missed]).tolist())) if missed else missed
 
 
 class Owners:
-    """Whose a link is, as the process `me` sees it, and which links of others were sent lately (`sent`)."""
+    """Maps links to their owning processes, as seen by process `me`; `sent` caches the links sent recently."""
 
     def __init__(self, partition: Partition, me: str, sent: ClockCache) -> None:
         self.me = me
@@ -71,24 +71,24 @@ class Owners:
         self._sent = sent
 
     def split(self, fingerprints: np.ndarray) -> dict[str, list[int]]:
-        """The places of each owner's, of fingerprints uint64 (n,)."""
+        """Return the positions of fingerprints, uint64 (n,), by the name of their owner."""
         return self._partition.split(fingerprints)
 
     def foreign(self, fingerprints: np.ndarray) -> np.ndarray:
-        """Which belong to other processes: bool (n,)."""
+        """Return which fingerprints belong to other processes: bool (n,)."""
         return self._partition.owners(fingerprints) != self._index
 
     def unsent(self, fingerprints: np.ndarray) -> list[int]:
-        """The places of those that were not sent lately; all count as sent from now on."""
+        """Return the positions of fingerprints that were not sent recently, and mark them as sent."""
         return list(compress(count(), self._sent.add_many(cache_keys(fingerprints))))
 
     def forget_sent(self) -> None:
-        """Hold nothing for sent."""
+        """Clear the cache of sent links."""
         self._sent.clear()
 
 
 class Admission:
-    """Admits the links of one process; see the module's picture."""
+    """Admits the links of one process; see the picture in the module docstring."""
 
     def __init__(
         self,
@@ -108,9 +108,9 @@ class Admission:
         self.seeds_sent, self.seeds_digest = (
             0,
             0,
-        )  # links of seeds to other processes, sum of their fingerprints
+        )  # (number of seeds sent to other processes, sum of their fingerprints)
 
-    # -- links found here ------------------------------------------------------
+    # -- links found by this process -------------------------------------------
 
     def portions(
         self,
@@ -121,7 +121,7 @@ class Admission:
         encoding: str = "utf-8",
         source: LinkSource = NO_PAGE,
     ) -> Counted:
-        """`links` portion by portion, with a pause behind each."""
+        """Admit links as `links` does, portion by portion, with a pause after each."""
         found = 0
         for portion in portions(hrefs):
             found += self.links(change, base, portion, link_context, encoding, source)
@@ -137,7 +137,7 @@ class Admission:
         encoding: str = "utf-8",
         source: LinkSource = NO_PAGE,
     ) -> int:
-        """Filter raw links and queue those not met lately; return how many were accepted. An order judges by `source`."""
+        """Filter raw links and queue those not seen recently; return the number accepted. `source` serves the order."""
         change.count("urls.links", len(hrefs))
         scores = None
         if self._ordering is None:
@@ -163,9 +163,9 @@ class Admission:
         return len(urls)
 
     def one(self, change: Change, url: str, fingerprint: int, link_context: LinkContext) -> None:
-        """Filter a URL (request form) and queue it under `fingerprint`, unless that was met lately.
+        """Filter a URL (request form) and queue it under `fingerprint`, unless that was seen recently.
 
-        For what a crawl of one process is asked for beside links.
+        For requests, other than links, made to a crawl of one process.
         """
         change.count("urls.links")
         if rule := self._intake.one(url, link_context.flags).rule:
@@ -186,7 +186,7 @@ class Admission:
         link_context: LinkContext,
         scores: Scores | None,
     ) -> None:
-        """Queue the accepted links of one owner that were not met lately; under an order, also those that are news."""
+        """Queue those accepted links of one owner that were not seen recently, or whose class has much improved."""
         own = owner == self._owners.me
         missed = self._seen.misses(fingerprints) if own else self._owners.unsent(fingerprints)
         classes = None
@@ -209,7 +209,7 @@ class Admission:
             change.foreign.append((owner, links))
 
     def log(self, fetch_task: FetchTask, extracted: Extracted) -> Pauses:
-        """Log every mention of an accepted link, as it enters the host splitter; nothing without a trace."""
+        """Log every occurrence of an accepted link as it enters the host splitter; do nothing without a trace."""
         if self._trace is None:
             return
         found: list[int] = []
@@ -226,7 +226,7 @@ class Admission:
     # -- seeds -----------------------------------------------------------------
 
     def seeds(self, urls: Sequence[str]) -> Making:
-        """Make the change for URLs given by the user (request forms, at least one); the scope spans them first."""
+        """Widen the scope by the user's seeds (request forms, at least one), and make the change that queues them."""
         change = Change()
         yield from self.given(change, urls)
         yield from self.portions(change, urls[0], urls, LinkContext(flags=_SEED))
@@ -236,7 +236,7 @@ class Admission:
         return change
 
     def given(self, change: Change, urls: Sequence[str]) -> Iterator[None]:
-        """The crawl is at home at these seeds, however they are asked for; with pauses."""
+        """Widen the scope by seeds, however they were given; pause between portions."""
         yield from self._knowledge.given(change, urls)
         change.count("urls.seeds", len(urls))
 
@@ -247,13 +247,13 @@ class Admission:
             self._knowledge.spread(change, [judged.url])
 
     def in_scope(self, url: str) -> bool:
-        """Whether links to a URL (request form) lie where the crawl is at home."""
+        """Return whether a URL (request form) is in the scope of the crawl."""
         return self._intake.one(url).rule != SCOPE
 
-    # -- links of other processes ------------------------------------------------
+    # -- links from other processes ----------------------------------------------
 
     def received(self, received: Received, links: list[Link]) -> Making:
-        """Make the change for an entry of another process; `links` are those of it that are no signals."""
+        """Make the change for an entry of another process; `links` are its links without signals."""
         change = Change()
         change.received = received
         links = self._knowledge.apply_notice(change, links)
@@ -276,7 +276,7 @@ class Admission:
             change.links += [classed(links[i], classes[i]) for i in missed]
 
     def forget_sent(self) -> None:
-        """A peer has lost what it had: links that were sent to it are sent again when they are met."""
+        """Note that a peer has lost its data: links sent to it earlier are sent again when found again."""
         self._owners.forget_sent()
         if self._ordering is not None:
             self._ordering.forget_sent()
@@ -289,7 +289,7 @@ def _links(
     link_context: LinkContext,
     classes: Sequence[int] | None = None,
 ) -> list[Link]:
-    """The links at some places, with their classes if there are any."""
+    """Return the links at the given positions, with their classes if `classes` is given."""
     if not places:
         return []
     depth, via, redirects, flags = (

@@ -1,15 +1,15 @@
 """Credit for hubs, whichever process they belong to.
 
-    page P of this process, shown by hub H, is fetched for the first time
-        H here               f/H, with the change that holds P's record
-        H at another process a link with the flag CREDIT and `via` H to the owner of H, through the outbox
+    When page P of this process, linked from hub H, is fetched for the first time:
+        H is in this process    the credit goes to f/H, with the change that has P's record
+        H is in another         a link with the flag CREDIT and `via` H goes to the owner of H, through the outbox
 
-So a credit is as durable as the page that earned it, and is applied exactly once, as links are (`splitter/README.md`).
-Only a lost disk can make it count twice. Where H turns out to be a redirect from a page of a third process,
-the owner of H passes the credit on; `redirects` counts how often, at most `PASSES_MAX` times.
+So a credit is as durable as the page that earned it, and is applied exactly once, like a link (`splitter/README.md`).
+Only the loss of a disk can count it twice. If H turns out to be a redirect from a page of a third process,
+the owner of H passes the credit on, at most `PASSES_MAX` times; the message's `redirects` counts the passes.
 
-The message's fingerprint has the bucket of H, which makes H's process its owner, and the changed lower bits of P: a
-compaction of the outbox keeps one link of each fingerprint, and each page earns one credit.
+The message's fingerprint combines the bucket of H, which selects H's process, with the modified lower bits of P.
+A compaction of the outbox keeps one link per fingerprint, so each page earns one credit.
 """
 
 from collections.abc import Iterable
@@ -22,11 +22,11 @@ from crawler.storage.commit import Change
 PASSES_MAX = 20
 _CREDIT = LinkFlag.CREDIT
 _LOW_48 = (1 << 48) - 1
-_MARK = 0x4352_0000_0000  # tells a credit from a link of the page itself
+_MARK = 0x4352_0000_0000  # distinguishes a credit from a link to the page itself
 
 
 class Credits:
-    """Gives credits of one process; `me` is its name in the partition, `refresh` None where nothing is asked again."""
+    """Gives the credits of process `me`; `refresh` is None if no page is refetched."""
 
     def __init__(self, refresh: Refresh | None, partition: Partition, me: str) -> None:
         self._refresh = refresh
@@ -34,11 +34,11 @@ class Credits:
         self._me = me
 
     def give(self, change: Change, via: int, page: int, now: float) -> None:
-        """Credit the page that showed a URL, where `via` is what led to it, with the page that it became."""
+        """Credit the hub `via` for its link to `page` when `page` was fetched for the first time."""
         self._give(change, via, (page ^ _MARK) & _LOW_48, now)
 
     def received(self, change: Change, links: Iterable[Link], now: float) -> None:
-        """Take the credits among what another process sent."""
+        """Apply the credits among the links that another process sent."""
         for link in links:
             change.count("splitter.credits_heard")
             self._give(change, link.via, link.fingerprint & _LOW_48, now, passes=link.redirects + 1)

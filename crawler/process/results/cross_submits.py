@@ -1,8 +1,8 @@
-"""Which URLs a sitemap may name (sitemaps.org, cross-submits).
+"""The URLs that a sitemap may name (sitemaps.org, cross-submits).
 
-It may name URLs of its own host, and of an authority whose robots.txt names the
-map. The host is compared as the host of the URL, never as text within it. Each
-authority is looked up once a map.
+A sitemap may name URLs of its own host, and of any authority whose robots.txt names the
+sitemap. The parsed host of the URL is compared, never a text within the URL. Each authority
+is looked up once per sitemap.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -11,18 +11,18 @@ from crawler.records import FetchTask
 from crawler.urls.canonical import authority, hostname, resolve
 
 _AUTHORITIES_MAX = 10_000  # remembered a map
-_LOOKED_UP = 64  # URLs that are brought to their request form between two pauses: about 2 ms
+_LOOKED_UP = 64  # URLs converted to their request form between two pauses: about 2 ms
 
-Names = Callable[[str, str], bool]  # (authority, URL of a map): whether that robots.txt names the map
+Names = Callable[[str, str], bool]  # (authority, URL of a sitemap): whether its robots.txt names the sitemap
 
 
 class CrossSubmits:
-    """Judges the URLs of the map that `fetch_task` fetched; `names` asks a robots.txt."""
+    """Checks the URLs of the sitemap that `fetch_task` fetched; `names` looks into a robots.txt."""
 
     def __init__(self, fetch_task: FetchTask, names: Names) -> None:
         self._map_url = fetch_task.url
         self._hostname = fetch_task.hostname
-        # Nothing behind the slash can change the host.
+        # Nothing after this slash can change the host.
         self._plain = (
             f"http://{fetch_task.hostname}/",
             f"https://{fetch_task.hostname}/",
@@ -30,17 +30,21 @@ class CrossSubmits:
         )
         self._names = names
         self._judged: dict[str, bool] = {}
-        self._asked = False  # a robots.txt, which may have had to bring all its lines to request forms
+        self._asked = (
+            False  # whether a robots.txt was read, which may have converted many lines to request forms
+        )
 
     def among(self, locs: Sequence[str]) -> Generator[None, None, list[str]]:
-        """Those of `locs` that the map may name; what has no request form too, as the filter counts it."""
+        """Return the entries of `locs` that the sitemap may name, and those without a request form for the filter."""
         taken: list[str] = []
         work = 0
         for loc in locs:
             if loc.startswith(self._plain):
                 taken.append(loc)
                 continue
-            if self._may_name(resolve(self._map_url, loc)):  # as the URL filter does: `//B/x` is a URL of B
+            if self._may_name(
+                resolve(self._map_url, loc)
+            ):  # resolved as in the URL filter: `//B/x` is a URL of B
                 taken.append(loc)
             work += 1
             if work >= _LOOKED_UP or self._asked:

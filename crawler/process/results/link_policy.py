@@ -1,17 +1,17 @@
-"""Which links of an answer are followed, and what travels with them.
+"""Which links of an answer are followed, and with which depth and flags.
 
     answer                       links                            depth       flags
     redirect, meta refresh       its target, one hop further      the page's  the page's, and REDIRECT
     page                         its links                        one more
                                  images, styles, scripts          the page's  REQUISITE
-    page, nofollow               none, unless robots.policy is "ignore" (the extractor sees to it)
+    page, nofollow               none, unless robots.policy is "ignore" (decided by the extractor)
     one copy too many of a host  none (a trap: same_digest_pages_max)
-    known page asked again       its links                        as above    NEWS
+    refetched page               its links                        as above    NEWS
     sitemap                      the pages it may name            1
                                  the sitemaps of an index         one more    SITEMAP
     robots.txt                   the sitemaps it names            0           SITEMAP
 
-A seed's target is a seed, so it widens the scope.
+The redirect target of a seed is a seed, so it widens the scope.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _KEPT_BY_REDIRECTS = int(
 
 
 class LinkPolicy:
-    """Follows the links of one process's answers; each call returns how many were accepted."""
+    """Follows the links of one process's answers; each method returns the number of accepted links."""
 
     def __init__(
         self,
@@ -58,13 +58,13 @@ class LinkPolicy:
         self._same_content = RepeatedContent()
 
     def in_scope(self, url: str) -> bool:
-        """Whether links to a URL (request form) lie where the crawl is at home."""
+        """Return whether a URL (request form) is in the scope of the crawl."""
         return self._admission.in_scope(url)
 
     def page(
         self, change: Change, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, digest: bytes
     ) -> Counted:
-        """Follow the links of the last answer for a URL; `digest` is that of its content."""
+        """Follow the links of the last answer for a URL; `digest` is the digest of its content."""
         if fetch.outcome is Outcome.REDIRECT:
             self._knowledge.redirected(change, fetch)
             return self._redirect(change, fetch_task, fetch_task.url, fetch.location)
@@ -83,7 +83,7 @@ class LinkPolicy:
         return (yield from self._links(change, fetch_task, extracted))
 
     def _links(self, change: Change, fetch_task: FetchTask, extracted: Extracted) -> Counted:
-        """All that a page links to."""
+        """Follow all links of a page."""
         yield from self._admission.log(fetch_task, extracted)
         base, encoding = extracted.base, extracted.encoding
         depth, via = fetch_task.depth + 1, fetch_task.fingerprint
@@ -98,9 +98,9 @@ class LinkPolicy:
         return found
 
     def _requisites(self, change: Change, fetch_task: FetchTask, extracted: Extracted) -> Counted:
-        """What a page, or a requisite of it, needs to be shown: no hop further, as it is part of the page.
+        """Follow the requisites of a page, or of another requisite, at the page's own depth.
 
-        Sheets that import sheets, and frames in frames, end where redirects do.
+        Style sheets that import each other, and nested frames, end at the limit of redirects.
         """
         hops = fetch_task.redirects + 1 if fetch_task.flags & _REQUISITE else 0
         if hops > self._redirects_max:
@@ -115,7 +115,7 @@ class LinkPolicy:
         )
 
     def _map(self, change: Change, fetch_task: FetchTask, extracted: Extracted) -> Counted:
-        """The pages of a sitemap, one hop from where the crawl began, and the maps of an index."""
+        """Follow the pages of a sitemap, at depth 1, and the sitemaps of an index."""
         submitted = CrossSubmits(fetch_task, self._robots.names)
         hrefs = yield from submitted.among(extracted.hrefs)
         pages = LinkContext(1, fetch_task.fingerprint, flags=_news(fetch_task))
@@ -128,9 +128,9 @@ class LinkPolicy:
         return found
 
     def robots(self, change: Change, fetch_task: FetchTask) -> Counted:
-        """The sitemaps that a robots.txt names, and /sitemap.xml if that is to be guessed.
+        """Follow the sitemaps that a robots.txt names, and /sitemap.xml if guessing is configured.
 
-        Only where the crawl is at home: a host outside the scope names pages outside it.
+        Only for hosts in scope: a host outside the scope names pages outside it.
         """
         if not self._sitemaps.robots or not self._admission.in_scope(fetch_task.url):
             return 0
@@ -142,7 +142,7 @@ class LinkPolicy:
         )
 
     def _redirect(self, change: Change, fetch_task: FetchTask, base: str, location: str) -> int:
-        """The target of a redirect or meta refresh: a link of the same depth, one hop further on."""
+        """Follow the target of a redirect or meta refresh: a link of the same depth, one hop further."""
         if fetch_task.redirects >= self._redirects_max:
             change.count("urls.filtered.redirect_chain")
             return 0
@@ -154,7 +154,7 @@ class LinkPolicy:
         return self._admission.links(change, base, [location], link_context, source=source)
 
     def _source(self, fetch_task: FetchTask, extracted: Extracted | None, kind: str) -> LinkSource:
-        """What an order is to know of the page that links stand on."""
+        """Return the facts about a page that the order needs to score its links."""
         if not self._ordered:
             return NO_PAGE
         score = page_score(fetch_task.order)
@@ -165,11 +165,11 @@ class LinkPolicy:
         return LinkSource(page, dict(zip(extracted.hrefs, extracted.anchors, strict=False)))
 
     def _is_copy(self, fetch_task: FetchTask, fetch: Fetch, digest: bytes) -> bool:
-        """True from the page on that is one copy too many of the same content on its host."""
+        """Return whether the page exceeds the number of copies of the same content allowed per host."""
         key = digest_without_url(fetch.content, target(fetch.url), digest)
         return self._same_content.count(fetch_task.host, key) > self._copies_max
 
 
 def _news(fetch_task: FetchTask) -> int:
-    """Return the flag of links that show what a page asked again has that it had not before."""
+    """Return the flag NEWS for links of a refetched page, else 0."""
     return _NEWS if fetch_task.flags & _REFRESH else 0

@@ -1,13 +1,13 @@
-"""What links are worth: scores of the order, and which links say more of a URL than was known.
+"""Scores of links under an order of new URLs, and detection of links that improve a waiting URL.
 
-    page ─► scores (`orders/order.py`) ─► worth by all links met lately (`orders/link_scores.py`)
-                                            ├─► class of a link that goes on: to the DUE, or another process
-                                            └─► news: a URL that waits is moved (`Frontier.improve`)
+    page ─► scores (`orders/order.py`) ─► worth by all links seen recently (`orders/link_scores.py`)
+                                            ├─► the class of a new link: to the DUE, or to another process
+                                            └─► news: a waiting URL is moved (`Frontier.improve`)
 
-Scores are given by the process that finds a link and travel as the class in its flags. To
-another process goes what a link adds to what that process was told: where scores add up the
-sum since, else the best. There it counts as any link does. The target of a redirect is worth what the page is,
-a sitemap that robots.txt or an index names goes first.
+The process that finds a link scores it, and the score travels as the class in the link's flags.
+Another process is sent what a link adds to the scores sent to it before: the growth of the sum if the order
+adds scores, else the best score. There it is treated like any link. The target of a redirect has the score
+of the redirecting page; a sitemap named by robots.txt or an index comes first.
 """
 
 import logging
@@ -34,7 +34,7 @@ Scores = NDArray[np.float64]
 
 
 class LinkSource(msgspec.Struct, frozen=True):
-    """Where links come from: the page, and the texts of its anchors by raw URL."""
+    """The source of links: the page, and its anchor texts by raw URL."""
 
     page: FoundOn = _SEED
     anchors: Mapping[str, str] = {}
@@ -44,11 +44,11 @@ NO_PAGE = LinkSource()
 
 
 class LinkScoring:
-    """The order of one process.
+    """Applies the order of new URLs in one process.
 
     Args:
-        bits: 2^bits URLs are remembered of each: our own links, and those sent.
-        improve: told of better links to URLs of our own, with the change that they belong to.
+        bits: 2^bits URLs are remembered, for this process's own links and again for links sent.
+        improve: called with better links to own URLs, and the change that they belong to.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class LinkScoring:
 
     @property
     def reads_anchors(self) -> bool:
-        """Whether the order wants the texts of anchors."""
+        """True if the order uses anchor texts."""
         return self._order.reads_anchors
 
     def scores(
         self, source: LinkSource, urls: Sequence[str], anchors: Sequence[str], depth: int, flags: int
     ) -> Scores:
-        """The scores of a page's links, (n,)."""
+        """Return the scores of a page's links, (n,)."""
         page = source.page
         if flags & _SITEMAP:
             return np.ones(len(urls))
@@ -83,50 +83,50 @@ class LinkScoring:
         return np.fromiter((score(link, page) for link in links), np.float64, len(urls))
 
     def own(self, fingerprints: np.ndarray, scores: Scores) -> tuple[list[int], list[int]]:
-        """(classes, places of those that are news) of links to URLs of our own."""
+        """Return (classes, positions of news) for links to URLs of this process."""
         worth, _, news = self._own.add(fingerprints, scores)
         return _classes(worth), np.flatnonzero(news).tolist()
 
     def sent(self, fingerprints: np.ndarray, scores: Scores) -> tuple[list[int], list[int]]:
-        """The same of links to another process: classes of what they add to what it was told."""
+        """Return (classes, positions of news) for links to another process; classes of what they add there."""
         worth, told, news = self._sent.add(fingerprints, scores)
         return _classes(worth - told if self._order.adds else worth), np.flatnonzero(news).tolist()
 
     def improve(self, links: Sequence[Link], change: Change) -> None:
-        """Move the URLs of `links`, which are news, if they wait."""
+        """Move the URLs of `links`, which are news, if they are waiting."""
         if links:
             self._improve(links, change)
 
     @staticmethod
     def scores_in(links: Sequence[Link]) -> Scores:
-        """The scores that links of other processes have brought, (n,)."""
+        """Return the scores of links that another process sent, (n,)."""
         return np.fromiter((score_of(class_in(link.flags)) for link in links), np.float64, len(links))
 
     def forget_sent(self) -> None:
-        """A peer has lost what it was told."""
+        """Forget the scores sent to other processes, because a peer has lost its data."""
         self._sent.clear()
 
 
 def _classes(worth: Scores) -> list[int]:
-    """Classes as `orders.classes.class_of` gives them."""
+    """Return the classes that `orders.classes.class_of` gives to scores."""
     places = np.rint(-PER_OCTAVE * np.log2(np.maximum(worth, LEAST)))
     found: list[int] = np.clip(places, 0, WORST).astype(np.intp).tolist()
     return found
 
 
 def classed(link: Link, place: int) -> Link:
-    """The link with the class `place`."""
+    """Return the link with the class `place`."""
     flags = with_class(link.flags, place)
     return Link(link.fingerprint, link.url, link.depth, link.via, link.redirects, flags)
 
 
 def page_score(order: int) -> float:
-    """What a page was worth whose fetch task has `order`; of one that stood in no queue, the score of none."""
+    """Return the score of a page from its fetch task's `order`; the default score if it was in no queue."""
     return score_of(class_in_order(order) if order > 0 else NEUTRAL)
 
 
 def named(config: OrderConfig) -> Ranking | None:
-    """The order that the configuration names; the first exception of its scores is logged.
+    """Return the configured order; the first exception of its score function is logged.
 
     Raises:
         ConfigError: see `orders.order.ranking`.
@@ -137,8 +137,6 @@ def named(config: OrderConfig) -> Ranking | None:
         kind = type(error).__name__
         if kind not in told:
             told.add(kind)
-            log.error(
-                "order %s: %s: %s, for %s; such links go without a score", config.name, kind, error, url
-            )
+            log.error("order %s: %s: %s, for %s; such links get no score", config.name, kind, error, url)
 
     return ranking(config, failed)

@@ -1,7 +1,7 @@
-"""IndexNow notices that wait for their key files, in the store: a notice that was answered 202 survives a crash.
+"""IndexNow notices that wait for their key files, kept in the store: a notice answered with 202 survives a crash.
 
-A notice is deleted by the change that makes signals of its URLs, or once its key file turns out not to hold the key.
-`serve/indexnow.py` bounds the URLs that wait.
+A notice is deleted by the change that turns its URLs into signals, or when its key file turns out not to
+contain the key. `serve/indexnow.py` limits the number of waiting URLs.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,13 +17,13 @@ from crawler.storage.commit import Change, Making
 from crawler.storage.keys import NOTICE
 from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 
-_Name = tuple[str, str]  # location of the key file, key
+_Name = tuple[str, str]  # (location of the key file, key)
 
 
 class StoredNotices:
-    """The waiting notices of one process; `queue` hands a change, or what makes it, to the commit point.
+    """The waiting notices of one process; `queue` takes a change, or a function that makes it.
 
-    `kept` waits until all that is queued is durable; False if that takes too long.
+    `kept` waits until everything queued is durable; it returns False if that takes too long.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class StoredNotices:
         self._intake = intake
         self._queue, self._kept = queue, kept
         self._keys: dict[_Name, list[bytes]] = {}
-        self._number = 0  # the highest in use
+        self._number = 0  # the highest number in use
 
     def load(self) -> list[Notice]:
-        """The notices of earlier runs; one that is damaged is left for `crawler check`."""
+        """Return the notices of earlier runs; damaged ones are left for `crawler check`."""
         found = []
         for key, value in scan_prefix(self._store, NOTICE):
             self._number = max(self._number, int.from_bytes(key[-8:], "big"))
@@ -55,10 +55,10 @@ class StoredNotices:
         return found
 
     async def keep(self, notice: Notice) -> None:
-        """Store a notice; durable on return.
+        """Store a notice; it is durable on return.
 
         Raises:
-            Refusal: 503, the disk is late.
+            Refusal: 503, the disk is too slow.
         """
         self._number += 1
         place = self._fingerprint(notice.location).to_bytes(8, "big")
@@ -71,7 +71,7 @@ class StoredNotices:
             raise HttpError(503, "late", "the notice is not on disk yet; send it again")
 
     def judged(self, notice: Notice, urls: Sequence[str], source: str) -> None:
-        """The key file of `notice` was read: take `urls` as signals and forget all notices of this key, in one change."""
+        """Take `urls` as signals and delete all notices of this key, in one change, after its key file was read."""
         keys = self._keys.pop((notice.location, notice.key), [])
         self._queue(lambda: self._made(keys, urls, source))
 

@@ -30,7 +30,7 @@ class PageLine(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 def page_line(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, end: End) -> bytes:
-    """What is logged of a fetch that ended so, with its line feed."""
+    """Return the line for a fetch with the end `end`, including the line feed."""
     line = PageLine(
         f"{fetch_task.fingerprint:016x}",
         fetch_task.url,

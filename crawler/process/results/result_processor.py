@@ -1,21 +1,19 @@
-"""What the end of a fetch means: one `Change` for the commit point.
+"""Turns the end of a fetch into one `Change` for the commit point, without waiting.
 
-This is the arrow from the fetcher back to the frontier without its waiting:
-
-    Fetch + Extracted --> the frontier's decision: is the URL done, when may its host be asked again
+    Fetch + Extracted --> the frontier's decision: whether the URL is done, when its host may be fetched from again
                       --> capture and page record
-                      --> links: `link_policy.py` says which, `admission.py` what becomes of them
+                      --> links: `link_policy.py` selects them, `admission.py` queues them
                       --> counts (`process/committing/counters.py`), the line of pages.jsonl
 
-A *refresh* (a fetch task with the flag REFRESH: a known page fetched again) differs in
-two points. It is counted apart, under `refresh.`, since its URL is done already; so
-is a known page that was queued once more (AGAIN). And an answer whose content is
-known is not read for links (`shows_news`).
+A *refresh* (a fetch task with the flag REFRESH, for a known page) differs in two points.
+It is counted separately, under `refresh.`, because its URL is done already; the same holds
+for a known page that was queued again (AGAIN). And if its content is unchanged, its
+links are not followed again (`shows_news`).
 
 A change is made in one step, or by a generator that pauses between portions of
-its links (`process/committing/portions.py`); the commit point makes one change after the other.
-An exception over a page's content ends in a counted outcome: the page without
-its answer, or without its links.
+its links (`process/committing/portions.py`); the commit point makes one change at a time.
+An exception caused by a page's content ends in a counted outcome: the page is recorded
+without its answer, or without its links.
 """
 
 import re
@@ -47,14 +45,14 @@ _KNOWN = _REFRESH | _AGAIN
 Pauses = Generator[None, None, None]
 Hear = Callable[
     [Change, FetchTask, Extracted, float], None
-]  # (change, the page's fetch task, what it holds, now)
+]  # (change, the page's fetch task, the extracted content, now)
 Credit = Callable[
     [Change, int, int, float], None
-]  # (change, the page that led to a new one, the new one, now)
+]  # (change, the page that led to a new page, the new page, now)
 
 
 class ResultProcessor:
-    """Builds the changes of one process; see the module's picture."""
+    """Builds the changes of one process; see the picture in the module docstring."""
 
     def __init__(
         self,
@@ -83,7 +81,7 @@ class ResultProcessor:
     # -- pages -----------------------------------------------------------------
 
     def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
-        """(ETag, Last-Modified) to ask for a page with, each "" if there is none to use."""
+        """Return the validators (ETag, Last-Modified) for a conditional request, each "" if there is none to use."""
         if fetch_task.flags & _AGAIN:
             record = self._pages.record(fetch_task.fingerprint)
             return self._validators.conditions(fetch_task.fingerprint, fetch_task.host, record, now)
@@ -92,19 +90,19 @@ class ResultProcessor:
         return self._refresh.outcomes.conditions(fetch_task, now)
 
     def shows_news(self, fetch_task: FetchTask, fetch: Fetch) -> bool:
-        """Whether an answer is worth reading: of a refresh, one with other content than is known."""
+        """Return whether an answer should be read: False for a refresh whose content has not changed."""
         return not fetch_task.flags & _KNOWN or not self._pages.shows_known(fetch, fetch_task)
 
     def in_scope(self, url: str) -> bool:
-        """Whether links to a URL (request form) lie where the crawl is at home."""
+        """Return whether a URL (request form) is in the scope of the crawl."""
         return self._link_policy.in_scope(url)
 
     def prepare(self, fetch: Fetch) -> None:
-        """Do of a large answer what needs no decision. Any thread."""
+        """Precompute the digests of a large answer, in any thread."""
         self._pages.digest_ahead(fetch)
 
     def known_content(self, fetch_task: FetchTask) -> bytes:
-        """The stored content of a page that is asked again; b"" if there is none that can be read."""
+        """Return the stored content of a page that is refetched; b"" if none can be read."""
         try:
             copy = self._pages.get(fetch_task.fingerprint, with_noarchive=True)
         except DamageError:
@@ -112,10 +110,10 @@ class ResultProcessor:
         return b"" if copy is None else copy.content
 
     def page(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
-        """Make the change for a page's fetch, final or to be repeated."""
+        """Make the change for the fetch of a page, final or to be retried."""
         change = Change()
         decision = self._settle(fetch_task, fetch, now)
-        self._frontier.stage(decision, change)  # before the links: they may move URLs of the same host
+        self._frontier.stage(decision, change)  # before the links, which may move URLs of the same host
         fetch.final = decision.end is End.DONE
         before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
         capturing = self._capture(fetch, fetch_task, extracted, now, final=decision.end is End.DONE)
@@ -148,7 +146,7 @@ class ResultProcessor:
         decision: Decision,
         now: float,
     ) -> None:
-        """Let the refresh schedule know a page that is new, or learn from one that was asked again."""
+        """Add a new page to the refresh schedule, or let the schedule learn from a refetched page."""
         assert self._refresh is not None and capturing.record is not None
         fetch_task, record = capturing.fetch_task, capturing.record
         if fetch_task.flags & _REFRESH:
@@ -168,7 +166,7 @@ class ResultProcessor:
                 self._credit(change, fetch_task.via, fetch_task.fingerprint, now)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
-        """Follow a page's links, and note in its record how many there are."""
+        """Follow a page's links, and record their number in its page record."""
         fetch_task, fetch = capturing.fetch_task, capturing.fetch
         if fetch.outcome is Outcome.INTERNAL_ERROR:
             extracted = None
@@ -178,25 +176,25 @@ class ResultProcessor:
             capturing.record.links = links
 
     def _as_far_as_possible(self, change: Change, fetch_task: FetchTask, following: Counted) -> Counted:
-        """Follow links; if that raises, those before it stay in the change, as the caches have them."""
+        """Follow links; after an exception, keep the links handled so far, because the caches contain them already."""
         try:
             return (yield from following)
         except StoreError:
             raise
         except Exception as error:
-            self.unexpected.note(error, f"links of {fetch_task.url}, some of which are lost")
+            self.unexpected.note(error, f"links of {fetch_task.url}; some of them are lost")
             change.count("pages.links_lost")
             return 0
 
     def denied(self, fetch_task: FetchTask, now: float) -> Making:
-        """Make the change for a URL that robots.txt forbids: recorded, never asked."""
+        """Make the change for a URL that robots.txt forbids: it is recorded, but never fetched."""
         fetch = Fetch(url=fetch_task.url, outcome=Outcome.ROBOTS_DENIED, began=now)
         return self.page(fetch_task, fetch, None, now)
 
     # -- hosts -----------------------------------------------------------------
 
     def robots(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Making:
-        """Make the change for the answer to a robots.txt, at the end of its redirects."""
+        """Make the change for the answer to a robots.txt request, at the end of its redirects."""
         change = Change()
         ignored, rules_ignored = self._robots.sitemaps_ignored, self._robots.rules_ignored
         yield from self._read_robots(change, fetch_task, fetch, now)
@@ -212,7 +210,7 @@ class ResultProcessor:
         return change
 
     def _read_robots(self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float) -> Pauses:
-        """Let the robots cache know the answer; one that brings out a bug counts as one that could not be had."""
+        """Pass the answer to the robots cache; if parsing raises, the robots.txt counts as unavailable."""
         try:
             yield from self._record_robots(change, fetch_task, fetch, now)
         except StoreError:
@@ -233,21 +231,21 @@ class ResultProcessor:
         )
 
     def unresolved(self, fetch_task: FetchTask, failure: Fetch, now: float) -> Change:
-        """The change for a host whose addresses could not be found."""
+        """Make the change for a host whose addresses could not be found."""
         change = Change()
         change.count(f"hosts.{failure.outcome}")
         self._release(change, self._settle(fetch_task, failure, now))
         return change
 
     def retire(self, pattern: str, change: Change) -> int:
-        """Drop the to-do and parked URLs that the regular expression finds; return how many."""
+        """Drop the to-do and parked URLs that the regular expression matches; return how many."""
         gone = self._frontier.intake.retire(re.compile(pattern), change)
         self._count_retired(change, gone)
         self._tell_written(change)
         return gone
 
     def retiring(self, pattern: str, commit: Callable[[Change], None]) -> Counted:
-        """The same in portions, each a change that is handed to `commit`, with a pause behind each."""
+        """Retire URLs in portions; pass the change of each to `commit`, pause after each, return the number dropped."""
         compiled, count, begin = re.compile(pattern), 0, PARKED
         while begin:
             change = Change()
@@ -270,13 +268,13 @@ class ResultProcessor:
     # -- parts -------------------------------------------------------------------
 
     def _settle(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Decision:
-        """What the frontier decides; upon a fetch that it cannot judge, as upon an internal error."""
+        """Return the frontier's decision; if it raises, decide as for an internal error."""
         try:
             return self._frontier.record_outcome(fetch_task, fetch, now)
         except StoreError:
             raise
         except Exception as error:
-            self._spoil(fetch, error, f"deciding upon {fetch_task.url or fetch_task.hostname}")
+            self._spoil(fetch, error, f"deciding about {fetch_task.url or fetch_task.hostname}")
             return self._frontier.record_outcome(fetch_task, fetch, now)
 
     def _capture(
@@ -288,17 +286,17 @@ class ResultProcessor:
         *,
         final: bool = True,
     ) -> Capturing:
-        """What is kept of a fetch; of one that cannot be kept, that it was made."""
+        """Capture a fetch for storage; if that raises, capture only the fact that it was made."""
         try:
             return self._pages.capture(fetch, fetch_task, extracted, now, final=final)
         except StoreError:
             raise
         except Exception as error:
-            self._spoil(fetch, error, f"keeping {fetch_task.url}")
+            self._spoil(fetch, error, f"storing {fetch_task.url}")
             return self._pages.capture(fetch, fetch_task, None, now, final=final)
 
     def _spoil(self, fetch: Fetch, error: Exception, where: str) -> None:
-        """Make an internal error of `fetch`: nothing that it brought is looked at again."""
+        """Turn `fetch` into an internal error, and discard its content."""
         nothing = Fetch(
             url=fetch.url,
             outcome=Outcome.INTERNAL_ERROR,
@@ -311,7 +309,7 @@ class ResultProcessor:
             setattr(fetch, name, getattr(nothing, name))
 
     def _release(self, change: Change, decision: Decision) -> None:
-        """Let the change hold the frontier's decision, and free the fetch task's place once it is durable."""
+        """Add the frontier's decision to the change, and free the fetch task's slot once it is durable."""
         self._frontier.stage(decision, change)
         self._release_after(change, decision)
 
@@ -320,5 +318,5 @@ class ResultProcessor:
 
 
 def _is_unreadable(fetch: Fetch) -> bool:
-    """Whether the body has a content coding that cannot be undone, so that nobody knows what it says."""
+    """Return whether the body has a content coding that cannot be decoded."""
     return fetch.undecoded or bool(fetch.body and not fetch.content)

@@ -1,4 +1,4 @@
-"""Whether a URL was taken out by `crawler retire`."""
+"""Detection of URLs that `crawler retire` removed."""
 
 from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier

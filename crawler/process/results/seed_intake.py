@@ -1,11 +1,11 @@
-"""The way of the seeds from their pieces to the frontier: one change after the other.
+"""The path of the seeds from their pieces to the frontier, as a sequence of changes.
 
 command line, file, configuration --> crawl/seeds.py: canonical, in pieces
-    one process, or a node         Seeds                     every seed is a link like any other
-    several under a supervisor     SeedFile, read by all     each takes its own; the scope learns all first
+    one process, or a node         Seeds                     every seed is treated like any link
+    several under a supervisor     SeedFile, read by all     each takes its own; first the scope takes all
 
-With `crawl.timestamping` known pages go the same way first, back into the queues
-of their hosts: each once, unless it waits there already.
+With `crawl.timestamping`, known pages are put back into the queues of their hosts first,
+each once, unless it is queued already.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ from crawler.urls.fingerprint import Fingerprinter
 
 Pieces = Iterable[Sequence[str]]
 Own = Callable[[Sequence[str]], Sequence[str]]
-KNOWN_AT_ONCE = 1000  # known pages queued for one commit
+KNOWN_AT_ONCE = 1000  # known pages queued per commit
 _AGAIN, _OWN_REQUEST = LinkFlag.AGAIN, LinkFlag.OWN_REQUEST
 _ASKED_AGAIN = frozenset({PageState.STORED, PageState.REDIRECTED, PageState.GONE, PageState.FAILED})
 
@@ -32,11 +32,11 @@ _ASKED_AGAIN = frozenset({PageState.STORED, PageState.REDIRECTED, PageState.GONE
 def seed_changes(
     pieces: Pieces, admission: Admission, knowledge: SiteKnowledge, *, scope: str, own: Own | None
 ) -> Iterator[Maker]:
-    """What makes the changes that bring canonical seeds to the frontier, in order.
+    """Yield functions that make the changes which bring canonical seeds to the frontier, in order.
 
-    `own` keeps the seeds of this process where all processes read the same pieces, which can then be
-    read more than once; None where the pieces are for this process alone. The scope (`crawl.scope`)
-    must span shared seeds before anything is fetched, else links would be dropped.
+    `own` selects the seeds of this process if all processes read the same pieces, which must then be
+    readable more than once; None if the pieces are for this process alone. The scope (`crawl.scope`)
+    must include all shared seeds before anything is fetched; otherwise links would be dropped.
     """
     if own is not None and scope != "any":
         yield partial(_widen, knowledge, pieces)
@@ -46,7 +46,7 @@ def seed_changes(
 
 
 def own_seeds(fingerprinter: Fingerprinter, partition: Partition, me: str, urls: Sequence[str]) -> list[str]:
-    """Return those URLs (request forms) of hosts that the process `me` owns."""
+    """Return the URLs (request forms) whose hosts the process `me` owns."""
     places = partition.split(fingerprinter.fingerprints(urls))
     return [urls[place] for place in places.get(me, [])]
 
@@ -56,7 +56,7 @@ def known_changes(
     all_records: Callable[[], Iterable[tuple[int, PageRecord]]],
     queue_again: Callable[[Sequence[Link]], Change],
 ) -> Iterator[Maker]:
-    """What makes the changes that put known pages into the queues once more, unless they wait there already."""
+    """Yield functions that make the changes which queue known pages again, unless they are queued already."""
     queued = np.unique(np.fromiter(queued_fingerprints(), np.uint64))
     asked = (
         _again(fingerprint, record)
@@ -70,7 +70,7 @@ def known_changes(
 
 
 def _among(ordered: NDArray[np.uint64], some: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which of `some` are in a sorted array: bool, shape (len(some),)."""
+    """Return which elements of `some` are in a sorted array: bool, shape (len(some),)."""
     if not len(ordered):
         return np.zeros(len(some), bool)
     places = np.minimum(np.searchsorted(ordered, some), len(ordered) - 1)

@@ -1,26 +1,27 @@
-"""The intake of change signals: every signal, whoever sent it, is decided here, in the order of the commit queue.
+"""The intake of change signals: every signal, from any sender, is decided here, in the order of the commit queue.
 
-    crawler signal, Crawl.signal ──► Commands.signal ─┐
-    POST /signal, IndexNow, WebSub ──► Live.signal ───┼─► commit queue ─► take ─► noted       refresh schedule, f/
-    another process's outbox ──► PeerExchange ────────┘         │                 queued      a link as any other
-                                                                │                 sent        the owner's outbox
-    dates of a page that is read again ► ResultProcessor ─► hear ──┘                 or refused, with the reason
+    crawler signal, Crawl.signal ──► Commands.signal ─────┐
+    POST /signal, IndexNow, WebSub ► LiveServices.signal ─┼─► commit queue ─► decide ► noted      refresh schedule, f/
+    another process's outbox ──► PeerExchange ────────────┘        │                   queued     a link like any other
+                                                                   │                   sent       the owner's outbox
+    dates in a page that is read again ► ResultProcessor ► hear ───┘                   or refused, with the reason
 
-A URL of another process goes to its owner as a link with the flag SIGNAL, through the outbox: durable, applied once.
-The owner decides as if it had been asked itself.
+A URL of another process is sent to its owner as a link with the flag SIGNAL, through the outbox: durable, applied once.
+The owner decides as if it had received the signal itself.
 
-The rule, in this order:
+The rules, in this order:
 
-    no URL, or too long                                       refused
-    a rule that holds for known pages too (`_BIND_ALL`)       out of scope, at every process alike
-    another process's                                         sent
+    not a URL, or too long                                    refused
+    violates a rule for known pages too (`_BIND_ALL`)         out of scope, in every process alike
+    owned by another process                                  sent
     known                                                     noted if it is kept fresh
     rejected by the filter                                    out of scope
-    met, and in no queue                                      retired
-    else                                                      queued as a link, as deep as one of a seed
+    seen, and in no queue                                     retired
+    otherwise                                                 queued as a link, at the depth of a seed's links
 
-Deciding outside of the queue would lose URLs: a page that pauses between two portions of its links finds the URL in
-the CLOCK cache, so its own change does not hold it, and may be committed, and the process killed, before the signal's.
+Deciding outside the queue would lose URLs. A page that pauses between two portions of its links would find the
+signalled URL in the CLOCK cache and omit it from its own change. If that change is committed and the process is
+killed before the signal's change is, the URL is lost.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,24 +39,25 @@ from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import EXCLUDE, PORT, SCOPE
 from crawler.urls.canonical import LENGTH_MAX, TOO_LONG, hostname, resolve
 
-RAW_CHARS_MAX = 2 * LENGTH_MAX  # of a signalled URL, half of it escaped; what is longer is not parsed
-URL_CHARS_TOLD = 200  # of what is no URL, in the answer
+RAW_CHARS_MAX = 2 * LENGTH_MAX  # per signalled URL, if half of it is escaped; longer input is not parsed
+URL_CHARS_TOLD = 200  # characters of an invalid URL that the answer repeats
 _SIGNAL, _REQUISITE = LinkFlag.SIGNAL, LinkFlag.REQUISITE
 _BIND_ALL = frozenset({SCOPE, EXCLUDE, PORT, traps.PATH_SEGMENTS, traps.REPEATED_SEGMENTS})
-# Added to the fingerprints of signals, by source: a compaction of the outbox keeps one link of each fingerprint.
+# Added to the fingerprints of signals, by source: a compaction of the outbox keeps one link per fingerprint.
 _MARKS = tuple(0x5157_0000_0000 + number for number in range(SOURCES))
 
 
 class SignalIntake:
-    """Decides what becomes of change signals; see the module's picture.
+    """Decides what is done with change signals; see the picture in the module docstring.
 
     Args:
-        record: what is known of a page by its fingerprint.
-        refresh: the schedule of known pages; None where none is asked again.
-        is_retired: whether a URL (request form) with a fingerprint was dropped by `crawler retire`. It reads a queue,
-            some 10 ms at most, so it is called for the `TOLD_MAX` URLs that the answer names; others count as queued.
-        requisites: whether requisites are fetched, which may lie out of scope.
-        me: this process among those of the partition.
+        record: returns the record of a page by its fingerprint.
+        refresh: the schedule of known pages; None if no page is refetched.
+        is_retired: returns whether a URL (request form) with a fingerprint was dropped by `crawler retire`. It reads a
+            queue, which takes at most about 10 ms, so it is called only for the `TOLD_MAX` URLs that the answer names;
+            others count as queued.
+        requisites: whether requisites are fetched; they may be out of scope.
+        me: the name of this process in the partition.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class SignalIntake:
         self._now = now
 
     def decide(self, raw_urls: Sequence[str], source: str, said: Signalled) -> Making:
-        """Make the change for URLs that `source` ("name" or "name:who") says have changed; `said` tells their fates."""
+        """Make the change for URLs that `source` ("name" or "name:who") reports as changed; `said` receives the fates."""
         change = Change()
         number, met = source_number(source), set[str]()
         for portion in portions(raw_urls):
@@ -92,7 +94,7 @@ class SignalIntake:
         return change
 
     def received(self, received: Received, links: list[Link]) -> Making:
-        """Make the change for `links` that another process sent: links to follow, and signals of URLs that are ours."""
+        """Make the change for `links` from another process: links to follow, and signals for URLs of this process."""
         signals = [link for link in links if link.flags & _SIGNAL]
         if not signals:
             return (yield from self._admission.received(received, links))
@@ -108,7 +110,7 @@ class SignalIntake:
         return change
 
     def hear(self, change: Change, fetch_task: FetchTask, extracted: Extracted, now: float) -> None:
-        """Take what a page that was asked again says of when pages of its own host changed; these are ours."""
+        """Take as signals the dates that a refetched page gives for pages of its own host, all owned by this process."""
         if self._refresh is None:
             return
         own = [
@@ -119,7 +121,7 @@ class SignalIntake:
         self._refresh.changes.note_dated(fetch_task.fingerprint, own, extracted.told_by, now, change)
 
     def _forms(self, raw_urls: Sequence[str], met: set[str], said: Signalled) -> list[str]:
-        """The request forms of what are URLs, each once; those of earlier calls are in `met`."""
+        """Return the request forms of valid URLs, each once; `met` holds those of earlier calls."""
         forms = []
         for raw_url in raw_urls:
             form, rule = self._intake.form(raw_url) if len(raw_url) <= RAW_CHARS_MAX else ("", TOO_LONG)
@@ -133,7 +135,7 @@ class SignalIntake:
     def _decide(
         self, change: Change, urls: Sequence[str], number: int, said: Signalled, *, ours: bool = False
     ) -> None:
-        """Decide upon some URLs (request forms); `ours`: another process has found out who owns them."""
+        """Decide about URLs (request forms); `ours`: they are known to belong to this process."""
         known: list[int] = []
         new: list[str] = []
         sent: dict[str, list[Link]] = {}
@@ -169,6 +171,6 @@ class SignalIntake:
 
 
 def _count(change: Change, said: Signalled) -> None:
-    """Count URLs by fate, `signals.<fate>`: what was taken can be told from what was not after a crash, too."""
+    """Count URLs by fate, as `signals.<fate>`, so that even after a crash it is known which signals were taken."""
     for fate, n in said.counts().items():
         change.count(f"signals.{fate}", n)

@@ -1,11 +1,11 @@
-"""What a crawl learns about the shape of the web: its scope, and which authorities are one site.
+"""The crawl's knowledge of sites: its scope, and which authorities are equivalent.
 
-    scope          grows by seeds and by where seeds redirect to; one for all processes
-    equivalences   http -> https, www <-> apex, proven by redirects; each process's own
+    scope          widened by seeds and by the targets of their redirects; the same in all processes
+    equivalences   http -> https, www <-> apex, proven by redirects; each process has its own
 
-Both are stored with the change that taught them. Notices tell the other processes
-that the scope grew: links with the flag SCOPE. They go through the outbox, because
-a lost notice would lose links.
+Both are stored with the change that taught them. The other processes learn of a wider scope
+by notices: links with the flag SCOPE, sent through the outbox, because the loss of a notice
+would lose links.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,10 +28,10 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 class SiteKnowledge:
-    """Keeps scope and equivalences of one process; `peers` are the other processes of the crawl.
+    """Keeps the scope and the equivalences of one process; `peers` are the other processes of the crawl.
 
-    `credentials`: headers with credentials are configured. They go to what was
-    given as a seed, so the scope also notes which URLs were given.
+    `credentials`: headers with credentials are configured. They are sent only to URLs
+    given as seeds, so the scope also records which URLs were given.
     """
 
     def __init__(
@@ -52,21 +52,21 @@ class SiteKnowledge:
     # -- scope ---------------------------------------------------------------
 
     def widen(self, change: Change, urls: Sequence[str]) -> list[str]:
-        """Take URLs (request forms) into the scope; return those that made a difference."""
+        """Add URLs (request forms) to the scope; return those that widened it."""
         return self._keep_scope(change, [url for url in urls if self._filter.widen(url)])
 
     def _keep_scope(self, change: Change, grown: list[str]) -> list[str]:
-        """Keep the scope with the change, if it has `grown`."""
+        """Store the scope with the change, if URLs in `grown` widened it."""
         if grown:
             change.put(SCOPE_STATE, seal(_encode_json(self._filter.scope.state())))
         return grown
 
     def spread(self, change: Change, urls: Sequence[str]) -> None:
-        """Take URLs into the scope, and tell the peers what it has grown by."""
+        """Add URLs to the scope, and tell the peers which ones widened it."""
         self._tell(change, self.widen(change, urls), self._peers)
 
     def given(self, change: Change, urls: Sequence[str]) -> Iterator[None]:
-        """Take seeds into the scope; note that credentials may go there, and tell the peers; a pause a portion."""
+        """Add seeds to the scope, allow credentials for them, and tell the peers; pause after each portion."""
         widening: list[str] = []
         for portion in portions(urls):
             widening += [url for url in portion if self._filter.widen(url)]
@@ -77,28 +77,28 @@ class SiteKnowledge:
             self._tell(change, self._give(change, urls), self._peers, _SCOPE | _SEED)
 
     def _give(self, change: Change, urls: Sequence[str]) -> list[str]:
-        """Note where credentials may go, and keep it with the change; return the URLs that made a difference."""
+        """Allow credentials for `urls`, and store the scope with the change; return the URLs that are new to it."""
         return self._keep_scope(change, [url for url in urls if self._filter.scope.give(url)])
 
     def trusts(self, url: str) -> bool:
-        """Whether headers with credentials may go to this URL: a seed was given for it, no redirect led there."""
+        """Return whether headers with credentials may be sent to this URL: only to URLs given as seeds."""
         return self._credentials and self._filter.scope.was_given(url)
 
     def announce(self, change: Change, peers: Sequence[str]) -> None:
-        """Tell some processes all that the scope spans."""
+        """Tell some processes the whole scope."""
         self._tell(change, self._filter.scope.urls(), peers)
 
     def _tell(self, change: Change, urls: Sequence[str], peers: Sequence[str], flags: int = _SCOPE) -> None:
         if not urls:
             return
-        # Not the fingerprint of the link itself, else a compaction of the outbox would keep one of the two.
+        # Not the fingerprint of the link itself: a compaction of the outbox would keep only one of the two.
         kind = _LOW_48 if flags == _SCOPE else _LOW_48 >> 1
         notices = [Link(self._fingerprint(url) ^ kind, url, flags=flags) for url in urls]
         change.foreign += [(peer, list(notices)) for peer in peers]
         change.count("splitter.scope_told", len(notices) * len(peers))
 
     def apply_notice(self, change: Change, links: list[Link]) -> list[Link]:
-        """Widen the scope by the notices among what a peer sent; return the links."""
+        """Widen the scope by the notices that a peer sent among `links`; return the other links."""
         notices = [link for link in links if link.flags & _SCOPE]
         if not notices:
             return links
@@ -111,7 +111,7 @@ class SiteKnowledge:
     # -- equivalences ----------------------------------------------------------
 
     def redirected(self, change: Change, fetch: Fetch) -> None:
-        """Note where an authority redirects to; enough of the same prove that two are one site."""
+        """Note the target of an authority's redirect; enough equal ones prove that two authorities are one site."""
         target = resolve(fetch.url, fetch.location)
         if target is not None and self._equivalences.redirected(fetch.url, target):
             change.put(EQUIVALENCES, seal(_encode_json(self._equivalences.state())))
@@ -121,7 +121,7 @@ class SiteKnowledge:
         self._equivalences.answered(url)
 
     def own_keys(self, links: list[Link]) -> list[Link]:
-        """Links of a peer, which may not know that two authorities are one, under the fingerprints known here."""
+        """Return a peer's links with the fingerprints of this process, which may know more equivalent authorities."""
         if not self._equivalences.proven:
             return links
         key = self._fingerprint

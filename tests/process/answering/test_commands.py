@@ -1,4 +1,4 @@
-"""What a process answers: each command, and one line for each request that is none."""
+"""The commands that a process answers, and a one-line error for each invalid request."""
 
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -45,7 +45,7 @@ def stages(tmp_path: Path) -> Iterator[Stages]:
 
 
 def ask(stages: Stages, command: Any, **arguments: Any) -> Any:
-    """The answer as the control socket sends it."""
+    """Return the answer as the control socket sends it."""
     answer = Commands(stages, stages.commits.commit_now).run({"command": command, **arguments})
     return msgspec.json.decode(msgspec.json.encode(answer))
 
@@ -53,27 +53,27 @@ def ask(stages: Stages, command: Any, **arguments: Any) -> Any:
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        ({}, "no command ''"),
-        ({"command": "fly"}, "no command 'fly'"),
-        ({"command": "run"}, "no command 'run'"),
-        ({"command": ["why"]}, "no command"),
-        ({"command": {"why": 1}}, "no command"),
+        ({}, "unknown command ''"),
+        ({"command": "fly"}, "unknown command 'fly'"),
+        ({"command": "run"}, "unknown command 'run'"),
+        ({"command": ["why"]}, "unknown command"),
+        ({"command": {"why": 1}}, "unknown command"),
         ({"command": "why"}, "why: .*url"),
         ({"command": "why", "url": 5}, "why: Expected `str`"),
         ({"command": "why", "url": URL, "more": 1}, "why: .*more"),
         ({"command": "status", "hosts": "all"}, "status: Expected `int`"),
         ({"command": "seed", "urls": URL}, "seed: Expected `array`"),
         ({"command": "seed", "urls": [URL, None]}, "seed: Expected `str`"),
-        ({"command": "get", "url": "no url"}, "no http"),
-        ({"command": "block", "host": "a b"}, "no host name"),
-        ({"command": "unblock", "host": ""}, "no host name"),
-        ({"command": "retire", "pattern": "("}, "no regular expression"),
+        ({"command": "get", "url": "no url"}, "not an http"),
+        ({"command": "block", "host": "a b"}, "not a host name"),
+        ({"command": "unblock", "host": ""}, "not a host name"),
+        ({"command": "retire", "pattern": "("}, "not a valid regular expression"),
     ],
 )
-def test_a_request_that_is_none_is_refused_in_one_line(
+def test_an_invalid_request_is_refused_in_one_line(
     stages: Stages, request_: dict[str, Any], words: str
 ) -> None:
-    """`retire` of an open bracket, or a list in the place of a name, ended the connection without a word."""
+    """`retire` with an open bracket, or a list as a name, used to end the connection without an answer."""
     with pytest.raises(UsageError, match=words) as refusal:
         Commands(stages, stages.commits.commit_now).run(request_)
     assert "\n" not in str(refusal.value)
@@ -111,7 +111,8 @@ def test_why_tells_a_page_a_url_to_do_and_one_never_met(stages: Stages) -> None:
     assert todo["waiting"]["host"] == "a.org" and "record" not in todo
     assert not ask(stages, "why", url="http://b.org/")["known"]
     assert (
-        ask(stages, "why", url="mailto:x")["verdict"] == "Never asked: its scheme is neither http nor https."
+        ask(stages, "why", url="mailto:x")["verdict"]
+        == "Never fetched: its scheme is neither http nor https."
     )
 
 
@@ -152,13 +153,13 @@ def test_urls_are_retired_by_a_pattern(stages: Stages) -> None:
     assert ask(stages, "retire", pattern=r"b\.org") == {"retired": 2}
     assert stages.views.frontier_counts().todo == 1
     assert ask(stages, "why", url="http://b.org/1")["verdict"].startswith("Dropped: "), (
-        "and not that it waits"
+        "it does not say that the URL waits"
     )
     assert ask(stages, "why", url="http://c.org/1")["verdict"].startswith("To do: ")
 
 
 def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`retire` and `why` read all entries of a queue in one turn of the loop: seconds, of a million."""
+    """`retire` and `why` must not read all entries of a queue in one turn of the loop: a million take seconds."""
     monkeypatch.setattr(discovery_intake, "RETIRED_AT_ONCE", 10)
     monkeypatch.setattr(views, "EXPLAINED_AT_ONCE", 10)
     urls = [f"http://b.org/{n}" for n in range(95)]
@@ -183,7 +184,7 @@ def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.Monke
 
 
 def visited(joint: Joint, *urls: str, **values: Any) -> None:
-    """Let seeds be fetched and stored."""
+    """Fetch and store seeds."""
     joint.seeds(*urls)
     for _ in urls:
         fetch_task = joint.fetch_task()
@@ -206,7 +207,7 @@ def test_status_names_peers_and_as_many_hosts_as_are_asked_for(open_joint: Open)
 
 
 def test_status_of_many_hosts_pauses(open_joint: Open) -> None:
-    """Each host outside the front may cost some reads: ten thousand in one turn would hold the loop."""
+    """Each host outside the front may cost some reads: ten thousand in one turn would block the event loop."""
     joint = open_joint()
     joint.seeds(*(f"http://h{n}.org/" for n in range(3 * HOSTS_AT_ONCE + 1)))
     commands = Commands(joint.stages, joint.stages.commits.commit_now)
@@ -226,7 +227,7 @@ def test_status_of_many_hosts_pauses(open_joint: Open) -> None:
 def test_a_request_of_many_urls_is_taken_in_portions(
     open_joint: Open, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """Up to 40,000 fit into one: in one turn they would hold the loop for a second."""
+    """A request may hold up to 40,000 URLs; in one turn they would block the event loop for a second."""
     joint = open_joint(crawl={"scope": "any"}, refresh={"endless": True, "share": 0.5})
     known = [f"http://a.org/{n}" for n in range(5)]
     visited(joint, *known)
@@ -264,7 +265,7 @@ def test_a_request_of_many_urls_is_taken_in_portions(
 def test_seeds_take_the_scope_before_the_first_of_them_is_a_link(
     joint: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page found between two portions may link to any of their hosts."""
+    """Meanwhile a page, found between two portions, may link to any of the seeds' hosts."""
     urls = [f"http://h{n}.org/" for n in range(2 * PORTION_LINKS)]
     links, spanned = joint.admission.links, []
 
@@ -311,7 +312,7 @@ def test_why_tells_what_robots_txt_says(joint: Joint) -> None:
     for path, line, denied in (
         ("no/1", "Disallow: /no", True),
         ("no/but", "Allow: /no/but", False),
-        ("yes", "no line is about it", False),
+        ("yes", "no rule matches it", False),
     ):
         said = ask(joint.stages, "why", url=HOME + path)["robots"]
         assert said == common | {"line": line, "denied": denied}
@@ -338,8 +339,8 @@ def test_why_tells_how_a_page_is_kept_fresh(open_joint: Open) -> None:
     assert "refresh" not in ask(fresh.stages, "why", url=NEW)
 
 
-def test_instants_are_told_as_people_read_them() -> None:
-    """Those that are past, or never come, are not told."""
+def test_times_are_in_iso_format() -> None:
+    """Times are in ISO 8601; past and infinite times are omitted."""
     answer = {"retry_at": 7.0, "waiting": {"ready_at": 5.0, "next_retry_at": float("inf"), "host": "a.org"}}
     explainer._say_times(answer, 5.0)
     assert answer == {"retry_at": iso_time(7.0), "waiting": {"host": "a.org"}}
@@ -380,8 +381,8 @@ def test_a_page_that_asks_not_to_be_shown_is_given_only_on_request(joint: Joint)
     assert ask(joint.stages, "get", url=HOME, with_noarchive=True)["status"] == 200
 
 
-def test_seeds_elsewhere_ask_for_looser_settings_again(open_joint: Open) -> None:
-    """And the place of each is noted, so that the next one there is asked for nothing."""
+def test_seeds_on_a_new_site_need_relaxed_settings_confirmed(open_joint: Open) -> None:
+    """A seed on a new site needs the relaxed setting confirmed once; later seeds on that site do not."""
     joint = open_joint(politeness={"delay": 0.0})
     directory = CrawlDirectory(joint.stages.directory.parent)
     directory.save_config(joint.stages.config)
@@ -431,10 +432,10 @@ def test_signals_are_told_by_host_and_source(open_joint: Open, monkeypatch: pyte
         ("retire", {"pattern": "new"}),
     ],
 )
-def test_a_command_waits_for_what_is_being_made_and_commits(
+def test_a_command_waits_for_the_change_being_made_and_commits(
     joint: Joint, monkeypatch: pytest.MonkeyPatch, command: str, arguments: dict[str, Any]
 ) -> None:
-    """A decision between two halves of a change would not see what the first has decided."""
+    """A decision between two halves of a change would not see what the first half has decided."""
     joint.seeds(HOME)
     done: list[Any] = []
 
@@ -460,8 +461,8 @@ def test_a_command_waits_for_what_is_being_made_and_commits(
         assert done == ["made", called, "committed"]
 
 
-def test_a_page_that_is_served_is_not_said_to_be_never_asked(open_joint: Open) -> None:
-    """Its robots.txt has changed since: what holds now, and that a copy is kept, which the page server shows."""
+def test_why_does_not_say_never_fetched_of_a_served_page(open_joint: Open) -> None:
+    """If robots.txt forbids a stored page later, the verdict gives the rule and says that the copy is kept and served."""
     joint = open_joint(refresh={"endless": True, "share": 0.5, "min_age": 0.0})
     visited(joint, HOME)
     joint.clock.advance(10 * 86_400.0)
@@ -474,7 +475,7 @@ def test_a_page_that_is_served_is_not_said_to_be_never_asked(open_joint: Open) -
     assert said["record"]["state"] == "denied"
     copy = said["captures"][-1]["fetched_at"]
     assert said["verdict"] == (
-        f"Not asked again: `Disallow: /` in {HOME}robots.txt forbids it; the copy of {copy} is kept and served."
+        f"Not fetched again: `Disallow: /` in {HOME}robots.txt forbids it; the copy of {copy} is kept and served."
     )
 
 
@@ -494,4 +495,6 @@ def test_robots_txt_that_is_not_obeyed_forbids_nothing(open_joint: Open) -> None
         joint.stages.commits.commit(change)
         said = ask(joint.stages, "why", url=f"http://{host}/new")
         assert said["robots"]["denied"] == denied, said
-        assert said["verdict"].startswith("Never met, and if it were:" if denied else "Never met: no fetched")
+        assert said["verdict"].startswith(
+            "Not found yet, and it would not be fetched:" if denied else "Not found yet: no fetched"
+        )

@@ -1,4 +1,4 @@
-"""The sentence with which `why` begins, for each thing that can become of a URL."""
+"""The first sentence of `why`, for each possible state of a URL."""
 
 from typing import Any
 
@@ -36,11 +36,11 @@ def _record(**values: Any) -> dict[str, Any]:
         (_record(state="gone", status=404), "Gone: 404 at T."),
         (
             _record(state="failed", status=401),
-            "Failed: 401 at T; it wants a login (--http-user and --http-password, --login, --load-cookies).",
+            "Failed: 401 at T; it requires a login (--http-user and --http-password, --login, --load-cookies).",
         ),
         (
             _record(state="failed", status=429),
-            "Failed: 429 at T; the host asks for a slower crawl (--delay, --delay-factor).",
+            "Failed: 429 at T; the host requests a slower crawl (--delay, --delay-factor).",
         ),
         (
             _record(state="failed", status=0, outcome="reset", attempts=3, error="no bytes"),
@@ -48,22 +48,25 @@ def _record(**values: Any) -> dict[str, Any]:
         ),
         (
             _record(state="denied", status=0) | {"robots": DENIES},
-            "Never asked: `Disallow: /x` in http://h/robots.txt forbids it.",
+            "Never fetched: `Disallow: /x` in http://h/robots.txt forbids it.",
         ),
-        (_record(state="denied", status=0), "Never asked: the robots.txt of its host forbade it then."),
+        (
+            _record(state="denied", status=0),
+            "Never fetched: its host's robots.txt disallowed it at that time.",
+        ),
         (
             _record(state="denied", status=0, noarchive=False) | {"robots": DENIES, "captures": COPIES},
-            "Not asked again: `Disallow: /x` in http://h/robots.txt forbids it; the copy of T is kept and served.",
+            "Not fetched again: `Disallow: /x` in http://h/robots.txt forbids it; the copy of T is kept and served.",
         ),
         (
             _record(state="denied", status=0, noarchive=True) | {"robots": DENIES, "captures": COPIES[1:]},
-            "Not asked again: `Disallow: /x` in http://h/robots.txt forbids it; "
-            "the copy of S is kept, not served (noarchive).",
+            "Not fetched again: `Disallow: /x` in http://h/robots.txt forbids it; "
+            "the copy of S is kept but not served (noarchive).",
         ),
         (
             _record(state="denied", status=0)
             | {"robots": DENIES, "captures": [{"status": 404, "fetched_at": "T"}]},
-            "Never asked: `Disallow: /x` in http://h/robots.txt forbids it.",
+            "Never fetched: `Disallow: /x` in http://h/robots.txt forbids it.",
         ),
         (
             _record(state="failed", status=500, noarchive=False) | {"captures": COPIES},
@@ -72,19 +75,19 @@ def _record(**values: Any) -> dict[str, Any]:
         (_record(state="retired"), "Dropped by `crawler retire`."),
         (
             ACCEPTED | {"dropped": True},
-            "Dropped: it was met, and waits in no queue; `crawler retire` took it out.",
+            "Dropped: it was found but is in no queue; `crawler retire` removed it.",
         ),
         (
             ACCEPTED | {"known": False, "waiting": {"state": "given_up"}},
-            "Never met, and if it were: its host was given up.",
+            "Not found yet, and it would not be fetched: its host was given up.",
         ),
         (
             ACCEPTED | {"queue": "parked", "parked_by": "depth"},
-            "Parked: it lies deeper than crawl.depth allows; it comes back when that is raised.",
+            "Parked: it is deeper than crawl.depth allows; raise the limit to queue it again.",
         ),
         (
             ACCEPTED | {"queue": "to do", "waiting": {"state": "backing_off", "todo": 7, "ready_at": "T"}},
-            "To do: its host failed lately; next try T; 7 URLs of this host to do.",
+            "To do: its host failed recently; next try T; this host has 7 URLs to do.",
         ),
         (
             ACCEPTED
@@ -92,7 +95,7 @@ def _record(**values: Any) -> dict[str, Any]:
                 "queue": "to do",
                 "waiting": {"state": "waits_for_robots", "cause": "host_busy", "todo": 1, "ready_at": "T"},
             },
-            "To do: the robots.txt of its host could not be had (429 or 503); next try T; 1 URL of this host to do.",
+            "To do: the robots.txt of its host could not be fetched (429 or 503); next try T; this host has 1 URL to do.",
         ),
         (
             _record(state="failed", status=500)
@@ -101,24 +104,25 @@ def _record(**values: Any) -> dict[str, Any]:
                 "retry_at": "U",
                 "waiting": {"state": "ready", "cause": "temporary", "todo": 2},
             },
-            "Failed: 500 at T; to do again: it is tried again (5xx or 408); next try U; 2 URLs of this host to do.",
+            "Failed: 500 at T; queued again: it will be retried (5xx or 408); next try U; this host has 2 URLs to do.",
         ),
         (
             ACCEPTED | {"queue": "to do", "paused": ["user"], "waiting": {"state": "ready", "todo": 2}},
-            "To do: the crawl is paused (user); its host is ready, it is asked in its turn; 2 URLs of this host to do.",
+            "To do: the crawl is paused (user); its host is ready; it is fetched when its turn comes; "
+            "this host has 2 URLs to do.",
         ),
         (
             {"filter": "exclude", "reason": "it matches a pattern: x", "known": False},
-            "Never asked: it matches a pattern: x.",
+            "Never fetched: it matches a pattern: x.",
         ),
-        (ACCEPTED, "To do: it is known, and waits further back in its host's queue or on its way there."),
+        (ACCEPTED, "To do: it is known, and waits further back in its host's queue or on the way to it."),
         (
             ACCEPTED | {"known": False, "robots": DENIES},
-            "Never met, and if it were: `Disallow: /x` in http://h/robots.txt forbids it.",
+            "Not found yet, and it would not be fetched: `Disallow: /x` in http://h/robots.txt forbids it.",
         ),
         (
             ACCEPTED | {"known": False},
-            "Never met: no fetched page links to it, and it is no seed; the filter would accept it.",
+            "Not found yet: no fetched page links to it and it is not a seed; the filter would accept it.",
         ),
     ],
 )
@@ -133,7 +137,7 @@ WAITS = {"state": "backing_off", "wait": 12.5}
     ("facts", "ahead"),
     [
         ({}, Ahead(AheadState.QUEUED, "it is queued; ask again later")),
-        ({"waiting": WAITS}, Ahead(AheadState.QUEUED, "it is queued; its host failed lately", 12.5)),
+        ({"waiting": WAITS}, Ahead(AheadState.QUEUED, "it is queued; its host failed recently", 12.5)),
         (
             {"waiting": {"state": "waits", "wait": 0.0}, "paused": []},
             Ahead(AheadState.QUEUED, "it is queued; ask again later"),
@@ -145,9 +149,9 @@ WAITS = {"state": "backing_off", "wait": 12.5}
         ),
         (
             {"waiting": {"state": "blocked", "wait": 3.0}, "paused": ["user"]},
-            Ahead(AheadState.BLOCKED, "its host is blocked; `crawler unblock` takes it up again"),
+            Ahead(AheadState.BLOCKED, "its host is blocked; `crawler unblock` lifts the block"),
         ),
-        ({"waiting": {"state": "refused"}}, Ahead(AheadState.BLOCKED, "its host refused too often")),
+        ({"waiting": {"state": "refused"}}, Ahead(AheadState.BLOCKED, "its host refused too many requests")),
         ({"waiting": {"state": "given_up"}}, Ahead(AheadState.BLOCKED, "its host was given up")),
         (
             {"waiting": {"state": "excluded"}},

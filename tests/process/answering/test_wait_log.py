@@ -1,4 +1,4 @@
-"""What -v says of hosts that wait: once each time it changes."""
+"""The lines that -v logs about waiting hosts: one for each change."""
 
 import pytest
 from msgspec.structs import replace
@@ -31,7 +31,7 @@ def said(waits: WaitLog, *hosts: HostStatus) -> list[str]:
     return [wait.text for wait in waits.new_lines(hosts)]
 
 
-def test_each_back_off_is_said_once() -> None:
+def test_each_back_off_is_logged_once() -> None:
     waits = WaitLog()
     assert said(waits, CALM) == []
     text = f"a.example: backing off (connection refused or timed out, 2 failures in a row){AGAIN}"
@@ -59,8 +59,8 @@ def test_each_back_off_is_said_once() -> None:
         (replace(FAILING, cause="host_busy", slowdown=2.0), "backing off (429 or 503, 2 failures in a row, slowed 2.0"),
     ],
 )  # fmt: skip
-def test_whatever_waits_has_its_cause_and_next_try(host: HostStatus, text: str) -> None:
-    """In the line and in its facts, and once only, however often the host comes back to its calm."""
+def test_each_waiting_host_has_its_cause_and_next_try(host: HostStatus, text: str) -> None:
+    """The line and its fields name both, and appear only once, even if the host recovers in between."""
     waits = WaitLog()
     (wait,) = waits.new_lines([host])
     assert wait.text.startswith(f"a.example: {text}") and wait.text.endswith(AGAIN)
@@ -71,7 +71,7 @@ def test_whatever_waits_has_its_cause_and_next_try(host: HostStatus, text: str) 
         assert said(waits, CALM) == said(waits, host) == []
 
 
-def test_what_is_short_or_being_asked_is_not_said() -> None:
+def test_short_waits_and_hosts_in_flight_are_not_logged() -> None:
     waits = WaitLog()
     assert said(waits, replace(CALM, wait=1.0), replace(CALM, state="waits_for_address", wait=0.5)) == []
     assert said(waits, replace(FAILING, state="in_flight")) == []

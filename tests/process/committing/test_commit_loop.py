@@ -1,4 +1,4 @@
-"""What the commit loop sees, waits for and does in each of its steps; writes go to real files."""
+"""The state, the waits and the actions of the commit loop in each of its steps; it writes real files."""
 
 import asyncio
 import math
@@ -68,7 +68,7 @@ class Loop:
         self.failures.append(error)
 
     def links(self, count: int) -> Change:
-        """A change with new links, admitted to the DUE."""
+        """Return a change with `count` new links, admitted to the DUE."""
         change = Change()
         change.links = [
             Link(n * 0x9E3779B97F4A7C15 & (1 << 64) - 1, f"http://h{n}.org/") for n in range(1, count + 1)
@@ -109,14 +109,14 @@ def loop(make: Callable[..., Loop]) -> Loop:
     return make()
 
 
-# -- what it sees
+# -- its state
 
 
 def heavy() -> Change:
     return Change()
 
 
-def test_it_sees_what_is_queued_and_in_flight(loop: Loop) -> None:
+def test_the_state_counts_queued_changes_and_fetches_in_flight(loop: Loop) -> None:
     now = loop.clock.now()
     state = loop.commits._state(now)
     assert (state.queued, state.undecided, state.fetching, state.flush, state.hurry) == (
@@ -131,7 +131,7 @@ def test_it_sees_what_is_queued_and_in_flight(loop: Loop) -> None:
     loop.commits.queue_heavy(heavy)
     loop.in_flight = 7
     state = loop.commits._state(now)
-    assert (state.queued, state.undecided, state.fetching) == (3, 2, 7), "one is made already"
+    assert (state.queued, state.undecided, state.fetching) == (3, 2, 7), "one change is made already"
     loop.stages.point.take()
 
 
@@ -148,12 +148,12 @@ def test_a_group_need_not_wait(loop: Loop, monkeypatch: pytest.MonkeyPatch, reas
 @pytest.mark.parametrize(
     ("pending", "stopped", "fetching", "early", "dry", "asked"),
     [
-        (0, False, 0, True, True, None),  # nothing waits: the DUE is not asked
-        (3, False, 0, False, True, True),  # nothing else is to be done
-        (3, False, 5, False, True, False),  # flushes would take more than their share
+        (0, False, 0, True, True, None),  # no link is pending: the committer is not consulted
+        (3, False, 0, False, True, True),  # there is nothing else to do
+        (3, False, 5, False, True, False),  # flushes would exceed their share of the time
         (3, False, 5, True, True, True),
         (3, False, 5, True, False, False),
-        (3, True, 5, False, False, True),  # at a stop all is flushed
+        (3, True, 5, False, False, True),  # at a stop everything is flushed
     ],
 )
 def test_when_a_dry_frontier_has_a_flush(
@@ -179,10 +179,10 @@ def test_when_a_dry_frontier_has_a_flush(
     monkeypatch.undo()
 
 
-def test_what_brings_many_links_waits_for_room_in_the_due(
+def test_a_result_with_many_links_waits_for_room_in_the_due(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it would be full for all; at a stop there is no other time."""
+    """Otherwise the DUE would be full for all results; at a stop, such results are decided without waiting."""
     most = loop.stages.config.due.buffer_entries_max
     loop.commits.queue(Change)
     loop.commits.queue_heavy(heavy)
@@ -196,7 +196,7 @@ def test_what_brings_many_links_waits_for_room_in_the_due(
     loop.stages.point.take()
 
 
-# -- what it waits for
+# -- its waits
 
 
 @pytest.mark.parametrize(
@@ -255,8 +255,10 @@ def test_a_gathering_ends_when_few_are_in_flight(
     loop.stages.point.take()
 
 
-def test_who_waits_for_idleness_is_woken_once(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the step from something to nothing; a failed write ends the loop."""
+def test_the_process_is_woken_once_when_the_loop_becomes_idle(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is woken when the last work is done, and a failed write ends the loop."""
     steps = [Step.WAIT, Step.COMMIT, Step.WAIT, Step.WAIT]
     seen: list[bool] = []
 
@@ -272,7 +274,7 @@ def test_who_waits_for_idleness_is_woken_once(loop: Loop, monkeypatch: pytest.Mo
     assert [str(each) for each in loop.failures] == ["disk"]
 
 
-# -- what it does
+# -- its actions
 
 
 def test_a_group_is_written_told_and_its_lines_kept(loop: Loop) -> None:
@@ -330,7 +332,7 @@ def test_a_log_that_cannot_be_written_is_a_failed_disk(loop: Loop, monkeypatch: 
 
 
 def test_decisions_are_made_while_a_write_is_under_way(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But none that takes long; what the write raises is raised behind them."""
+    """Heavy decisions are not made meanwhile; an exception of the write is raised after the decisions."""
     monkeypatch.setattr(module, "DECISION_DELAY", 0.001)
     loop.commits.queue(Change)
     loop.commits.queue_heavy(heavy)
@@ -353,7 +355,7 @@ def test_decisions_are_made_while_a_write_is_under_way(loop: Loop, monkeypatch: 
 
 
 def test_decisions_hold_the_loop_for_a_moment_only(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others have a turn after each 4 ms; results that come meanwhile are not waited for."""
+    """Other tasks have a turn after each 4 ms; results queued meanwhile are left to the next call."""
     clock, naps = [0.0], []
 
     def make_one() -> Change:
@@ -399,12 +401,12 @@ def test_a_flush_that_fails_is_left_for_later(
     loop.stages.commits.commit(loop.links(5))
     monkeypatch.setattr("crawler.due.plans.FlushPlan.run", fails)
     loop.do(loop.commits._flush)
-    assert "DUE: disk full; trying again later" in caplog.text and len(loop.stages.point) == 0
+    assert "DUE: cannot flush: disk full; will retry later" in caplog.text and len(loop.stages.point) == 0
     assert loop.stages.due.pending == 5 and not loop.stages.due.wants_flush(loop.clock.now(), dry=True)
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_one_merge_at_a_time_and_the_next_behind_its_commit(
+def test_one_merge_at_a_time_and_the_next_after_its_commit(
     loop: Loop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: bool
 ) -> None:
     def run() -> None:
@@ -428,7 +430,7 @@ def test_one_merge_at_a_time_and_the_next_behind_its_commit(
     assert len(plans) == 1 and len(failed) == fails and len(loop.stages.point) == (not fails)
     assert loop.commits._compacting is not fails
     if fails:
-        assert "runs stay unmerged" in caplog.text
+        assert "the runs remain separate" in caplog.text
         return
 
     async def commit() -> None:
@@ -436,7 +438,7 @@ def test_one_merge_at_a_time_and_the_next_behind_its_commit(
         await loop.commits._background.wait()
 
     asyncio.run(commit())
-    assert plans == [] and loop.commits._compacting, "the second one is under way"
+    assert plans == [] and loop.commits._compacting, "the second merge is under way"
     asyncio.run(commit())
     assert not loop.commits._compacting
 
@@ -480,6 +482,6 @@ def group(changes: int = 1, links: int = 0, sizes: tuple[int, ...] = ()) -> list
         (group(2, 0, (SMALL_BYTES // 2, SMALL_BYTES // 2 + 1)), False),
     ],
 )
-def test_what_is_written_in_a_moment(some: list[Change], small: bool) -> None:
+def test_small_groups_are_recognized(some: list[Change], small: bool) -> None:
     assert _is_small(some) is small
     assert (SMALL_GROUP, SMALL_LINKS, SMALL_BYTES) == (16, 1000, 262_144)

@@ -1,7 +1,7 @@
-"""The steps of a commit loop: the decision alone, then real loops that never get a pause.
+"""The steps of a commit loop: the decision alone, then real loops under results that never pause.
 
-The loops run on a virtual clock that each result moves on; results come as
-fast as the event loop turns, so nothing here waits and nothing is timed.
+The loops run on a virtual clock that each result advances. Results arrive as
+fast as the event loop turns, so no test waits and no test depends on timing.
 """
 
 import asyncio
@@ -82,10 +82,8 @@ STATES = st.builds(
 
 
 @given(st.lists(STATES, max_size=40), st.sampled_from([0.0, 0.03, 0.2]))
-def test_whatever_comes_a_group_waits_no_longer_than_the_delay(
-    states: list[CommitterState], delay: float
-) -> None:
-    """And a flush that is wanted comes before the next COMMIT."""
+def test_a_group_never_waits_longer_than_the_delay(states: list[CommitterState], delay: float) -> None:
+    """A requested flush comes before the next COMMIT."""
     one, now, since = committer(delay=delay), 1e6, None
     for state in states:
         step = one.next_step(state, now)
@@ -139,7 +137,7 @@ class Load:
         self.due.begin_flush = begun  # type: ignore[method-assign]
 
     def result(self, links: int) -> Callable[[], Change]:
-        """What makes the change of a page with so many new links."""
+        """Return a function that makes the change of a page with `links` new links."""
 
         def make() -> Change:
             change = Change()
@@ -153,17 +151,17 @@ class Load:
         return make
 
     async def stream(self, results: int, links: int, apart: float, *, heed: bool = False) -> None:
-        """Queue results one behind the other, the next before the last is committed.
+        """Queue results one after another, each before the previous one is committed.
 
-        With `heed`, a result comes only where a fetch could have begun.
+        With `heed`, a result comes only when a fetch could have begun.
         """
-        self.stages.frontier.pauses.pause("test")  # not dry: only the bounds make a flush
+        self.stages.frontier.pauses.pause("test")  # so that it is not dry, and only the bounds cause a flush
         loop = asyncio.create_task(self.process.commits.run())
         while results:
             while (
                 results and len(self.stages.point) < 12 and (not heed or self.process.fetch_slots.room() > 0)
             ):
-                results -= 1  # more than a group: the queue is never empty
+                results -= 1  # more than a group is queued, so the queue is never empty
                 self.process.queue(self.result(links))
                 self.clock.advance(apart)
             await asyncio.sleep(0)
@@ -182,7 +180,7 @@ class Load:
 
 
 def test_pending_links_are_flushed_while_results_keep_coming(tmp_path: Path) -> None:
-    """A flush came only when nothing was left to commit: at 20 results a second, never."""
+    """If a flush came only when nothing was left to commit, it would never come at 20 results a second."""
     load = Load(tmp_path)
     asyncio.run(load.stream(600, 5, 0.001))
     load.close()
@@ -192,7 +190,7 @@ def test_pending_links_are_flushed_while_results_keep_coming(tmp_path: Path) -> 
 
 
 def test_no_link_waits_longer_than_max_wait(tmp_path: Path) -> None:
-    """The buffer never fills; `lag` is what may be queued or written before a flush has its turn."""
+    """The buffer never fills up; `lag` is the time for groups queued or written before the flush has its turn."""
     load = Load(tmp_path)
     asyncio.run(load.stream(300, 1, 0.1))
     load.close()
@@ -212,17 +210,17 @@ def test_no_group_is_larger_than_allowed(tmp_path: Path) -> None:
 
 
 def test_a_full_due_takes_no_more_until_a_flush_has_passed(tmp_path: Path) -> None:
-    """Pages of many links outrun every flush; they end where a fetch may not begin."""
+    """Pages with many links outrun every flush; they stop when no fetch may begin."""
     load = Load(tmp_path)
     asyncio.run(load.stream(60, 90, 0.001, heed=True))
     load.close()
-    uncommitted = 24 * 90  # results that were under way when the mark was reached
+    uncommitted = 24 * 90  # links of results that were under way when the DUE became full
     assert load.pending_max <= 2 * DUE["buffer_entries_max"] + uncommitted
     assert load.due.links > 4000
 
 
 @pytest.mark.parametrize("step", ["full", "not full"])
-def test_a_full_due_closes_the_places(tmp_path: Path, step: str) -> None:
+def test_a_full_due_blocks_all_slots(tmp_path: Path, step: str) -> None:
     load = Load(tmp_path)
     load.due.admit(np.array([1], np.uint64))
     change = load.result(250 if step == "full" else 150)()
@@ -240,7 +238,7 @@ def test_a_full_due_closes_the_places(tmp_path: Path, step: str) -> None:
 
 
 def test_a_flush_that_fails_is_not_tried_in_a_loop(tmp_path: Path) -> None:
-    """The loops woke each other without end while a dry frontier waited for the second try."""
+    """The loops must not wake each other endlessly while a dry frontier waits for the second attempt."""
     load = Load(tmp_path)
     load.stages.commits.commit(load.result(5)())
     tries, rounds = 0, 0
@@ -284,7 +282,7 @@ def test_a_flush_that_fails_is_not_tried_in_a_loop(tmp_path: Path) -> None:
 
 
 class NeverEnding:
-    """In the place of the fetch tasks' run: none ends by itself."""
+    """Replaces the run of fetch tasks: no task ends by itself."""
 
     def __init__(self) -> None:
         self.begun: list[FetchTask] = []
@@ -304,11 +302,11 @@ def add(frontier: Frontier, stages: Stages, urls: Iterable[str]) -> None:
 
 @pytest.mark.parametrize("crawl", [{"concurrency": 4}, {"concurrency": 40, "max_pages": 4}])
 def test_nothing_spins_while_look_ups_hang(tmp_path: Path, crawl: dict[str, Any]) -> None:
-    """Dead DNS filled the tasks while the frontier counted free places and said "now": 14,000 rounds a second."""
+    """If DNS is dead, look-ups hold all tasks; the schedule must not spin, as it did at 14,000 rounds a second."""
     load = Load(tmp_path, crawl=crawl, network={"dns_concurrency": 6})
     process, frontier = load.process, load.stages.frontier
     add(frontier, load.stages, [f"http://h{n}.org/" for n in range(40)])
-    load.clock.advance(2.0)  # behind the delay of a directory that was not closed
+    load.clock.advance(2.0)  # past the start delay of a directory that was not closed cleanly
     rounds = 0
 
     async def schedule() -> list[FetchTask]:
@@ -338,7 +336,7 @@ def test_nothing_spins_while_look_ups_hang(tmp_path: Path, crawl: dict[str, Any]
 
 
 def test_a_dry_frontier_has_its_flush_at_once_but_not_after_each_group(tmp_path: Path) -> None:
-    """Hosts that wait their gaps leave the frontier dry between any two results: each group had a flush behind it.
+    """While hosts wait for their gaps, the frontier is dry between any two results; a flush after each is too many.
 
     A flush that took 0.1 s is followed by none for 0.9 s while fetches are in flight.
     """
@@ -351,5 +349,5 @@ def test_a_dry_frontier_has_its_flush_at_once_but_not_after_each_group(tmp_path:
     for later, flush in ((0.0, False), (0.89, False), (0.91, True)):
         assert commits._state(now + later).flush == flush
     load.process.fetching = lambda: 0  # type: ignore[method-assign]
-    assert commits._state(now).flush, "nothing is in flight: what else should be done"
+    assert commits._state(now).flush, "nothing is in flight, so there is nothing else to do"
     load.close()

@@ -1,4 +1,4 @@
-"""Limits and end of a crawl as one process sees them: alone by the same rules as among many."""
+"""The limits and the end of a crawl as one process sees them: alone, by the same rules as with peers."""
 
 import asyncio
 import math
@@ -30,7 +30,7 @@ REAL_SLEEP = asyncio.sleep
 
 
 class Here:
-    """The loops of a process that runs none, and the exchange that asks them."""
+    """Replaces the loops of a process, and holds the exchange that uses them."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Here:
         self.tree = (more or {}) | {"crawl": crawl}
         self.idle, self.in_flight, self.pages_ended = False, 0, 0
         self.queued: list[Any] = []
-        self.commits = False  # what is queued is committed at once
+        self.commits = False  # whether queued changes are committed at once
         self.woken = 0
         self.stages = self.open()
 
@@ -53,7 +53,7 @@ class Here:
         return Stages(config, self.folder / "p0", bytes(16), clock=VirtualClock(), topology=topology)
 
     def again(self) -> None:
-        """The process ends and is started again."""
+        """Close the process and start it again."""
         self.stages.close()
         self.stages, self.pages_ended = self.open(), 0
 
@@ -81,7 +81,7 @@ class Here:
         self.woken += 1
 
     def fetch(self, pages: int, size: int = 0) -> None:
-        """So many pages were fetched, of `size` bytes in all, and committed."""
+        """Commit the counts of `pages` fetches of `size` bytes in all."""
         change = Change()
         change.count("pages.fetched", pages)
         change.count("bytes.wire", size)
@@ -94,7 +94,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
 
 
-def test_a_process_alone_has_all_places_and_no_limit(folder: Path) -> None:
+def test_a_single_process_has_all_slots_and_no_limit(folder: Path) -> None:
     here = Here(folder)
     exchange = here.exchange()
     assert type(exchange) is Exchange
@@ -110,7 +110,7 @@ def test_alone_the_crawl_has_ended_when_this_process_is_idle(folder: Path) -> No
     exchange.advance()
     assert not exchange.ended
     here.idle = True
-    assert not exchange.ended, "nobody has looked"
+    assert not exchange.ended, "it ends only when `advance` is called"
     exchange.advance()
     assert exchange.ended
 
@@ -127,8 +127,8 @@ def test_pages_in_flight_count_against_the_limit(folder: Path, names: tuple[str,
 
 
 @pytest.mark.parametrize("names", [("p0",), ("p0", "p1")], ids=["alone", "with a peer"])
-def test_limits_are_those_of_a_run(folder: Path, names: tuple[str, ...]) -> None:
-    """A start without a name for its run is a run of its own; a named one goes on after a restart."""
+def test_limits_apply_to_one_run(folder: Path, names: tuple[str, ...]) -> None:
+    """A start without a run name is a run of its own; a named run continues after a restart."""
     here = Here(folder, names, max_pages=10, max_bytes=1000)
     exchange = here.exchange(run="one")
     here.fetch(4, 600)
@@ -146,7 +146,7 @@ def test_limits_are_those_of_a_run(folder: Path, names: tuple[str, ...]) -> None
         assert exchange.room(20) == 10 and exchange.limit_reached == ""
 
 
-def test_with_peers_idleness_alone_is_no_end(folder: Path) -> None:
+def test_with_peers_an_idle_process_does_not_end_the_crawl(folder: Path) -> None:
     here = Here(folder, ("p0", "p1"))
     exchange = here.exchange()
     assert isinstance(exchange, PeerExchange)
@@ -167,15 +167,15 @@ def test_a_full_outbox_and_no_share_of_the_rate_leave_no_room(
     assert exchange.room(5) == 0
 
 
-def test_who_is_told_of_the_end_knows_it_from_the_start(folder: Path) -> None:
+def test_a_process_started_after_the_end_knows_it(folder: Path) -> None:
     assert Here(folder, ("p0", "p1")).exchange(ended=True).ended
 
 
-# -- with peers: what is sent, taken and confirmed
+# -- with peers: sending, taking, confirming
 
 
 class Peered:
-    """The exchange of p0 with p1, which is not reached: what it does with its own queues."""
+    """The exchange of p0 with an unreachable p1; only its own queues change."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class Peered:
         self.here.stages.clock.advance(seconds)  # type: ignore[attr-defined]
 
     def foreign(self, count: int) -> None:
-        """Links for p1 are committed."""
+        """Commit `count` links for p1."""
         change = Change()
         change.foreign.append(("p1", [Link(n, f"http://x{n}.org/") for n in range(count)]))
         self.here.stages.commits.commit(change)
@@ -220,7 +220,7 @@ def peered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         one.here.stages.close()
 
 
-def test_what_was_accepted_is_queued_while_there_is_room(
+def test_accepted_entries_are_queued_while_the_due_has_room(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = peered()
@@ -229,12 +229,12 @@ def test_what_was_accepted_is_queued_while_there_is_room(
     with monkeypatch.context() as patch:
         patch.setattr(type(one.here.stages.due), "full", property(lambda self: True))
         one.exchange._take()
-        assert one.here.queued == [], "it waits in the inbox"
+        assert one.here.queued == [], "the entry waits in the inbox"
     one.exchange._take()
     assert [maker.args for maker in one.here.queued] == [("first",), ("second",)]
     one.exchange.stop_listening()
     one.exchange._take()
-    assert len(one.here.queued) == 2, "what peers still send stays theirs"
+    assert len(one.here.queued) == 2, "entries that peers send later are not accepted"
 
 
 def test_a_fresh_epoch_is_committed_once(
@@ -249,10 +249,10 @@ def test_a_fresh_epoch_is_committed_once(
     (after,) = change.after
     after()
     one.exchange._take()
-    assert len(one.here.queued) == 2, "the next one"
+    assert len(one.here.queued) == 2, "the next epoch gets its own group"
 
 
-def test_what_was_sent_to_a_peer_that_lost_its_folder_is_forgotten(
+def test_sent_links_are_forgotten_when_a_peer_has_lost_its_folder(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, forgotten = peered(), []
@@ -268,7 +268,7 @@ def test_what_was_sent_to_a_peer_that_lost_its_folder_is_forgotten(
 @pytest.mark.parametrize(
     ("outbox", "inbox", "flushes"), [(True, False, 1), (False, True, 1), (False, False, 0)]
 )
-def test_a_commit_sends_and_confirms_what_rests_on_it(
+def test_a_commit_sends_and_confirms_its_entries(
     peered: Callable[..., Peered], outbox: bool, inbox: bool, flushes: int
 ) -> None:
     one = peered()
@@ -296,7 +296,7 @@ def test_a_commit_takes_what_waited_for_room(
 def test_the_queue_of_a_peer_that_is_away_is_rewritten(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch, adopted: bool
 ) -> None:
-    """The new one is durable before the old one is swept away."""
+    """The new queue is durable before the old one is swept."""
     one, order, begun = peered(), [], []
     outbox = one.here.stages.outbox
     plan: Any = SimpleNamespace(run=lambda: order.append("run"), sweep=lambda: order.append("sweep"))
@@ -337,7 +337,7 @@ def test_the_queue_of_a_peer_that_is_away_is_rewritten(
         (False, False, "max_pages", [module.LAST_WORDS]),
     ],
 )
-def test_who_stays_until_others_have_heard(
+def test_a_process_stays_until_its_peers_know(
     peered: Callable[..., Peered], supervised: bool, ended: bool, stopped_by: str, naps: list[float]
 ) -> None:
     one = peered(supervised=supervised, ended=ended)
@@ -348,7 +348,7 @@ def test_who_stays_until_others_have_heard(
 
 
 @pytest.mark.parametrize("all_know", [0, 3, None])
-def test_the_end_is_told_until_all_know_it_or_are_silent_for_too_long(
+def test_a_process_announces_the_end_until_all_know_or_are_silent(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch, all_know: int | None
 ) -> None:
     one = peered(ended=True)
@@ -364,13 +364,13 @@ def test_the_end_is_told_until_all_know_it_or_are_silent_for_too_long(
 
 
 def counters(one: Peered, **said: Any) -> Counters:
-    """What p1 says of itself."""
+    """Return the counters that p1 reports."""
     own = one.exchange.coordination.counters_for("p1")
     return msgspec.structs.replace(own, boot=b"boot of p1", echo_boot=own.boot, **said)
 
 
-def test_the_end_is_told_only_when_a_crash_would_not_forget_it(peered: Callable[..., Peered]) -> None:
-    """Who was told leaves: a process that has forgotten would wait for them for ever."""
+def test_the_end_is_announced_only_once_it_is_durable(peered: Callable[..., Peered]) -> None:
+    """An informed process leaves, so a process that forgot the end in a crash would wait for it forever."""
     one = peered()
     exchange, coordination, told = one.exchange, one.exchange.coordination, []
     exchange.learn_end()
@@ -388,7 +388,7 @@ def test_the_end_is_told_only_when_a_crash_would_not_forget_it(peered: Callable[
 
 
 def knew(one: Peered, *, cleanly: bool = False) -> PeerExchange:
-    """p0 again, which was killed, or stopped cleanly, when it had told of the end."""
+    """Restart p0 after it announced the end; before, it was killed or stopped cleanly."""
     one.here.commits = True
     one.exchange.learn_end()
     asyncio.run(one.exchange.part("done"))
@@ -401,7 +401,7 @@ def knew(one: Peered, *, cleanly: bool = False) -> PeerExchange:
 
 
 def silence(one: Peered, exchange: PeerExchange) -> bool:
-    """Whether it has recalled the end when `silence_max` more has passed."""
+    """Return whether the exchange recalls the end after another `silence_max`."""
     exchange._recall_end()
     one.here.stages.clock.advance(one.here.stages.config.splitter.silence_max)  # type: ignore[attr-defined]
     exchange._recall_end()
@@ -409,33 +409,29 @@ def silence(one: Peered, exchange: PeerExchange) -> bool:
 
 
 @pytest.mark.parametrize("cleanly", [False, True])
-def test_an_end_that_was_known_is_known_again_when_others_have_left(
-    peered: Callable[..., Peered], cleanly: bool
-) -> None:
+def test_a_stored_end_is_recalled_when_peers_have_left(peered: Callable[..., Peered], cleanly: bool) -> None:
     one = peered()
     again = knew(one, cleanly=cleanly)
     again._recall_end()
-    assert not again.ended, "somebody may still come"
+    assert not again.ended, "a peer may still come back"
     one.here.idle = False
-    assert not silence(one, again), "there is work"
+    assert not silence(one, again), "this process has work"
     one.here.idle = True
     assert silence(one, again) is not cleanly
 
 
 @pytest.mark.parametrize("new", ["pages", "links"])
-def test_an_end_that_was_known_says_nothing_of_what_came_behind_it(
-    peered: Callable[..., Peered], new: str
-) -> None:
+def test_a_stored_end_is_void_after_later_work(peered: Callable[..., Peered], new: str) -> None:
     one = peered()
     again = knew(one)
     if new == "pages":
         one.here.fetch(1)
     else:
         one.foreign(1)
-    assert not silence(one, again), "seeds of a new run: the peers are still to come"
+    assert not silence(one, again), "these are seeds of a new run, whose peers are still to come"
 
 
-def test_who_has_nothing_left_says_once_for_whom_it_waits(
+def test_an_idle_process_warns_once_about_missing_peers(
     peered: Callable[..., Peered], caplog: pytest.LogCaptureFixture
 ) -> None:
     one = peered(names=("p0", "p1", "p2"))
@@ -458,12 +454,12 @@ def test_who_has_nothing_left_says_once_for_whom_it_waits(
         return [record.getMessage().split("without ")[1].split(" (")[0] for record in caplog.records]
 
     assert waited() == ["p2", "p1, p2"]
-    assert waited(supervised=True) == [], "the supervisor knows"
+    assert waited(supervised=True) == [], "the supervisor warns instead"
     one.here.idle = False
     assert waited() == []
 
 
-def test_peers_with_work_void_an_end_that_was_known_and_idle_ones_do_not(
+def test_only_peers_with_work_void_a_stored_end(
     peered: Callable[..., Peered],
 ) -> None:
     one = peered(names=("p0", "p1", "p2"))
@@ -481,7 +477,7 @@ def test_when_all_are_there_the_end_is_found_in_rounds(peered: Callable[..., Pee
     assert not silence(one, again)
 
 
-def test_each_beat_shares_the_rate_and_looks_for_the_end(
+def test_each_heartbeat_shares_the_rate_and_checks_for_the_end(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, rates, looks = peered(), [], []
@@ -491,29 +487,31 @@ def test_each_beat_shares_the_rate_and_looks_for_the_end(
     shares = [0.25, 0.0, 0.0]
     monkeypatch.setattr(exchange.coordination, "share", lambda now: shares.pop(0))
     exchange.set_rate(8.0)
-    assert rates == [], "a heartbeat shares it out"
+    assert rates == [], "the next heartbeat divides the rate"
     beats = exchange._beat()
     with pytest.raises(IndexError):
         beats.send(None)
     assert rates == [2.0, 0.0, 0.0] and len(looks) == 3 and one.here.woken == 3
     assert one.naps == [one.here.stages.config.splitter.heartbeat] * 3
-    assert exchange.room(5) == 0, "no part of the rate"
+    assert exchange.room(5) == 0, "without a share of the rate nothing may start"
     shares.append(0.25)
     exchange._share_rate()
-    assert exchange.room(5) == 5, "a part of it is enough"
+    assert exchange.room(5) == 5, "any share of the rate is enough"
     exchange.coordination.rate = 0.0
     shares.append(0.0)
     exchange._share_rate()
-    assert exchange.room(5) == 5, "there is no rate to be shared"
+    assert exchange.room(5) == 5, "without a limit of the rate no share is needed"
 
 
-def test_an_outcast_begins_nothing(peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_process_starts_no_fetch(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = peered()
     monkeypatch.setattr(type(one.exchange.peers), "is_outcast", property(lambda self: True))
     assert one.exchange.room(5) == 0
 
 
-def test_alone_the_rate_is_all_mine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_process_has_the_whole_rate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here, rates = Here(folder), []
     exchange = here.exchange()
     monkeypatch.setattr(here.stages.frontier, "set_rate", rates.append)
@@ -527,10 +525,8 @@ def test_alone_the_rate_is_all_mine(folder: Path, monkeypatch: pytest.MonkeyPatc
     here.stages.close()
 
 
-def test_what_heartbeats_say_of_this_process(
-    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The number of hosts with work is counted now and then only."""
+def test_the_progress_in_heartbeats(peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of hosts with work is counted only at intervals."""
     one, counts = peered(), [7, 9]
     monkeypatch.setattr(one.here.stages.frontier.views, "hosts_with_work", lambda: counts.pop(0))
     one.here.fetch(3, 500)
@@ -549,14 +545,14 @@ def test_what_heartbeats_say_of_this_process(
 
 
 def test_a_peer_that_moved_is_dialled_where_it_listens(peered: Callable[..., Peered]) -> None:
-    """The supervisor tells of it when a peer was started again."""
+    """The supervisor announces the new address when a peer was restarted."""
     one = peered()
     one.exchange.set_address("p1", ("127.0.0.3", 7))
     assert one.exchange.status()["p1"].address == "127.0.0.3:7"
 
 
 def test_each_start_has_a_number_above_all_before(folder: Path) -> None:
-    """Those of a new folder go by the clock, so they are above those of the folder that is lost."""
+    """In a new folder the number follows the clock, so it exceeds the numbers of a folder that was lost."""
     here = Here(folder, ("p0", "p1"))
     first = module._next_incarnation(here.stages.store, here.stages.clock.now())
     assert first == int(here.stages.clock.now() * 1000)
@@ -590,7 +586,7 @@ def test_runs_without_a_name_are_each_a_run_of_their_own(folder: Path) -> None:
     here.stages.close()
 
 
-def test_what_is_kept_of_a_run_is_known_again_and_no_other_run_s(folder: Path) -> None:
+def test_counters_of_a_run_are_kept_separate_from_other_runs(folder: Path) -> None:
     here = Here(folder)
     here.fetch(2, 30)
     here.again()
@@ -601,7 +597,7 @@ def test_what_is_kept_of_a_run_is_known_again_and_no_other_run_s(folder: Path) -
     assert _run_before(here.stages.store, here.stages.counters_before, "one") == before
     assert _run_before(here.stages.store, here.stages.counters_before, "two")["pages.fetched"] == 3
     assert _run_before(here.stages.store, here.stages.counters_before, "one")["pages.fetched"] == 3, (
-        "it was another run meanwhile"
+        "another run came in between"
     )
     here.stages.close()
 
@@ -609,7 +605,7 @@ def test_what_is_kept_of_a_run_is_known_again_and_no_other_run_s(folder: Path) -
 def test_life_of_an_exchange_with_peers(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It listens, beats, and takes what waits; in the end all that is confirmed leaves before the doors close."""
+    """The exchange listens, sends heartbeats and takes waiting entries; before it closes, it sends all confirmations."""
     one, done = peered(), []
     exchange = one.exchange
 
@@ -645,7 +641,7 @@ def test_life_of_an_exchange_with_peers(
 def test_new_and_known_pages_share_the_part_of_the_rate(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By what all processes say: pages that are known, hosts with work."""
+    """The division follows what all processes report: known pages, and hosts with work."""
     exchange, told, asked = peered().exchange, [], []
     said = {"p0": Progress(work=0, weight=0.0), "p1": Progress(work=3, weight=2.0)}
     portion = SimpleNamespace(
@@ -670,7 +666,7 @@ def test_new_and_known_pages_share_the_part_of_the_rate(
     assert asked[1][1] == {"work": False, "pages": False}
 
 
-def test_levels_of_all_say_what_known_pages_weigh(
+def test_the_weight_of_known_pages_follows_all_levels(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange, asked = peered().exchange, []
@@ -688,7 +684,7 @@ def test_levels_of_all_say_what_known_pages_weigh(
     assert (now.level, now.weight, now.busy) == (7.0, 2.0, True)
 
 
-def test_processes_whose_fingerprints_would_differ_do_not_agree(folder: Path) -> None:
+def test_the_check_differs_if_fingerprints_differ(folder: Path) -> None:
     checks = []
     for n, tree in enumerate(({}, {}, {"partition": "host"}, {"strip_session_ids": False})):
         stages = Stages(convert({"urls": tree}), folder / str(n), bytes(16), clock=VirtualClock())

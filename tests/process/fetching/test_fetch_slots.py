@@ -1,4 +1,4 @@
-"""The places of a process: how many fetch tasks may begin, and how many one turn of the loop begins."""
+"""Fetch slots: the number of fetch tasks that may start, in all and in one turn of the event loop."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -10,7 +10,7 @@ from crawler.process.fetching.fetch_slots import START_TURN, STARTS_MAX, FetchSl
 
 
 class Frontier:
-    """Gives out fetch tasks for ever, or `left` of them; starting one moves the clock on by `took`."""
+    """Gives out fetch tasks endlessly, or `left` of them; starting one advances the clock by `took`."""
 
     def __init__(self, left: int = 10**6, took: float = 0.0) -> None:
         self.left, self.took, self.now = left, took, 0.0
@@ -32,7 +32,7 @@ class Frontier:
 
 
 class Made:
-    """Slots over a frontier, with what they ask."""
+    """Fetch slots over a frontier, with the values that they query."""
 
     def __init__(
         self, concurrency: int = 100, *, left: int = 10**6, took: float = 0.0, limit: int = 10**6
@@ -69,7 +69,7 @@ def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(scene())
 
 
-def test_places_that_nobody_holds() -> None:
+def test_free_slots_are_counted() -> None:
     made = Made(10)
     made.frontier.requests, made.in_sink = 3, 2
     assert not made.places.limited, "nothing has been started"
@@ -78,7 +78,7 @@ def test_places_that_nobody_holds() -> None:
     assert made.places.room() == 0, "a full DUE takes no more links"
 
 
-def test_the_frontier_is_allowed_what_there_is_room_for() -> None:
+def test_the_frontier_gets_as_many_starts_as_there_is_room() -> None:
     async def scene() -> None:
         made = Made(10, left=2)
         made.frontier.requests = 3
@@ -95,8 +95,8 @@ def test_the_frontier_is_allowed_what_there_is_room_for() -> None:
 
 
 @pytest.mark.parametrize(("limit", "limited"), [(4, True), (10, False), (11, False)])
-def test_places_that_a_limit_leaves_empty_are_known(limit: int, limited: bool) -> None:
-    """A fetch task that ends then gives room, which the schedule must learn of."""
+def test_slots_left_empty_by_a_limit_are_remembered(limit: int, limited: bool) -> None:
+    """When a fetch task ends, it then makes room, so the schedule must be woken."""
 
     async def scene() -> None:
         made = Made(10, left=0, limit=limit)
@@ -106,14 +106,14 @@ def test_places_that_a_limit_leaves_empty_are_known(limit: int, limited: bool) -
     play(scene)
 
 
-def test_a_turn_begins_no_more_than_it_may() -> None:
+def test_starts_per_turn_are_bounded() -> None:
     async def scene() -> None:
         made = Made(1000)
         assert made.places.start(0.0) and len(made.places) == STARTS_MAX
         made.gate.set()
         await made.places.tasks.wait()
         made = Made(1000, left=STARTS_MAX)
-        assert made.places.start(0.0), "nobody has asked whether there are more"
+        assert made.places.start(0.0), "it has not asked whether there are more"
         assert not made.places.start(0.0)
         made.gate.set()
         await made.places.tasks.wait()
@@ -125,8 +125,8 @@ def test_a_turn_begins_no_more_than_it_may() -> None:
     ("took", "begun"),
     [(0.0026, 4), (0.01, 1), (START_TURN, 1), (START_TURN / 2, 2), (0.0041, 2), (0.0, STARTS_MAX)],
 )
-def test_starts_give_the_loop_back_in_time(took: float, begun: int) -> None:
-    """Where each start takes long (a verdict by a thousand rules), few are begun in a turn of 8 ms."""
+def test_starts_yield_to_the_event_loop_in_time(took: float, begun: int) -> None:
+    """If each start takes long (a verdict by a thousand rules), few start in a turn of 8 ms."""
 
     async def scene() -> None:
         made = Made(100, took=took)

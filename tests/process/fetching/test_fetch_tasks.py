@@ -1,4 +1,4 @@
-"""The fetch tasks of a process: hops, turns, bugs, the sink; a canned client and resolver, real stages."""
+"""The fetch tasks of a process: hops, turns, bugs, the sink; with a canned client and resolver, and real stages."""
 
 import asyncio
 import logging
@@ -37,7 +37,7 @@ NOT_FOUND = Resolution((), 0.0, Outcome.DNS_NOT_FOUND, "no such name")
 
 
 class Canned:
-    """Fetcher and resolver: answers by URL, addresses by name; what is no answer is raised."""
+    """A fetcher and resolver with canned answers by URL and addresses by name; a canned exception is raised."""
 
     places = 0
 
@@ -137,7 +137,7 @@ def run(joint: Joint) -> Run:
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch, joint: Joint) -> None:
-    """To sleep moves the virtual clock on."""
+    """Make `sleep` advance the virtual clock."""
 
     async def sleep(seconds: float) -> None:
         assert seconds > 0.0
@@ -149,7 +149,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch, joint: Joint) -> None:
 # ---- pages ----
 
 
-def test_a_page_is_fetched_read_and_harvested(run: Run) -> None:
+def test_a_page_is_fetched_read_and_turned_into_a_change(run: Run) -> None:
     run.answer(fetch(HOME, b'<a href="/x">x</a>'))
     change = run.see_through(run.joint.fetch_task())
     assert links_of(change) == [("http://a.org/x", 1, 0, 0)]
@@ -157,7 +157,7 @@ def test_a_page_is_fetched_read_and_harvested(run: Run) -> None:
     assert (request.url, request.addresses) == (HOME, ("127.0.0.1",))
     kept = (request.keep_alive, request.keep_alive_factor)
     assert kept == (1.0 + 5.0, 10.0), (
-        "the least gap and keep_alive_extra; or ten times what the exchange takes"
+        "the minimal gap plus keep_alive_extra; or ten times the duration of the exchange"
     )
     assert run.fetch_tasks.pages_ended == 1
 
@@ -174,7 +174,9 @@ def test_a_refresh_without_news_is_not_read(run: Run, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("part", ["client", "reader"])
-def test_a_bug_ends_one_fetch_task(run: Run, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+def test_an_unexpected_exception_ends_only_its_fetch_task(
+    run: Run, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
     fetch_task = run.joint.fetch_task()
     if part == "client":
         run.canned.answers[HOME] = [ValueError("odd bytes")]
@@ -210,20 +212,20 @@ def test_sitemaps_have_a_bound_of_their_own(run: Run) -> None:
     run.see_through(fetch_task)
     request, most = run.canned.requests[-1], run.joint.stages.config.sitemaps.bytes_max
     assert request.body_bytes_max == request.wire_bytes_max == most
-    assert request.listener is not None, "it is read as it comes"
+    assert request.listener is not None, "it is parsed while it arrives"
     assert all(other.listener is None for other in run.canned.requests[:-1])
 
 
 def test_bytes_are_held_until_the_commit_of_their_own_fetch_task(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A host asked again before its last answer is committed: each answer has a share of its own."""
+    """A host may be fetched from again before its last answer is committed: each answer holds its own bytes."""
 
-    def harvested(*_: object) -> Making:
+    def made(*_: object) -> Making:
         yield from ()
         return Change()
 
-    monkeypatch.setattr(run.fetch_tasks, "_promised", harvested)
+    monkeypatch.setattr(run.fetch_tasks, "_promised", made)
     first, second = (fetch(HOME, b"x" * size) for size in (100, 30))
     run.answer(first, second)
     fetch_task = run.joint.fetch_task()
@@ -237,11 +239,11 @@ def test_bytes_are_held_until_the_commit_of_their_own_fetch_task(
         assert run.canned.account.held == left
 
 
-# ---- what takes long ----
+# ---- heavy answers ----
 
 
-def test_a_long_robots_txt_is_decided_on_when_there_is_time(run: Run) -> None:
-    """Meanwhile its bytes are held, and its place is another's."""
+def test_a_long_robots_txt_is_a_heavy_decision(run: Run) -> None:
+    """Meanwhile its bytes are held, and its slot is free."""
     fetch_task = run.joint.fetch_task(TaskKind.ROBOTS)
     line = b"Disallow: /no\n"
     rules = b"User-agent: *\n" + line * (HEAVY_ROBOTS // len(line) + 1)
@@ -265,15 +267,15 @@ def test_a_robots_txt_of_usual_length_is_decided_on_at_once(run: Run, size: int,
     assert len(run.heavy) == heavy and len(run.makers) == 1
 
 
-def test_a_page_with_many_links_is_decided_on_when_there_is_time(run: Run) -> None:
+def test_a_page_with_many_links_is_a_heavy_decision(run: Run) -> None:
     hrefs = b"".join(b'<a href="/%d">x</a>' % n for n in range(HEAVY_LINKS + 1))
     run.answer(fetch(HOME, hrefs))
     asyncio.run(run.fetch_tasks.run(run.joint.fetch_task()))
     assert len(run.heavy) == 1 and run.joint.frontier.requests == 0
 
 
-def test_what_is_heavy() -> None:
-    """Two MiB of body and content, a thousand links, 64 KiB of robots.txt: not more than one answer in a hundred."""
+def test_heavy_answers_are_recognized() -> None:
+    """Two MiB of body and content, a thousand links, 64 KiB of robots.txt: at most one answer in a hundred."""
     assert (HEAVY_BYTES, HEAVY_LINKS, HEAVY_ROBOTS) == (2 << 20, 1000, 64 << 10)
     half = HEAVY_BYTES // 2
     assert not is_heavy(fetch(HOME, b"x" * half), None)
@@ -296,7 +298,7 @@ def test_memory_of_links_grows_with_their_number_and_length() -> None:
 
 
 class Lent:
-    """A frontier that gives up places when it is asked."""
+    """A frontier that frees a slot on request."""
 
     def __init__(self, frees: int) -> None:
         self.requests, self._frees = 3, frees
@@ -312,7 +314,7 @@ class Lent:
 
 
 @pytest.mark.parametrize(("frees", "wakes"), [(0, 0), (1, 1)])
-def test_a_place_that_is_given_up_wakes_who_starts_fetch_tasks(joint: Joint, frees: int, wakes: int) -> None:
+def test_a_released_slot_wakes_the_schedule(joint: Joint, frees: int, wakes: int) -> None:
     frontier: Any = Lent(frees)
     woken: list[int] = []
     fetch_task: Any = "errand"
@@ -322,11 +324,11 @@ def test_a_place_that_is_given_up_wakes_who_starts_fetch_tasks(joint: Joint, fre
     assert frontier.aside == [("errand", joint.clock.now())]
 
 
-# ---- ways of a user's own ----
+# ---- request options of the user ----
 
 
-def test_a_request_goes_the_users_way(run: Run) -> None:
-    """Beside the headers that are configured; a redirect is followed wherever the crawl is at home."""
+def test_the_users_request_options_are_applied(run: Run) -> None:
+    """The options are added to the configured headers; a redirect is followed within the scope."""
     run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions(
         "POST", b"q=1", ("X-Own: 1", "Content-Type: a/b")
     )
@@ -341,7 +343,7 @@ def test_a_request_goes_the_users_way(run: Run) -> None:
     assert (second.url, second.method, second.body) == ("http://a.org/found", "GET", b"")
 
 
-def test_a_request_of_ones_own_stays_where_the_crawl_is_at_home(run: Run) -> None:
+def test_a_users_request_follows_redirects_only_in_scope(run: Run) -> None:
     run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("POST", b"q=1")
     run.answer(redirect(HOME, "http://elsewhere.example/"))
     fetch_task = run.joint.fetch_task()
@@ -361,7 +363,7 @@ def test_a_hop_that_leads_nowhere_is_the_answer(run: Run, location: str) -> None
 
 
 @pytest.mark.parametrize("most", [0, 2])
-def test_a_request_of_ones_own_follows_so_many_hops(
+def test_the_hops_of_a_users_request_are_bounded(
     run: Run, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     config = run.joint.stages.config
@@ -376,7 +378,7 @@ def test_a_request_of_ones_own_follows_so_many_hops(
     assert [request.url for request in run.canned.requests] == urls[: most + 1]
 
 
-def test_what_failed_requests_met_is_said_to_who_asks_for_it(
+def test_failed_requests_are_logged_with_v(
     run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("crawler"), "propagate", True)
@@ -401,7 +403,7 @@ def test_what_failed_requests_met_is_said_to_who_asks_for_it(
 @pytest.mark.parametrize(
     ("attempt", "waiting", "patient"), [(0, 0, True), (0, 3, False), (1, 3, True), (1, 0, True)]
 )
-def test_a_look_up_is_patient_unless_others_wait_and_it_is_the_first(
+def test_a_first_look_up_waits_less_while_others_wait(
     run: Run, monkeypatch: pytest.MonkeyPatch, attempt: int, waiting: int, patient: bool
 ) -> None:
     asked: list[bool] = []
@@ -431,7 +433,7 @@ def test_a_look_up_is_patient_unless_others_wait_and_it_is_the_first(
 def test_how_a_redirect_is_followed(
     status: int, method: str, same_host: bool, expected: RequestOptions
 ) -> None:
-    """Fetch Standard, HTTP-redirect fetch; credentials stay with their host."""
+    """By the Fetch Standard, HTTP-redirect fetch; credentials are sent only to their own host."""
     options = RequestOptions(method, b"b", ("X: 1", "Content-Type: t", "Cookie: c"))
     assert redirected_options(options, status, same_host=same_host) == expected
     assert redirected_options(PLAIN, status, same_host=same_host) is PLAIN
@@ -441,7 +443,7 @@ def test_how_a_redirect_is_followed(
 
 
 def test_a_hop_to_the_same_key_is_followed_in_the_hosts_turn(run: Run) -> None:
-    """The duplicate check would eat a target with the key of its source; the hop waits for the gap."""
+    """As a link, a target with the key of its source would be dropped as a duplicate; the hop waits for the gap."""
     run.joint.clock.advance(100.0)
     run.answer(redirect(HOME + "~x", HOME + "%7Ex"), fetch(HOME + "%7Ex", b"page"))
     run.joint.page(run.joint.fetch_task(), fetch(HOME))
@@ -449,7 +451,7 @@ def test_a_hop_to_the_same_key_is_followed_in_the_hosts_turn(run: Run) -> None:
     run.canned.answers[HOME + "~x"][0].body = b"moved" * 1000
     moved = run.canned.answers[HOME + "~x"][0]
     answer = run.fetched(run.joint.fetch_task())
-    assert run.canned.held_at == [0, 0] and not moved.body, "a hop that waits holds nothing"
+    assert run.canned.held_at == [0, 0] and not moved.body, "a waiting hop holds no bytes"
     assert (answer.outcome, answer.url) == (Outcome.FETCHED, HOME + "%7Ex")
     first, second = run.canned.asked_at
     assert second - first >= run.joint.stages.config.politeness.delay
@@ -461,10 +463,10 @@ def test_a_redirect_to_another_key_is_a_link(run: Run) -> None:
     assert change.counts["pages.redirect"] == 1 and len(run.canned.requests) == 1
 
 
-def test_a_circle_that_changes_no_cookie_ends(run: Run) -> None:
+def test_a_redirect_loop_without_new_cookies_ends(run: Run) -> None:
     run.answer(redirect(HOME, HOME))
     answer = run.fetched(run.joint.fetch_task())
-    assert (answer.outcome, answer.error) == (Outcome.BAD_REDIRECT, "redirects in a circle")
+    assert (answer.outcome, answer.error) == (Outcome.BAD_REDIRECT, "redirect loop")
     assert len(run.canned.requests) == 1
 
 
@@ -508,7 +510,7 @@ def test_a_robots_txt_is_followed_for_five_hops(run: Run, hops: int, outcome: Ou
     assert [request.addresses for request in run.canned.requests[1:]] == [
         (f"127.0.0.{n + 2}",) for n in range(5)
     ]
-    assert not len(run.joint.frontier._gates.visits), "each borrowed host was given back"
+    assert not len(run.joint.frontier._gates.visits), "each borrowed host was released"
 
 
 def test_a_hop_to_a_host_without_an_address(run: Run) -> None:
@@ -519,7 +521,7 @@ def test_a_hop_to_a_host_without_an_address(run: Run) -> None:
 
 
 def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
-    """b.org is held by a fetch of its own."""
+    """The host b.org is held by a fetch task of its own."""
     run.joint.seeds("http://b.org/")
     tasks = {
         fetch_task.hostname: fetch_task
@@ -533,10 +535,8 @@ def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
     assert HOP_WAIT_MAX - 5.0 <= run.joint.clock.now() - before <= HOP_WAIT_MAX + 5.0
 
 
-def test_the_more_often_a_hop_asks_for_its_turn_the_longer_it_waits(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A host that is always about to be free is asked after 10 ms, then ever less often, at least every 2 s."""
+def test_a_hop_tries_less_and_less_often_for_a_busy_host(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that is always about to be free is tried after 10 ms, then less and less often, at least every 2 s."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -550,7 +550,7 @@ def test_the_more_often_a_hop_asks_for_its_turn_the_longer_it_waits(
     assert waits == pytest.approx([min(0.01 * 1.5**n, 2.0) for n in range(16)]) and waits[-1] == 2.0
 
 
-def test_a_hop_that_fails_by_a_bug_gives_its_host_back_as_if_it_took_no_time(
+def test_a_hop_that_raises_releases_its_host_with_zero_duration(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[tuple[str, float]] = []

@@ -1,4 +1,4 @@
-"""From an answer to its links: which extractor, what it is told; real extractors, no network."""
+"""From an answer to its links: the choice of the extractor and its arguments; real extractors, no network."""
 
 import asyncio
 from collections.abc import Iterator
@@ -85,7 +85,7 @@ def test_feeds_are_read_by_setting() -> None:
     ],
 )
 def test_large_documents_are_read_in_a_child(flags: int, kind: str, body: bytes, sought: list[str]) -> None:
-    """With the same result, dates included; pages have another child."""
+    """The result is the same, dates included; pages have a child of their own."""
     starts: list[int] = []
 
     async def once(answer: Fetch) -> Extracted | None:
@@ -103,7 +103,7 @@ def test_large_documents_are_read_in_a_child(flags: int, kind: str, body: bytes,
     assert starts == [0, 1]
 
 
-def test_a_map_that_is_too_much_for_the_child_names_nothing() -> None:
+def test_a_sitemap_that_the_child_cannot_parse_has_no_links() -> None:
     body = b"<urlset>" + b"<url><loc>http://a.org/1</loc></url>" * 50_000
     found = read(fetch(HOME, body), flags=SITEMAP, sitemaps={"cpu_seconds_max": 0.001})
     assert found is not None and (found.hrefs, found.parse_limit) == ([], True)
@@ -116,7 +116,7 @@ def test_requisites_are_taken_by_setting_and_have_requisites_but_no_links() -> N
     assert frame is not None and (frame.hrefs, frame.requisites, frame.title) == ([], ["/i.png"], "T")
 
 
-def test_a_users_extractor_stands_in_for_the_links_alone() -> None:
+def test_a_users_extractor_replaces_only_the_links() -> None:
     seen: list[str] = []
 
     def extractor(fetch_task: FetchTask, answer: Fetch) -> list[str]:
@@ -141,7 +141,7 @@ def with_fields(*fields: tuple[bytes, bytes]) -> Fetch:
 
 def test_header_fields_that_say_what_to_follow() -> None:
     refreshed = read(with_fields((b"Refresh", b"0; url=/r"), (b"REFRESH", b"0; url=/s")))
-    assert refreshed is not None and refreshed.refresh == "/r", "the first one counts"
+    assert refreshed is not None and refreshed.refresh == "/r", "the first field is used"
     for name in (b"X-Robots-Tag", b"x-robots-tag"):
         found = read(with_fields((name, b"nofollow")))
         assert found is not None and found.nofollow
@@ -150,7 +150,7 @@ def test_header_fields_that_say_what_to_follow() -> None:
 
 
 def test_directives_do_not_bind_where_robots_are_ignored() -> None:
-    """They are reported all the same."""
+    """They are still reported."""
     answer = with_fields((b"X-Robots-Tag", b"nofollow"))
     elsewhere = [{"match": "b.org", "robots": "ignore"}]
     here = [{"match": "a.org", "robots": "ignore"}]
@@ -172,7 +172,7 @@ def test_directives_bind_a_users_extractor_too(policy: str, hrefs: list[str]) ->
 
 
 def news(kind: str, before: bytes, after: bytes, flags: int = 0) -> list[tuple[str, float]]:
-    """The dates that are signals when a document that said `before` says `after`."""
+    """Return the dates that are signals when a document changes from `before` to `after`."""
     fetch_task = FetchTask(TaskKind.PAGE, 1, "a.org", HOME, flags=flags | LinkFlag.REFRESH)
 
     async def once() -> list[tuple[str, float]]:
@@ -194,7 +194,7 @@ def dated_map(**dates: str) -> bytes:
     return f"<urlset>{''.join(rows)}</urlset>".encode()
 
 
-def test_a_changed_date_of_a_map_is_a_signal_and_its_first_sight_none() -> None:
+def test_only_a_changed_date_of_a_sitemap_is_a_signal() -> None:
     before = dated_map(a="2024-01-01", b="2024-01-02", c="")
     after = dated_map(a="2024-01-01", b="2024-02-02", c="2024-03-03", d="2024-04-04")
     assert [loc for loc, _ in news("application/xml", before, after, SITEMAP)] == ["http://a.org/b"]
@@ -203,7 +203,7 @@ def test_a_changed_date_of_a_map_is_a_signal_and_its_first_sight_none() -> None:
     assert [loc for loc, _ in news("application/xml", before, padded, SITEMAP)] == ["http://a.org/b"]
 
 
-def test_a_date_that_all_entries_share_is_when_the_map_was_made() -> None:
+def test_a_date_shared_by_all_entries_is_no_signal() -> None:
     assert (
         news(
             "application/xml",
@@ -238,7 +238,7 @@ def test_a_listing_of_a_directory_tells_of_its_files() -> None:
 
 
 class Documents:
-    """The child for large documents, and its share of the loop; remembers what was asked of it."""
+    """Replaces the child for large documents and its share of the event loop; records the calls."""
 
     def __init__(self) -> None:
         self.done: list[Any] = []
@@ -275,14 +275,14 @@ def with_documents() -> tuple[Reader, Documents]:
     return reader, documents
 
 
-def test_a_map_is_fed_to_the_child_while_it_arrives() -> None:
+def test_a_sitemap_is_streamed_to_the_child_while_it_arrives() -> None:
     reader, documents = with_documents()
     assert reader.follow(FetchTask(TaskKind.PAGE, 1, "a.org", HOME)) is None and not documents.done
     assert reader.follow(FetchTask(TaskKind.PAGE, 1, "a.org", HOME, flags=SITEMAP)) == "stream"
     assert documents.done == [(DocumentKind.SITEMAP, HOME, INLINE_BYTES_MAX)]
 
 
-def test_a_map_that_nobody_wants_to_know_of_is_dropped() -> None:
+def test_an_unneeded_sitemap_stream_is_dropped() -> None:
     reader, documents = with_documents()
     reader.drop(None)
     assert not documents.done
@@ -304,10 +304,10 @@ LONG = INLINE_BYTES_MAX + 1
         (Outcome.FETCHED, LONG - 1, LONG - 1, False),
     ],
 )
-def test_a_map_that_was_fed_whole_is_read_by_the_child(
+def test_a_completely_streamed_sitemap_is_read_by_the_child(
     outcome: Outcome, fed: int, size: int, streamed: bool
 ) -> None:
-    """Another is read anew, if it is worth it, and the stream is dropped."""
+    """Other sitemaps are parsed from the start, in a child if they are large, and the stream is dropped."""
     reader, documents = with_documents()
     apart: list[str] = []
     stream: Any = SimpleNamespace(nbytes=fed)

@@ -1,4 +1,4 @@
-"""Tasks whose failure is the process's; waits that an event or their time ends."""
+"""Tasks whose failure fails the process; waits that end by an event or a time limit."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ async def work(event: asyncio.Event, error: Exception | None = None) -> None:
         raise error
 
 
-def test_what_a_task_raises_is_told_and_a_cancel_is_no_failure() -> None:
+def test_an_exception_of_a_task_is_reported_but_not_a_cancellation() -> None:
     async def play() -> None:
         failures: list[BaseException] = []
         ends = 0

@@ -1,4 +1,4 @@
-"""The garbage collector as crawls have it set."""
+"""The settings of the garbage collector during crawls."""
 
 import asyncio
 import gc
@@ -21,7 +21,7 @@ class Cycle:
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
     thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
-    assert garbage_collection._freeze_survivors not in callbacks, "a test before left a crawl behind"
+    assert garbage_collection._freeze_survivors not in callbacks, "an earlier test did not end its crawl"
     yield
     gc.set_threshold(*thresholds)
     gc.callbacks[:] = callbacks
@@ -29,7 +29,7 @@ def as_before() -> Iterator[None]:
 
 
 def test_each_collection_looks_at_what_came_since_the_last_full_one() -> None:
-    """However much a crawl holds: objects that outlived a full collection are not looked at again."""
+    """However large the crawl is, objects that survived a full collection are not examined again."""
     garbage_collection.collect_rarely()
     garbage_collection.freeze()
     garbage_collection.freeze()
@@ -46,7 +46,7 @@ def test_each_collection_looks_at_what_came_since_the_last_full_one() -> None:
 
 
 def test_cycles_that_die_young_are_freed() -> None:
-    """Also behind the start of a crawl, without being asked for."""
+    """They are freed after the start of a crawl, too, and without an explicit collection."""
     garbage_collection.collect_rarely()
     garbage_collection.freeze()
     dead = weakref.ref(Cycle())
@@ -54,8 +54,8 @@ def test_cycles_that_die_young_are_freed() -> None:
     assert dead() is None and kept
 
 
-def test_behind_the_last_crawl_the_collector_is_as_it_was() -> None:
-    """A crawl may be a part of somebody's process, whose cycles would be kept for good."""
+def test_after_the_last_crawl_the_collector_is_restored() -> None:
+    """A crawl may be part of a user's process, and the cycles of that process must be freed."""
     callbacks = list(gc.callbacks)
     garbage_collection.freeze()
     garbage_collection.freeze()
@@ -72,7 +72,7 @@ def test_behind_the_last_crawl_the_collector_is_as_it_was() -> None:
 
 
 def test_holes_in_the_heap_are_given_back() -> None:
-    """Long-lived objects between those that are freed keep the heap from shrinking by itself."""
+    """Long-lived objects between freed ones keep the heap from shrinking by itself."""
     rows = [bytearray(1000 + number % 7) for number in range(40_000)]
     spread = rows[::16]
     rows.clear()
@@ -96,7 +96,7 @@ def test_a_crawl_gives_memory_back_now_and_then(monkeypatch: pytest.MonkeyPatch)
 
     async def run() -> None:
         task = asyncio.create_task(Environment().keep_heap_small())
-        async with asyncio.timeout(10.0):  # else a mutant that never gives would loop here
+        async with asyncio.timeout(10.0):  # so that a mutant that never returns memory fails
             while given < 3:
                 await asyncio.sleep(0)
         task.cancel()

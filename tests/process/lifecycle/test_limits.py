@@ -1,4 +1,4 @@
-"""When a run is over and what a disk allows: each reason alone, and which one wins."""
+"""When a run is over, and the state of a disk: each reason alone, and their priority."""
 
 import pytest
 
@@ -23,8 +23,8 @@ GIB = 1 << 30
         (RunProgress(limit="max_bytes", ended=True), "max_bytes"),
     ],
 )
-def test_a_run_ends_for_a_limit_or_when_all_is_done(standing: RunProgress, reason: str) -> None:
-    """That the frontier of one process is at its end is no reason: peers may still send."""
+def test_a_run_ends_at_a_limit_or_when_no_work_is_left(standing: RunProgress, reason: str) -> None:
+    """With peers, an empty frontier does not end the run: they may still send links."""
     assert limit_reached(standing, NO_LIMITS) == reason
 
 
@@ -40,7 +40,7 @@ def test_the_limit_of_time(elapsed: float, reason: str) -> None:
         (5 * GIB, 1000 * GIB, Disk.ROOM),
         (4 * GIB, 1000 * GIB, Disk.ROOM),
         (4 * GIB - 1, 1000 * GIB, Disk.LOW),
-        (3 * GIB, 40 * GIB, Disk.ROOM),  # a twentieth of it is less than the mark
+        (3 * GIB, 40 * GIB, Disk.ROOM),  # a twentieth of this disk is less than the configured mark
         (2 * GIB, 40 * GIB, Disk.ROOM),
         (2 * GIB - 1, 40 * GIB, Disk.LOW),
         (GIB, 1000 * GIB, Disk.LOW),

@@ -1,4 +1,4 @@
-"""What does not end is left alone, with its stacks in the log."""
+"""A shutdown step that does not end is abandoned, with its stacks in the log."""
 
 import asyncio
 import logging
@@ -23,11 +23,11 @@ from crawler.process.lifecycle.shutdown import (
     within,
 )
 
-SOON = 0.05  # seconds: the limit is the subject
+SOON = 0.05  # seconds; a short limit, because the tests exceed it
 
 
 async def stubborn() -> None:
-    """Takes no notice of being cancelled."""
+    """Ignore cancellation."""
     while True:
         try:
             await asyncio.Event().wait()
@@ -35,27 +35,27 @@ async def stubborn() -> None:
             pass
 
 
-def test_a_step_that_does_not_end_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_step_that_does_not_end_is_abandoned(caplog: pytest.LogCaptureFixture) -> None:
     async def fails() -> None:
         raise ValueError("planted")
 
     async def play() -> list[bool]:
-        asyncio.create_task(stubborn())  # what it leaves behind holds `run` up no longer than the limit
+        asyncio.create_task(stubborn())  # a task left behind delays `run` by at most the limit
         return [await within(SOON, "stubborn step", stubborn()), await within(5.0, "failing step", fails())]
 
     loop = asyncio.new_event_loop()
     with caplog.at_level(logging.ERROR):
         assert run(play(), lambda: loop, SOON) == [False, True]
-    loop.close()  # left open, as something in it has not ended
+    loop.close()  # `run` left it open, because a task in it has not ended
     assert (
-        "stubborn step not over within 0.05 s" in caplog.text
+        "stubborn step did not end within 0.05 s" in caplog.text
         and "in stubborn" not in caplog.records[1].message
     )
     assert "test_shutdown.py" in caplog.records[0].message, "the stacks say where it stands"
     assert "failing step failed: planted" in caplog.text
 
 
-def test_a_thread_that_hangs_holds_nothing_up() -> None:
+def test_a_hanging_thread_does_not_delay_the_exit() -> None:
     hang = threading.Event()
 
     async def play() -> bool:
@@ -68,7 +68,7 @@ def test_a_thread_that_hangs_holds_nothing_up() -> None:
 
 
 def test_a_process_with_a_hanging_thread_ends_with_its_code() -> None:
-    """Python waits for the threads of executors, whatever they do."""
+    """Python would wait for the threads of executors without a limit."""
     code = (
         "import threading; from concurrent.futures import ThreadPoolExecutor\n"
         "from crawler.process.lifecycle import shutdown\n"
@@ -81,7 +81,7 @@ def test_a_process_with_a_hanging_thread_ends_with_its_code() -> None:
     assert ended.returncode == 7, ended
 
 
-def test_the_watchdog_says_where_the_loop_stands() -> None:
+def test_the_watchdog_logs_where_the_event_loop_is_blocked() -> None:
     told, texts = threading.Event(), list[str]()
 
     class Told(logging.Handler):
@@ -93,8 +93,8 @@ def test_the_watchdog_says_where_the_loop_stands() -> None:
         watchdog = Watchdog(SOON)
         watchdog.start()
         (thread,) = (each for each in threading.enumerate() if each.name == "watchdog")
-        assert thread.daemon, "else it would hold up the end of the process"
-        told.wait(30.0)  # the loop stands here
+        assert thread.daemon, "otherwise it would delay the exit of the process"
+        told.wait(30.0)  # blocks the event loop
         watchdog.stop()
 
     logger, handler = logging.getLogger("crawler"), Told()
@@ -103,7 +103,7 @@ def test_the_watchdog_says_where_the_loop_stands() -> None:
         asyncio.run(play())
     finally:
         logger.removeHandler(handler)
-    assert "the loop stands for 0.05 s" in texts[0] and "told.wait(30.0)" in texts[0]
+    assert "the event loop is blocked for 0.05 s" in texts[0] and "told.wait(30.0)" in texts[0]
 
 
 # -- without waiting -----------------------------------------------------------------------
@@ -129,7 +129,7 @@ def test_what_main_leaves_is_cancelled_and_the_loop_closed() -> None:
     assert cancelled == [1] and loop.is_closed()
 
 
-def test_a_step_left_alone_is_cancelled() -> None:
+def test_an_abandoned_step_is_cancelled() -> None:
     async def play() -> None:
         work = asyncio.ensure_future(asyncio.Event().wait())
         assert not await within(0.0, "step", work)
@@ -142,8 +142,8 @@ def test_a_step_left_alone_is_cancelled() -> None:
     asyncio.run(play())
 
 
-def test_a_waiter_that_gave_up_is_told_nothing() -> None:
-    """Its thread ends later, on a loop that goes on or is closed."""
+def test_a_caller_that_gave_up_gets_no_result() -> None:
+    """The thread ends later, when the loop still runs or is closed."""
     complaints: list[object] = []
     release = threading.Event()
 
@@ -170,7 +170,7 @@ def test_a_waiter_that_gave_up_is_told_nothing() -> None:
 
 
 def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
-    def deep(depth: int) -> str:  # by turns: equal frames would be drawn together
+    def deep(depth: int) -> str:  # alternating functions, because a traceback merges equal frames
         return deeper(depth) if depth else stacks()
 
     def deeper(depth: int) -> str:
@@ -189,9 +189,9 @@ def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
         await asyncio.Event().wait()
 
     many, one = asyncio.run(play())
-    assert many.count("\ntask ") == TASKS_SHOWN and "\nand 5 tasks more\n" in many  # `play` is one
+    assert many.count("\ntask ") == TASKS_SHOWN and "\nand 5 more tasks\n" in many  # `play` is one
     assert f'  File "{__file__}", line {stubborn_once_line(many)}' in many
-    assert one.count("task ") == 1 and "tasks more" not in one
+    assert one.count("task ") == 1 and "more tasks" not in one
     assert f"thread {threading.current_thread().name}:\n" in one
     own = deep(60).partition(f"thread {threading.current_thread().name}:\n")[2].partition("thread ")[0]
     assert own.count("  File ") == FRAMES_SHOWN and ", in stacks\n" in own, "the innermost ones"
@@ -199,12 +199,12 @@ def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
 
 
 def stubborn_once_line(text: str) -> str:
-    """The line at which a task of the test above waits, as its stack says it."""
+    """Return the line at which a task of the test above waits, as its stack shows it."""
     return text.partition("task waits ")[2].partition(", line ")[2].partition("\n")[0]
 
 
 class Thread:
-    """A thread as `leave` sees it, that ends when it is joined, or never."""
+    """A thread, as `leave` sees it, that ends when joined, or never."""
 
     def __init__(self, *, daemon: bool = False, hangs: bool = False) -> None:
         self.name, self.daemon, self.hangs = "worker", daemon, hangs
@@ -218,8 +218,8 @@ class Thread:
         return self.hangs
 
 
-def test_only_threads_that_hold_the_process_up_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that hangs costs the log's end and the exit at once; all together get one limit."""
+def test_only_threads_that_delay_the_exit_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hanging thread is logged and the process exits at once; all threads share one limit."""
     done: list[object] = []
     daemon, ends, late = Thread(daemon=True, hangs=True), Thread(), Thread()
     threads = [threading.main_thread(), daemon, ends, late]
@@ -249,10 +249,10 @@ def test_only_threads_that_hold_the_process_up_are_waited_for(monkeypatch: pytes
         (("t" + "-" * LOOKS) * 3, 3),
     ],
 )
-def test_a_loop_stands_after_some_looks_without_a_turn(
+def test_a_loop_is_blocked_after_some_checks_without_a_turn(
     turns: str, said: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Said once a time: not again before it has turned. `t`: it turned before this look."""
+    """A blocked loop is logged once, and again only after it has turned. `t`: the loop turned before this check."""
     dog = Watchdog(10.0)
     looks = iter(turns)
 

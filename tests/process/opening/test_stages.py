@@ -1,4 +1,4 @@
-"""The stages of a process: what they open in, how they close, what a lost page becomes."""
+"""The stages of a process: opening, closing, and the recovery of lost pages."""
 
 import errno
 import shutil
@@ -42,7 +42,7 @@ def opened(
 
 
 def fetched(stages: Stages, url: str, content: bytes = b"<html>one page</html>") -> int:
-    """Let a page be to do, fetched and stored; its fingerprint."""
+    """Queue, fetch and store a page; return its fingerprint."""
     change = Change()
     fingerprint = stages.fingerprinter.fingerprint(url)
     stages.due.admit(stages.fingerprinter.fingerprints([url]))
@@ -68,7 +68,7 @@ def fetched(stages: Stages, url: str, content: bytes = b"<html>one page</html>")
 
 
 def next_page(stages: Stages) -> FetchTask:
-    """The fetch task of the next page; robots.txt is not there, names resolve."""
+    """Return the fetch task of the next page; robots.txt is missing (404), names resolve."""
     while True:
         fetch_task = stages.frontier.claim_next(stages.clock.now())
         assert fetch_task is not None, stages.frontier
@@ -85,7 +85,7 @@ def next_page(stages: Stages) -> FetchTask:
 
 
 def test_keys_of_each_kind_are_counted(tmp_path: Path) -> None:
-    """A record or capture that is gone without any word is missed."""
+    """A record or capture that disappears silently is detected."""
     stages = opened(tmp_path)
     fingerprint = fetched(stages, URL)
     fetched(stages, "http://a.org/y", b"another")
@@ -99,12 +99,12 @@ def test_keys_of_each_kind_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_clean_end_is_known_at_the_next_start_and_at_no_later_one(tmp_path: Path) -> None:
-    """Until it is closed again, a run counts as one that was cut off."""
+    """Until it is closed again, a run counts as interrupted."""
     stages = opened(tmp_path)
     assert stages.store.get(CLEAN) is None
     stages.close()
     stages = opened(tmp_path)
-    assert stages.store.get(CLEAN) is None, "it was taken when the stages opened"
+    assert stages.store.get(CLEAN) is None, "it was deleted when the stages opened"
     stages.close(clean=False)
     stages = opened(tmp_path)
     stages.close()
@@ -114,7 +114,7 @@ def test_a_clean_end_is_known_at_the_next_start_and_at_no_later_one(tmp_path: Pa
 
 @pytest.mark.parametrize("runs", [(True, True), (True, False), (False, True), (False, False)])
 def test_a_store_from_before_the_last_run_is_refused(tmp_path: Path, runs: tuple[bool, bool]) -> None:
-    """However that run ended: each opening and each clean end is missed."""
+    """However that run ended: each opening and each clean end changes the state number."""
     for clean in runs:
         stages = opened(tmp_path)
         stages.close(clean=clean)
@@ -124,9 +124,9 @@ def test_a_store_from_before_the_last_run_is_refused(tmp_path: Path, runs: tuple
     shutil.rmtree(tmp_path / "p0" / "store")
     (tmp_path / f"left in state {first}").rename(tmp_path / "p0" / "store")
     for _ in range(2):
-        with pytest.raises(DamageError, match="of an earlier state"):
+        with pytest.raises(DamageError, match="older than the last run"):
             opened(tmp_path)
-    (tmp_path / "p0.begun").write_bytes(b"")  # as crawls of older versions have it
+    (tmp_path / "p0.begun").write_bytes(b"")  # as crawls of older versions wrote it
     opened(tmp_path).close()
 
 
@@ -138,7 +138,7 @@ def test_an_unclean_end_writes_nothing(tmp_path: Path) -> None:
     stages.close()
 
 
-def test_names_of_a_new_process_outlast_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_file_names_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     monkeypatch.setattr("crawler.process.opening.stages.sync_directory", synced.append)
     opened(tmp_path).close()
@@ -167,7 +167,7 @@ def test_a_folder_is_opened_once(tmp_path: Path) -> None:
 
 def test_a_start_that_fails_leaves_no_lock(tmp_path: Path) -> None:
     opened(tmp_path).close()
-    for _ in range(2):  # the second one would fail at the lock
+    for _ in range(2):  # the second opening would fail if the first had left its lock
         with pytest.raises(DirectoryError, match="buckets"):
             opened(tmp_path, names=("p0", "p1"))
     opened(tmp_path).close()
@@ -229,10 +229,8 @@ def test_a_crawl_of_several_counts_what_waits_for_each_peer(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("number", "failed"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.EACCES, False)]
 )
-def test_a_full_disk_that_the_opening_meets_is_a_store_error(
-    tmp_path: Path, number: int, failed: bool
-) -> None:
-    """It may be met as an error of the directory, which would end in another exit code and no new try."""
+def test_a_full_disk_during_opening_is_a_store_error(tmp_path: Path, number: int, failed: bool) -> None:
+    """The directory may report it first, as an error with another exit code and without a retry."""
     with pytest.raises(StoreError if failed else DirectoryError) as met, _disk_errors(tmp_path):
         raise DirectoryError("cannot be made") from OSError(number, "why")
     assert isinstance(met.value, StoreError) is failed
@@ -242,8 +240,8 @@ REFRESHING = {"refresh": {"endless": True, "share": 0.5}}
 
 
 @pytest.mark.parametrize("left", ["begun", "warc/a.warc.gz", "due/1.run"])
-def test_a_store_that_is_gone_is_no_new_beginning(tmp_path: Path, left: str) -> None:
-    """An empty folder in its place neither; a folder with nothing in it begins."""
+def test_a_missing_store_is_not_created_anew(tmp_path: Path, left: str) -> None:
+    """An empty folder in its place is refused, too; a process folder with nothing in it starts anew."""
     folder = tmp_path / "p0"
     if left == "begun":
         CrawlDirectory(tmp_path).note_state("p0", 0)
@@ -256,7 +254,7 @@ def test_a_store_that_is_gone_is_no_new_beginning(tmp_path: Path, left: str) -> 
     assert not list((folder / "store").iterdir())
 
 
-def test_a_folder_that_was_made_and_never_opened_begins(tmp_path: Path) -> None:
+def test_a_folder_that_was_never_opened_starts_anew(tmp_path: Path) -> None:
     (tmp_path / "p0" / "store").mkdir(parents=True)
     (tmp_path / "p0" / "warc").mkdir()
     opened(tmp_path).close()
@@ -318,8 +316,8 @@ def test_urls_that_are_done_go_back_into_the_queues(tmp_path: Path) -> None:
     stages.close()
 
 
-def test_runs_are_merged_by_a_change_of_its_own(tmp_path: Path) -> None:
-    """A plan that is not adopted would leave its inputs in the manifest, or keep others from being made."""
+def test_a_merge_of_runs_ends_in_its_own_change(tmp_path: Path) -> None:
+    """A plan that is not adopted would leave its inputs in the manifest, or prevent other merges."""
     stages = opened(tmp_path)
     merges, urls = 0, [f"http://a.org/{n}" for n in range(9)]
     for url in urls:
@@ -346,7 +344,7 @@ def test_runs_are_merged_by_a_change_of_its_own(tmp_path: Path) -> None:
 def test_a_crash_can_be_tried_at_each_step_of_a_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Crash tests meet what they name: every step passes its point, in order, around the commit."""
+    """Every step passes its fault point, in order, around the commit, so crash tests reach what they name."""
     stages, passed = opened(tmp_path), []
     url = "http://a.org/new"
     stages.due.admit(stages.fingerprinter.fingerprints([url]))
@@ -373,8 +371,8 @@ def test_a_crash_can_be_tried_at_each_step_of_a_flush(
     stages.close()
 
 
-def test_a_process_begins_with_its_part_of_the_rate(tmp_path: Path) -> None:
-    """All four together then ask no more than the crawl may, before they have heard of one another."""
+def test_a_process_starts_with_its_equal_share_of_the_rate(tmp_path: Path) -> None:
+    """All four processes together stay within the crawl's rate even before they have heard of one another."""
     tree = {"crawl": {"rate": 8.0}, "refresh": {"endless": True}}
     stages = opened(tmp_path, tree=tree, names=("p0", "p1", "p2", "p3"))
     assert stages.refresh is not None and stages.refresh.schedule.rate == 2.0
@@ -387,7 +385,7 @@ def test_folders_above_a_process_are_made(tmp_path: Path) -> None:
 
 
 def test_a_due_in_memory_knows_what_was_handed_out(tmp_path: Path) -> None:
-    """Tried, to do, or parked: nothing of it is new again after a restart."""
+    """Tried, to-do and parked URLs are not new again after a restart."""
     tree = {"due": {"method": "memory"}, "crawl": {"depth": 1}}
     stages = opened(tmp_path, tree=tree)
     done = fetched(stages, URL)
@@ -420,7 +418,7 @@ def test_ballast_has_the_size_that_is_configured(tmp_path: Path, size: int, expe
     if size:
         before = ballast.stat().st_mtime_ns
         stages.reserve_ballast()
-        assert ballast.stat().st_mtime_ns == before, "it is there"
+        assert ballast.stat().st_mtime_ns == before, "the ballast exists already"
         ballast.write_bytes(b"short")
         stages.reserve_ballast()
         assert ballast.stat().st_size == size
@@ -446,7 +444,7 @@ def test_stages_at_rest_end_cleanly_unless_what_was_done_failed(tmp_path: Path, 
     store.close()
 
 
-def test_a_full_disk_is_named_whatever_met_it() -> None:
+def test_a_full_disk_is_reported_whatever_detects_it() -> None:
     for error, expected in (
         (OSError(errno.ENOSPC, "full"), StoreError),
         (DirectoryError("refused"), DirectoryError),

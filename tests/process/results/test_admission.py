@@ -1,4 +1,4 @@
-"""What happens to links: filter, owner, caches, outbox, trace; real caches, DUE and filter, no network."""
+"""Admission of links: filter, owner, caches, outbox, trace; real caches, DUE and filter, no network."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +27,7 @@ OpenJoint = Callable[..., Joint]
 
 
 def by_owner(joint: Joint, count: int = 4) -> dict[str, list[str]]:
-    """Home pages of so many hosts of each process."""
+    """Return the home pages of `count` hosts of each process."""
     partition, found = joint.stages.topology.partition, {HERE: [], THERE: []}
     for n in range(200):
         url = f"http://h{n}.org/"
@@ -115,10 +115,10 @@ def test_long_lists_come_in_portions(open_joint: OpenJoint) -> None:
     assert end.value.value == 2 * PORTION_LINKS + 1
 
 
-# ---- links of others ----
+# ---- links to URLs of other processes ----
 
 
-def test_own_and_foreign_links_part(open_joint: OpenJoint) -> None:
+def test_own_and_foreign_links_are_separated(open_joint: OpenJoint) -> None:
     joint = open_joint(names=(HERE, THERE), **ANYWHERE)
     urls = by_owner(joint)
     mixed = [url for pair in zip(urls[HERE], urls[THERE], strict=True) for url in pair]
@@ -165,7 +165,7 @@ def test_when_a_peer_has_lost_what_it_had_links_are_sent_again(open_joint: OpenJ
     assert len(change.foreign[0][1]) == 4 and not change.links
 
 
-# ---- links from others ----
+# ---- links from other processes ----
 
 
 def received(joint: Joint, *links: Link) -> Received:
@@ -196,7 +196,7 @@ def test_a_long_entry_is_taken_in_portions(open_joint: OpenJoint) -> None:
 
 
 def test_received_links_take_the_keys_that_are_known_here(open_joint: OpenJoint) -> None:
-    """The sender may not know that two authorities are one; links that it knows of stay as they are."""
+    """The sender may not know that two authorities are equivalent; links under known keys are unchanged."""
     joint = open_joint(names=(HERE, THERE), **ANYWHERE)
     before = link(joint, "http://a.org/x", depth=2, via=3)
     prove(joint)
@@ -207,7 +207,7 @@ def test_received_links_take_the_keys_that_are_known_here(open_joint: OpenJoint)
 
 
 def prove(joint: Joint) -> Change:
-    """http://a.org is https://a.org."""
+    """Prove that http://a.org is equivalent to https://a.org."""
     change = Change()
     for n in range(5):
         assert not change.operations
@@ -219,7 +219,7 @@ def prove(joint: Joint) -> Change:
 
 
 def notices(change: Change) -> dict[str, list[str]]:
-    """What each peer is told."""
+    """Return the URLs that each peer is told."""
     assert all(link.flags == SCOPE for _, links in change.foreign for link in links)
     return {peer: [link.url for link in links] for peer, links in change.foreign}
 
@@ -236,7 +236,7 @@ def test_seeds_widen_the_scope_and_are_links_like_any_other(joint: Joint) -> Non
     assert {link.via for link in change.links} == {0}
     assert change.counts == {"urls.seeds": 2, "urls.links": 2, "urls.accepted": 2, "urls.to_due": 2}
     assert stored(change, SCOPE_STATE) == {"kind": "host", "entries": ["a.org", "b.org"]}
-    assert not made(joint.admission.seeds([HOME]))[0].operations, "it made no difference"
+    assert not made(joint.admission.seeds([HOME]))[0].operations, "the seed did not widen the scope"
     assert joint.admission.in_scope("http://b.org/y") and not joint.admission.in_scope("http://c.org/")
 
 
@@ -258,14 +258,14 @@ def test_peers_are_told_what_the_scope_has_grown_by(open_joint: OpenJoint) -> No
     told = [HOME, "http://b.org/"]
     assert notices(change) == {"p1": told, "p2": told}
     assert change.counts == {"splitter.scope_told": 4}
-    assert change.foreign[0][1] is not change.foreign[1][1], "one list a peer"
+    assert change.foreign[0][1] is not change.foreign[1][1], "each peer has its own list"
     again = Change()
     joint.stages.knowledge.spread(again, seeds)
     assert not again.foreign and not again.counts and not again.operations
 
 
 def test_a_notice_is_not_taken_for_the_link_itself(open_joint: OpenJoint) -> None:
-    """A compaction of the outbox keeps one of two equal fingerprints; the owner's bucket stays."""
+    """A compaction of the outbox keeps one of two equal fingerprints; the bucket of the owner is unchanged."""
     joint = open_joint(names=(HERE, THERE))
     change = Change()
     joint.stages.knowledge.spread(change, [HOME])
@@ -296,7 +296,7 @@ def test_notices_widen_the_scope_and_are_no_links(open_joint: OpenJoint) -> None
     assert [each.url for each in change.links] == here[:1]
     assert change.counts == {"splitter.scope_heard": 2, "urls.received": 1, "urls.to_due": 1}
     assert stored(change, SCOPE_STATE)["entries"] == ["a.org"]
-    assert not change.foreign, "who spread the word told all"
+    assert not change.foreign, "the sender of the notice has told all processes"
     assert joint.admission.in_scope(HOME)
 
 
@@ -338,7 +338,7 @@ def test_an_authority_that_answers_is_no_alias(joint: Joint) -> None:
 
 
 def crosses(joint: Joint) -> list[bool]:
-    """Of each logged link, whether it goes to another process."""
+    """Return one bool per logged link: True if it goes to another process."""
     trace, joint.stages.trace = joint.stages.trace, None
     assert trace is not None
     trace.close()
@@ -367,7 +367,7 @@ def test_the_trace_of_a_process_alone_has_no_cross_links(open_joint: OpenJoint) 
 
 
 def test_a_trace_pauses_between_portions(open_joint: OpenJoint) -> None:
-    """20,000 links of a page were judged and logged in one turn of the loop."""
+    """20,000 links of a page must not be judged and logged in one turn of the loop."""
     joint = open_joint(crawl={"scope": "any", "trace": True})
     joint.seeds(HOME)
     links = [f"/{n}" for n in range(5 * PORTION_LINKS)]
@@ -384,7 +384,7 @@ def test_without_a_trace_nothing_is_logged(joint: Joint) -> None:
 # ---- the books ----
 
 
-def test_the_books_hold_whatever_comes(open_joint: OpenJoint) -> None:
+def test_the_counter_equations_always_hold(open_joint: OpenJoint) -> None:
     joint = open_joint(names=(HERE, THERE), cache={"bits": 4}, **ANYWHERE)
     urls = by_owner(joint, 30)
     joint.seeds(*urls[HERE][:3], *urls[THERE][:3])
@@ -396,7 +396,7 @@ def test_the_books_hold_whatever_comes(open_joint: OpenJoint) -> None:
 
 
 @pytest.mark.parametrize("counter", ["urls.to_outbox", "urls.received"])
-def test_the_books_of_the_splitter_are_wrong_if_a_counter_is(counter: str) -> None:
+def test_a_wrong_splitter_counter_breaks_an_equation(counter: str) -> None:
     counters = {"urls.to_outbox": 5, "urls.received": 4}
     splitter = SplitterCounts(scope_told=1, sent=3, waiting=2, repeated=1, scope_heard=2, applied=6)
     assert splitter_conservation(counters, splitter) == [] == splitter_conservation({}, None)
@@ -404,8 +404,8 @@ def test_the_books_of_the_splitter_are_wrong_if_a_counter_is(counter: str) -> No
     assert len(splitter_conservation(counters, splitter)) == 1
 
 
-def test_a_folder_is_not_needed_twice(tmp_path: Path) -> None:
-    """The scope and what was proven are there after a restart."""
+def test_learned_state_survives_a_restart(tmp_path: Path) -> None:
+    """The scope and the proven equivalences survive a restart."""
     first = Joint(tmp_path)
     first.seeds(HOME)
     first.stages.commits.commit(prove(first))

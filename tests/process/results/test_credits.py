@@ -1,4 +1,4 @@
-"""Credit for hubs among processes: the same as in one, through real outboxes, over kills and redirects."""
+"""Credit for hubs in several processes: the same as in one, through real outboxes, across kills and redirects."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ _REFRESH, _NEWS, _CREDIT = LinkFlag.REFRESH, LinkFlag.NEWS, LinkFlag.CREDIT
 
 
 class Crawl:
-    """Processes of one crawl that exchange links when `settle` is called; a hub a host, articles on all hosts."""
+    """Processes that exchange links when `settle` is called; one hub per host, articles on all hosts."""
 
     def __init__(self, open_joint: Open, names: tuple[str, ...]) -> None:
         self.joints = {name: open_joint(names=names, me=name, **TREE) for name in names}
@@ -44,7 +44,7 @@ class Crawl:
         deliver_pending([joint.stages for joint in self.joints.values()])
 
     def show(self, shown: Mapping[str, list[str]]) -> None:
-        """Ask every hub again; those that are named show these links."""
+        """Refetch every hub; the hubs named in `shown` then have these links."""
         for joint in self.joints.values():
             joint.clock.advance(DAY)
             waiting = {url for url in HUBS if self.owner(url) is joint}
@@ -71,7 +71,7 @@ class Crawl:
             self.settle()
 
     def credits(self) -> dict[str, float]:
-        """Pages found by each hub."""
+        """Return the number of pages credited to each hub."""
         found = {}
         for url in HUBS:
             joint = self.owner(url)
@@ -87,7 +87,7 @@ def _page(fetch_task: FetchTask) -> Fetch:
 
 
 def test_three_processes_give_the_credit_that_one_gives(open_joint: Open) -> None:
-    """Every hub shows articles of its own host and of all others; some links are redirected over hosts."""
+    """Every hub links to articles of its own host and of all others; some links are redirected across hosts."""
     shown = {
         hub: [f"http://h{(n + step) % HOSTS}.org/a{n}-{step}" for step in range(n % 5)]
         for n, hub in enumerate(HUBS)
@@ -127,14 +127,14 @@ def own_page(joint: Joint) -> str:
 
 
 def reopened(joint: Joint, folder: Path) -> Stages:
-    """The process as a kill at this moment would leave it."""
+    """Open a copy of the process, as a kill at this moment would leave it."""
     shutil.copytree(joint.stages.directory, folder, ignore=shutil.ignore_patterns("*.sock", "LOCK"))
     stages = joint.stages
     return Stages(stages.config, folder, SEED, clock=joint.clock, name=stages.name, topology=stages.topology)
 
 
 def test_a_kill_neither_loses_nor_doubles_a_credit(open_joint: Open, tmp_path: Path) -> None:
-    """Of the article's process before the credit has left, and of the hub's behind its commit."""
+    """The article's process is killed before the credit is sent, the hub's process after it is committed."""
     crawl = Crawl(open_joint, NAMES)
     hub = foreign_hub(crawl.joints["p0"])
     article = own_page(crawl.joints["p0"])
@@ -163,8 +163,8 @@ def test_a_kill_neither_loses_nor_doubles_a_credit(open_joint: Open, tmp_path: P
         stages.close()
 
 
-def test_the_message_is_the_owner_s_and_one_a_page(open_joint: Open) -> None:
-    """A compaction of the outbox keeps one link of each fingerprint; the receiver refuses what is not its own."""
+def test_a_credit_has_the_owners_bucket_and_is_one_per_page(open_joint: Open) -> None:
+    """A compaction of the outbox keeps one link per fingerprint; the receiver refuses links that it does not own."""
     joint = open_joint(names=NAMES, **TREE)
     hub = joint.fingerprint(foreign_hub(joint))
     marks = set()
@@ -180,7 +180,7 @@ def test_the_message_is_the_owner_s_and_one_a_page(open_joint: Open) -> None:
 
 @pytest.mark.parametrize("times", [0, PASSES_MAX - 1, PASSES_MAX])
 def test_a_credit_is_not_passed_on_for_ever(open_joint: Open, times: int) -> None:
-    """Two processes of which each holds the other's page for a redirect from its own."""
+    """Each of two processes considers the other's page to be the target of a redirect from its own."""
     joint = open_joint(names=NAMES, **TREE)
     here, there = own_page(joint), foreign_hub(joint)
     values = {"via": joint.fingerprint(there), "flags": _NEWS}
@@ -195,7 +195,7 @@ def test_a_credit_is_not_passed_on_for_ever(open_joint: Open, times: int) -> Non
 
 
 def test_a_page_that_is_fetched_again_earns_nothing_more(open_joint: Open) -> None:
-    """As `crawl.timestamping` does, and the loss of a WARC segment: the URL was shown once."""
+    """Pages are refetched by `crawl.timestamping`, and after the loss of a WARC segment; the hub had its credit."""
     joint = open_joint(**TREE)
     hub, article = HUBS[0], HUBS[0] + "article"
     joint.seeds(hub)

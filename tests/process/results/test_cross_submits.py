@@ -1,4 +1,4 @@
-"""Which URLs a sitemap may name, and that the work for it is linear; long lists in portions."""
+"""The URLs that a sitemap may name; the work for it is linear, and long lists are handled in portions."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ MAP = "http://evil.test/map.xml"
 
 
 def robots(**files: str) -> RobotsCache:
-    """A cache that knows the robots.txt of hosts `name`.test."""
+    """Return a cache that holds the robots.txt of the hosts `name`.test."""
     cache = RobotsCache(MemoryStore(), RobotsConfig(), "crawler", 1000)
     for name, body in files.items():
         answer: dict[str, Any] = {"status": 200, "outcome": Outcome.FETCHED, "complete": True, "now": 0.0}
@@ -54,7 +54,7 @@ def among(cache: RobotsCache, locs: list[str]) -> list[str]:
         ("http://", True),
         ("http://named.test/a", True),
         ("http://NAMED.test/a", True),
-        ("http://named.test:8080/a", False),  # another authority, whose robots.txt says nothing
+        ("http://named.test:8080/a", False),  # another authority, whose robots.txt names no sitemap
         ("https://named.test/a", False),
         ("http://other.test/a", False),
         ("http://unknown.test/a", False),
@@ -67,7 +67,7 @@ def among(cache: RobotsCache, locs: list[str]) -> list[str]:
         ("http://notevil.test/", False),
     ],
 )
-def test_own_foreign_and_cross_named(loc: str, taken: bool) -> None:
+def test_urls_that_a_sitemap_may_name(loc: str, taken: bool) -> None:
     cache = robots(
         named=f"Sitemap: HTTP://EVIL.test:80{MAP[16:]}", other="Sitemap: http://evil.test/other.xml"
     )
@@ -75,7 +75,7 @@ def test_own_foreign_and_cross_named(loc: str, taken: bool) -> None:
 
 
 def test_the_lines_of_a_robots_txt_are_canonicalised_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work is lines + URLs, not lines x URLs, which held the loop for 45 minutes."""
+    """The work is lines + URLs, not lines x URLs, which blocked the event loop for 45 minutes."""
     calls = 0
     for module, name in ((cache_module, "canonical"), (submitted_module, "resolve")):
         whole = getattr(module, name)
@@ -93,7 +93,7 @@ def test_the_lines_of_a_robots_txt_are_canonicalised_once(monkeypatch: pytest.Mo
     assert among(cache, ["http://named.test/x"]) == [], "another map"
     assert calls == lines + locs + 1
     assert len(among(cache, [f"http://evil.test/{n}" for n in range(locs)])) == locs
-    assert calls == lines + locs + 1, "its own are told without"
+    assert calls == lines + locs + 1, "URLs of the sitemap's own host need no look-up"
 
 
 def test_lines_beyond_the_bound_are_counted() -> None:

@@ -1,4 +1,4 @@
-"""Which links of an answer are followed, and what travels with them; canned answers, real stages."""
+"""The links of an answer that are followed, with their depth and flags; canned answers, real stages."""
 
 import html
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def extracted(*hrefs: str, **values: Any) -> Extracted:
 
 @pytest.fixture
 def home(joint: Joint) -> Joint:
-    """A process whose scope is a.org."""
+    """Open a process whose scope is a.org."""
     joint.seeds(HOME)
     joint.page(joint.fetch_task(), fetch(HOME, b"home"))
     return joint
@@ -79,7 +79,7 @@ def test_links_of_a_page_that_says_nofollow_are_not_taken(home: Joint) -> None:
 def test_links_that_the_extractor_gives_are_taken_whatever_the_page_says(
     open_joint: OpenJoint, values: dict[str, Any]
 ) -> None:
-    """`nofollow` is reported even where robots.policy is "ignore", and dropped the links there."""
+    """If robots.policy is "ignore", a reported `nofollow` must not drop the links."""
     joint = open_joint(crawl={"requisites": True})
     joint.seeds(HOME)
     change = joint.page(joint.fetch_task(), fetch(HOME), Extracted(HOME, nofollow=True, **values))
@@ -101,7 +101,7 @@ def test_a_page_that_was_not_read_has_no_links(home: Joint) -> None:
 
 
 def test_one_copy_too_many_on_a_host(open_joint: OpenJoint) -> None:
-    """The count is of the host and of the content, whatever the URL; the trap's links are not taken."""
+    """Copies are counted by host and content, whatever the URL; links of the trap are not followed."""
     joint = open_joint(traps={"same_digest_pages_max": 2})
     joint.seeds(HOME, "http://b.org/")
     taken = []
@@ -121,7 +121,7 @@ def test_one_copy_too_many_on_a_host(open_joint: OpenJoint) -> None:
 
 
 def test_a_host_that_answers_200_for_what_is_missing(open_joint: OpenJoint) -> None:
-    """A soft 404 names the URL that was asked for, and links deeper: the tree of such pages ends."""
+    """A soft 404 names the requested URL and links one level deeper: the tree of such pages must end."""
     joint = open_joint(traps={"same_digest_pages_max": 2})
     joint.seeds(HOME)
     joint.page(joint.fetch_task(), fetch(HOME, b"home"), extracted("/x"))
@@ -136,7 +136,7 @@ def test_a_host_that_answers_200_for_what_is_missing(open_joint: OpenJoint) -> N
     assert "urls.links" in page.counts
 
 
-def test_who_answers_with_a_page_is_no_alias(home: Joint) -> None:
+def test_an_authority_that_answers_with_a_page_is_no_alias(home: Joint) -> None:
     for n in range(6):
         url = f"{HOME}{n}"
         home.follow(url, redirect(url, f"https://a.org/{n}"))
@@ -188,7 +188,7 @@ def test_the_target_of_a_seed_is_a_seed_and_widens_the_scope(joint: Joint) -> No
     assert change.operations
 
 
-def test_the_target_of_another_page_does_not(home: Joint) -> None:
+def test_the_redirect_target_of_a_page_that_is_no_seed_does_not_widen_the_scope(home: Joint) -> None:
     change = home.follow(HOME + "p", redirect(HOME + "p", "http://b.org/"))
     assert not change.links and change.counts["urls.filtered.scope"] == 1
     assert not home.admission.in_scope("http://b.org/")
@@ -230,7 +230,7 @@ def test_the_maps_of_an_index(open_joint: OpenJoint) -> None:
     assert links_of(change) == [("http://a.org/x", 1, 0, 0), ("http://a.org/1.xml", 2, 0, SITEMAP)]
     assert {link.via for link in change.links} == {joint.fingerprint(HOME + "map.xml")}
     record = joint.stages.pages.record(joint.fingerprint(HOME + "map.xml"))
-    assert record is not None and record.links == 1, "maps are no pages"
+    assert record is not None and record.links == 1, "linked sitemaps are not counted as pages"
 
 
 def test_an_index_too_deep(open_joint: OpenJoint) -> None:

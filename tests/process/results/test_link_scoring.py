@@ -1,4 +1,4 @@
-"""Links under an order: scores from real pages, classes to the DUE and to other processes, URLs that are moved."""
+"""Links under an order: scores from real pages, classes sent to the DUE and to other processes, moved URLs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +35,7 @@ def classes(links: list[Link]) -> dict[str, int]:
 def test_words_judges_by_the_text_of_the_first_anchor_that_has_one(
     open_joint: OpenJoint, tmp_path: Path
 ) -> None:
-    """From the bytes of a page, through the extractor, to the class that a link carries."""
+    """From the bytes of a page, through the extractor, to the class in a link's flags."""
     weights = tmp_path / "weights"
     weights.write_text("anchor:best 3\nanchor:again 100\ntitle:good 1\nanchor:bad -2\nurl:b -1\n")
     joint = open_joint(order={"name": "words", "file": str(weights)}, crawl=ANYWHERE)
@@ -65,14 +65,14 @@ def test_without_an_order_no_anchor_is_read_and_no_class_given(joint: Joint) -> 
     assert set(classes(change.links).values()) == {NEUTRAL} and not any(link.flags for link in change.links)
 
 
-def test_cash_is_given_away_and_what_gathers_moves_a_url(open_joint: OpenJoint) -> None:
-    """Before the URL is in the queues and after; each step is durable with the change of the link."""
+def test_opic_cash_accumulates_and_moves_a_waiting_url(open_joint: OpenJoint) -> None:
+    """The URL is moved before it is queued and after; each step is durable with the change of the link."""
     joint = open_joint(order={"name": "opic"}, crawl=ANYWHERE, cache={"bits": 12})
     hub = "http://c.org/"
     worth = 2.0**-16
 
     def linked(n: int) -> float:
-        """One more page links to the hub, and to another."""
+        """Process one more page that links to the hub and to another URL; return the hub's score."""
         links = f'<a href="{hub}">x</a><a href="http://{n}.org/">y</a>'.encode()
         change = Change()
         extracted = extract_page(links, Context(HOME), ExtractConfig())
@@ -104,7 +104,7 @@ def _entry(joint: Joint, url: str) -> dict[str, int]:
 
 
 def test_targets_of_redirects_and_sitemaps_have_classes_of_their_own(open_joint: OpenJoint) -> None:
-    """A target is worth what the page was; a sitemap goes before all pages."""
+    """The target has the score of the redirecting page; a sitemap comes before all pages."""
     joint = open_joint(order={"name": "depth", "depth_decay": 0.25}, crawl=ANYWHERE)
     change = joint.follow(HOME, redirect(HOME, "http://b.org/"), depth=9, flags=40 << 16 ^ NEUTRAL << 16)
     assert classes(change.links) == {"http://b.org/": 40}
@@ -115,7 +115,7 @@ def test_targets_of_redirects_and_sitemaps_have_classes_of_their_own(open_joint:
 
 
 def test_scores_travel_to_the_owner_which_adds_them_up(open_joint: OpenJoint) -> None:
-    """Over the wire's bytes; what the sender adds to what it has told goes again, whatever its URL cache says."""
+    """Links pass through the wire format. A link that adds to the scores sent before is sent, cached or not."""
     joint = open_joint(names=(HERE, THERE), order={"name": "opic"}, crawl=ANYWHERE, cache={"bits": 12})
     [foreign] = by_owner(joint, 1)[THERE]
     [own] = by_owner(joint, 1)[HERE]
@@ -130,7 +130,7 @@ def test_scores_travel_to_the_owner_which_adds_them_up(open_joint: OpenJoint) ->
             assert [link.url for link in links] == [foreign]
             sent += links
             assert change.counts["urls.to_outbox"] == 1 and "urls.cache_hits" not in change.counts
-    assert 8 < len(sent) < 20, "each link adds, but less than two classes at the end"
+    assert 8 < len(sent) < 20, "each link adds something, but in the end less than two classes"
     brought = sum(2.0 ** (-class_in(link.flags) / 8) for link in sent)
     assert told * 0.75 < brought <= told * 1.05
 
@@ -145,7 +145,7 @@ def test_scores_travel_to_the_owner_which_adds_them_up(open_joint: OpenJoint) ->
     assert len(arrived) == 1
     joint.stages.commits.commit_now(lambda: _links(arrived))
     place = _entry(joint, own)["class"]
-    assert abs(place - class_of(brought + 2.0**-16)) <= 2, "those that came before it was queued count, too"
+    assert abs(place - class_of(brought + 2.0**-16)) <= 2, "scores from before it was queued count, too"
 
 
 def _links(links: list[Link]) -> Change:

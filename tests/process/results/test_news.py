@@ -1,4 +1,4 @@
-"""Credit for hubs through the real stages: shown when asked again, fetched, told, kept over a kill."""
+"""Credit for hubs through the real stages: a new link in a refetched page, its fetch, the report, a kill."""
 
 import shutil
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def on(open_joint: Callable[..., Joint]) -> Joint:
 
 
 def show(joint: Joint, *links: str, hub: str = HUB, **told: Any) -> None:
-    """Ask known pages again until it is the hub's turn, which shows these links."""
+    """Refetch known pages until it is the hub's turn; the hub's answer has these links."""
     for _ in range(50):
         joint.clock.advance(DAY)
         fetch_task = joint.fetch_task()
@@ -42,8 +42,8 @@ def show(joint: Joint, *links: str, hub: str = HUB, **told: Any) -> None:
 
 
 def answer(joint: Joint, url: str, **values: Any) -> None:
-    """Fetch a new URL, whatever known pages come before."""
-    joint.stages.commits.commit_now(Change())  # the DUE hands out what it holds
+    """Fetch a new URL, after any known pages that come first."""
+    joint.stages.commits.commit_now(Change())  # flushes the DUE
     for _ in range(50):
         fetch_task = joint.fetch_task()
         if fetch_task.url == url:
@@ -62,14 +62,14 @@ def news(joint: Joint) -> dict[str, Any]:
 
 
 def why(stages: Stages, url: str) -> dict[str, Any]:
-    """What `crawler why` says of the page as a hub."""
+    """Return the section of `crawler why` about the page as a hub."""
     said = Commands(stages, stages.commits.commit_now).run({"command": "why", "url": url})
     hub: dict[str, Any] = said["refresh"]["hub"]
     return hub
 
 
 def test_a_hub_gets_the_credit_of_what_it_shows_when_it_is_asked_again(on: Joint) -> None:
-    """`why` and the status say so."""
+    """The credit appears in `why` and in the status."""
     crawl(on, HUB, OTHER)
     assert why(on.stages, HUB) == {} and news(on)["found"] == 0
     show(on, ARTICLE)
@@ -79,8 +79,8 @@ def test_a_hub_gets_the_credit_of_what_it_shows_when_it_is_asked_again(on: Joint
     assert news(on) | {"found": 1, "by_kind": {"page": 1}, "hubs": 1} == news(on)
 
 
-def test_what_the_first_copy_of_a_page_shows_earns_nothing(on: Joint) -> None:
-    """Nobody knows for how long it was there."""
+def test_links_in_the_first_copy_of_a_page_earn_no_credit(on: Joint) -> None:
+    """It is unknown how long those links have been there."""
     on.seeds(HUB)
     on.page(on.fetch_task(), fetch(HUB), Extracted(HUB, hrefs=[ARTICLE]))
     answer(on, ARTICLE)
@@ -88,7 +88,7 @@ def test_what_the_first_copy_of_a_page_shows_earns_nothing(on: Joint) -> None:
 
 
 def test_a_hub_whose_link_is_redirected_gets_the_credit(on: Joint) -> None:
-    """The second hop is to another host."""
+    """The second hop leads to another host."""
     crawl(on, HUB, "http://b.org/")
     hops = ["http://a.org/1", "http://a.org/2", "http://b.org/3"]
     show(on, hops[0])
@@ -101,7 +101,7 @@ def test_a_hub_whose_link_is_redirected_gets_the_credit(on: Joint) -> None:
 
 @pytest.mark.parametrize("kind", ["sitemap", "feed"])
 def test_a_sitemap_and_a_feed_are_hubs(on: Joint, kind: str) -> None:
-    """The date that they give a URL is its birth."""
+    """The date that they give for a URL is its birth."""
     crawl(on, OTHER)
     url = f"http://a.org/{kind}.xml"
     on.add(url, flags=LinkFlag.SITEMAP if kind == "sitemap" else LinkFlag.FEED)
@@ -125,15 +125,15 @@ def test_a_sitemap_and_a_feed_are_hubs(on: Joint, kind: str) -> None:
     ],
     ids=["gone", "denied", "duplicate", "redirect to a known page"],
 )
-def test_what_becomes_no_page_of_its_own_earns_nothing(on: Joint, came: dict[str, Any]) -> None:
+def test_a_url_that_does_not_become_a_page_earns_no_credit(on: Joint, came: dict[str, Any]) -> None:
     crawl(on, HUB, OTHER)
     show(on, ARTICLE)
     answer(on, ARTICLE, **came)
     assert why(on.stages, HUB) == {} and news(on)["found"] == 0
 
 
-def test_credit_outlasts_a_kill(on: Joint, tmp_path: Path) -> None:
-    """In what is on disk behind the article's commit, without a clean stop."""
+def test_credit_survives_a_kill(on: Joint, tmp_path: Path) -> None:
+    """The credit is on disk after the article's commit, without a clean stop."""
     crawl(on, HUB, OTHER)
     show(on, ARTICLE)
     answer(on, ARTICLE)
@@ -145,8 +145,8 @@ def test_credit_outlasts_a_kill(on: Joint, tmp_path: Path) -> None:
     killed.close()
 
 
-def test_the_birth_of_a_page_outlasts_a_kill_until_its_first_fetch(on: Joint, tmp_path: Path) -> None:
-    """A feed tells it, the process is killed before the page is fetched; the first date stands."""
+def test_the_birth_of_a_page_survives_a_kill_before_its_first_fetch(on: Joint, tmp_path: Path) -> None:
+    """A feed gives the date, and the process is killed before the page is fetched; the first date remains."""
     crawl(on, OTHER)
     url = "http://a.org/feed.xml"
     on.add(url, flags=LinkFlag.FEED)
@@ -160,7 +160,7 @@ def test_the_birth_of_a_page_outlasts_a_kill_until_its_first_fetch(on: Joint, tm
     for each in (killed, stages):
         assert each.refresh is not None
         change, record = Change(), PageRecord(ARTICLE, PageState.STORED, Outcome.FETCHED)
-        assert len(each.refresh.births) == 1, "a page that is known has none"
+        assert len(each.refresh.births) == 1, "a known page has no stored birth"
         each.refresh.outcomes.record_first(
             on.fingerprint(ARTICLE), record, on.clock.now(), on.clock.now(), change, news=True
         )

@@ -1,4 +1,4 @@
-"""Known pages through the real frontier: harvested, stored, reopened, polite over both sources."""
+"""Refreshes of known pages through the real frontier: processed, stored, reopened, polite together with discovery."""
 
 import math
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def on(open_joint: Callable[..., Joint]) -> Joint:
 
 
 def crawl(joint: Joint, *urls: str) -> None:
-    """Fetch new URLs, and whatever known page comes between."""
+    """Fetch new URLs, and any known page that comes in between."""
     joint.seeds(*urls)
     while joint.stages.views.frontier_counts().todo:
         fetch_task = joint.fetch_task()
@@ -34,7 +34,7 @@ def crawl(joint: Joint, *urls: str) -> None:
 
 
 def refetch(joint: Joint, body: bytes = b"", **values: Any) -> FetchTask:
-    """The next known page is asked again."""
+    """Refetch the next known page."""
     fetch_task = joint.fetch_task()
     assert fetch_task.flags & _REFRESH
     joint.page(
@@ -73,7 +73,7 @@ def test_pages_are_asked_again_without_end_and_none_is_forgotten(on: Joint) -> N
 
 
 def test_the_gap_of_a_host_holds_over_both_sources(on: Joint) -> None:
-    """One request a host at a time, and never two within its gap, new URLs and known ones together."""
+    """One request per host at a time, and never two within its gap, for new URLs and known pages together."""
     crawl(on, "http://a.org/", "http://b.org/")
     on.seeds(*[f"http://{host}.org/{n}" for host in "ab" for n in range(20)])
     before: dict[str, float] = {}
@@ -90,7 +90,7 @@ def test_the_gap_of_a_host_holds_over_both_sources(on: Joint) -> None:
     assert kinds == {0, _REFRESH}
 
 
-def test_while_an_fetch_task_has_a_host_no_known_page_of_it_is_asked(on: Joint) -> None:
+def test_no_known_page_is_fetched_while_a_fetch_task_holds_its_host(on: Joint) -> None:
     crawl(on, "http://a.org/", "http://a.org/1")
     fetch_task = on.fetch_task()
     on.clock.advance(1000.0)
@@ -99,7 +99,7 @@ def test_while_an_fetch_task_has_a_host_no_known_page_of_it_is_asked(on: Joint) 
     assert on.fetch_task().hostname == "a.org"
 
 
-def test_the_share_divides_what_both_want(open_joint: Callable[..., Joint]) -> None:
+def test_the_share_divides_the_rate_between_new_and_known_pages(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(refresh={"share": 0.25, "endless": True, "min_age": 0.0}, crawl={"rate": 5.0})
     crawl(joint, *[f"http://k{n}.org/" for n in range(12)])
     joint.seeds(*[f"http://n{n}.org/{m}" for n in range(12) for m in range(9)])
@@ -114,13 +114,13 @@ def test_the_share_divides_what_both_want(open_joint: Callable[..., Joint]) -> N
 def test_a_host_that_waits_with_a_known_page_comes_before_other_pages(
     open_joint: Callable[..., Joint],
 ) -> None:
-    """Hosts whose robots.txt had to be asked first waited for ever, where others could use up the whole rate."""
+    """Otherwise a host whose robots.txt is fetched first waits forever if other hosts can use the whole rate."""
     ready = [{"match": f"{host}.org", "robots": "ignore"} for host in "ab"]
     joint = open_joint(**ON, crawl={"rate": 1.5}, override=ready)
     urls = [f"http://{host}.org/{n}" for host in "abcdef" for n in range(2)]
     crawl(joint, *urls)
     refresh_of(joint).portion.share.refresh = 1.0
-    joint.clock.advance(2 * 86_400.0)  # the copies of robots.txt are too old
+    joint.clock.advance(2 * 86_400.0)  # so that the stored robots.txt files expire
     assert {refetch(joint).url for _ in range(60)} == set(urls)
     joint.frontier._check()
 
@@ -175,7 +175,7 @@ def test_pages_of_a_crawl_without_refresh_are_taken_up(open_joint: Callable[...,
         ),
     ],
 )
-def test_what_an_answer_makes_of_a_page(
+def test_the_effect_of_each_answer_on_a_page(
     on: Joint, answer: dict[str, Any], state: str, stored: PageState
 ) -> None:
     crawl(on, "http://a.org/")
@@ -190,7 +190,7 @@ def test_what_an_answer_makes_of_a_page(
 
 def test_robots_that_now_deny_end_a_page_without_a_request(on: Joint) -> None:
     crawl(on, "http://a.org/")
-    on.clock.advance(2 * 86_400.0)  # the copy of robots.txt is too old
+    on.clock.advance(2 * 86_400.0)  # so that the stored robots.txt expires
     fetch_task = on.frontier.claim_next(on.clock.now())
     while fetch_task is None or fetch_task.kind is not TaskKind.ROBOTS:
         if fetch_task is None:
@@ -251,10 +251,10 @@ def test_conditions_are_those_of_the_copy_and_checked_now_and_then(on: Joint) ->
         )
         on.page(fetch_task, answer)
     assert set(asked) == {("", ""), ('W/"1"', "Mon, 01 Jan 2024 00:00:00 GMT")}
-    assert asked.count(("", "")) == 2  # after five 304 in a row, each time
+    assert asked.count(("", "")) == 2  # a plain request after five 304 in a row
 
 
-def test_a_host_that_lies_is_asked_plainly(on: Joint) -> None:
+def test_a_host_with_wrong_validators_gets_unconditional_requests(on: Joint) -> None:
     crawl(on, "http://a.org/")
     tagged = {"headers": ((b"ETag", b'"for ever"'),)}
     refetch(on, b"1", **tagged)
@@ -289,7 +289,7 @@ def test_a_stamp_in_the_markup_is_a_change_only_where_any_byte_counts(
 
 
 def test_small_changes_of_a_long_text_add_up_to_one(open_joint: Callable[..., Joint]) -> None:
-    """By simhash: a word among hundreds is no change, but each is held against the last change, so they add up."""
+    """By simhash, one word in hundreds is not a change; changes add up, because the last change is the reference."""
     joint = open_joint(**ON, pages={"change": "simhash", "simhash_distance": 6})
     words = [f"word{n}" for n in range(400)]
     joint.follow("http://a.org/", fetch("http://a.org/", f"<p>{' '.join(words)}".encode()))
@@ -304,7 +304,7 @@ def test_small_changes_of_a_long_text_add_up_to_one(open_joint: Callable[..., Jo
 
 
 def test_an_override_bounds_the_ages_of_a_part_of_the_web(open_joint: Callable[..., Joint]) -> None:
-    """Feeds hourly, the archive at most daily: bounds of one host leave the others alone, and outlast reopening."""
+    """Feeds hourly, the archive at most daily: bounds for one host do not affect others, and survive reopening."""
     hourly = {"match": "http://a.org/feed", "max_age": 3600.0, "min_age": 600.0}
     joint = open_joint(**ON, crawl={"rate": 0.05}, override=[hourly, {"match": "b.org", "min_age": 86_400.0}])
     crawl(joint, "http://a.org/feed", *[f"http://{host}.org/{n}" for host in "abc" for n in range(6)])
@@ -322,7 +322,7 @@ def test_an_override_bounds_the_ages_of_a_part_of_the_web(open_joint: Callable[.
     watch(200)
     gaps = [later - earlier for earlier, later in pairwise(asked["http://a.org/feed"])]
     assert min(gaps) >= 600.0 and max(gaps) < 2 * 3600.0
-    assert not any(url.startswith("http://b.org") for url in asked), "too young all the while"
+    assert not any(url.startswith("http://b.org") for url in asked), "its pages are below their minimal age"
     assert sum(url.startswith("http://c.org") for url in asked) == 6
 
 
@@ -336,7 +336,7 @@ def test_patterns_are_left_out_where_an_override_says_so(open_joint: Callable[..
             fetch_task, fetch(fetch_task.url, b"<p>visits: %d</p>" % n, began=joint.clock.now())
         )
         changed.append((fetch_task.hostname, said.counts.get("refresh.content_changed", 0)))
-    assert sum(n for host, n in changed if host == "a.org") == 1  # the first, after another content
+    assert sum(n for host, n in changed if host == "a.org") == 1  # the first refetch, whose content differs
     assert all(n for host, n in changed if host == "b.org")
 
 
@@ -359,11 +359,11 @@ def test_dates_of_a_sitemap_are_signals_from_its_second_reading_on(on: Joint) ->
     (row,) = refresh_of(on).changes.heard()
     on.stages.close()
     on.stages = reopened(on)
-    assert refresh_of(on).changes.heard() == [{**row, "delay": None}]  # all but the delays is stored
+    assert refresh_of(on).changes.heard() == [{**row, "delay": None}]  # everything but the delays is stored
 
 
 def read(on: Joint, url: str, body: bytes, said: Extracted) -> None:
-    """Let the page `url` be asked, sooner or later, and hold `said`."""
+    """Refetch pages until it is the turn of `url`; its extracted content is `said`."""
     while (fetch_task := on.fetch_task()).url != url:
         on.page(fetch_task, fetch(fetch_task.url, fetch_task.url.encode(), began=on.clock.now()))
     on.page(fetch_task, fetch(url, body, began=on.clock.now()), said)
@@ -378,8 +378,8 @@ def test_a_date_without_a_time_may_mean_the_end_of_its_day(on: Joint) -> None:
     assert explain(on, "http://a.org/1")["signals_by_source"] == {"sitemap": 1}
 
 
-def test_a_map_is_read_as_often_as_its_news_pay_and_no_oftener(on: Joint) -> None:
-    """The interval of one that tells of many pages is shorter; what it rests on outlasts reopening."""
+def test_a_sitemap_is_read_as_often_as_its_news_justify(on: Joint) -> None:
+    """A sitemap that reports many changes gets a shorter interval; the facts behind it survive reopening."""
     few, many = ["http://a.org/1"], [f"http://b.org/{n}" for n in range(40)]
     crawl(on, *few, *many)
     maps = [urls[0].rpartition("/")[0] + "/map.xml" for urls in (few, many)]
@@ -395,7 +395,7 @@ def test_a_map_is_read_as_often_as_its_news_pay_and_no_oftener(on: Joint) -> Non
         refresh, now = refresh_of(on), on.clock.now()
         numbers = [refresh.schedule.find(on.fingerprint(url)) for url in maps]
         assert [refresh.schedule.records.page_state(page)[4] for page in numbers] == [0.0, 0.0], (
-            "nothing is learned"
+            "no change rate is learned"
         )
         for url, page in zip(maps, numbers, strict=True):
             age = (
@@ -425,8 +425,8 @@ def test_a_users_bounds_for_a_map_hold(open_joint: Callable[..., Joint]) -> None
     assert explain(joint, url)["state"] == "too young"
 
 
-def test_what_is_said_of_copies_follows_what_crawls_find_and_outlasts_reopening(on: Joint) -> None:
-    """Every page changes each time: the model learns it late, the crawl's own record at once."""
+def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) -> None:
+    """Every page changes each time: the model learns this late, the crawl's own measurement shows it at once."""
     crawl(on, "http://a.org/", "http://a.org/1")
     for round_ in range(30):
         on.clock.advance(86_400.0)
@@ -445,7 +445,7 @@ def test_what_is_said_of_copies_follows_what_crawls_find_and_outlasts_reopening(
 
 
 def test_a_copy_from_before_the_last_answer_is_fresh_by_its_own_age(on: Joint) -> None:
-    """Between an answer and its commit the page server still has the copy of before."""
+    """Between an answer and its commit, the page server still serves the earlier copy."""
     crawl(on, "http://a.org/")
     refresh, page = refresh_of(on), on.fingerprint("http://a.org/")
     before = explain(on, "http://a.org/")["crawled_at"]
@@ -479,7 +479,7 @@ def test_served_requests_are_importance_that_outlasts_reopening(on: Joint) -> No
     assert explain(on, "http://a.org/1")["importance"] == pytest.approx(3.0, rel=1e-3)
     assert explain(on, "http://b.org/")["importance"] == 1.0
     on.frontier.limit_requests(1 << 40)
-    while refetch(on).url != "http://a.org/1":  # nobody asks any more: its next crawl says so
+    while refetch(on).url != "http://a.org/1":  # requests have stopped; its next crawl records that
         pass
     assert explain(on, "http://a.org/1")["importance"] == 1.0
 
@@ -500,8 +500,8 @@ def test_arms_divide_the_pages_and_say_how_fresh_each_is(open_joint: Callable[..
     refresh_of(joint)._check()
 
 
-def test_a_process_that_its_rate_does_not_hold_back_is_idle(open_joint: Callable[..., Joint]) -> None:
-    """It tells so with its level, and its tilt sinks until others have what it cannot use."""
+def test_a_process_with_unused_rate_reports_itself_idle(open_joint: Callable[..., Joint]) -> None:
+    """The process reports this with its level; its tilt falls until other processes have the rate that it cannot use."""
     joint = open_joint(**ON, crawl={"rate": 2.0})
     crawl(joint, *[f"http://a.org/{n}" for n in range(5)])
     refresh, waited = refresh_of(joint), 0.0
@@ -522,7 +522,7 @@ def test_a_process_that_its_rate_does_not_hold_back_is_idle(open_joint: Callable
     refresh.portion.divide(0.3, 0.1, 2.0)
     assert refresh.portion.share.refresh == 0.25 and refresh.schedule.rate == pytest.approx(0.2)
     refresh.portion.divide(0.0, 0.0, 2.0)
-    assert refresh.schedule.rate == pytest.approx(0.2), "a process without any share keeps what it knew"
+    assert refresh.schedule.rate == pytest.approx(0.2), "a process without a share keeps its previous rate"
     refresh._check()
 
 
@@ -535,7 +535,9 @@ def test_a_prediction_counts_the_signals_that_led_to_the_refresh(on: Joint) -> N
     assert row["found"] == 1.0 and row["predicted"] == pytest.approx(expected, abs=0.01) and expected > 0.8
 
 
-def test_a_view_says_ages_hosts_and_what_more_rate_would_bring(open_joint: Callable[..., Joint]) -> None:
+def test_the_refresh_view_shows_ages_hosts_and_the_effect_of_more_rate(
+    open_joint: Callable[..., Joint],
+) -> None:
     joint = open_joint(**ON, crawl={"rate": 2.0})
     crawl(joint, *[f"http://{host}.org/{n}" for host in "ab" for n in range(5)])
     for n in range(50):

@@ -1,4 +1,4 @@
-"""What the end of a fetch becomes: records, captures, decisions, counts; canned answers, real stages."""
+"""The change made from the end of a fetch: records, captures, decisions, counts; canned answers, real stages."""
 
 from collections.abc import Callable
 from typing import Any
@@ -64,7 +64,7 @@ def test_a_page_is_recorded_captured_counted_and_done(joint: Joint) -> None:
     assert joint.frontier.views.counters()["todo"] == joint.frontier.views.counters()["in_flight"] == 0
     todo = [key for key, _ in scan_prefix(joint.stages.store, TODO)]
     assert fetch_task.host.to_bytes(8, "big") not in {key[len(TODO) :][:8] for key in todo}, (
-        "what was decided is stored"
+        "the decision is stored"
     )
 
 
@@ -91,7 +91,7 @@ def test_the_line_of_a_page(joint: Joint) -> None:
     }
 
 
-def test_the_place_of_a_page_is_free_only_when_it_is_durable(joint: Joint) -> None:
+def test_the_slot_of_a_page_is_free_only_when_it_is_durable(joint: Joint) -> None:
     joint.add(HOME)
     fetch_task = joint.fetch_task()
     change, _ = made(joint.results.page(fetch_task, fetch(HOME), None, joint.clock.now()))
@@ -129,7 +129,7 @@ def test_what_counts_as_failed(joint: Joint, outcome: Outcome, status: int, fail
 def test_a_page_to_be_tried_again_is_not_done(
     joint: Joint, outcome: Outcome, blame: Blame, decision: str
 ) -> None:
-    """Nothing is stored, and the links that a 503 may hold are not followed."""
+    """Nothing is stored, and links in a 503 page are not followed."""
     answer = fetch(HOME, outcome=outcome, blame=blame, status=503)
     change = joint.follow(HOME, answer, extracted("/x"))
     assert counted(change) == {
@@ -168,7 +168,7 @@ def test_a_page_of_many_links_is_decided_upon_in_portions(joint: Joint) -> None:
     assert record is not None and record.links == 600
 
 
-# ---- what nobody expects ----
+# ---- unexpected exceptions ----
 
 
 def raises(error: Exception) -> Callable[..., Any]:
@@ -179,7 +179,7 @@ def raises(error: Exception) -> Callable[..., Any]:
 
 
 def once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: Exception) -> None:
-    """Let a method raise at its first call."""
+    """Make a method raise at its first call."""
     whole, left = getattr(owner, name), [error]
 
     def function(*arguments: Any, **options: Any) -> Any:
@@ -212,7 +212,7 @@ def test_a_page_that_brings_out_a_bug_ends_as_an_internal_error(
 def test_links_that_bring_out_a_bug_are_lost_and_counted(
     joint: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those before it stay in the change, as the caches have them."""
+    """Links handled before the exception stay in the change, because the caches contain them."""
     joint.seeds(HOME)
     fetch_task = joint.fetch_task()
     intake, take = joint.stages.intake, joint.stages.intake.filter_links
@@ -283,7 +283,7 @@ def test_a_disk_that_fails_ends_the_process(
 
 def test_an_internal_error_has_no_links(joint: Joint) -> None:
     joint.seeds(HOME)
-    for _ in range(3):  # it is tried so often
+    for _ in range(3):  # the number of attempts
         answer = fetch(HOME, outcome=Outcome.INTERNAL_ERROR, blame=Blame.URL, status=0)
         change = joint.page(joint.fetch_task(), answer, extracted("/x"))
     assert change.counts["urls.failed"] == 1 and "urls.links" not in change.counts
@@ -343,7 +343,7 @@ def test_a_robots_txt_that_was_not_answered_leaves_no_capture(joint: Joint) -> N
 def test_sitemap_lines_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(robots={"sitemaps_max": 2})
     joint.seeds(HOME)
-    for expected in (3, 3):  # what one robots.txt adds, not what there was before
+    for expected in (3, 3):  # the number that each robots.txt adds, not the total
         fetch_task = joint.fetch_task(TaskKind.ROBOTS)
         body = b"".join(b"Sitemap: http://a.org/%d.xml\n" % n for n in range(5))
         change = joint.commit(
@@ -379,7 +379,7 @@ def test_retired_urls_are_done(joint: Joint) -> None:
 
 
 def test_retiring_in_portions_counts_all_and_commits_each(joint: Joint) -> None:
-    """The same as at once; a portion without a URL makes no change."""
+    """The totals equal those of a single change; a portion without a matching URL makes no change."""
     for path in ("x1", "x2", "y"):
         joint.add(HOME + path)
     changes: list[Change] = []
@@ -416,7 +416,7 @@ def test_an_answer_knows_whether_it_was_the_last(
 
 
 def test_rules_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) -> None:
-    """What one robots.txt adds, not what there was before."""
+    """The number that each robots.txt adds is counted, not the total."""
     joint = open_joint(robots={"rules_max": 2})
     joint.seeds(HOME)
     body = b"User-agent: *\n" + b"".join(b"Disallow: /%d\n" % n for n in range(5))
@@ -446,13 +446,13 @@ def test_an_empty_robots_txt_allows_all(joint: Joint) -> None:
     assert (copy.failures, copy.fetched_at > 0.0) == (0, True)
 
 
-# ---- known pages that were queued once more ----
+# ---- known pages that were queued again ----
 
 TAG = {"headers": ((b"ETag", b'"1"'), (b"Last-Modified", b"Mon, 01 Jan 2024 00:00:00 GMT"))}
 
 
 def again(joint: Joint) -> FetchTask:
-    """A stored page with an ETag is to be asked again."""
+    """Queue a stored page with an ETag again; return its fetch task."""
     joint.follow(HOME, fetch(HOME, b"first", **TAG), extracted("/x"))
     joint.add(HOME, flags=AGAIN)
     fetch_task = joint.fetch_task()
@@ -474,8 +474,8 @@ def test_conditions_are_those_that_the_configuration_wants(open_joint: Callable[
     assert joint.results.conditions(again(joint), joint.clock.now()) == ("", "")
 
 
-def test_a_lie_to_a_page_queued_again_is_noticed(open_joint: Callable[..., Joint]) -> None:
-    """The content is another under the same ETag: from then on the host is asked plainly."""
+def test_a_wrong_validator_of_a_page_queued_again_is_detected(open_joint: Callable[..., Joint]) -> None:
+    """If the content differs under the same ETag, later requests to the host have no validators."""
     joint = open_joint(refresh={"check_every": 1})
     fetch_task = again(joint)
     assert joint.results.conditions(fetch_task, joint.clock.now()) == ("", ""), "a check"
@@ -518,12 +518,12 @@ def test_content_that_cannot_be_read_is_no_content(joint: Joint) -> None:
 
 @pytest.fixture
 def refreshing(open_joint: Callable[..., Joint]) -> Joint:
-    """One process that asks known pages again, before new ones."""
+    """Open one process that refetches known pages before new ones."""
     return open_joint(refresh={"endless": True, "share": 1.0, "min_age": 0.0})
 
 
 def known(joint: Joint, **values: Any) -> None:
-    """A page that was fetched, with two links."""
+    """Fetch a page with two links."""
     joint.seeds(HOME)
     joint.page(joint.fetch_task(), fetch(HOME, b"first"), extracted("/x", "/y", noindex=True, **values))
     joint.stages.commits.commit_now(Change())
@@ -531,7 +531,7 @@ def known(joint: Joint, **values: Any) -> None:
 
 
 def refresh(joint: Joint, answer: Fetch, *hrefs: str) -> Change:
-    """Ask a page again; an answer without news is not read."""
+    """Refetch a page; an answer without news is not read."""
     books = dict(joint.stages.point.counters)
     for url in ("http://a.org/x", "http://a.org/y"):
         joint.results.retire(url, change := Change())
@@ -561,8 +561,8 @@ def test_a_refresh_without_news_brings_no_links(refreshing: Joint) -> None:
     assert not joint.stages.views.problems()
 
 
-def test_a_refresh_that_was_read_all_the_same_brings_no_links(refreshing: Joint) -> None:
-    """The worker may have read it before the first answer was committed."""
+def test_a_refresh_read_without_news_adds_no_links(refreshing: Joint) -> None:
+    """The parser may have read it before the first answer was committed."""
     joint = refreshing
     known(joint)
     fetch_task = joint.fetch_task()
@@ -611,7 +611,7 @@ def test_a_refresh_that_redirects_is_followed_as_discovery(refreshing: Joint) ->
 
 
 def test_a_refresh_that_fails_is_over(refreshing: Joint) -> None:
-    """Its page stays stored, and the schedule says when it is tried again."""
+    """The page remains stored, and the schedule decides when to try again."""
     joint = refreshing
     known(joint)
     change = refresh(joint, fetch(HOME, outcome=Outcome.TEMPORARY, blame=Blame.URL, status=500))
@@ -643,7 +643,7 @@ def test_a_page_that_is_no_refresh_is_read_though_its_content_is_known(joint: Jo
         "urls.done", "refresh.done", "refresh.retried", "refresh.fetched", "refresh.robots_denied",
     ],
 )  # fmt: skip
-def test_the_books_are_wrong_if_a_counter_is(counter: str) -> None:
+def test_a_wrong_counter_breaks_an_equation(counter: str) -> None:
     counters = {
         "urls.accepted": 10, "urls.received": 5, "urls.resharded": 2, "urls.cache_hits": 8, "urls.to_outbox": 3,
         "urls.to_due": 6, "urls.done": 1,
@@ -655,7 +655,7 @@ def test_the_books_are_wrong_if_a_counter_is(counter: str) -> None:
     assert len(conservation(counters, due, frontier)) in (1, 2)
 
 
-def test_the_books_of_a_crawl_that_has_not_begun_hold() -> None:
+def test_the_equations_hold_before_a_crawl_begins() -> None:
     assert conservation({}, DueCounts(), FrontierCounts()) == []
     assert splitter_conservation({}, SplitterCounts()) == []
 
@@ -670,7 +670,7 @@ def test_a_refresh_is_asked_as_the_schedule_says(refreshing: Joint) -> None:
 
 
 def test_dates_of_other_hosts_are_no_signals(refreshing: Joint) -> None:
-    """A refreshed map tells of its own host's pages only, and of URLs that are some."""
+    """Only valid URLs of the sitemap's own host become signals."""
     joint = refreshing
     known(joint)
     assert joint.stages.refresh is not None

@@ -1,6 +1,6 @@
-"""The way of the seeds: one change a piece; among several processes each takes its own, and the scope all.
+"""The path of the seeds: one change per piece; of several processes each takes its own seeds, the scope takes all.
 
-And of known pages once more: those that were tried, each once.
+Known pages are queued again in the same way: each page that was tried, once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ def seeds_of(stages: Stages, *, shared: bool) -> Iterator[Any]:
 
 
 def seeded(stages: Stages, *, shared: bool) -> int:
-    """Feed the seeds; how many changes they were."""
+    """Feed the seeds; return the number of changes."""
     changes = list(seeds_of(stages, shared=shared))
     for change in changes:
         stages.commits.commit(change)
@@ -62,16 +62,18 @@ def test_of_shared_seeds_each_process_takes_its_own(tmp_path: Path, scope: str) 
         stages = process(tmp_path, name, names, scope)
         seeded(stages, shared=True)
         counts = stages.views.splitter_counts()
-        assert counts is not None and (counts.waiting, counts.scope_told) == (0, 0), "nobody need be told"
+        assert counts is not None and (counts.waiting, counts.scope_told) == (0, 0), "no peer needs a notice"
         assert stages.views.problems() == []
         todo += stages.views.frontier_counts().todo
-        assert all(stages.intake.explain(f"{url}page").rule == "" for url in ALL), "the scope spans all"
+        assert all(stages.intake.explain(f"{url}page").rule == "" for url in ALL), (
+            "the scope includes all seeds"
+        )
         stages.close()
     assert todo == len(ALL)
 
 
 def test_the_scope_spans_all_shared_seeds_before_any_is_queued(tmp_path: Path) -> None:
-    """Else a link that a sibling sends meanwhile would be dropped."""
+    """Otherwise a link that another process sends meanwhile would be dropped."""
     stages = process(tmp_path, "p0", ["p0", "p1"])
     stages.commits.commit(next(seeds_of(stages, shared=True)))
     assert all(stages.intake.explain(f"{url}page").rule == "" for url in ALL)
@@ -89,7 +91,7 @@ def test_of_seeds_for_one_node_those_of_others_go_to_their_owners(tmp_path: Path
 
 
 def test_the_scope_is_spanned_piece_by_piece(tmp_path: Path) -> None:
-    """Millions of seeds would hold up the loop."""
+    """Millions of seeds in one step would block the event loop."""
     stages = process(tmp_path, "p0", ["p0", "p1"])
     _, pauses = made(next(seeds_of(stages, shared=True))())
     assert pauses == len(PIECES)
@@ -101,7 +103,7 @@ def record(url: str, state: PageState = PageState.STORED, **values: Any) -> Page
 
 
 def asked_again(records: list[PageRecord], queued: Sequence[int] = ()) -> list[list[Link]]:
-    """The links of each change that puts known pages, numbered from 10 on in steps of ten, into the queues."""
+    """Return the links of each change that queues known pages, numbered 10, 20, 30, ..., again."""
     again: Any = lambda links: links  # noqa: E731
     numbered = lambda: ((10 * n, each) for n, each in enumerate(records, 1))  # noqa: E731
     return [cast(Any, maker()) for maker in known_changes(lambda: queued, numbered, again)]
@@ -115,7 +117,7 @@ def test_a_page_that_was_tried_is_asked_again_as_the_link_that_it_was() -> None:
 
 
 @pytest.mark.parametrize("state", PageState)
-def test_pages_that_nobody_may_ask_are_left_alone(state: PageState) -> None:
+def test_pages_that_may_not_be_fetched_are_not_queued_again(state: PageState) -> None:
     denied = state in (PageState.DENIED, PageState.RETIRED)
     assert asked_again([record("http://a.org/", state)]) == (
         [] if denied else asked_again([record("http://a.org/")])

@@ -1,4 +1,4 @@
-"""What becomes of change signals, with real stages: every rule of the table, for one process and for two."""
+"""The fate of change signals, with real stages: every rule of the table, for one process and for two."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ SIGNAL = LinkFlag.SIGNAL
 
 
 def take(joint: Joint, *urls: str, source: str = "signal") -> tuple[dict[str, tuple[str, str]], Change]:
-    """(fate and reason of each URL, the change), committed."""
+    """Take and commit signals; return (fate and reason of each URL, the change)."""
     said = Signalled()
     change, _ = made(joint.stages.signal_intake.decide(urls, source, said))
     joint.stages.commits.commit_now(change)
@@ -73,7 +73,7 @@ def test_each_url_has_its_fate(open_joint: Open) -> None:
     }
     fates = {name.removeprefix("signals."): n for name, n in change.counts.items() if "signals." in name}
     assert fates == {"noted": 1, "queued": 1, "out_of_scope": 2, "refused": 4}
-    assert heard(joint, HOME) == {"signal": 1}, "once, however often it was named"
+    assert heard(joint, HOME) == {"signal": 1}, "once, even if it was named several times"
     fetch_task = joint.fetch_task()
     assert (fetch_task.url, fetch_task.depth, fetch_task.via, fetch_task.flags) == (NEW, 1, 0, 0)
     assert joint.stages.views.problems() == []
@@ -90,8 +90,8 @@ def test_a_known_page_that_is_not_kept_fresh_is_not_noted(open_joint: Open) -> N
     assert take(joint, HOME)[0] == {HOME: ("not_refreshed", "")}
 
 
-def test_a_known_page_is_noted_though_a_page_may_not_link_to_it(open_joint: Open) -> None:
-    """A seed need not match filter.include."""
+def test_a_known_page_is_noted_even_if_the_filter_rejects_links_to_it(open_joint: Open) -> None:
+    """The case is a seed that does not match filter.include."""
     joint = open_joint(**FRESH, filter={"include": ("/articles/",)})
     visited(joint, HOME)
     assert take(joint, HOME, NEW)[0] == {HOME: ("noted", ""), NEW: ("out_of_scope", "include")}
@@ -157,13 +157,13 @@ def test_a_url_of_another_process_goes_to_its_owner(open_joint: Open) -> None:
     assert (owner, sent.url, sent.flags, sent.redirects) == (THERE, there, SIGNAL, source_number("feed"))
     assert joint.stages.outbox.links == 1 and joint.stages.views.problems() == []
     assert take(joint, there)[0] == {there: ("sent", THERE)}, (
-        "each time, and not as a link that was sent lately"
+        "every signal is sent, even if a link to the URL was sent recently"
     )
     assert joint.stages.outbox.links == 2
 
 
-def test_a_signal_s_link_is_the_owner_s_and_like_no_other(open_joint: Open) -> None:
-    """A compaction of the outbox leaves out all but the first link of a fingerprint."""
+def test_a_signal_has_the_owners_bucket_and_a_unique_fingerprint(open_joint: Open) -> None:
+    """A compaction of the outbox drops all but the first link with the same fingerprint."""
     joint = open_joint(names=(HERE, THERE), crawl={"scope": "any"})
     url = by_owner(joint)[THERE][0]
     marks = {joint.fingerprint(url)}
@@ -214,14 +214,14 @@ def test_links_alone_are_taken_as_they_came(open_joint: Open) -> None:
 
 
 def test_a_signal_is_never_passed_on_twice(open_joint: Open) -> None:
-    """Processes may disagree about the owner for a moment, when one knows that two authorities are one site."""
+    """Processes may briefly disagree about the owner, when only one knows that two authorities are equivalent."""
     joint = open_joint(names=(HERE, THERE), **FRESH, crawl={"scope": "any"})
     there = by_owner(joint)[THERE][0]
     change = received(joint, Link(joint.fingerprint(there), there, flags=SIGNAL))
     assert all(not link.flags & SIGNAL for _, links in change.foreign for link in links)
 
 
-# -- dates of pages that are read again
+# -- dates in refetched pages
 
 
 def test_dates_are_heard_of_pages_of_the_own_host(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def test_a_flood_of_tiny_chunks_ends_early_and_small() -> None:
         answer.receive(flood)
         reads += 1
         assert len(answer._parts) <= reads <= 20
-    assert (answer.truncated, answer.error) == ("length", "more chunks than payload")
+    assert (answer.truncated, answer.error) == ("length", "too many chunks for the payload")
     assert answer.wire_bytes < 1 << 20
 
 
@@ -108,7 +108,7 @@ def test_chunks_of_any_size_are_bounded_by_what_they_bring() -> None:
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     while answer.state is not AnswerState.DONE:
         answer.receive(b"6\r\nabcdef\r\n" * 5000)
-    assert (answer.truncated, answer.error) == ("length", "more chunks than payload")
+    assert (answer.truncated, answer.error) == ("length", "too many chunks for the payload")
     assert answer.body_bytes < 400_000
     large = Answer(FetchLimits.of(FetchConfig()))
     large.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")

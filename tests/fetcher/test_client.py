@@ -200,7 +200,7 @@ BROKEN = [
     ("chunk line without end", [head(CHUNKED) + b"5;" + b"x" * 20_000], Outcome.FRAMING),
     ("reset, no byte", [Do.RESET], Outcome.RESET),
     ("closed, no byte", [Do.CLOSE], Outcome.RESET),
-    ("closed in the header", [b"HTTP/1.1 200 OK\r\nX: 1\r\n", Do.CLOSE], Outcome.RESET),
+    ("closed in the header block", [b"HTTP/1.1 200 OK\r\nX: 1\r\n", Do.CLOSE], Outcome.RESET),
     ("short body", [head("Content-Length: 50") + b"hello", Do.CLOSE], Outcome.TRUNCATED),
     ("reset in the body", [head("Content-Length: 50") + b"hello", 0.02, Do.RESET], Outcome.TRUNCATED),
     ("reset, no length", [head() + b"hello", 0.02, Do.RESET], Outcome.TRUNCATED),
@@ -743,7 +743,7 @@ def test_a_request_ends_when_its_place_is_needed(sent: bytes, outcome: Outcome, 
 
     got = fetch(sent, Do.HANG, place=Needed())
     assert (got.outcome, got.truncated, got.content) == (outcome, truncated, sent[-4:])
-    assert got.error == "not over when its place was needed"
+    assert got.error == "not complete when its place was needed"
 
 
 def test_a_large_answer_rests_and_comes_whole() -> None:

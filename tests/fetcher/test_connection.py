@@ -166,8 +166,8 @@ def test_an_answer_in_pieces(world: World) -> None:
         ([b"HTTP/1.1 200"], 5.0, False, "no header block within 5 s"),
         ([HEAD % 5], 3.0, False, "silent for 3 s"),
         ([HEAD % 5, b"a"], 4.5, False, "silent for 3 s"),
-        ([HEAD % 50, *[b"a"] * 12], 20.0, False, "not over within 20 s"),
-        ([HEAD % 5], 0.0, True, "not over when its place was needed"),
+        ([HEAD % 50, *[b"a"] * 12], 20.0, False, "not complete within 20 s"),
+        ([HEAD % 5], 0.0, True, "not complete when its place was needed"),
     ],
 )
 def test_time_limits(world: World, pieces: list[bytes], last: float, needed: bool, error: str) -> None:
@@ -222,7 +222,7 @@ def test_no_limit_is_over_while_it_is_paused_and_the_pause_counts_for_none(world
         assert not task.done()
         world.connection.check(world.now + 1.501)
         await task
-        assert world.answer.error == "not over within 20 s"
+        assert world.answer.error == "not complete within 20 s"
 
     run(play())
 
@@ -354,8 +354,8 @@ def test_on_what_is_lost_nothing_is_asked(world: World) -> None:
 @pytest.mark.parametrize(
     ("pieces", "error", "said"),
     [
-        ([], None, "closed, no answer"),
-        ([b"HTTP"], None, "closed in the header"),
+        ([], None, "closed before any answer"),
+        ([b"HTTP"], None, "closed in the header block"),
         ([HEAD % 5], None, "closed before the end of the body"),
         ([], OSError("boom"), "OSError: boom"),
     ],

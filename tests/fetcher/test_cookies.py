@@ -215,7 +215,7 @@ def test_a_file_of_cookies(tmp_path: Path, url: str, sent: str) -> None:
 def test_a_line_that_is_no_cookie_is_named_but_not_shown(tmp_path: Path, line: str) -> None:
     path = tmp_path / "cookies.txt"
     path.write_text(f"# {FILE}\n{line}\n")
-    with pytest.raises(ConfigError, match="line [0-9]+ is no cookie") as raised:
+    with pytest.raises(ConfigError, match="line [0-9]+ is not a cookie") as raised:
         load_cookies(str(path), NOW)
     assert "secret" not in str(raised.value)
     with pytest.raises(ConfigError, match="No such file"):

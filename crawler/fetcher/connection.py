@@ -229,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         elif answer.state is AnswerState.BODY and now >= self._heard_at + limits.silence_timeout:
             answer.expire(f"silent for {limits.silence_timeout:g} s")
         elif self._place is not None and self._place.is_needed():
-            answer.expire("not complete when its place was needed")
+            answer.expire("not complete when its fetch slot was needed")
         else:
             return
         self._done()
@@ -254,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
     def pause(self, reason: int = MEMORY) -> None:
         """Stop reading and stop the time limits until each reason has ended (`resume`).
 
-        A request that waits for memory gives up its place.
+        A request that waits for memory gives up its fetch slot.
         """
         before, self._pauses = self._pauses, self._pauses | reason
         if reason == MEMORY and self._place is not None:

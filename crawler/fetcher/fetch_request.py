@@ -25,13 +25,13 @@ WITH_BODY = frozenset({"POST", "PUT", "PATCH"})  # Content-Length is sent even i
 
 
 class HeldSlot(Protocol):
-    """One of the limited places for requests in progress, held by a request."""
+    """A fetch slot, held by a request in progress."""
 
     def is_needed(self) -> bool:
-        """Return whether the request must end now, as at its time limit, because another needs the place."""
+        """Return whether the request must end now, as at its time limit, because another needs the slot."""
 
     def give(self) -> None:
-        """Give the place up: the request waits for something other than its server."""
+        """Release the slot: the request waits for something other than its server."""
 
 
 class FetchLimits(msgspec.Struct, frozen=True, gc=False):
@@ -74,8 +74,8 @@ class FetchRequest(msgspec.Struct):
     exchange, whichever is longer; with a `keep_alive` of 0 it is closed. A limit of None
     means the client's limit. `jar` holds the cookies of one redirect chain. `headers` are
     lines "Name: value". `credentials`: the URL may receive the configured credentials.
-    `tls` is "verify", "record" or "" for the client's setting. `slot` is the place that the
-    request holds and may have to give up. `owner` is charged for received memory until the
+    `tls` is "verify", "record" or "" for the client's setting. `slot` is the fetch slot that
+    the request holds and may have to give up. `owner` is charged for received memory until the
     client is told to release it; without an owner the charge ends with the answer.
     `body` is sent after the head and never recorded. `listener` receives the content,
     piece by piece as it comes.

@@ -8,8 +8,7 @@ class with the five methods of `Fetcher` and add a line here. Simulations and te
 tables of their own.
 
 Back-pressure has two parts. A fetcher that accepts few tasks at once sets `places`; tasks
-that wait for it, up to `WAITING_A_PLACE` per place, give up their place among the crawl's
-requests. The memory of answers is charged to their owner until it is released
+that wait for it, up to `WAITING_A_PLACE` per place, give up their fetch slot. The memory of answers is charged to their owner until it is released
 (`byte_account.py`).
 """
 
@@ -24,7 +23,7 @@ from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.fetch_request import HTTP, FetchRequest
 from crawler.records import Fetch
 
-# Tasks that wait without a place in the crawl, per place of the fetcher: bounds their memory
+# Tasks that wait without a fetch slot, per place of the fetcher: bounds their memory
 WAITING_A_PLACE = 16
 
 

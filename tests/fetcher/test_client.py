@@ -743,7 +743,7 @@ def test_a_request_ends_when_its_place_is_needed(sent: bytes, outcome: Outcome, 
 
     got = fetch(sent, Do.HANG, place=Needed())
     assert (got.outcome, got.truncated, got.content) == (outcome, truncated, sent[-4:])
-    assert got.error == "not complete when its place was needed"
+    assert got.error == "not complete when its fetch slot was needed"
 
 
 def test_a_large_answer_rests_and_comes_whole() -> None:

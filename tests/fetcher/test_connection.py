@@ -167,7 +167,7 @@ def test_an_answer_in_pieces(world: World) -> None:
         ([HEAD % 5], 3.0, False, "silent for 3 s"),
         ([HEAD % 5, b"a"], 4.5, False, "silent for 3 s"),
         ([HEAD % 50, *[b"a"] * 12], 20.0, False, "not complete within 20 s"),
-        ([HEAD % 5], 0.0, True, "not complete when its place was needed"),
+        ([HEAD % 5], 0.0, True, "not complete when its fetch slot was needed"),
     ],
 )
 def test_time_limits(world: World, pieces: list[bytes], last: float, needed: bool, error: str) -> None:

@@ -98,7 +98,7 @@ def test_a_process_makes_the_fetchers_that_it_needs() -> None:
         "browser",
     ]
     with pytest.raises(
-        ConfigError, match=r"override\.fetcher: there is no 'bowser'; there are: http, browser"
+        ConfigError, match=r"override\.fetcher: unknown fetcher 'bowser'; known: http, browser"
     ):
         make_fetcher(table, needs("bowser"))
     assert isinstance(make_fetcher(FETCHERS, needs()), Client)
@@ -193,4 +193,4 @@ def test_another_fetcher_in_a_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert report["pages"] == {"fetched": 4, "robots_denied": 1} and b"made elsewhere" in got.out
     own.write_text('[[override]]\nmatch = "b.localhost"\nfetcher = "none"\n')
     ran = run("crawl", seeds[0], "--dir", tmp_path / "other", "--config", own)
-    assert ran.code == 2 and "there is no 'none'; there are: http, canned" in ran.err
+    assert ran.code == 2 and "unknown fetcher 'none'; known: http, canned" in ran.err

@@ -154,9 +154,9 @@ def test_what_is_said_of_a_proxy(caplog: pytest.LogCaptureFixture) -> None:
     never = ProxyHealth("http://proxy:3128")
     never.note(Fetch("https://x/", Outcome.PROXY_ERROR, Blame.HOST, error="the proxy answers 502 Bad"), 0.0)
     assert [record.message.partition("proxy:3128 ")[2][:20] for record in caplog.records] == [
-        "failed: it wants a l",
+        "failed: it requires ",
         "answers again",
-        "failed: it wants a l",
+        "failed: it requires ",
         "answers again",
         "failed: the proxy an",
     ]

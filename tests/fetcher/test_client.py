@@ -741,7 +741,7 @@ def test_a_request_ends_when_its_place_is_needed(sent: bytes, outcome: Outcome, 
         def give(self) -> None:
             raise AssertionError("nothing is waited for but the server")
 
-    got = fetch(sent, Do.HANG, place=Needed())
+    got = fetch(sent, Do.HANG, slot=Needed())
     assert (got.outcome, got.truncated, got.content) == (outcome, truncated, sent[-4:])
     assert got.error == "not complete when its fetch slot was needed"
 

@@ -16,7 +16,7 @@ def test_a_short_answer_does_not_wait_for_long_ones() -> None:
         assert turns.next(0.0)[0] == "page"
 
 
-def test_model() -> None:
+def test_turns_keep_within_their_share() -> None:
     """Random costs: each turn exceeds its share by at most one piece of each kind; none is lost or overtaken."""
     rng = random.Random(3)
     turns: ReadTurns[int] = ReadTurns()

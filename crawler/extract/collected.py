@@ -112,7 +112,7 @@ class Collected:
         takes_links = not (said.nofollow and page.obey_robots)
         base = self.base or page.url
         if base == page.url:
-            self.hrefs.pop("", None)  # the page itself
+            self.hrefs.pop("", None)  # a link to the page itself
         hrefs = list(self.hrefs)[:links_max] if takes_links else []
         return Extracted(
             base=base,

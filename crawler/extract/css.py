@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import webencodings
 
-SHEET_BYTES_MAX = 1 << 20  # only this part of a sheet is read, which bounds the time
+SHEET_BYTES_MAX = 1 << 20  # bytes read of a style sheet, which bounds the time
 
 _SPACE = r"[ \t\n\r\f]*+"
 # A string ends at its quote, before a line feed (a bad string), or at the end of the sheet.
@@ -148,7 +148,7 @@ def codec_of(content: bytes, charset: str = "") -> str:
 
 
 def decode(content: bytes, charset: str = "") -> tuple[str, str]:
-    """Return (text, codec) of a style sheet; invalid bytes become lone surrogates, which `encode` turns back."""
+    """Return (text, codec) of a style sheet; invalid bytes become lone surrogates, which `encode` restores."""
     return decode_as(content, codec_of(content, charset))
 
 

@@ -17,8 +17,8 @@ from functools import lru_cache
 
 import webencodings
 
-PRESCAN_BYTES = 1024  # the part that WHATWG's "prescan a byte stream" examines
-LATE_PRESCAN_BYTES = 16_384  # the part in which a browser would still find a late declaration
+PRESCAN_BYTES = 1024  # bytes examined by WHATWG's "prescan a byte stream"
+LATE_PRESCAN_BYTES = 16_384  # bytes in which a browser still finds a late declaration
 
 DEFAULT = "windows-1252"
 
@@ -28,7 +28,7 @@ _NOT_ASCII_COMPATIBLE = frozenset({"utf-16be", "utf-16le", "iso-2022-jp", "repla
 
 _CUT_CHARACTER = re.compile(rb"(\x1b\$[@B])([^\x1b]*+)(?=\x1b)")  # two-byte characters up to an escape
 _CONTROLS = bytes(range(0x20))
-_GETA = b'".'  # the mark for a missing character in JIS X 0208
+_GETA = b'".'  # bytes of JIS X 0208 that mark a missing character
 
 # All quantifiers are possessive, so no page can cause backtracking.
 _NAME, _DOUBLE, _SINGLE, _BARE = rb"[^\s/>][^\s/>=]*+", rb'[^"]*+', rb"[^']*+", rb"[^\s>]*+"

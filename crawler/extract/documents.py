@@ -26,7 +26,7 @@ class DocumentKind(StrEnum):
 
 
 class Document(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """How to read a document: `began` is the time of its request, `charset` that of its Content-Type.
+    """Instructions for reading a document: `began` is the time of its request, `charset` that of its Content-Type.
 
     The limits are those of the configuration section for sitemaps.
     """

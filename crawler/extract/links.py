@@ -27,9 +27,11 @@ from crawler.extract.requisites import other_links, requisites
 from crawler.records import Extracted
 
 ANCHOR_CHARACTERS_MAX = 250
-TITLE_PREFIX_BYTES = 8 << 10  # read first if only the title is wanted; nearly all pages have it there
+TITLE_PREFIX_BYTES = 8 << 10  # bytes read first if only the title is wanted; nearly all pages have it there
 
-_AS_WRITTEN = LexborDocumentOptions.WO_EVENTS.value  # clones nothing into <selectedcontent>; 3 % faster
+_AS_WRITTEN = (
+    LexborDocumentOptions.WO_EVENTS.value
+)  # do not clone elements into <selectedcontent>; 3 % faster
 _ALL = "[href],[content],[src]:not(img,script)"
 _FOLLOWED = '[href]:not([rel~="nofollow" i]),[content],[src]:not(img,script)'
 
@@ -62,7 +64,7 @@ _FOREIGN = frozenset(["svg", "math"])
 _INTEGRATION_POINTS = frozenset(["foreignObject", "desc", "title", "mi", "mo", "mn", "ms", "mtext"])
 _HTML_ENCODINGS = frozenset(["text/html", "application/xhtml+xml"])
 _BASES_MAX = 16  # <base> elements examined per page
-_ANCESTORS_MAX = 100  # examined per <base>; a <base> nested deeper is ignored
+_ANCESTORS_MAX = 100  # ancestors examined per <base>; a <base> nested deeper is ignored
 # Elements whose end tag an HTML parser would search for in vain where XML has `<script src="x"/>`.
 _SELF_CLOSED = re.compile(
     rb"<((?:script|style|title|textarea|iframe|noframes|noembed|noscript|xmp|a)(?=[\s/])[^<>]*)/>",
@@ -91,7 +93,7 @@ def prepare(content: bytes, page: Context) -> tuple[bytes, str]:
 
 
 def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted:
-    """Extract a prepared page."""
+    """Extract a page that `prepare` has converted to UTF-8."""
     found = Collected(page)
     tree = LexborHTMLParser(utf8, options=_AS_WRITTEN)
     _take_elements(tree, found)

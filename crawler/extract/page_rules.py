@@ -1,4 +1,4 @@
-"""How the pages of a crawl are read, by its configuration and the header of each answer.
+"""Determines how a page is read, from the configuration and the header of its answer.
 
 Both the crawl and later readers of its stored pages make a page's `Context` here.
 """

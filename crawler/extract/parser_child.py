@@ -34,12 +34,12 @@ from crawler.extract.parser_guard import Judgement, judge, strip, without_format
 from crawler.extract.scan import scan_utf8
 from crawler.records import Extracted
 
-NICE = 5  # on few processors the fetch loop, which all pages wait for, has priority
+NICE = 5  # niceness: the fetch loop, which all pages wait for, has priority over the child
 LENGTH = struct.Struct(">I")
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
 _LARGE_BYTES = (
     2 << 20
-)  # bytes of a page whose memory is returned to the system; one in a hundred parsed here is larger
+)  # bytes of a page whose memory is returned to the system; of the pages parsed here, one in a hundred is larger
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
@@ -87,7 +87,7 @@ def _data_bytes() -> int:
     """Return the bytes of this process that RLIMIT_DATA limits: a fork starts with its parent's."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-    except OSError:  # not Linux: the child is a separate program, which starts with little
+    except OSError:  # not on Linux, where the child is a separate program, which starts with little memory
         return 0
 
 
@@ -110,7 +110,7 @@ def serve(requests: BinaryIO, answers: BinaryIO, config: ExtractConfig) -> None:
             answers.write(LENGTH.pack(len(packed)) + packed)
             answers.flush()
             del packed
-        del job, found  # free them before waiting for the next page
+        del job, found  # free the page before waiting for the next one
         if length > _LARGE_BYTES and trim is not None:
             trim(0)
 

@@ -58,7 +58,7 @@ _TAG_BYTES_MEAN_MIN = 3
 _PLAIN_TAG = re.compile(
     rb"""[^\s"'=/<>]+(?:[\s/]+(?:[^\s"'=/<>]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'=<>]+))?)?)*+""", re.DOTALL
 )
-_SPELLING_BYTES = 400  # of a formatting tag; a longer one is not plain
+_SPELLING_BYTES = 400  # bytes of a formatting tag; longer ones are not plain
 _EQUAL_OPEN_MAX = 3  # equal formatting elements that can be open, WHATWG 13.2.4.3
 # Formatting elements without attributes that can be open: three of each kind, and one `a`.
 _PLAIN_REOPENED = 3 * 12 + 1
@@ -94,7 +94,9 @@ def judge(content: bytes, config: ExtractConfig) -> Judgement:
     if size <= _TAG_BYTES_MEAN_MIN * TAGS_HARMLESS:
         return Judgement.SAFE
     tags, end_tags, formatting = survey(content)
-    if tags - end_tags > config.tags_max:  # the scan reaches `links_max` in a tenth of the time
+    if (
+        tags - end_tags > config.tags_max
+    ):  # for so many tags a scan finds `links_max` links in a tenth of the time
         return Judgement.EXCESSIVE
     short_tags = _ends_tags(content, config.attributes_max * ATTRIBUTE_BYTES)
     if short_tags and tags <= TAGS_HARMLESS and size <= ATTRIBUTES_HARMLESS_BYTES:

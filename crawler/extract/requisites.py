@@ -105,7 +105,7 @@ def srcset_spans(value: str) -> Iterator[tuple[int, int]]:
     while match := _CANDIDATE.match(value, at):
         start, at = match.span(1)
         end = at
-        while value[end - 1] == ",":  # stops at the URL, which begins with another character
+        while value[end - 1] == ",":  # this ends, because a URL does not begin with a comma
             end -= 1
         yield start, end
         if end == at:

@@ -34,7 +34,7 @@ _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0
 
 
 _TITLE_END = re.compile(rb"</title\Z", re.IGNORECASE)
-_TITLE_BYTES_MAX = 16 << 10  # of a title before references are decoded
+_TITLE_BYTES_MAX = 16 << 10  # bytes of a title, before its references are decoded
 
 
 def scan(content: bytes, page: Context, config: ExtractConfig) -> Extracted:

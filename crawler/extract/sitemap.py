@@ -18,7 +18,7 @@ from crawler.config import SitemapsConfig
 from crawler.extract.xmlstream import BLANK, BOM, Name, XmlStream
 
 GZIP_MAGIC = b"\x1f\x8b"
-DECODE_STEP_BYTES = 64 << 10  # read and decoded at once, so that each step is short
+DECODE_STEP_BYTES = 64 << 10  # bytes decoded at once, so that each step is short
 MEMBERS_MAX = 1000  # members of a gzip file
 LINE_BYTES_MAX = 8192  # bytes per line of a text map; longer lines are not URLs
 ELEMENTS_PER_URL = 40  # a url has loc, lastmod, changefreq, priority, and perhaps images and languages
@@ -62,7 +62,7 @@ class SitemapReader:
 
     @property
     def done(self) -> bool:
-        """Whether further input is ignored."""
+        """True if further input is ignored."""
         return bool(self._found.problem)
 
     def feed(self, chunk: bytes) -> None:
@@ -82,7 +82,7 @@ class SitemapReader:
         """End the body and return its contents."""
         self._take(self._head or b"")
         self._take_form(self._decoded_head, final=True)
-        form, self._form = self._form, None  # it refers to our methods, which makes a cycle
+        form, self._form = self._form, None  # the form refers to our methods, which makes a cycle
         if form is not None:
             form.close()
             self._found.problem = self._found.problem or form.problem

@@ -220,7 +220,7 @@ class Worker:
             self.deaths += 1
             await self._end()
             return None
-        except asyncio.CancelledError:  # the next page would receive this answer
+        except asyncio.CancelledError:  # end the child, or the next page would receive this answer
             await self._end()
             raise
 

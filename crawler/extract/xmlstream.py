@@ -98,7 +98,7 @@ class XmlStream:
     def _on_start(self, raw_name: str, attributes: dict[str, str]) -> None:
         self._elements_left -= 1
         if self._elements_left < 0 or len(self._names) > DEPTH_MAX:
-            raise Refused("too many elements")
+            raise Refused("the document has too many elements")
         name = self._known.get(raw_name) or self._learn(raw_name)
         parent = self._names[-1]
         self._names.append(name)
@@ -123,7 +123,7 @@ class XmlStream:
         self._end(name, self._names[-1], text)
 
     def _on_doctype(self, *_: object) -> None:
-        raise Refused("a document type declaration")
+        raise Refused("the document has a document type declaration")
 
     def _learn(self, raw_name: str) -> Name:
         prefix, _, local = raw_name.rpartition(":")

@@ -44,7 +44,7 @@ from crawler.version import __version__
 _TICK_MAX = 0.25  # seconds between checks of the time limits
 _TICK_MIN = 0.005
 _CLOSED_MAX = 32  # idle connections closed in one such check, some 10 ms with TLS
-_DESCRIPTORS = 1024  # for files, peers' sockets and requests, besides the idle connections
+_DESCRIPTORS = 1024  # file descriptors for files, peers and requests, besides those of idle connections
 _LARGE_BYTES = 1 << 20  # size of an answer whose parts take a millisecond to join
 _BROKEN_MAX = 10_000  # remembered hosts whose certificates cannot be verified
 
@@ -218,7 +218,7 @@ class Client:
                 self._watch()
             answer = Answer(limits, request.listener)
             await connection.exchange(sent, answer, limits, deadline, request.slot)
-            if request.owner is not None:  # before another connection takes the freed memory
+            if request.owner is not None:  # charge the owner before another connection takes the memory
                 self.account.release(connection)
                 self.account.charge(request.owner, answer.held_bytes)
             return answer

@@ -76,12 +76,12 @@ class Connector:
 
     @property
     def proxied(self) -> bool:
-        """Whether a proxy chooses the addresses."""
+        """True if a proxy chooses the addresses."""
         return self._proxy is not None
 
     @property
     def forwards(self) -> bool:
-        """Whether the proxy is an HTTP proxy, which receives http URLs in absolute form."""
+        """True if the proxy is an HTTP proxy, which receives http URLs in absolute form."""
         return self._proxy is not None and not self._socks
 
     def _context(self, verify: bool) -> tls.ResumingContext:
@@ -241,7 +241,7 @@ def check_proxy(text: str) -> tuple[URL | None, str]:
 
 def _socks_library() -> Any:
     try:
-        import python_socks.async_.asyncio  # imported here, as it is seldom needed
+        import python_socks.async_.asyncio  # imported only if needed, which is rare
     except ImportError:
         raise ConfigError(
             "configuration: fetch.proxy: SOCKS needs python-socks: pip install 'crawler[socks]'"

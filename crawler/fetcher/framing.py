@@ -120,7 +120,7 @@ def _fields(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
     for line in lines[1:]:
         name, colon, value = line.partition(b":")
         if line[:1] in _BLANKS:
-            if fields and line:  # obsolete folding (RFC 9112 5.2)
+            if fields and line:  # a continuation line: obsolete folding (RFC 9112 5.2)
                 folded_name, folded = fields[-1]
                 fields[-1] = (folded_name, (folded + b" " + line.strip(b" \t")).strip(b" "))
         elif colon and name:

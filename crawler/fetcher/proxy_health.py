@@ -11,7 +11,7 @@ from crawler.records import Fetch, Outcome
 
 log = logging.getLogger("crawler.fetcher")
 
-WORD_INTERVAL = 60.0  # seconds between two such lines: some proxies fail occasionally
+WORD_INTERVAL = 60.0  # seconds between two log lines about a failure, as some proxies fail occasionally
 _ANSWERS = "the proxy answers "  # `tunnels.py`
 
 

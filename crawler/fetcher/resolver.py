@@ -127,7 +127,7 @@ class Resolver:
             second.cancel()
 
     async def _ask(self, hostname: str, kind: str, tries: int) -> _Found:
-        """Return the addresses with their TTL, and the reason if there is no answer ("" if there are no addresses)."""
+        """Return (addresses with their TTL, why there was no answer); both are empty if the name has no address."""
         try:
             result: Any = await self._asking(tries).query_dns(hostname, kind)
         except aiodns.error.DNSError as error:

@@ -51,7 +51,7 @@ class VerdictKind(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """Whether a URL may be requested; for WAIT only, `until` is the time to ask again and `cause` the reason."""
+    """The verdict on a URL; for WAIT only, `until` is the time to ask again and `cause` the reason."""
 
     kind: VerdictKind
     until: float = 0.0

@@ -34,7 +34,7 @@ from ada_url import URL, join_url
 
 LENGTH_MAX = 8192  # octets; RFC 9110 section 4.1 asks for at least 8,000
 RAW_LENGTH_FACTOR = 8  # times the limit: dot segments and newlines shrink, but longer texts are not parsed
-SESSION_IDS_VERSION = 2  # of the list in _SESSION_PATH and _SESSION_QUERY; a change of the list changes keys
+SESSION_IDS_VERSION = 2  # version of _SESSION_PATH and _SESSION_QUERY; a change of these lists changes keys
 
 # The reasons why a raw URL has no request form. The URL filter explains the names.
 UNPARSABLE = "unparsable"
@@ -166,7 +166,7 @@ _CODEC_EXCEPTIONS = {
     "gbk": _GB18030_EXCEPTIONS,
     "iso2022_jp": dict.fromkeys(
         (0x0E, 0x0F, 0x1B), "%26%2365533%3B"
-    ),  # these would switch its character sets
+    ),  # these characters switch the character set
     "cp1252": {code: f"%{code:02X}" for code in (0x81, 0x8D, 0x8F, 0x90, 0x9D)},
     "ascii": {0xF780 + byte: f"%{0x80 + byte:02X}" for byte in range(128)},
 }

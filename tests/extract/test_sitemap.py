@@ -153,7 +153,7 @@ def test_limits() -> None:
     assert read_sitemap(index, config).maps == [Entry("http://m/")]
     assert read_sitemap(b"http://a/\n" * 9, config).entries == [Entry("http://a/")] * 2
     many = b"<urlset>" + b"<x/>" * 200
-    assert read_sitemap(many, config).problem == "too many elements"
+    assert read_sitemap(many, config).problem == "the document has too many elements"
     assert read_sitemap(b"<urlset>" + b" " * 2000, config).problem == "the map is too large"
 
 

@@ -417,7 +417,7 @@ def test_connections_are_kept_per_host_and_for_the_requested_time() -> None:
             assert not len(client._idle), "expired by the timer"
             await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
             await client.fetch(FetchRequest(other.url(), ("127.0.0.1",), keep_alive=5.0))
-            assert len(client._idle) == 1, "one a host, over its ports"
+            assert len(client._idle) == 1, "one per host, whatever its port"
             client._idle._check()
         await client.close()
 
@@ -481,7 +481,7 @@ def test_unread_bytes_in_the_socket_close_the_connection() -> None:
             async with Server([OK], [head("Content-Length: 4") + b"next"]) as server:
                 request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
                 await client.fetch(request)
-                await _behind_the_loops_back(server, late)
+                await _send_unread(server, late)
                 got = await client.fetch(request)
                 assert (got.content, got.connection, server.connections) == (b"next", "plain", 2)
         await client.close()
@@ -489,7 +489,7 @@ def test_unread_bytes_in_the_socket_close_the_connection() -> None:
     run(play())
 
 
-async def _behind_the_loops_back(server: Server, late: bytes) -> None:
+async def _send_unread(server: Server, late: bytes) -> None:
     """Send `late`, or close, on the server's only connection, within this turn of the event loop."""
     (writer,) = server.writers
     sock = writer.get_extra_info("socket").dup()

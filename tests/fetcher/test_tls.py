@@ -71,7 +71,7 @@ def test_connections_are_kept_alive_over_tls() -> None:
 
 @pytest.mark.usefixtures("trusted")
 def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
-    """Closed by us or by the server, refused or cancelled in the handshake: all memory is freed at once."""
+    """Whether it is closed by us or by the server, refused or cancelled, all its memory is freed at once."""
 
     async def play() -> None:
         client = make_client(small(tls_timeout=Seconds(0.2)))

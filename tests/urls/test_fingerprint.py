@@ -26,7 +26,7 @@ urls = st.builds(
 )
 
 
-def by_the_page(url: str, domain: str, method: str) -> int:
+def fingerprint_by_formula(url: str, domain: str, method: str) -> int:
     """Compute the formula of `urls/README.md`, implemented a second time from its text."""
 
     def h(data: bytes) -> int:
@@ -55,7 +55,7 @@ def by_the_page(url: str, domain: str, method: str) -> int:
 def test_fingerprint_follows_the_formula(url: str, domain: str, method: str) -> None:
     fingerprinter = Fingerprinter(SEED, method=method)
     for _ in range(2):  # the second time the host is in the cache
-        assert fingerprinter.fingerprint(url) == by_the_page(url, domain, method)
+        assert fingerprinter.fingerprint(url) == fingerprint_by_formula(url, domain, method)
 
 
 def test_golden_values() -> None:

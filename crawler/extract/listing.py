@@ -2,7 +2,7 @@
 
 Apache (plain and table), nginx and lighttpd write a link, the file's modification time
 in one of three forms, and its size. The time is the server's local time and is read as
-UTC if it has no zone. If that makes signals wrong, the source's precision goes down
+UTC if it has no zone. Signals that are wrong for that reason lower the source's precision
 (`freshness/README.md`).
 """
 

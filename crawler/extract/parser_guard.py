@@ -8,7 +8,7 @@ than linear time (selectolax 1.0.2, CPU on the development machine):
     n/2 open formatting elements, n/2 tags that reopen them all (`<b a1><p><b a2><p>...`)
                                                 2,500: 247 ms and 170 MB   5,000: 2.8 s and 750 MB
 
-The last one is the worst, and the cheapest to prevent. Many reopened formatting
+The last case is the worst, and the cheapest to prevent. Many reopened formatting
 elements must differ in their attributes (at most three equal ones are kept, WHATWG
 13.2.4.3), and of all formatting elements only `a` has a link in its attributes. So
 pages with many different ones are parsed without these attributes
@@ -25,7 +25,7 @@ pages with many different ones are parsed without these attributes
 A tag takes 700 bytes in the tree: the 450,000 tags of a 10 MB page take 330 MB.
 
 A suspicion is cheap and may be wrong: APART gives the same result as SAFE.
-EXCESSIVE needs a closer examination. It proves nothing, since only the parser knows
+EXCESSIVE needs a closer examination. The examination proves nothing, since only the parser knows
 which elements an end tag closes; the worker's limits apply in any case.
 """
 

@@ -1,8 +1,8 @@
 """Sitemaps (sitemaps.org 0.9): XML, index, plain text, each also as gzip.
 
 `SitemapReader` is fed the body as it comes, in chunks of any size; a 50 MiB map
-is never in memory as a whole. An early end (broken XML, a broken gzip stream, a limit)
-keeps the entries read so far. `close` returns them.
+is never in memory as a whole. If the reading ends early (broken XML, a broken gzip
+stream, a limit), the entries read so far are kept. `close` returns them.
 
 The caller decides which `lastmod` values are signals.
 """
@@ -32,7 +32,7 @@ _W3C_DATETIME = re.compile(
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A URL in a map, as written, and the time of its last change in the map (seconds; None if absent)."""
+    """A URL in a map, as written, and its last change according to the map (seconds; None if absent)."""
 
     loc: str
     lastmod: float | None = None

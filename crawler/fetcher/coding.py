@@ -6,7 +6,7 @@ over all members. Memory is at most the limit plus one step per layer.
 
     wire bytes -> outer layer -> (inner layer) -> content, at most `limit` bytes
 
-This module reads the wrappers (gzip, zlib) and gives isal only the raw deflate stream,
+The module reads the wrappers (gzip, zlib) and gives isal only the raw deflate stream,
 so a wrong checksum or a missing trailer loses no content. A damaged stream yields
 everything before the damage: decompressors drop the output of the call that fails, so
 the stream is fed again in ever smaller pieces to find the last byte that decodes. A

@@ -8,8 +8,8 @@ class with the five methods of `Fetcher` and add a line here. Simulations and te
 tables of their own.
 
 Back-pressure has two parts. A fetcher that accepts few tasks at once sets `places`; tasks
-that wait for it, up to `WAITING_A_PLACE` per place, give up their fetch slot. The memory of answers is charged to their owner until it is released
-(`byte_account.py`).
+that wait for it, up to `WAITING_A_PLACE` per place, give up their fetch slot. The memory
+of answers is charged to their owner until it is released (`byte_account.py`).
 """
 
 import asyncio

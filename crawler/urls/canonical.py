@@ -22,7 +22,7 @@ Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final
 form. `plain_join` appends these to the directories of the base, with the parser's
 result in a fifth of its time, and leaves all others to the parser.
 
-These functions raise for no text: if a text is not a usable http or https URL, they
+No text makes these functions raise: if a text is not a usable http or https URL, they
 return None, and `resolve_or_rule` returns the name of the rule that rejects it.
 """
 

@@ -3,7 +3,7 @@
 Broder, Najork, Wiener, "Efficient URL caching for World Wide Web crawling"
 (2003), sections 3.4 and 6, figure 14. Of five links in a crawl, four were seen a
 short time before; the cache answers these, so that only the others go to the
-Duplicate URL Eliminator. It holds at most k = 2^r keys in an array of k words
+Duplicate URL Eliminator. The cache holds at most k = 2^r keys in an array of k words
 of 64 bits, and nothing else.
 
 A *scatter table* has no buckets: the keys themselves are in the array. All

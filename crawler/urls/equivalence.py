@@ -1,8 +1,8 @@
 """Pairs of authorities that were proven to be the same site (`urls/README.md`, "Forms of a URL").
 
 Many sites answer `http://h/x` with a redirect to `https://h/x`, or redirect
-from the bare domain to `www` or back. Once an authority has sent 5 requests to
-the same path and query of one other authority, its URLs get that authority's
+from the bare domain to `www` or back. Once an authority has redirected 5 requests
+to the same path and query on one other authority, its URLs get that authority's
 duplicate keys, so the second copy of each link is recognised without a request.
 
     http -> https, www <-> apex, or both at once; default ports only

@@ -264,7 +264,7 @@ def _tag(draw: st.DrawFn) -> tuple[str, str | None]:
 
 @given(st.lists(_tag(), max_size=12))
 def test_generated_pages_with_known_links(tags: list[tuple[str, str | None]]) -> None:
-    """The result is exactly the links put in, once each and in order, whatever is between them."""
+    """The extractor finds exactly the links put into the page, once each and in order."""
     page = "".join(markup for markup, _ in tags)
     expected = list(dict.fromkeys(href for _, href in tags if href is not None))
     assert _extract(page, charset="utf-8").hrefs == expected

@@ -40,7 +40,7 @@ def pieces(body: bytes, seed: int) -> list[bytes]:
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_streamed_map_gives_the_same_as_a_whole_one(name: str, seed: int) -> None:
-    """The result does not depend on the room in the child's input, or on a child that dies and is replaced."""
+    """The result does not depend on free space in the child's input, or on whether the child dies and is replaced."""
     body, rng = BODIES[name], random.Random(seed)
     readers: MapReaders = MapReaders(10.0)
 
@@ -76,7 +76,7 @@ def test_small_maps_need_no_child_and_dropped_maps_are_forgotten() -> None:
 
 
 def test_maps_that_arrive_together_are_read_by_one_child() -> None:
-    """The pieces are interleaved, with a page between them and a death of the child; the bound is kept."""
+    """The pieces are interleaved, a page comes between them, and the child dies once; the bound is kept."""
 
     async def test() -> None:
         worker = Worker(CONFIG)

@@ -123,7 +123,7 @@ def test_stripping_changes_no_link(tags: list[tuple[str, str | None]], upper: bo
     )
 )
 def test_no_formatting_attribute_survives_stripping(pieces: list[bytes]) -> None:
-    """Compared with one regular expression; then, as in the tokenizer, no name is followed by a blank or a slash."""
+    """The result equals that of a regular expression, and no name is followed by a blank or a slash."""
     content = b"".join(pieces)
     stripped = without_formatting_attributes(content)
     assert stripped == _ATTRIBUTES_OF_FORMATTING.sub(rb"<\1", content)
@@ -145,7 +145,7 @@ def test_strip_leaves_ordinary_pages_unchanged() -> None:
 @settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1))
 def test_pages_judged_safe_create_few_elements(seed: int) -> None:
-    """Random ladders of the elements that interact; pages judged SAFE or STRIP create few elements.
+    """Pages nest the costly elements at random; those judged SAFE or STRIP create few elements.
 
     The number of elements represents the time: 0.42 us each.
     """
@@ -224,7 +224,7 @@ def _tag_end(content: bytes, begin: int) -> int:
     st.integers(1, 12),
 )
 def test_no_tag_extends_past_a_certain_end(content: bytes, stretch: int) -> None:
-    """The attributes to compare are between two certain ends, wherever a tag begins."""
+    """No tag, wherever it begins, extends past the next certain end."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(parser_guard, "_STRETCH_BYTES", stretch)
         ends = list(parser_guard._sure_ends(content))

@@ -75,7 +75,7 @@ def test_links_are_capped() -> None:
 
 @given(st.lists(_tag(), max_size=12))
 def test_scan_and_parser_agree_on_ordinary_pages(tags: list[tuple[str, str | None]]) -> None:
-    """The two agree on ordinary pages, which are all that the generator makes."""
+    """Scan and parser agree on ordinary pages; the generator makes only such pages."""
     content = "".join(markup for markup, _ in tags).encode()
     page = Context(PAGE.url, "utf-8")
     assert scan(content, page, CONFIG).hrefs == extract_page(content, page, CONFIG).hrefs

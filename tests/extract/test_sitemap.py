@@ -269,7 +269,7 @@ def test_signals() -> None:
 
 
 def test_a_closed_reader_is_freed_at_once() -> None:
-    """It does not wait for the garbage collector, which runs rarely."""
+    """The reader must not wait for the garbage collector, which runs rarely."""
     gc.disable()
     try:
         reader = SitemapReader(SitemapsConfig())

@@ -42,7 +42,7 @@ async def _closing(worker: Worker, *contents: bytes) -> list[Extracted]:
 
 @pytest.mark.parametrize("name", ["formatting", "nested div", "attributes"])
 def test_known_expensive_pages(name: str) -> None:
-    """Each ends within the limit, marked, with the links of a plain scan."""
+    """Each page ends within the limit and is marked, with the links of a plain scan."""
 
     async def test() -> None:
         worker = Worker(CONFIG)
@@ -67,7 +67,7 @@ class Holds:
 
 
 def test_the_memory_of_parsing_is_accounted_for() -> None:
-    """Two expensive pages, one after the other; for the second, the account is charged only the child's memory limit."""
+    """Of two expensive pages, the larger is charged only with the child's memory limit."""
 
     async def test() -> None:
         memory = ByteCount(64 << 20)
@@ -246,7 +246,7 @@ def test_the_child_ends_with_its_input() -> None:
 
 
 def test_complete_frames_are_answered() -> None:
-    """The child's loop, without a process: complete frames are answered, an incomplete one ends it."""
+    """The child's loop answers complete frames, and ends at an incomplete one; no process is started."""
     request = msgspec.msgpack.encode(Job(PAGE, LINK))
     answers = io.BytesIO()
     serve(io.BytesIO((LENGTH.pack(len(request)) + request) * 2 + b"\0"), answers, CONFIG)

@@ -36,7 +36,7 @@ def received(pieces: list[bytes], *, end: bool = True) -> tuple[object, ...]:
 @settings(max_examples=300)
 @given(st.sampled_from(ANSWERS), st.lists(st.integers(0, 130), max_size=12), st.integers(0, 130))
 def test_the_answer_is_the_same_however_its_bytes_are_cut(data: bytes, cuts: list[int], length: int) -> None:
-    """Fed whole, in pieces and byte by byte; also when the connection ends early."""
+    """The answer is fed whole, in pieces and byte by byte; the connection may end early."""
     for part in (data, data[:length]):
         ends = [0, *sorted(cut for cut in cuts if cut < len(part)), len(part)]
         pieces = [part[a:b] for a, b in zip(ends, ends[1:], strict=False) if b > a]
@@ -48,7 +48,7 @@ def test_the_answer_is_the_same_however_its_bytes_are_cut(data: bytes, cuts: lis
 @settings(max_examples=300)
 @given(st.lists(st.binary(max_size=40), max_size=6))
 def test_any_bytes_end_in_an_outcome(pieces: list[bytes]) -> None:
-    """With a valid status line first or without: no exception, and the answer ends."""
+    """Arbitrary bytes, with or without a status line first, raise nothing, and the answer ends."""
     for start in (b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"):
         answer = Answer(LIMITS)
         for piece in [start, *pieces]:

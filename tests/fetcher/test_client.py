@@ -243,7 +243,7 @@ def test_silence_in_the_body() -> None:
 
 
 def test_the_whole_fetch_is_bounded() -> None:
-    """A body without long pauses ends at the total limit."""
+    """A body that keeps arriving ends at the total time limit."""
     drip = [head(CHUNKED)] + [b"1\r\nx\r\n", 0.03] * 40
     got = fetch(*drip, config=small(total_timeout=Seconds(0.25)))
     assert (got.outcome, got.truncated) == (Outcome.TRUNCATED, "time")
@@ -524,7 +524,7 @@ def test_the_time_of_an_exchange_excludes_connecting_and_our_own_lag() -> None:
 
 
 def test_the_connection_is_kept_for_the_gap_that_follows() -> None:
-    """The idle time is ten times the duration of this answer plus the extra, not based on the previous gap."""
+    """The idle time is ten times the duration of this answer plus a constant; earlier answers have no influence."""
 
     async def play() -> None:
         client = make_client()
@@ -729,7 +729,7 @@ def test_the_guard_checks_each_socket() -> None:
     [(b"", Outcome.HEADER_TIMEOUT, ""), (head("Content-Length: 9") + b"part", Outcome.TRUNCATED, "time")],
 )
 def test_a_request_ends_when_its_slot_is_needed(sent: bytes, outcome: Outcome, truncated: str) -> None:
-    """The request ends as at its time limit: the bytes received are kept."""
+    """The request ends as if its time limit had passed: the bytes received are kept."""
 
     class Needed:
         asked = 0
@@ -747,7 +747,7 @@ def test_a_request_ends_when_its_slot_is_needed(sent: bytes, outcome: Outcome, t
 
 
 def test_a_large_answer_rests_and_is_received_in_full() -> None:
-    """After each 128 KiB it lets others be read, so a short answer that arrives meanwhile does not wait for its end."""
+    """A large answer rests after each 128 KiB, so a short answer does not wait for its end."""
 
     async def play() -> None:
         client = make_client()

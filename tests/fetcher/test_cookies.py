@@ -155,7 +155,7 @@ SETTING = OK.replace(b"\r\n\r\n", b"\r\nSet-Cookie: s=1\r\nset-cookie: t=2; path
 
 @pytest.mark.parametrize(("cookies", "own_jar"), [(False, False), (True, False), (False, True)])
 def test_cookies_are_sent_only_if_enabled(cookies: bool, own_jar: bool) -> None:
-    """Off by default; on if configured, or for one redirect chain with its own jar."""
+    """Cookies are off by default, and on if configured or if a redirect chain has its own jar."""
 
     async def play() -> None:
         client = make_client(small(cookies=cookies))
@@ -198,7 +198,7 @@ old.example.com\tFALSE\t/\tFALSE\t999\tgone\t4
     ],
 )
 def test_a_cookie_file(tmp_path: Path, url: str, sent: str) -> None:
-    """Netscape's fields: domain with or without subdomains, path, secure, expiry; a whole public suffix gets none."""
+    """All fields of Netscape's format are obeyed; no cookie is sent to a whole public suffix."""
     path = tmp_path / "cookies.txt"
     path.write_text(FILE, encoding="utf-8-sig")
     jar = load_cookies(str(path), NOW)
@@ -244,7 +244,7 @@ def test_cookies_of_a_file_are_not_recorded(tmp_path: Path) -> None:
 
 
 def test_cookies_sent_by_a_jar_are_not_recorded(tmp_path: Path) -> None:
-    """True of every jar and of a configured Cookie header; a jar of the crawl also hides the cookies it receives."""
+    """Cookie values of every jar and of a configured header are hidden; a crawl's jar also hides those it receives."""
     path = tmp_path / "cookies.txt"
     path.write_text("host.test\tFALSE\t/\tFALSE\t0\tsid\tsecret\n")
     answer = OK.replace(b"Content-Type", b"Set-Cookie: sid=secret; Path=/\r\nContent-Type")

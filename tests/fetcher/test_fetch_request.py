@@ -31,7 +31,7 @@ def asking(**changes: object) -> RequestWriter:
 
 @given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
 def test_no_value_breaks_the_head(path: str, etag: str, modified: str) -> None:
-    """One request line and one line per field, whatever was stored or found on a page."""
+    """A head has one request line and one line per field, whatever was stored or found on a page."""
     request = FetchRequest("http://host.test/" + path.replace("#", ""), etag=etag, last_modified=modified)
     lines = asking().head(request, split(request.url)).split(b"\r\n")
     assert lines[0].startswith(b"GET /") and lines[0].endswith(b" HTTP/1.1") and lines[0].count(b" ") == 2

@@ -171,7 +171,7 @@ def test_tasks_that_wait_for_a_fetcher_release_their_slot_up_to_a_bound() -> Non
 
 
 def test_another_fetcher_in_a_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line in the table and one in the configuration: it fetches pages, but not robots.txt or other hosts."""
+    """One table row and one setting add a fetcher, which fetches pages but not robots.txt or other hosts."""
     canned: list[Counting] = []
 
     def make(given: FetcherNeeds) -> Fetcher:

@@ -6,7 +6,7 @@ from crawler.fetcher.read_turns import FRESH, GO_ON_MAX, SHARE, ReadTurns
 
 
 def test_a_short_answer_does_not_wait_for_long_ones() -> None:
-    """Queued after 500 answers of 3 ms per piece, an answer of two pieces is complete after two turns."""
+    """An answer of two pieces is complete after two turns, although 500 answers of 3 ms per piece are queued."""
     turns: ReadTurns[str] = ReadTurns()
     for n in range(500):
         turns.rest(f"long {n}", 0.003)
@@ -17,7 +17,7 @@ def test_a_short_answer_does_not_wait_for_long_ones() -> None:
 
 
 def test_turns_keep_within_their_share() -> None:
-    """Random costs: each turn exceeds its share by at most one piece of each kind; none is lost or overtaken."""
+    """With random costs, a turn exceeds its share by at most one piece of each kind; none is lost or overtaken."""
     rng = random.Random(3)
     turns: ReadTurns[int] = ReadTurns()
     fresh: list[int] = []

@@ -66,7 +66,7 @@ async def serving(
     ("name", "addresses", "kept", "outcome"), ANSWERS, ids=[row[0][:9] for row in ANSWERS]
 )
 def test_answers(name: str, addresses: tuple[str, ...], kept: float | None, outcome: Outcome | None) -> None:
-    """The resolution of an answer; it is cached for its time, and looked up again afterwards."""
+    """A resolution is cached for its time to live, and looked up again afterwards."""
 
     async def play() -> None:
         async with serving(dns_timeout=Seconds(0.2)) as (resolver, server, clock):

@@ -55,7 +55,7 @@ class Socks(Relay):
 
 @pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
 def test_the_proxy_gets_the_name_and_the_host_the_request(scheme: str) -> None:
-    """As without a proxy: origin form, connection kept alive; the proxy's credentials are not recorded."""
+    """Requests have the origin form, as without a proxy; the proxy's credentials are not recorded."""
 
     async def play() -> None:
         login = (b"me", b"secret")

@@ -71,7 +71,7 @@ def test_connections_are_kept_alive_over_tls() -> None:
 
 @pytest.mark.usefixtures("trusted")
 def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
-    """Whether it is closed by us or by the server, refused or cancelled, all its memory is freed at once."""
+    """All memory of a connection is freed at once, whether we or the server close, refuse or cancel it."""
 
     async def play() -> None:
         client = make_client(small(tls_timeout=Seconds(0.2)))
@@ -115,7 +115,7 @@ def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
 
 @pytest.mark.usefixtures("trusted")
 def test_a_session_is_copied_once_per_full_handshake() -> None:
-    """It is not copied for each answer, and not again while the resumed session is young."""
+    """A session is not copied for each answer, and not again while it is young."""
     copies = 0
 
     class Counting(ResumingContext):
@@ -161,7 +161,7 @@ def test_sessions_of_the_most_recent_hosts_are_kept() -> None:
 
 @pytest.mark.usefixtures("trusted")
 def test_a_large_body_over_tls_pauses_and_is_received_in_full() -> None:
-    """Many records in one read, with a pause in the middle of them."""
+    """One read receives many TLS records, and reading pauses in the middle of them."""
     body = bytes(range(256)) * 4000
 
     async def play() -> None:
@@ -193,7 +193,7 @@ def test_close_delimited_body_over_tls() -> None:
 
 @pytest.mark.parametrize("host", ["host.test", "other.test"])
 def test_bad_certificate_is_refused_or_recorded(host: str) -> None:
-    """An untrusted certificate or one of another name: an error when verifying, a flag when recording."""
+    """An untrusted certificate or one of another name is an error when verifying, and a flag when recording."""
 
     async def play() -> None:
         async with Server([OK], context=server_context()) as server:
@@ -307,7 +307,7 @@ def test_handshakes_are_limited_to_a_share_of_each_turn() -> None:
 
 @pytest.mark.usefixtures("trusted")
 def test_a_handshake_that_waited_for_its_turn_ends_like_any_other() -> None:
-    """Its answer is read, and bytes that the server sent before closing determine the error: waiting loses nothing."""
+    """Bytes that the server sent before closing are still read, and determine the error."""
 
     async def ends(share: float) -> list[tuple[Outcome, bytes, str]]:
         async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

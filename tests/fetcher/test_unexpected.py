@@ -75,7 +75,7 @@ def test_a_bug_at_any_step_is_an_outcome(where: Any, name: str, monkeypatch: pyt
 
 @pytest.mark.parametrize("name", ["end", "expire"])
 def test_a_bug_in_a_callback_is_an_outcome(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection's end and a time limit: an error raised in a callback would be lost, and the fetch would hang."""
+    """An error raised in a callback would otherwise be lost, and the fetch would hang."""
 
     async def play() -> Fetch:
         client = make_client(HASTY)

@@ -105,7 +105,7 @@ def test_unavailable_allows_all_and_its_body_is_ignored() -> None:
 
 
 def test_unreachable_schedule() -> None:
-    """Retries after 1, 5 and 30 minutes, then hourly; nothing is requested meanwhile."""
+    """An unreachable file is retried after 1, 5 and 30 minutes, then hourly; nothing is requested meanwhile."""
     cache = _cache()
     now = NOW
     for delay in (60.0, 300.0, 1800.0, 3600.0, 3600.0):
@@ -268,7 +268,7 @@ OPERATIONS = st.lists(
 def test_eviction_and_restarts_change_no_verdict(
     operations: list[tuple[int, str, float]], entries_max: int
 ) -> None:
-    """Compared with a cache that forgets nothing. Memory limits of 1 to 3 cause evictions all the time."""
+    """The verdicts are those of a cache that forgets nothing. Memory limits of 1 to 3 force constant evictions."""
     store = MemoryStore()
     small, model = _cache(store, entries_max), _cache(entries_max=1000)
     now = NOW
@@ -298,7 +298,7 @@ def test_the_stored_form() -> None:
 
 
 def test_copies_of_a_host_by_authority() -> None:
-    """Copies of all ports of this host only, even those not in the store yet; at most the number requested."""
+    """The result has all ports of this host, even copies not in the store yet, up to the given number."""
     store = MemoryStore()
     cache = RobotsCache(store, RobotsConfig(), "me", 10)
     authorities = [

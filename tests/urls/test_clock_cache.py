@@ -201,7 +201,7 @@ def test_a_new_key_is_unmarked(form: type) -> None:
     ids=["one home", "two homes", "all homes"],
 )
 def test_hostile_keys(form: type, bits: int, homes) -> None:
-    """Circles as long as the table, and k + 1 keys in rotation."""
+    """The keys form circles as long as the table, or are k + 1 keys in rotation."""
     size = 2**bits
     asked = [key(homes(n, size), n, bits) for n in range(size + 1)] * 3
     cache = form(bits)

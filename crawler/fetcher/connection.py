@@ -79,7 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         "_limits",
         "_error",
         "_paused_at",
-        "_place",
+        "_slot",
         "_pauses",
         "_told_bytes",
         "_unrested_bytes",
@@ -110,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._limits: FetchLimits | None = None
-        self._place: HeldSlot | None = None
+        self._slot: HeldSlot | None = None
         self._unrested_bytes = 0
         self._asked_at = self._heard_at = self._deadline = 0.0
         self.key = key
@@ -148,11 +148,11 @@ class Connection(asyncio.BufferedProtocol):
         answer: Answer,
         limits: FetchLimits,
         deadline: float,
-        place: HeldSlot | None = None,
+        slot: HeldSlot | None = None,
     ) -> None:
         """Send `request` and fill `answer`.
 
-        The exchange ends at `deadline` (monotonic time) at the latest, or when `place` is needed.
+        The exchange ends at `deadline` (monotonic time) at the latest, or when another request needs `slot`.
         The client is told the number of bytes held as long as more is expected.
         An exception raised while reading the answer is a bug and is raised here.
         """
@@ -164,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         self._told_bytes = 0
         self._unrested_bytes = 0
         self.read_time = 0.0
-        self._place = place
+        self._slot = slot
         waiter = self._waiter = asyncio.get_running_loop().create_future()
         self.transport.write(request)
         self._acknowledge_at_once()
@@ -173,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._error is not None:
                 raise self._error
         finally:
-            self._answer = self._waiter = self._limits = self._place = None
+            self._answer = self._waiter = self._limits = self._slot = None
 
     def _acknowledge_at_once(self) -> None:
         """Turn delayed acknowledgements off for this request; the kernel turns them on again when it sends."""
@@ -228,7 +228,7 @@ class Connection(asyncio.BufferedProtocol):
             answer.expire(f"no header block within {limits.header_timeout:g} s")
         elif answer.state is AnswerState.BODY and now >= self._heard_at + limits.silence_timeout:
             answer.expire(f"silent for {limits.silence_timeout:g} s")
-        elif self._place is not None and self._place.is_needed():
+        elif self._slot is not None and self._slot.is_needed():
             answer.expire("not complete when its fetch slot was needed")
         else:
             return
@@ -257,8 +257,8 @@ class Connection(asyncio.BufferedProtocol):
         A request that waits for memory gives up its fetch slot.
         """
         before, self._pauses = self._pauses, self._pauses | reason
-        if reason == MEMORY and self._place is not None:
-            self._place.give()
+        if reason == MEMORY and self._slot is not None:
+            self._slot.give()
         if before & ~REST:
             return
         self._paused_at = time.monotonic()

@@ -1,1 +1,1 @@
-"""What a body holds: the links of pages, sitemaps and feeds."""
+"""Extracts the links of pages, sitemaps, feeds and style sheets."""

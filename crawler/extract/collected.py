@@ -1,4 +1,4 @@
-"""What the reading of a page has found, and what of it counts.
+"""Collects what is found on a page, and applies the rules on which of it is used.
 
 Filled by the parser (`links.py`) or by the plain scan (`scan.py`): element by
 element, in document order, after the links of the header.
@@ -18,15 +18,15 @@ TITLE_CHARACTERS_MAX = 1000
 
 
 class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What is known of a page beside its bytes.
+    """Everything about a page except its bytes.
 
-    `url` is where it was fetched from, `charset` the charset parameter of
+    `url` is the URL that it was fetched from, `charset` the charset parameter of
     Content-Type ("" if none), `token` our product token. `link_values`,
     `refresh_value` and `robots_tags` are the values of the header fields Link,
-    Refresh and X-Robots-Tag. With `obey_robots` off all links are taken
-    whatever the page's directives say (they are reported all the same);
-    `obey_nofollow` is about `rel=nofollow` only. `want_requisites` asks for
-    what is needed to show the page; `xhtml` says that the type was
+    Refresh and X-Robots-Tag. With `obey_robots` off all links are extracted
+    whatever the page's directives say (they are still reported);
+    `obey_nofollow` applies to `rel=nofollow` only. `want_requisites` asks for
+    the URLs needed to display the page; `xhtml` means that the type was
     application/xhtml+xml; `want_anchors` asks for the texts of links.
     """
 
@@ -44,7 +44,7 @@ class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Collected:
-    """The findings of one page."""
+    """The links, directives and title found on one page."""
 
     __slots__ = (
         "_page",
@@ -64,8 +64,8 @@ class Collected:
         self._token = page.token.lower()
         self.skips_nofollow = page.obey_robots and page.obey_nofollow
         self.base = ""
-        self.bases = 0  # <base> elements examined
-        self.hrefs: dict[str, str | None] = {}  # with the text of the first anchor, if that is wanted
+        self.bases = 0  # number of <base> elements examined
+        self.hrefs: dict[str, str | None] = {}  # raw URL -> text of its first anchor, if wanted
         self.requisites: list[str] = []
         self.refresh = ""
         self.canonical = ""
@@ -75,12 +75,12 @@ class Collected:
         self.add_refresh(page.refresh_value)
 
     def add(self, raw_url: str | None) -> None:
-        """A link; its fragment is dropped."""
+        """Add a link, without its fragment."""
         if raw_url is not None:
             self.hrefs.setdefault(raw_url.partition("#")[0], None)
 
     def add_relation(self, raw_url: str, relations: frozenset[str]) -> None:
-        """A `<link>` or a link of the header, with its relation types in lower case."""
+        """Add a `<link>` or a link of the header, with its relation types in lower case."""
         if relations.isdisjoint(FOLLOWED_RELATIONS) or (self.skips_nofollow and "nofollow" in relations):
             return
         self.add(raw_url)
@@ -88,7 +88,7 @@ class Collected:
             self.canonical = raw_url
 
     def add_meta(self, attributes: Mapping[str, str | None]) -> None:
-        """A `<meta>`: perhaps a refresh, perhaps directives for us."""
+        """Evaluate a `<meta>`: it may hold a refresh, or directives for this crawler."""
         if (attributes.get("http-equiv") or "").lower() == "refresh":
             self.add_refresh(attributes.get("content"))
         name = (attributes.get("name") or "").strip().lower()
@@ -96,23 +96,23 @@ class Collected:
             self.robots_metas.append(attributes.get("content") or "")
 
     def add_refresh(self, content: str | None) -> None:
-        """The first refresh to another URL counts."""
+        """Add a refresh; only the first one to another URL is used."""
         if content and not self.refresh and (found := refresh(content)) is not None:
             self.refresh = found[1]
 
     def add_base(self, href: str | None) -> None:
-        """The first base that parses to http or https counts."""
+        """Set the base URL; only the first base that parses to http or https is used."""
         if href is not None and not self.base:
             self.base = _http_base(self._page.url, href)
 
     def extracted(self, encoding: str, title: str, links_max: int, *, parse_limit: bool = False) -> Extracted:
-        """The record of all this."""
+        """Return everything collected, as a record."""
         page = self._page
         said = page_directives(page.robots_tags, self.robots_metas, self._token)
         takes_links = not (said.nofollow and page.obey_robots)
         base = self.base or page.url
         if base == page.url:
-            self.hrefs.pop("", None)  # the page itself
+            self.hrefs.pop("", None)  # a link to the page itself
         hrefs = list(self.hrefs)[:links_max] if takes_links else []
         return Extracted(
             base=base,
@@ -131,7 +131,7 @@ class Collected:
 
 
 def one_line(title: str) -> str:
-    """A title with its blanks made one, at most TITLE_CHARACTERS_MAX characters."""
+    """Return a title with each run of blanks as one space, at most TITLE_CHARACTERS_MAX characters."""
     return " ".join(title[: 4 * TITLE_CHARACTERS_MAX].split())[:TITLE_CHARACTERS_MAX]
 
 

@@ -1,12 +1,12 @@
-"""What a style sheet refers to: `url(...)`, `src(...)`, `@import "..."` and the strings of `image-set(...)`.
+"""Finds the references of a style sheet: `url(...)`, `src(...)`, `@import "..."`, strings of `image-set(...)`.
 
-Tokens are those of CSS Syntax Level 3 as far as they matter here: comments, other
-strings and `@namespace` are no references. One regular expression finds them. It
-never looks at a character twice, so its cost is linear in any input. Each try
+Tokens follow CSS Syntax Level 3 as far as references need it: comments, other
+strings and `@namespace` are not references. One regular expression finds them. It
+never looks at a character twice, so its cost is linear in any input. Each match
 begins at one of `/ @ " ' (`, so the text between costs next to nothing: 200 kB of
 a common framework take 1 ms.
 
-`references` gives the URLs with their places, for rewriting; `css_urls` without.
+`references` returns the URLs with their positions, for rewriting; `css_urls` without.
 """
 
 import re
@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import webencodings
 
-SHEET_BYTES_MAX = 1 << 20  # the first part of a sheet, which is what bounds the time of reading it
+SHEET_BYTES_MAX = 1 << 20  # bytes read of a style sheet, which bounds the time
 
 _SPACE = r"[ \t\n\r\f]*+"
-# A string ends at its quote, before a line feed (a bad string), or with the sheet.
+# A string ends at its quote, before a line feed (a bad string), or at the end of the sheet.
 _STRING = (
     r'(?:"(?:[^"\\\n\r\f]++|\\(?s:.))*+(?:"|\\?\Z|(?=[\n\r\f]))'
     r"|'(?:[^'\\\n\r\f]++|\\(?s:.))*+(?:'|\\?\Z|(?=[\n\r\f])))"
@@ -48,7 +48,7 @@ _CHARSET = re.compile(rb'@charset "([^"]{1,40})";')
 
 
 class Reference(NamedTuple):
-    """A URL in a piece of CSS: where it stands, quotes included, and what it says."""
+    """A URL in a piece of CSS: its position, including quotes, and its text."""
 
     start: int
     end: int
@@ -56,7 +56,7 @@ class Reference(NamedTuple):
 
 
 def references(css: str) -> Iterator[Reference]:
-    """Every reference, in order; those that are empty or nothing but a fragment are left out."""
+    """Yield every reference, in order, except empty ones and bare fragments."""
     for match in _TOKEN.finditer(css):
         group = match.lastgroup
         if group == "set":
@@ -86,28 +86,28 @@ def _unescape(match: re.Match[str]) -> str:
         return (
             chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\N{REPLACEMENT CHARACTER}"
         )
-    return match[3] or ""  # an escaped line end is nothing
+    return match[3] or ""  # an escaped line end stands for no character
 
 
 def css_urls(text: str | None) -> Iterator[str]:
-    """What a piece of CSS refers to, as it is written there."""
+    """Yield the raw URLs of a piece of CSS."""
     if text:
         for reference in references(text):
             yield reference.url
 
 
 def read_sheet(content: bytes, charset: str, count_max: int) -> list[str]:
-    """Raw URLs of what a style sheet needs, unique, in order of appearance, at most `count_max`."""
+    """Return the raw URLs that a style sheet refers to, unique, in order of appearance, at most `count_max`."""
     text, _ = decode(content[:SHEET_BYTES_MAX], charset)
     urls = dict.fromkeys(url.partition("#")[0] for url in css_urls(text) if not url.startswith("data:"))
     return list(islice(urls, count_max))
 
 
 def replace(css: str, map_reference: Callable[[str], str | None]) -> str:
-    """`css` with each reference as `map_reference` says; None leaves it as it is, so does everything else.
+    """Return `css` with each reference replaced by the result of `map_reference`; None keeps the reference.
 
-    The quotes stay. What could end the string, the parentheses or a `<style>`
-    is escaped.
+    Everything else, including quotes, is unchanged. Characters that could end the string,
+    the parentheses or a `<style>` element are escaped.
     """
     parts: list[str] = []
     done = 0
@@ -126,9 +126,9 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def codec_of(content: bytes, charset: str = "") -> str:
-    """The Python codec of a style sheet: byte order mark, `charset` of the header, `@charset`, UTF-8.
+    """Return the Python codec of a style sheet: byte order mark, `charset` of the header, `@charset`, UTF-8.
 
-    CSS Syntax Level 3, section 3.2.
+    The order is that of CSS Syntax Level 3, section 3.2.
     """
     for mark, codec in ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16-be"), (b"\xff\xfe", "utf-16-le")):
         if content.startswith(mark):
@@ -148,12 +148,12 @@ def codec_of(content: bytes, charset: str = "") -> str:
 
 
 def decode(content: bytes, charset: str = "") -> tuple[str, str]:
-    """(text, codec) of a style sheet; broken bytes become lone surrogates, which `encode` turns back."""
+    """Return (text, codec) of a style sheet; invalid bytes become lone surrogates, which `encode` restores."""
     return decode_as(content, codec_of(content, charset))
 
 
 def decode_as(content: bytes, codec: str) -> tuple[str, str]:
-    """(text, codec), where the codec is latin-1 if `codec` cannot keep the broken bytes of this content."""
+    """Return (text, codec); the codec is latin-1 if `codec` cannot preserve the invalid bytes of this content."""
     try:
         return content.decode(codec, "surrogateescape"), codec
     except (UnicodeError, LookupError):
@@ -161,8 +161,8 @@ def decode_as(content: bytes, codec: str) -> tuple[str, str]:
 
 
 def encode(text: str, codec: str) -> bytes:
-    """The bytes of what `decode` gave."""
+    """Return the bytes of a text made by `decode`."""
     try:
         return text.encode(codec, "surrogateescape")
-    except UnicodeError:  # our replacements are ASCII, so this is text that the codec reads but cannot write
+    except UnicodeError:  # our replacements are ASCII, so the codec can read this text but not write it
         return text.encode(codec, "replace")

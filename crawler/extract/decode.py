@@ -2,14 +2,14 @@
 
 The order is that of HTML (WHATWG, 13.2.3; `extract/README.md`, "Types and charset"):
 byte order mark, the header's charset, a `<meta>` in the first 1,024 bytes, a later
-`<meta>` (a browser that meets one starts again). Without any declaration it is
-UTF-8 if the bytes are valid UTF-8, else windows-1252. Plain ASCII
+`<meta>` (a browser starts again when it finds one). Without any declaration the encoding
+is UTF-8 if the bytes are valid UTF-8, else windows-1252. Plain ASCII
 without a declaration is called windows-1252, the standard's default.
 
 Labels are those of the WHATWG Encoding standard (`iso-8859-1` is windows-1252,
-`gb2312` is gbk). An unknown label counts as none, and broken bytes become
-U+FFFD, so no page fails here. UTF-8 pages, which are nearly all, are handed on
-as they are: the parser replaces broken bytes where it reads them.
+`gb2312` is gbk). Unknown labels are ignored, and invalid bytes become
+U+FFFD, so no page fails here. UTF-8 pages, which are nearly all, are passed on
+unchanged: the parser itself replaces invalid bytes.
 """
 
 import re
@@ -17,25 +17,25 @@ from functools import lru_cache
 
 import webencodings
 
-PRESCAN_BYTES = 1024  # WHATWG: "prescan a byte stream" needs to look at no more
-LATE_PRESCAN_BYTES = 16_384  # where a browser would still meet the declaration and change its mind
+PRESCAN_BYTES = 1024  # bytes examined by WHATWG's "prescan a byte stream"
+LATE_PRESCAN_BYTES = 16_384  # bytes in which a browser still finds a late declaration
 
 DEFAULT = "windows-1252"
 
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xfe\xff", "utf-16be"), (b"\xff\xfe", "utf-16le"))
-# Encodings in which ASCII bytes can be something else, so that pure ASCII needs decoding too.
+# Encodings in which ASCII bytes can have another meaning, so that pure ASCII needs decoding too.
 _NOT_ASCII_COMPATIBLE = frozenset({"utf-16be", "utf-16le", "iso-2022-jp", "replacement"})
 
 _CUT_CHARACTER = re.compile(rb"(\x1b\$[@B])([^\x1b]*+)(?=\x1b)")  # two-byte characters up to an escape
 _CONTROLS = bytes(range(0x20))
-_GETA = b'".'  # the mark for a character that is missing, in JIS X 0208
+_GETA = b'".'  # bytes of JIS X 0208 that mark a missing character
 
-# Possessive quantifiers throughout: a page cannot make these backtrack.
+# All quantifiers are possessive, so no page can cause backtracking.
 _NAME, _DOUBLE, _SINGLE, _BARE = rb"[^\s/>][^\s/>=]*+", rb'[^"]*+', rb"[^']*+", rb"[^\s>]*+"
 _ATTRIBUTE = re.compile(
     rb"(%b)(?:\s*+=\s*+(?:\"(%b)\"|'(%b)'|(?![\"'])(%b)))?+" % (_NAME, _DOUBLE, _SINGLE, _BARE)
 )
-# A tag with its name and attributes; without a `>` at its end if a quote stays open.
+# A tag with its name and attributes; without its final `>` if a quote stays open.
 _TAG = re.compile(
     rb"</?([A-Za-z][^\s/>]*+)((?:[\s/]*+%b(?:\s*+=\s*+(?:\"%b\"|'%b'|(?![\"'])%b))?+)*+)[\s/]*+>?"
     % (_NAME, _DOUBLE, _SINGLE, _BARE)
@@ -60,7 +60,7 @@ def to_utf8(content: bytes, declared: str = "") -> tuple[bytes, str]:
 
 
 def name_of(label: str) -> str:
-    """The WHATWG name of an encoding label; "" if there is no such label."""
+    """Return the WHATWG name of an encoding label; "" if the label is unknown."""
     if label in ("utf-8", "UTF-8"):
         return "utf-8"
     try:
@@ -80,10 +80,10 @@ def _transcode(content: bytes, name: str) -> bytes:
 
 
 def _whole_characters(run: re.Match[bytes]) -> bytes:
-    """A run of two-byte characters that an escape sequence ends; half a character at its end is replaced.
+    """Return a run of two-byte characters before an escape sequence, with half a character at its end replaced.
 
-    WHATWG's decoder goes on with the escape sequence; Python's takes its first
-    byte for the second half, and reads all that follows as Japanese.
+    WHATWG's decoder continues with the escape sequence; Python's takes the first byte of
+    the sequence as the second half, and reads everything after it as Japanese.
     """
     halves = len(run[2].translate(None, _CONTROLS))
     return run[0] if halves % 2 == 0 else run[1] + run[2].rstrip(_CONTROLS)[:-1] + _GETA
@@ -100,10 +100,10 @@ def _guess(content: bytes) -> str:
 
 
 def _prescan(content: bytes) -> str:
-    """The encoding that a `<meta>` declares, "" if none does; the early ones decide.
+    """Return the encoding that a `<meta>` declares, "" if none does; an early declaration takes precedence.
 
-    Pages of a site begin alike up to their declaration, which decides for all
-    that begin so.
+    Pages of a site are identical up to their declaration, so the answer for that
+    beginning is cached.
     """
     head = content[:PRESCAN_BYTES]
     end = head.find(b">", head.find(b"charset")) + 1
@@ -116,7 +116,7 @@ def _prescan(content: bytes) -> str:
 
 @lru_cache(maxsize=256)
 def _prescan_beginning(beginning: bytes) -> str:
-    """The encoding that is declared whatever follows; "" while an open quote could still change it."""
+    """Return the encoding declared in `beginning`; "" while an open quote could still change it."""
     found = {_prescan_part(beginning + end) for end in (b"", b'">', b"'>")}
     return found.pop() if len(found) == 1 else ""
 
@@ -143,7 +143,7 @@ def _prescan_part(head: bytes) -> str:
 
 
 def _attributes(text: bytes) -> dict[bytes, bytes]:
-    """The attributes of a tag; the first of a name counts."""
+    """Return the attributes of a tag; of equal names the first is used."""
     found: dict[bytes, bytes] = {}
     for match in _ATTRIBUTE.finditer(text):
         found.setdefault(match[1].lower(), match[2] or match[3] or match[4] or b"")
@@ -151,7 +151,7 @@ def _attributes(text: bytes) -> dict[bytes, bytes]:
 
 
 def _declared_by(attributes: dict[bytes, bytes]) -> str:
-    """The encoding that a meta tag declares, "" if none (WHATWG 13.2.3.2, "prescan", step "meta")."""
+    """Return the encoding that a meta tag declares, "" if none (WHATWG 13.2.3.2, "prescan", step "meta")."""
     label = attributes.get(b"charset")
     if label is None and attributes.get(b"http-equiv", b"").lower() == b"content-type":
         match = _LABEL_IN_CONTENT.search(attributes.get(b"content", b""))

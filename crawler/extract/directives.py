@@ -1,34 +1,34 @@
 """Page-level robots directives: `<meta name=robots>` and `X-Robots-Tag`.
 
-Both are comma lists, case-blind. A header value may begin with the name of the
-agent it is meant for (`otherbot: noindex, nofollow`); it then binds that agent
-only, up to the next name in the value. `none` is `noindex, nofollow`.
+Both are case-insensitive comma-separated lists. A header value may begin with the name
+of an agent (`otherbot: noindex, nofollow`); the directives then apply to that agent
+only, up to the next name in the value. `none` means `noindex, nofollow`.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-# Directives that carry a value behind a colon, so that they are not taken for the name of an agent.
+# Directives with a value after a colon; their names must not be taken for agents.
 _VALUED = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
 
 
 class Directives(NamedTuple):
-    """What the page asks of us."""
+    """The directives of a page that apply to this crawler."""
 
-    nofollow: bool = False  # no link of the page is taken
+    nofollow: bool = False  # no link of the page is followed
     noindex: bool = False  # the page is flagged
-    noarchive: bool = False  # it is not served or exported unless asked for
+    noarchive: bool = False  # the page is not served or exported, except on request
 
 
 NO_DIRECTIVES = Directives()
 
 
 def page_directives(robots_tags: Iterable[str], meta: Iterable[str], token: str) -> Directives:
-    """Return what `X-Robots-Tag` values and the contents of robots meta tags say to `token`.
+    """Return the directives in `X-Robots-Tag` values and robots meta tags that apply to `token`.
 
     Args:
         robots_tags: the values of the header fields, in order.
-        meta: contents of the meta tags named `robots` or as our token.
+        meta: contents of the meta tags named `robots` or like our token.
         token: our product token.
     """
     words: set[str] = set()
@@ -43,7 +43,7 @@ def page_directives(robots_tags: Iterable[str], meta: Iterable[str], token: str)
 
 
 def _words_for(value: str, token: str) -> Iterable[str]:
-    """The directives of one header value that bind `token` (lower case)."""
+    """Yield the directives of one header value that apply to `token` (lower case)."""
     binds = True
     for element in value.lower().split(","):
         name, colon, rest = element.partition(":")

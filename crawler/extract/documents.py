@@ -1,7 +1,7 @@
-"""Sitemaps, feeds and style sheets: documents that are no pages but name URLs. One reading for the loop and the child.
+"""Sitemaps, feeds and style sheets: documents that are not pages but contain URLs.
 
-Small ones are read in the loop, others in a child process (`worker.py`). Fifty
-megabytes of XML take seconds, and a thread would take these from the loop in
+The same code reads small ones in the event loop and others in a child process (`worker.py`).
+Fifty megabytes of XML take seconds, and a thread would take this time from the loop in
 pieces of 5 ms.
 """
 
@@ -18,7 +18,7 @@ from crawler.records import Extracted, Fetch
 
 
 class DocumentKind(StrEnum):
-    """What a document is read as."""
+    """The kinds of documents."""
 
     SITEMAP = "sitemap"
     FEED = "feed"
@@ -26,9 +26,9 @@ class DocumentKind(StrEnum):
 
 
 class Document(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """How to read one: `began` is when it was asked for, `charset` that of its Content-Type.
+    """Instructions for reading a document: `began` is the time of its request, `charset` that of its Content-Type.
 
-    The limits are those of a sitemap, as in its section of the configuration.
+    The limits are those of the configuration section for sitemaps.
     """
 
     kind: DocumentKind
@@ -41,13 +41,13 @@ class Document(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @classmethod
     def of(cls, kind: DocumentKind, fetch: Fetch, config: SitemapsConfig) -> "Document":
-        """The document that an answer is."""
+        """Return how to read an answer as a document of this kind."""
         limits = int(config.bytes_max), int(config.urls_max), int(config.maps_max)
         return cls(kind, fetch.url, fetch.began, fetch.charset, *limits)
 
 
 def read_document(content: bytes, document: Document, config: ExtractConfig) -> Extracted:
-    """What `content` names; what ends it early, such as broken XML, leaves what stood before."""
+    """Return what `content` contains; an error such as broken XML keeps everything before it."""
     if document.kind is DocumentKind.SITEMAP:
         return _sitemap(content, document)
     if document.kind is DocumentKind.FEED:
@@ -62,7 +62,7 @@ def _sitemap(content: bytes, document: Document) -> Extracted:
 
 
 def found_in_map(found: Sitemap, document: Document) -> Extracted:
-    """What a map that was read names."""
+    """Return the result for a sitemap."""
     return Extracted(
         document.url,
         hrefs=[entry.loc for entry in found.entries],
@@ -84,5 +84,5 @@ def _feed(content: bytes, document: Document, config: ExtractConfig) -> Extracte
 
 
 def dated(entries: Iterable[Entry], now: float) -> list[tuple[str, float]]:
-    """URL and instant of the entries whose date says something; none if the dates of all are the same."""
+    """Return (URL, instant) of the entries with an informative date; none if all dates are the same."""
     return [(entry.loc, entry.lastmod) for entry in signals(entries, now) if entry.lastmod is not None]

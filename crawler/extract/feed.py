@@ -2,8 +2,8 @@
 
 The links are those of items (`<link>`, a `<guid>` that is a permalink, Atom's
 `rel=alternate`), the feed's own page (`alternate`) and its further pages
-(`rel=next`, RFC 5005). Broken XML gives the links before the break; `xmlstream.py`
-says what else ends the reading.
+(`rel=next`, RFC 5005). Broken XML yields the links before the error; `xmlstream.py`
+lists the other conditions that end the reading.
 """
 
 from email.utils import parsedate_to_datetime
@@ -18,14 +18,14 @@ ELEMENTS_PER_LINK = 40
 
 _FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml"})
 _ROOTS = (b"<rss", b"<feed", b"<rdf:rdf", b"<atom:feed")
-_HEAD_BYTES = 1024  # where the root element stands
+_HEAD_BYTES = 1024  # bytes in which the root element must begin
 _ITEMS = frozenset({"item", "entry"})
 _FEEDS = frozenset({"channel", "feed"})
 _DATES = frozenset({"pubdate", "updated", "date", "published"})
 
 
 class Feed(msgspec.Struct, gc=False):
-    """What a feed names: its items, the page it is about, its next page, and what ended the reading early."""
+    """The links of a feed: its items, its own page, its next page; and why the reading ended early."""
 
     entries: list[Entry] = []
     page: str = ""
@@ -34,7 +34,7 @@ class Feed(msgspec.Struct, gc=False):
 
 
 def is_feed(content_type: str, content: bytes) -> bool:
-    """Whether a body is a feed: by its type, or XML whose root element is that of one."""
+    """Return whether a body is a feed: by its type, or as XML with a feed's root element."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind in _FEED_TYPES:
         return True
@@ -43,7 +43,7 @@ def is_feed(content_type: str, content: bytes) -> bool:
 
 
 def read_feed(body: bytes, links_max: int) -> Feed:
-    """Return what a feed names, at most `links_max` items."""
+    """Return the links of a feed, at most `links_max` items."""
     reader = _FeedReader(links_max)
     stream = XmlStream(reader.on_start, reader.on_end, links_max * ELEMENTS_PER_LINK)
     body = body.lstrip(BLANK).removeprefix(BOM).lstrip(BLANK)
@@ -56,7 +56,7 @@ def read_feed(body: bytes, links_max: int) -> Feed:
 
 
 class _FeedReader:
-    """The element being read, and what was found."""
+    """Collects the links while the elements are read."""
 
     def __init__(self, links_max: int) -> None:
         self.found = Feed(entries=[])
@@ -117,7 +117,7 @@ class _FeedReader:
             self.found.problem = "the feed has too many items"
 
     def _absolute(self, href: str) -> str:
-        """`href` against the feed's xml:base, if that is absolute."""
+        """Resolve `href` against the feed's xml:base, if that is absolute."""
         try:
             return ada_url.join_url(self._base, href) if self._base else href
         except ValueError:
@@ -125,7 +125,7 @@ class _FeedReader:
 
 
 def _date(text: str) -> float | None:
-    """Seconds of a W3C datetime (Atom, Dublin Core) or an RFC 822 date (RSS)."""
+    """Return the seconds since the epoch of a W3C datetime (Atom, Dublin Core) or an RFC 822 date (RSS)."""
     found = w3c_datetime(text)
     if found is not None:
         return found

@@ -15,10 +15,10 @@ _REFRESH_URL = re.compile(r"url[\t\n\f\r ]*+=[\t\n\f\r ]*+", re.IGNORECASE)
 
 
 def link_headers(values: Iterable[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """(raw URL, relation types in lower case) of each link in `Link` fields about this document.
+    """Yield (raw URL, relation types in lower case) of each link in `Link` fields about this document.
 
-    Links with an `anchor` are about something else and are left out. What
-    cannot be read ends its field; what came before counts.
+    Links with an `anchor` are about another resource and are skipped. An unreadable part
+    ends its field; the links before it are used.
     """
     for value in values:
         at = 0
@@ -29,7 +29,7 @@ def link_headers(values: Iterable[str]) -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def _parameters(value: str, at: int) -> tuple[dict[str, str], int]:
-    """The parameters from `at` on (the first of a name wins, RFC 8288 3.3) and where they end."""
+    """Return (the parameters from `at` on, the position after them); of equal names the first wins (RFC 8288 3.3)."""
     found: dict[str, str] = {}
     while match := _PARAMETER.match(value, at) or _EMPTY_PARAMETER.match(value, at):
         if match.re is _PARAMETER:
@@ -40,9 +40,9 @@ def _parameters(value: str, at: int) -> tuple[dict[str, str], int]:
 
 
 def refresh(content: str) -> tuple[int, str] | None:
-    """(seconds, raw URL) of a refresh; the URL is "" for the document itself, None if it is not one.
+    """Return (seconds, raw URL) of a refresh; the URL is "" for the document itself. None if it is invalid.
 
-    The "shared declarative refresh steps" of the standard, for the header and
+    The standard's "shared declarative refresh steps", for the header and
     for `<meta http-equiv=refresh content=...>`.
     """
     time = _REFRESH_TIME.match(content)

@@ -1,11 +1,11 @@
-"""The attributes of HTML that hold URLs: one table for all that reads or rewrites them.
+"""The HTML attributes that hold URLs: one table for all modules that read or rewrite them.
 
     links.py, scan.py, repeated_links.py    the rows that are followed
     requisites.py                    those of requisites and frames; with `all_attributes` all others too
     rewrite.py                       every row
 
-`extract/README.md`, "Links", prints it. A `<meta>` with a refresh and the text of `<style>` hold URLs too, but
-not as the value of an attribute.
+`extract/README.md`, "Links", prints the table. A `<meta>` with a refresh and the text of `<style>`
+hold URLs too, but not as the value of an attribute.
 """
 
 from enum import StrEnum
@@ -15,14 +15,14 @@ from typing import NamedTuple
 class Kind(StrEnum):
     """The roles of a URL on its page."""
 
-    LINK = "link"  # a, area, form, meta refresh, cite: somewhere to go
-    FRAME = "frame"  # iframe, frame: a page within the page
+    LINK = "link"  # a, area, form, meta refresh, cite: leads to another page
+    FRAME = "frame"  # iframe, frame: a page inside the page
     REQUISITE = "requisite"  # image, style sheet, script, font, media
     BASE = "base"  # <base href>
 
 
 class Form(StrEnum):
-    """How an attribute holds its URLs."""
+    """The syntax in which an attribute holds its URLs."""
 
     URL = "URL"
     CANDIDATES = "candidates"  # srcset: URLs with descriptors
@@ -30,10 +30,10 @@ class Form(StrEnum):
 
 
 class LinkAttribute(NamedTuple):
-    """A row. `elements` is () for any; `followed`: its URLs are links of the page.
+    """A row of the table. `elements` is () for any element; `followed`: its URLs are links of the page.
 
-    `by_relation`: the relation types decide, `FOLLOWED_RELATIONS` and `REQUISITE_RELATIONS`. `of_form`:
-    the URL of a form, which is asked only if the form is sent by GET.
+    `by_relation`: the relation types decide, see `FOLLOWED_RELATIONS` and `REQUISITE_RELATIONS`.
+    `of_form`: the URL of a form, which is used only if the form is sent by GET.
     """
 
     attribute: str
@@ -74,12 +74,12 @@ FOLLOWED_RELATIONS = frozenset({"next", "prev", "alternate", "canonical"})
 REQUISITE_RELATIONS = frozenset(
     {"stylesheet", "icon", "apple-touch-icon", "mask-icon", "preload", "modulepreload", "manifest"}
 )
-# Element -> the attribute that is followed, in the order of the table.
+# Element -> the followed attribute, in the order of the table.
 FOLLOWED = {element: row.attribute for row in LINK_ATTRIBUTES if row.followed for element in row.elements}
 
 
 def page_table() -> str:
-    """The table as `extract/README.md` prints it."""
+    """Return the table in the format of `extract/README.md`."""
     lines = ["| attribute | of | is | followed |", "|---|---|---|---|"]
     for row in LINK_ATTRIBUTES:
         kind = row.kind.value if row.form is Form.URL else f"{row.kind.value}, {row.form.value}"

@@ -1,18 +1,17 @@
-"""The links of a page (`extract/README.md`, "Links"), on selectolax (lexbor).
+"""The links of a page (`extract/README.md`, "Links"), found with selectolax (lexbor).
 
-Lexbor parses by the HTML standard, so what is a link is decided by the tree:
-nothing from comments, script, style, textarea, title or template contents
-(which are not part of the tree that is searched), and noscript is read as
-without scripting.
+Lexbor parses by the HTML standard, so the tree decides what a link is:
+comments, script, style, textarea, title and template contents (which are not in
+the searched tree) yield no links, and noscript is read as without scripting.
 
-One selector visits every element that can matter, in document order. Attribute
-selectors are the cheapest that lexbor has: 59 us for a 45 kB page (100 with
-`iframe[src]` and `frame[src]` in place of the last one). Images and scripts are left
-out. The numeric tag id decides what an element means. Values are read one by one:
-`attributes` builds a dict and costs twice as much.
+One selector visits every relevant element, in document order. Attribute
+selectors are lexbor's cheapest: 59 us for a 45 kB page (100 us with
+`iframe[src]` and `frame[src]` in place of the last one). Images and scripts are
+excluded. The numeric tag id tells the kind of an element. Values are read one by one,
+because `attributes` builds a dict and costs twice as much.
 
-The parser is quadratic in some inputs and holds the interpreter while it runs.
-`parser_guard.py` says which pages must not be parsed here, `worker.py` parses them
+The parser is quadratic in some inputs and holds the interpreter lock while it runs.
+`parser_guard.py` decides which pages must not be parsed here; `worker.py` parses them
 under a limit.
 """
 
@@ -28,9 +27,11 @@ from crawler.extract.requisites import other_links, requisites
 from crawler.records import Extracted
 
 ANCHOR_CHARACTERS_MAX = 250
-TITLE_PREFIX_BYTES = 8 << 10  # of a page of which only the title is wanted; nearly all have it there
+TITLE_PREFIX_BYTES = 8 << 10  # bytes read first if only the title is wanted; nearly all pages have it there
 
-_AS_WRITTEN = LexborDocumentOptions.WO_EVENTS.value  # nothing cloned into <selectedcontent>; 3 % faster
+_AS_WRITTEN = (
+    LexborDocumentOptions.WO_EVENTS.value
+)  # do not clone elements into <selectedcontent>; 3 % faster
 _ALL = "[href],[content],[src]:not(img,script)"
 _FOLLOWED = '[href]:not([rel~="nofollow" i]),[content],[src]:not(img,script)'
 
@@ -43,7 +44,7 @@ def _tag_ids(*names: str) -> list[int]:
 _A, _LINK, _META, _BASE, _TITLE = _tag_ids("a", "link", "meta", "base", "title")
 _FOLLOWED_BY_ID = dict(zip(_tag_ids(*FOLLOWED), FOLLOWED.values(), strict=True))
 _OTHERS = frozenset((*_FOLLOWED_BY_ID, _LINK, _META, _BASE)) - {_A}
-# Relations and names that most pages have and that are no links and no directives: a quick way past them.
+# Relations and names on most pages that are neither links nor directives: skipped quickly.
 _COMMON_OTHERS = frozenset(
     [
         "stylesheet",
@@ -58,13 +59,13 @@ _COMMON_OTHERS = frozenset(
     + ["search", "index", "author", "copyright", "help", "home", "top", "up", "license"]
     + ["viewport", "description", "generator", "keywords", "theme-color"]
 )
-# Where SVG and MathML begin, and where HTML begins again within them.
+# Elements where SVG and MathML begin, and elements where HTML begins again inside them.
 _FOREIGN = frozenset(["svg", "math"])
 _INTEGRATION_POINTS = frozenset(["foreignObject", "desc", "title", "mi", "mo", "mn", "ms", "mtext"])
 _HTML_ENCODINGS = frozenset(["text/html", "application/xhtml+xml"])
 _BASES_MAX = 16  # <base> elements examined per page
-_ANCESTORS_MAX = 100  # of each; a page whose base lies deeper has none
-# Elements whose end an HTML parser would look for in vain, where XML writes `<script src="x"/>`.
+_ANCESTORS_MAX = 100  # ancestors examined per <base>; a <base> nested deeper is ignored
+# Elements whose end tag an HTML parser would search for in vain where XML has `<script src="x"/>`.
 _SELF_CLOSED = re.compile(
     rb"<((?:script|style|title|textarea|iframe|noframes|noembed|noscript|xmp|a)(?=[\s/])[^<>]*)/>",
     re.IGNORECASE,
@@ -73,26 +74,26 @@ _SELF_CLOSED_NAME = re.compile(rb"[A-Za-z]+")
 
 
 def extract_page(content: bytes, page: Context, config: ExtractConfig) -> Extracted:
-    """Return what a page holds, by the parser alone: for pages that are known to be harmless.
+    """Extract a page with the parser alone; for pages that are known to be harmless.
 
-    Raw URLs are as they stood, without their fragment: two that differ only in
-    it are one link. Those of the header come first.
+    Raw URLs are returned as written, without their fragment: two that differ only in
+    the fragment are one link. Links of the header come first.
 
     Args:
-        content: without content coding, as far as it came.
+        content: the body received so far, without content coding.
     """
     utf8, encoding = prepare(content, page)
     return parse(utf8, encoding, page, config)
 
 
 def prepare(content: bytes, page: Context) -> tuple[bytes, str]:
-    """What the parser is to see, and the page's encoding. Linear in the content."""
+    """Return (the bytes for the parser, the page's encoding). Linear in the content."""
     utf8, encoding = to_utf8(content, page.charset)
     return _open_self_closed(utf8) if page.xhtml else utf8, encoding
 
 
 def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted:
-    """The findings of a prepared page."""
+    """Extract a page that `prepare` has converted to UTF-8."""
     found = Collected(page)
     tree = LexborHTMLParser(utf8, options=_AS_WRITTEN)
     _take_elements(tree, found)
@@ -121,7 +122,7 @@ def _take_elements(tree: LexborHTMLParser, found: Collected) -> None:
 
 
 def _take_anchors(tree: LexborHTMLParser, found: Collected) -> None:
-    """Add to the links that were found the text of their first anchor that has one, blanks made one."""
+    """Add to each link the text of its first anchor that has one, with each run of blanks as one space."""
     hrefs = found.hrefs
     for node in tree.css("a[href]"):
         href = (node.attrs.get("href") or "").partition("#")[0]
@@ -144,7 +145,7 @@ def _take_other(node: LexborNode, tag: int, found: Collected) -> None:
 
 
 def _is_html(node: LexborNode) -> bool:
-    """Return whether an element is HTML; an element of SVG or MathML may have the same name (WHATWG HTML 13.2.6)."""
+    """Return whether an element is HTML; SVG and MathML have elements of the same names (WHATWG HTML 13.2.6)."""
     above = node.parent
     for _ in range(_ANCESTORS_MAX):
         if above is None:
@@ -172,9 +173,9 @@ def _take_meta(node: LexborNode, found: Collected) -> None:
 
 
 def early_title(utf8: bytes) -> str | None:
-    """The title that `parse` finds in a prepared page, from its first bytes; None if these do not settle it.
+    """Return the title that `parse` would find, from a page's first bytes; None if they do not determine it.
 
-    A title in the head stays the first one whatever follows it, and is whole once anything does.
+    A title in the head remains the first one, and it is complete once anything follows it.
     """
     tree = LexborHTMLParser(utf8[:TITLE_PREFIX_BYTES], options=_AS_WRITTEN)
     node = _title_node(tree)
@@ -188,7 +189,7 @@ def _is_followed(node: LexborNode, tree: LexborHTMLParser) -> bool:
 
 
 def _title(tree: LexborHTMLParser) -> str:
-    """The text of the first title, blanks made one, at most 1,000 characters."""
+    """Return the text of the first title with each run of blanks as one space, at most 1,000 characters."""
     node = _title_node(tree)
     return "" if node is None else one_line(node.text())
 
@@ -201,7 +202,7 @@ def _title_node(tree: LexborHTMLParser) -> LexborNode | None:
 
 
 def _open_self_closed(content: bytes) -> bytes:
-    """XHTML's `<script/>` as `<script></script>`."""
+    """Replace XHTML's `<script/>` by `<script></script>`."""
     return _SELF_CLOSED.sub(_with_end_tag, content)
 
 

@@ -1,8 +1,8 @@
-"""The share of a turn of the loop that reading pages may take, so that clients and sockets do not wait.
+"""Limits the share of an event loop turn spent on reading pages, so that clients and sockets do not wait.
 
-Answers come together: while the loop reads ten pages, ten more arrive. A turn
-could grow to one page for each host asked at once, 60 ms and more. So reading gets
-a share of each turn, first come first served, and the loop looks at its sockets
+Answers arrive in groups: while the loop reads ten pages, ten more arrive. A turn
+could grow to one page for each host in progress, 60 ms and more. So reading gets
+a share of each turn, in order of arrival, and the loop checks its sockets
 between turns.
 """
 
@@ -12,17 +12,17 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-READING = 0.003  # seconds of a turn; a page takes some 0.5 ms
+READING = 0.003  # seconds per turn; a page takes some 0.5 ms
 
 
 class LoopShare:
-    """`seconds` of reading a turn by `clock` (CPU): `await mine()`, then read within `with spending():`."""
+    """Allows `seconds` of reading per turn by `clock` (CPU): `await mine()`, then read `with spending():`."""
 
     def __init__(self, seconds: float = READING, clock: Callable[[], float] = time.thread_time) -> None:
         self.seconds = seconds
         self._clock = clock
         self._left = seconds
-        self._cost = 0.0  # of one reading: the largest of the last ones, fading
+        self._cost = 0.0  # seconds per reading: the largest of the recent ones, decaying
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._renewing = False
 
@@ -30,7 +30,7 @@ class LoopShare:
         return len(self._waiting)
 
     async def mine(self) -> None:
-        """Wait until something of the share is left, behind those that wait already."""
+        """Wait until time is left in a turn, after the tasks that wait already."""
         if self._left > 0.0 and not self._waiting:
             return
         waiter = asyncio.get_running_loop().create_future()
@@ -40,7 +40,7 @@ class LoopShare:
 
     @contextmanager
     def spending(self) -> Iterator[None]:
-        """Take what is done within from the share of this turn."""
+        """Subtract the time spent in this context from the share of this turn."""
         began = self._clock()
         try:
             yield
@@ -56,13 +56,13 @@ class LoopShare:
             asyncio.get_running_loop().call_soon(self._renew)
 
     def _renew(self) -> None:
-        """A new turn: wake as many as its share will do for, one at least."""
+        """Begin a new turn: wake as many waiting tasks as the share allows, at least one."""
         self._renewing = False
         self._left = self.seconds
         places = max(1, int(self.seconds / self._cost)) if self._cost else 1
         while self._waiting and places:
             waiter = self._waiting.popleft()
-            if not waiter.done():  # else its fetch task was cancelled
+            if not waiter.done():  # done means that its fetch task was cancelled
                 waiter.set_result(None)
                 places -= 1
         if self._waiting:

@@ -1,11 +1,11 @@
-"""A sitemap read while it arrives: its pieces go to the child, which parses them beside the download.
+"""Reads a sitemap while it arrives: its pieces go to the child, which parses them during the download.
 
-    parent  MapStream: pieces wait until they are worth a child, then go as its input has room
-    child   MapReaders: one reader a map; CPU is limited over all pieces of it
+    parent  MapStream: holds the first pieces, then sends pieces as the child's input has room
+    child   MapReaders: one reader per map; CPU time is limited over all pieces of a map
 
 Neither side holds a map, or its decoded form, in one piece: 50 MiB in one frame take 190 ms
-of the loop and four copies in memory. Pieces need no answer; the last one is answered
-like a page. A map whose child died is read again from its start.
+of the event loop and four copies in memory. The child answers only the last piece,
+like a page. If the child dies, the map is read again from its start.
 """
 
 import signal
@@ -19,22 +19,22 @@ from crawler.extract.documents import Document, found_in_map
 from crawler.extract.sitemap import SitemapReader
 from crawler.records import Extracted
 
-STREAMS_MAX = 8  # maps that a child reads at once, at up to 10 MB each; others are sent once they are whole
+STREAMS_MAX = 8  # maps read by a child at once, at up to 10 MB each; others are sent when they are complete
 PIECE_BYTES = 64 << 10
 
 
 class MapPiece(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
-    """A part of map number `stream`; of the `last` one `content` may be empty. `document` says how to read it."""
+    """A piece of map number `stream`; the `last` one may be empty. `document` tells how to read it."""
 
     stream: int
     content: bytes
     document: Document
     last: bool = False
-    dropped: bool = False  # nobody wants to know what the map holds
+    dropped: bool = False  # the result is not wanted any more
 
 
 class MapReaders:
-    """The child's side: the maps it reads, and the seconds of CPU that each has left."""
+    """The child's side: the maps being read, and the seconds of CPU that each has left."""
 
     def __init__(self, cpu_seconds_max: float) -> None:
         self._cpu_seconds_max = cpu_seconds_max
@@ -44,7 +44,7 @@ class MapReaders:
         return len(self._open)
 
     def take(self, piece: MapPiece) -> Extracted | None:
-        """Read a piece; what the map holds behind its last one."""
+        """Read a piece; after the last one, return the contents of the map."""
         if piece.dropped:
             self._open.pop(piece.stream, None)
             return None
@@ -66,9 +66,9 @@ def _limits(document: Document) -> SitemapsConfig:
 
 
 class MapStream:
-    """The parent's side: what came of a map, and how much of it `send` has taken.
+    """The parent's side: the pieces of a map not yet sent, and the number of bytes sent.
 
-    `send(piece)` hands a piece to the child if that has room, and says whether it did.
+    `send(piece)` gives a piece to the child if its input has room, and returns whether it did.
     """
 
     def __init__(self, number: int, document: Document, send: Callable[[MapPiece], bool], least: int) -> None:
@@ -81,7 +81,7 @@ class MapStream:
         self._waiting: deque[bytes] = deque()
 
     def feed(self, content: bytes) -> None:
-        """Take the next bytes of the map; behind the first `least` they go to the child."""
+        """Take the next bytes of the map; once more than `least` have come, send them to the child."""
         self.nbytes += len(content)
         self._waiting.append(content)
         if self.nbytes <= self._least:
@@ -90,12 +90,12 @@ class MapStream:
             self.sent += len(self._waiting.popleft())
 
     def rest(self, content: bytes, *, again: bool) -> Iterator[MapPiece]:
-        """Pieces of the whole `content` that the child has not got, or all (`again`), with the last one."""
+        """Yield the pieces of the whole `content` not yet sent, or all (`again`), ending with the last one."""
         begin = 0 if again else self.sent
         for at in range(begin, len(content), PIECE_BYTES):
             yield MapPiece(self.number, content[at : at + PIECE_BYTES], self._document)
         yield MapPiece(self.number, b"", self._document, last=True)
 
     def dropped(self) -> MapPiece:
-        """What lets the child forget the map."""
+        """Return the piece that tells the child to drop the map."""
         return MapPiece(self.number, b"", self._document, dropped=True)

@@ -1,6 +1,6 @@
-"""How the pages of a crawl are read: by its configuration and by the fields of each answer.
+"""Determines how a page is read, from the configuration and the header of its answer.
 
-The crawl itself, and all that reads its stored pages later, make a page's `Context` here.
+Both the crawl and later readers of its stored pages make a page's `Context` here.
 """
 
 from collections.abc import Iterable
@@ -17,9 +17,9 @@ class PageRules:
     """Makes contexts under one configuration.
 
     Args:
-        want_all: ignore what robots directives and `rel=nofollow` forbid to follow, and look for
+        want_all: ignore robots directives and `rel=nofollow`, and extract
             requisites even if the crawl does not fetch them.
-        want_anchors: take the texts of links, too.
+        want_anchors: extract the texts of links too.
     """
 
     def __init__(self, config: Config, *, want_all: bool = False, want_anchors: bool = False) -> None:
@@ -42,11 +42,11 @@ class PageRules:
         """Return the context of an answer.
 
         Args:
-            url: where the answer came from.
-            headers: its fields, in order.
+            url: the URL that the answer came from.
+            headers: its header fields, in order.
             content_type: essence of its Content-Type.
             charset: charset of its Content-Type, "" if none.
-            asked_url: what was asked, for `[[override]]`; "" if it is `url`.
+            asked_url: the requested URL, for `[[override]]`; "" if it is `url`.
         """
         values: dict[str, list[str]] = {"link_values": [], "robots_tags": []}
         refresh = ""
@@ -71,7 +71,7 @@ class PageRules:
         )
 
     def _obeys(self, url: str) -> bool:
-        """Whether the page's own robots directives bind."""
+        """Return whether the page's own robots directives are obeyed."""
         policy = self._policy
         if self._overrides:
             policy = self._overrides.for_url(url, hostname(url)).robots or policy

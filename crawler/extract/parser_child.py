@@ -1,15 +1,15 @@
 """The process that parses what the fetch loop must not (`worker.py` starts it).
 
-It is a program of its own or a fork of its parent. The first line it reads is its
+It is a program of its own or a fork of its parent. The first line of its input is its
 configuration. It answers frames with frames: 4 bytes of length, big-endian, and
 that many bytes of msgpack. A page is an array of its context and its bytes; the
-answer is what was found. Pieces of a map (`map_stream.py`) are answered after the
+answer is what was extracted. Pieces of a map (`map_stream.py`) are answered after the
 last one.
 
-The kernel ends it when a page takes more CPU than allowed (a profiling timer
-whose signal nobody catches, so it works while the parser holds the
-interpreter), and limits its memory. It ends by itself when its input does,
-so it never outlives its parent.
+The kernel ends the process when a page takes more CPU time than allowed (by a profiling
+timer whose signal is not handled, so it works while the parser holds the interpreter
+lock), and limits its memory. The process exits when its input ends, so it never outlives
+its parent.
 """
 
 import ctypes
@@ -34,16 +34,16 @@ from crawler.extract.parser_guard import Judgement, judge, strip, without_format
 from crawler.extract.scan import scan_utf8
 from crawler.records import Extracted
 
-NICE = 5  # where processors are few the fetch loop, for which all pages wait, goes first
+NICE = 5  # niceness: the fetch loop, which all pages wait for, has priority over the child
 LENGTH = struct.Struct(">I")
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
 _LARGE_BYTES = (
     2 << 20
-)  # of a page, whose memory is given back; one in a hundred of those parsed here has more
+)  # bytes of a page whose memory is returned to the system; of the pages parsed here, one in a hundred is larger
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
-    """One page to be parsed; or what is read as `document`, if that is given."""
+    """One page to parse, or a document to read if `document` is given."""
 
     page: Context
     content: bytes
@@ -51,30 +51,30 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
 
 
 def limits_of(config: ExtractConfig) -> bytes:
-    """The section of the configuration as the first line that a child reads."""
+    """Return the configuration section as the first line of a child's input."""
     return json.dumps({name: getattr(config, name) for name in config.__struct_fields__}).encode() + b"\n"
 
 
 def run(requests: BinaryIO, answers: BinaryIO) -> int:
-    """Serve pages under the limits of the first line until the input ends; the exit code."""
+    """Serve pages under the limits in the first line until the input ends; return the exit code."""
     line = requests.readline()
     if not line:
         return 0
     config = ExtractConfig(**json.loads(line))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + config.worker_memory_bytes_max,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(NICE)
     _keep_freed_memory()
     try:
         serve(requests, answers, config)
-    except (MemoryError, SelectolaxError):  # the parser's word for the same
+    except (MemoryError, SelectolaxError):  # the parser reports a lack of memory as SelectolaxError
         return 1
     return 0
 
 
 def _keep_freed_memory() -> None:
-    """Let what one page took stay for the next, instead of being given back and taken page by page (glibc).
+    """Keep freed memory for the next page instead of returning it to the system after each (glibc).
 
     Pages over `_LARGE_BYTES` are an exception (`serve`).
     """
@@ -84,10 +84,10 @@ def _keep_freed_memory() -> None:
 
 
 def _data_bytes() -> int:
-    """What this process has of the memory that RLIMIT_DATA limits: a fork begins with its parent's."""
+    """Return the bytes of this process that RLIMIT_DATA limits: a fork starts with its parent's."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-    except OSError:  # no Linux: it is a program of its own, and has little
+    except OSError:  # not on Linux, where the child is a separate program, which starts with little memory
         return 0
 
 
@@ -110,13 +110,13 @@ def serve(requests: BinaryIO, answers: BinaryIO, config: ExtractConfig) -> None:
             answers.write(LENGTH.pack(len(packed)) + packed)
             answers.flush()
             del packed
-        del job, found  # not while the next page is awaited
+        del job, found  # free the page before waiting for the next one
         if length > _LARGE_BYTES and trim is not None:
             trim(0)
 
 
 def read(job: Job, config: ExtractConfig) -> Extracted:
-    """What the page holds; a plain scan if it exceeds what the parser may see."""
+    """Extract the page; use a plain scan if it exceeds the parser's limits."""
     if job.document is not None:
         return read_document(job.content, job.document, config)
     utf8, encoding = prepare(job.content, job.page)
@@ -129,14 +129,14 @@ def read(job: Job, config: ExtractConfig) -> Extracted:
 def read_here(
     utf8: bytes, encoding: str, judgement: Judgement, page: Context, config: ExtractConfig
 ) -> Extracted | None:
-    """What a prepared page holds, if its judgement is that it may be parsed in the caller's process."""
+    """Extract a prepared page if its judgement allows parsing in this process; None otherwise."""
     if judgement is Judgement.STRIP:
         utf8 = without_formatting_attributes(utf8)
     return parse(utf8, encoding, page, config) if judgement in (Judgement.SAFE, Judgement.STRIP) else None
 
 
 def program() -> tuple[list[str], dict[str, str]]:
-    """Command and environment that start this module as a program."""
+    """Return (command, environment) to start this module as a program."""
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     return [sys.executable, "-m", "crawler.extract.parser_child"], {**os.environ, "PYTHONPATH": path}

@@ -1,32 +1,32 @@
-"""Judges a page before the parser may see it.
+"""Judges a page before it is parsed.
 
-Lexbor holds the interpreter while it parses, and some inputs cost it far more
-than a linear time (selectolax 1.0.2, CPU on the development machine):
+Lexbor holds the interpreter lock while it parses, and some inputs take it far more
+than linear time (selectolax 1.0.2, CPU on the development machine):
 
     n distinct attributes on one tag            5,000: 51 ms   10,000: 245 ms   20,000: 805 ms
     n open elements (`<svg>` + `<g>` * n)       5,000: 178 ms; block elements 5,000: 38 ms
     n/2 open formatting elements, n/2 tags that reopen them all (`<b a1><p><b a2><p>...`)
                                                 2,500: 247 ms and 170 MB   5,000: 2.8 s and 750 MB
 
-The last one is the worst, and the cheapest to prevent. Many reopened formatting
+The last case is the worst, and the cheapest to prevent. Many reopened formatting
 elements must differ in their attributes (at most three equal ones are kept, WHATWG
 13.2.4.3), and of all formatting elements only `a` has a link in its attributes. So
 pages with many different ones are parsed without these attributes
 (`without_formatting_attributes`).
 
-`judge` looks at every page, already as UTF-8, at some 20 us for 45 kB (more above 64 KiB):
+`judge` examines every page, already as UTF-8, in some 20 us for 45 kB (more above 64 KiB):
 
-    SAFE        parse here: what the page can cost is bounded by its tags and separators, in the worst case
-                (6,300 tags that stay open; 500 formatting elements that as many tags reopen) at 0.1 s
+    SAFE        parse here: the number of tags and separators bounds the cost to 0.1 s in the worst case
+                (6,300 tags that stay open; 500 formatting elements reopened by as many tags)
     STRIP       parse here, without the attributes of formatting elements
     APART       parse in the worker, under its CPU and memory limit: large, or suspicious
-    EXCESSIVE   more tags, open elements, or attributes on a tag, than allowed: only a plain scan
+    EXCESSIVE   more tags, open elements, or attributes per tag than allowed: only a plain scan
 
-A tag takes 700 bytes in the tree: 450,000 of them, in 10 MB, 330 MB.
+A tag takes 700 bytes in the tree: the 450,000 tags of a 10 MB page take 330 MB.
 
 A suspicion is cheap and may be wrong: APART gives the same result as SAFE.
-EXCESSIVE needs a closer look. The look proves nothing, since only the parser knows
-what an end tag closes; the worker's limits hold in any case.
+EXCESSIVE needs a closer examination. The examination proves nothing, since only the parser knows
+which elements an end tag closes; the worker's limits apply in any case.
 """
 
 import re
@@ -39,18 +39,18 @@ from crawler.extract.survey import FORMATTING_NAMES, survey
 
 # Elements that reopening may create, at 0.42 us and 320 bytes each.
 REOPENED_MAX = 250_000
-# Up to so many tags nothing costs more: half of them open, each of the others reopens all there are so far.
+# Up to this number of tags the cost is bounded: at worst half stay open, and each other reopens all of them.
 TAGS_HARMLESS = 1000
-# Distinct attributes take 3.4 bytes each (two-letter names run out at some 4,000).
+# Bytes per distinct attribute: 3.4 on average (two-letter names run out at some 4,000).
 ATTRIBUTE_BYTES = 3
-# Up to this size one tag cannot have more attributes than cost 0.1 s.
+# Bytes of a page in which one tag cannot have enough attributes to cost 0.1 s.
 ATTRIBUTES_HARMLESS_BYTES = 64 << 10
-# Pairs of attributes on one tag that may have to be compared, at 2 ns: 0.8 s.
+# Pairs of attributes on one tag that may have to be compared, at 2 ns each: 0.8 s.
 ATTRIBUTE_PAIRS_MAX = 400_000_000
-# How often to look for the end of whatever tag there may be: 1 MiB of tags so long stays below these pairs.
+# Bytes between searches for the end of a tag: 1 MiB of tags this long stays below that number of pairs.
 _STRETCH_BYTES = 3 << 10
-_TRIES_MAX = 16  # ends of tags looked at in a row, before going on to the next stretch
-# Open elements times tags, each of which may have to look at all of them, at 1.4 ns (5 on the slower machine).
+_TRIES_MAX = 16  # possible tag ends examined in a row before skipping to the next stretch
+# Open elements times tags, as each tag may examine all of them, at 1.4 ns (5 ns on a slower machine).
 STEPS_MAX = 40_000_000
 
 _SLASH = ord("/")
@@ -58,8 +58,8 @@ _TAG_BYTES_MEAN_MIN = 3
 _PLAIN_TAG = re.compile(
     rb"""[^\s"'=/<>]+(?:[\s/]+(?:[^\s"'=/<>]+(?:\s*=\s*(?:"[^"]*"|'[^']*'|[^\s"'=<>]+))?)?)*+""", re.DOTALL
 )
-_SPELLING_BYTES = 400  # of a formatting tag; a longer one is not plain
-_EQUAL_OPEN_MAX = 3  # of equal formatting elements, WHATWG 13.2.4.3
+_SPELLING_BYTES = 400  # bytes of a formatting tag; longer ones are not plain
+_EQUAL_OPEN_MAX = 3  # equal formatting elements that can be open, WHATWG 13.2.4.3
 # Formatting elements without attributes that can be open: three of each kind, and one `a`.
 _PLAIN_REOPENED = 3 * 12 + 1
 _FORMATTING_NAME = re.compile(rb"(?:" + b"|".join(FORMATTING_NAMES) + rb")(?=[\t\n\f\r /])", re.IGNORECASE)
@@ -80,7 +80,7 @@ _NOT_NESTING = frozenset(
 
 
 class Judgement(Enum):
-    """What to do with a page."""
+    """The ways to treat a page."""
 
     SAFE = "safe"
     STRIP = "strip"
@@ -89,12 +89,14 @@ class Judgement(Enum):
 
 
 def judge(content: bytes, config: ExtractConfig) -> Judgement:
-    """Return how `content` is to be read; the worker never asks for more than STRIP."""
+    """Return how to read `content`; the worker never requires more than STRIP."""
     size = len(content)
     if size <= _TAG_BYTES_MEAN_MIN * TAGS_HARMLESS:
         return Judgement.SAFE
     tags, end_tags, formatting = survey(content)
-    if tags - end_tags > config.tags_max:  # `links_max` is met by the scan, in a tenth of the time
+    if (
+        tags - end_tags > config.tags_max
+    ):  # for so many tags a scan finds `links_max` links in a tenth of the time
         return Judgement.EXCESSIVE
     short_tags = _ends_tags(content, config.attributes_max * ATTRIBUTE_BYTES)
     if short_tags and tags <= TAGS_HARMLESS and size <= ATTRIBUTES_HARMLESS_BYTES:
@@ -103,7 +105,7 @@ def judge(content: bytes, config: ExtractConfig) -> Judgement:
         return Judgement.EXCESSIVE
     deep = (
         tags - end_tags
-    ) * tags > STEPS_MAX  # if no start tag is ever closed: an end tag need not close any
+    ) * tags > STEPS_MAX  # assumes that no start tag is closed, as an end tag need not close any
     if deep and tags - 2 * end_tags > config.depth_max and open_elements(content) > config.depth_max:
         return Judgement.EXCESSIVE
     large = size > config.inline_bytes_max or tags > config.inline_tags_max
@@ -115,13 +117,13 @@ def judge(content: bytes, config: ExtractConfig) -> Judgement:
 
 
 def strip(content: bytes) -> bytes:
-    """`content` without the attributes of formatting elements (but `a`), if it may have many."""
+    """Return `content` without the attributes of formatting elements (except `a`), if it may have many."""
     tags, _, formatting = survey(content)
     return without_formatting_attributes(content) if len(formatting) * tags > REOPENED_MAX else content
 
 
 def without_formatting_attributes(content: bytes) -> bytes:
-    """The page with no attribute on any formatting element but `a`."""
+    """Return the page without attributes on formatting elements, except on `a`."""
     kept = []
     at = 0
     for start in survey(content)[2]:
@@ -134,17 +136,17 @@ def without_formatting_attributes(content: bytes) -> bytes:
 
 
 def _may_reopen(content: bytes, tags: int, formatting: list[int]) -> bool:
-    """Whether reopening formatting elements might make more than REOPENED_MAX."""
+    """Return whether reopening formatting elements might create more than REOPENED_MAX elements."""
     if tags <= TAGS_HARMLESS or len(formatting) * tags <= REOPENED_MAX:
         return False
     return _different(content, formatting) * tags > REOPENED_MAX
 
 
 def _different(content: bytes, starts: list[int]) -> int:
-    """An upper bound of the formatting elements that can be open: three of each spelling.
+    """Return an upper bound of the formatting elements that can be open: three of each spelling.
 
-    A spelling that is not plain may go on behind the `>` it seems to end with;
-    then any two may differ.
+    A spelling that is not plain may continue after the `>` that seems to end it;
+    then all elements may differ.
     """
     spellings = {content[start : start + _SPELLING_BYTES].partition(b">")[0] for start in starts}
     if max(map(len, spellings)) == _SPELLING_BYTES or not all(map(_PLAIN_TAG.fullmatch, spellings)):
@@ -153,9 +155,9 @@ def _different(content: bytes, starts: list[int]) -> int:
 
 
 def open_elements(content: bytes) -> int:
-    """The most elements open at once: start tags without an end tag of their name so far.
+    """Return the largest number of open elements: start tags without an end tag of their name so far.
 
-    Elements that are closed by what follows them do not count.
+    Elements that a following tag closes are not counted.
     """
     count: dict[bytes, int] = {}
     depth = deepest = 0
@@ -173,7 +175,7 @@ def open_elements(content: bytes) -> int:
 
 
 def most_attributes(content: bytes, enough: int) -> int:
-    """The most attributes of one tag; stops at a tag with more than `enough`, passes short tags over."""
+    """Return the largest number of attributes on a tag; stop at a tag with more than `enough`, skip short tags."""
     text = _RAW_TEXT.sub(b"", content)
     most = at = 0
     while most <= enough and (start := _START.search(text, at)):
@@ -188,13 +190,13 @@ def most_attributes(content: bytes, enough: int) -> int:
 
 
 def _excessive_tag(content: bytes, enough: int) -> bool:
-    """Whether a tag has more than `enough` attributes; text and scripts with few blanks are told at once."""
+    """Return whether a tag has more than `enough` attributes; fast for text and scripts with few blanks."""
     long = [part for part in content.split(b">") if len(part) > enough]
     return any(_separators(part) > enough for part in long) and most_attributes(content, enough) > enough
 
 
 def _ends_tags(content: bytes, most: int) -> bool:
-    """Whether there is a `>` at least every `most` bytes, so that no plain tag is longer."""
+    """Return whether there is a `>` at least every `most` bytes, so that no plain tag is longer."""
     at = 0
     while len(content) - at >= most:
         at = content.rfind(b">", at, at + most) + 1
@@ -204,9 +206,9 @@ def _ends_tags(content: bytes, most: int) -> bool:
 
 
 def _may_compare(content: bytes) -> bool:
-    """Whether the attributes of tags might have to be compared more than ATTRIBUTE_PAIRS_MAX times.
+    """Return whether the attributes of tags may require more than ATTRIBUTE_PAIRS_MAX comparisons.
 
-    No tag goes on behind a sure end, so each lies within a stretch between two of them.
+    No tag extends past a certain end, so each tag is inside a stretch between two of them.
     """
     pairs = 0
     for begin, end in pairwise([*_sure_ends(content), len(content)]):
@@ -218,10 +220,10 @@ def _may_compare(content: bytes) -> bool:
 
 
 def _sure_ends(content: bytes) -> Iterator[int]:
-    """0, then every _STRETCH_BYTES or so a `>` that no quoted value hides, wherever tags may begin.
+    """Yield 0, then about every _STRETCH_BYTES the position of a `>` outside any quoted value, wherever tags begin.
 
-    A quoted value begins behind `=` and goes on until the same quote; so the
-    last quote of either kind before the `>` must not stand behind a `=`.
+    A quoted value begins after `=` and continues up to the same quote; so the
+    last quote of either kind before the `>` must not follow a `=`.
     """
     sure = tries = 0
     yield sure
@@ -236,11 +238,11 @@ def _sure_ends(content: bytes) -> Iterator[int]:
 
 
 def _opens(content: bytes, quote: int) -> bool:
-    """Whether a quote (-1: there is none) may begin a value: it stands behind `=`, or behind a blank."""
+    """Return whether a quote (-1 for none) may begin a value: it follows `=` or a blank."""
     return quote > 0 and content[quote - 1] in _BEFORE_VALUE
 
 
 def _separators(part: bytes) -> int:
-    """An upper bound of the attributes of any tag: blanks, slashes, pairs of quotes."""
+    """Return an upper bound of the attributes of any tag: blanks, slashes, pairs of quotes."""
     quotes = part.count(b'"') + part.count(b"'")
     return len(_BLANKS.findall(part)) + part.count(b"/") + quotes // 2

@@ -1,9 +1,9 @@
 """A parser child for callers that wait for its answer: exports, the report, recovery.
 
-The child is the program that the fetch loop uses (`parser_child.py`), under the same
-limits of CPU and memory, so a stored page gives what the crawl found on it. It starts
-with the first page that needs it. If it dies, the page gets a plain scan, as in
-`worker.py`, and the next page starts another child.
+The child is the same program that the fetch loop uses (`parser_child.py`), under the same
+limits of CPU and memory, so extracting a stored page gives the same result as in the
+crawl. The first page that needs a child starts it. If the child dies, its page gets a plain scan, as
+in `worker.py`, and the next page starts another child.
 """
 
 import socket
@@ -25,7 +25,7 @@ from crawler.records import Extracted
 
 
 class ParserProcess:
-    """Reads pages as `Worker` does: harmless ones here, others in a child. Belongs to one process."""
+    """Extracts pages as `Worker` does: harmless ones here, others in a child. Belongs to one process."""
 
     def __init__(self, config: ExtractConfig) -> None:
         self._config = config
@@ -34,7 +34,7 @@ class ParserProcess:
         self.deaths = 0
 
     def extract(self, content: bytes, page: Context, *, careful: bool = False) -> Extracted:
-        """Return what the page holds; never fails.
+        """Extract a page; never fails.
 
         Args:
             careful: parse nothing in this process.
@@ -54,7 +54,7 @@ class ParserProcess:
             return scan(content, page, self._config)
 
     def title(self, content: bytes, page: Context, *, careful: bool = False) -> str:
-        """Return the title that `extract` finds, nearly always by a tenth of its work."""
+        """Return the title that `extract` finds, nearly always with a tenth of the work."""
         if not careful:
             utf8, _ = prepare(content, page)
             judged = judge(utf8, self._config)

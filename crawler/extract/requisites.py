@@ -2,9 +2,9 @@
 
 Requisites are images (with every candidate of a srcset), scripts, style
 sheets, icons, media, embedded objects, frames, and the URLs of CSS in the page
-itself (`css.py` reads those of style sheets). `other_links` serves the setting
-`all_attributes`: every attribute that holds a URL, except of forms that are not sent
-by GET, whose URLs must not be asked for.
+itself (`css.py` reads those of style sheets). `other_links` implements the setting
+`all_attributes`: every attribute that holds a URL, except forms that are not sent
+by GET, whose URLs must not be fetched.
 """
 
 import re
@@ -23,7 +23,7 @@ _OTHER_ROWS = [
 
 
 def _selector(rows: Iterable[LinkAttribute]) -> str:
-    """What finds the elements of some rows; by name where the attribute has a colon."""
+    """Return the selector of the elements in these rows; by name where the attribute has a colon."""
     found = {
         name for row in rows for name in (row.elements if ":" in row.attribute else [f"[{row.attribute}]"])
     }
@@ -38,12 +38,12 @@ _DESCRIPTORS = re.compile(r"(?:[^,(]|\([^)]*+\)?)*+,?")
 
 
 def requisites(tree: LexborHTMLParser, count_max: int) -> list[str]:
-    """Raw URLs of what the page needs, unique, in order of appearance, at most `count_max`."""
+    """Return the raw URLs of the page's requisites, unique, in order of appearance, at most `count_max`."""
     return _first(_all_requisites(tree), count_max)
 
 
 def other_links(tree: LexborHTMLParser, count_max: int) -> list[str]:
-    """Raw URLs of every URL-bearing attribute that is not a link anyway."""
+    """Return the raw URLs of all attributes that hold URLs but are not followed by default."""
     return _first(_all_others(tree), count_max)
 
 
@@ -83,7 +83,7 @@ def _all_requisites(tree: LexborHTMLParser) -> Iterator[str | None]:
 
 @lru_cache(maxsize=256)
 def _needed_by(tag: str) -> tuple[tuple[str, Form], ...]:
-    """Attributes of an element that hold requisites, and their forms."""
+    """Return the attributes of an element that hold requisites, and their forms."""
     rows = [row for row in LINK_ATTRIBUTES if row.kind in _NEEDED]
     return tuple((row.attribute, row.form) for row in rows if not row.elements or tag in row.elements)
 
@@ -94,18 +94,18 @@ def _link_requisite(attributes: dict[str, str | None]) -> str | None:
 
 
 def srcset(value: str | None) -> Iterator[str]:
-    """The URLs of a srcset attribute (WHATWG HTML, 4.8.4.3.10)."""
+    """Yield the URLs of a srcset attribute (WHATWG HTML, 4.8.4.3.10)."""
     for start, end in srcset_spans(value or ""):
         yield value[start:end] if value else ""
 
 
 def srcset_spans(value: str) -> Iterator[tuple[int, int]]:
-    """Where the URLs of a srcset attribute begin and end."""
+    """Yield (begin, end) of each URL in a srcset attribute."""
     at = 0
     while match := _CANDIDATE.match(value, at):
         start, at = match.span(1)
         end = at
-        while value[end - 1] == ",":  # a candidate begins with something else
+        while value[end - 1] == ",":  # this ends, because a URL does not begin with a comma
             end -= 1
         yield start, end
         if end == at:

@@ -1,20 +1,20 @@
 """Replaces the URLs of a page, for mirrors on disk and for pages served from the cache.
 
-`rewrite_html` gives every URL of a page, absolute and canonical, to `map_url`
-and puts the answer in its place. All other bytes stay as they are. A parser's tree
-would not keep them, so one regular expression finds the tags as the standard's
+`rewrite_html` passes every URL of a page, absolute and canonical, to `map_url`
+and replaces it by the result. All other bytes stay unchanged. A parser's tree
+would not preserve them, so one regular expression finds the tags as the standard's
 tokenizer does (WHATWG HTML, 13.2.5):
 
-    comments, doctypes                     passed over
-    script, textarea, title, iframe ...    their tag is read, their text passed over
+    comments, doctypes                     skipped
+    script, textarea, title, iframe ...    the tag is read, the text skipped
     style                                  its text is CSS
     any other start tag                    its attributes are read
 
-It never looks at a byte twice, whatever the page holds: a tag or a quote that
-stays open ends with the page. So pages need no guard, and 1 MB costs some 20 ms.
+It never looks at a byte twice, whatever the page contains: a tag or a quote that
+stays open ends with the page. So pages need no guard, and 1 MB takes some 20 ms.
 
-Where a browser would refuse the replaced URLs two more things change: elements with
-a replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a
+Two more things change because a browser would otherwise reject the replaced URLs:
+elements with a replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a
 Content-Security-Policy loses its content.
 """
 
@@ -30,17 +30,17 @@ from crawler.extract.link_attributes import LINK_ATTRIBUTES, REQUISITE_RELATIONS
 from crawler.extract.requisites import srcset_spans
 from crawler.urls.canonical import ancestors, plain_join, query_codec, resolve
 
-# What replacements may add to a page; the URLs beyond it stay as they are.
+# Bytes that replacements may add to a page; further URLs stay unchanged.
 GROWTH_BYTES_MAX = 64 << 20
-# Codecs in which bytes that look like ASCII may be something else.
+# Codecs in which bytes that look like ASCII may have another meaning.
 _NO_ASCII = frozenset({"utf-16-le", "utf-16-be", "iso2022_jp"})
 
 
-# The URL, canonical and without fragment, and its kind -> what is to stand there; None leaves it.
+# (The URL, canonical and without fragment; its kind) -> the replacement; None leaves the URL unchanged.
 MapUrl = Callable[[str, Kind], str | None]
 
 _WS = rb"[\t\n\f\r ]"
-# Attributes as 13.2.5.32 to 13.2.5.39 read them. A quote that stays open takes the rest of the page.
+# Attributes as in 13.2.5.32 to 13.2.5.39. A quote that stays open takes the rest of the page.
 _VALUE = rb"\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|(?![\"'])[^\t\n\f\r >]*+"
 _ATTRIBUTES = (
     rb"(?:[\t\n\f\r /]++(?:[^\t\n\f\r />][^\t\n\f\r />=]*+(?:%b*+=%b*+(?:%b))?+)?+|(?<=[\"'])"
@@ -58,7 +58,7 @@ _TOKENS = (
 _TOKEN = re.compile(_TOKENS % (_RAW_NAMES, _ATTRIBUTES, b"", _ATTRIBUTES))
 _XML_TOKEN = re.compile(
     _TOKENS % (_RAW_NAMES, _ATTRIBUTES, rb"(?<!/>)", _ATTRIBUTES)
-)  # `<script/>` has no text
+)  # group `text` is empty for `<script/>`
 _ATTRIBUTE = re.compile(
     rb"[\t\n\f\r /]*+([^\t\n\f\r />][^\t\n\f\r />=]*+)(?:%b*+=%b*+(%b))?+" % (_WS, _WS, _VALUE)
 )
@@ -75,7 +75,7 @@ for _row in LINK_ATTRIBUTES:
         )
 _CANDIDATES = frozenset(row.attribute.encode() for row in LINK_ATTRIBUTES if row.form is Form.CANDIDATES)
 _DROPPED = frozenset({b"integrity", b"crossorigin"})
-# In an attribute a reference without its semicolon counts only if no letter, digit or `=` follows (13.2.5.73).
+# In attributes, a reference without its semicolon is valid only before no letter, digit or `=` (13.2.5.73).
 _CHARACTER_REFERENCE = re.compile(
     r"&(?:#[0-9]++;?|#[xX][0-9a-fA-F]++;?|([a-zA-Z][a-zA-Z0-9]{1,31}+)(;|(?![=])))"
 )
@@ -83,18 +83,18 @@ _SRCSET_UNSAFE = re.compile(r"[\t\n\f\r ]|,$|^,")
 
 
 def rewrite_html(content: bytes, encoding: str, base: str, map_url: MapUrl, *, xhtml: bool = False) -> bytes:
-    """The page with its URLs as `map_url` says; the fragment of each is kept.
+    """Return the page with each URL replaced by the result of `map_url`; fragments are kept.
 
-    `map_url` is given what it would be given as a link by the extractor. It
-    returns any URL text, "" included, or None for "as it stood". Where a page
-    has a `<base>`, URLs that stand as they did still count from it, unless its
-    own mapping (Kind.BASE) is "".
+    `map_url` receives the same URL that the extractor would return as a link. It
+    returns any URL text, "" included, or None to keep the URL. If a page
+    has a `<base>`, unchanged URLs are still relative to it, unless the mapping
+    of the base (Kind.BASE) is "".
 
     Args:
         content: without content coding.
-        encoding: of the page, as `decode.to_utf8` names it.
-        base: URL of the page; a `<base>` in it is found here.
-        xhtml: whether `<script/>` is a whole element.
+        encoding: the page's encoding, as `decode.to_utf8` names it.
+        base: URL of the page; a `<base>` in the page is found here.
+        xhtml: whether `<script/>` is a complete element.
     """
     codec = _codec(encoding)
     if codec not in _NO_ASCII:
@@ -114,19 +114,19 @@ def _rewritten(content: bytes, page: "_Page", xhtml: bool) -> bytes:
 
 
 def rewrite_css(text: str, base: str, map_url: MapUrl) -> str:
-    """The style sheet with its URLs as `map_url` says."""
+    """Return the style sheet with each URL replaced by the result of `map_url`."""
     return _Page("utf-8", "utf-8", base, map_url).css(text)
 
 
 def rewrite_css_bytes(content: bytes, charset: str, base: str, map_url: MapUrl) -> bytes:
-    """`rewrite_css` for a body; `charset` is that of its Content-Type, "" if there is none."""
+    """Do `rewrite_css` on a body; `charset` is that of its Content-Type, "" if there is none."""
     text, codec = css.decode(content, charset)
     changed = rewrite_css(text, base, map_url)
     return content if changed is text else css.encode(changed, codec)
 
 
 def _codec(encoding: str) -> str:
-    """The Python codec of a WHATWG encoding name, windows-1252 for one that there is not."""
+    """Return the Python codec of a WHATWG encoding name; windows-1252 if there is none."""
     import webencodings
 
     known = webencodings.lookup(name_of(encoding) or "windows-1252")
@@ -135,7 +135,7 @@ def _codec(encoding: str) -> str:
 
 
 class _Page:
-    """One page on its way through `rewrite_html`."""
+    """The state of `rewrite_html` for one page."""
 
     def __init__(self, encoding: str, codec: str, base: str, map_url: MapUrl) -> None:
         self._encoding = encoding if query_codec(encoding) != "utf-8" else "utf-8"
@@ -150,7 +150,7 @@ class _Page:
         self._above = ancestors(base)
 
     def base_of(self, match: re.Match[bytes]) -> str:
-        """The base URL that this token sets, "" if it is no `<base href>`."""
+        """Return the base URL that this token sets; "" if it is not a `<base href>`."""
         if (match["name"] or b"").lower() != b"base":
             return ""
         for attribute in _ATTRIBUTE.finditer(match["attributes"]):
@@ -162,7 +162,7 @@ class _Page:
     # -- tokens
 
     def token(self, match: re.Match[bytes]) -> bytes:
-        """What stands in place of a token."""
+        """Return the replacement of a token."""
         group = match.lastgroup
         if group == "attributes":
             attributes = match["attributes"]
@@ -195,9 +195,11 @@ class _Page:
     # -- attributes
 
     def _attributes(self, tag: bytes, text: bytes) -> bytes:
-        """The attributes of a tag, those with URLs changed."""
+        """Return the attributes of a tag with their URLs replaced."""
         found = list(_ATTRIBUTE.finditer(text))
-        values = {each[1].lower(): each[2] or b"" for each in reversed(found)}  # the first of a name counts
+        values = {
+            each[1].lower(): each[2] or b"" for each in reversed(found)
+        }  # of equal names the first wins
         changes: list[tuple[re.Match[bytes], bytes]] = []
         for each in found:
             if (value := each[2]) and (
@@ -207,7 +209,7 @@ class _Page:
         return _with_changes(text, found, changes) if changes else text
 
     def _attribute(self, tag: bytes, name: bytes, value: bytes, values: dict[bytes, bytes]) -> bytes | None:
-        """The new value of an attribute, None if it stays."""
+        """Return the new value of an attribute; None if it stays unchanged."""
         kinds = _KINDS.get(name)
         if kinds is not None:
             kind = kinds.get(tag) or kinds.get(b"")
@@ -252,7 +254,7 @@ class _Page:
         return "".join([*parts, value[done:]]) if parts else None
 
     def _changed(self, value: bytes, change: Callable[[str], str | None]) -> bytes | None:
-        """A value as it stands between tags -> its text -> the changed text as a quoted value."""
+        """Decode a value of the source, `change` its text, and return it as a quoted value; None if unchanged."""
         new = change(self._text(_unquoted(value)))
         if new is None:
             return None
@@ -269,12 +271,12 @@ class _Page:
     # -- URLs
 
     def _mapped(self, raw_url: str, kind: Kind) -> str | None:
-        """What replaces a URL, with its fragment; None if it stays."""
+        """Return the replacement of a URL, with its fragment; None if it stays unchanged."""
         if self._room <= 0:
             return None
         stripped = raw_url.strip("\t\n\f\r ")
         if self._base == self._url and (not stripped or stripped[0] == "#"):
-            return None  # within the page
+            return None  # a link within the page
         href, mark, fragment = stripped.partition("#")
         above_url = plain_join(self._above, href) if kind is not Kind.BASE else ""
         base = self._url if kind is Kind.BASE else self._base
@@ -291,7 +293,7 @@ class _Page:
 def _with_changes(
     text: bytes, found: list[re.Match[bytes]], changes: list[tuple[re.Match[bytes], bytes]]
 ) -> bytes:
-    """Attributes with some values changed, and without those that would forbid what the new URLs lead to."""
+    """Return the attributes with some values changed, without those that would block the new URLs."""
     edits = [(each.start(2), each.end(2), value) for each, value in changes]
     edits += [(each.start(), each.end(), b"") for each in found if each[1].lower() in _DROPPED]
     parts: list[bytes] = []

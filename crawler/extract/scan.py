@@ -1,10 +1,10 @@
-"""A plain scan for links, for pages that the parser must not see or could not finish.
+"""A plain scan for links, for pages that must not be parsed or could not be parsed completely.
 
 It reads tags with one regular expression that never looks at a byte twice, so
-it is linear in any input. It passes over comments, script, style and their like,
-but builds no tree: it finds nearly, not exactly, what the standard calls the page's
-links. In the child process it reads the whole page; beside the loop (in a thread,
-if it is long) it reads the first megabyte.
+it is linear in any input. It skips comments, script, style and similar elements,
+but builds no tree: its links are nearly, not exactly, those of the standard.
+In the child process it reads the whole page; in the event loop (or a thread,
+for a long page) it reads the first megabyte.
 """
 
 import html
@@ -16,9 +16,9 @@ from crawler.extract.decode import to_utf8
 from crawler.extract.link_attributes import FOLLOWED
 from crawler.records import Extracted
 
-SCAN_BYTES = 1 << 20  # of a page that is scanned here
+SCAN_BYTES = 1 << 20  # bytes of a page scanned in this process
 
-# Comments and raw text are passed over; one that never ends is passed over to the end of the input.
+# Comments and raw text are skipped; one that never ends is skipped to the end of the input.
 _TOKEN = re.compile(
     rb"<!--(?s:.*?)(?:-->|\Z)"
     rb"|<(script|style|textarea|title|template|xmp)\b(?s:.*?)(?:</\1|\Z)"
@@ -29,22 +29,22 @@ _ATTRIBUTE = re.compile(
     rb"""(?<![^\s"'/])(href|src|rel|name|content|http-equiv)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""",
     re.IGNORECASE,
 )
-# In an attribute `&copy=` and `&copyx` stay as they are, so only references with their semicolon count.
+# In attributes `&copy=` and `&copyx` stay unchanged, so only references with a semicolon are decoded.
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
 
 
 _TITLE_END = re.compile(rb"</title\Z", re.IGNORECASE)
-_TITLE_BYTES_MAX = 16 << 10  # of a title, its references not resolved
+_TITLE_BYTES_MAX = 16 << 10  # bytes of a title, before its references are decoded
 
 
 def scan(content: bytes, page: Context, config: ExtractConfig) -> Extracted:
-    """Return the links that a plain scan of the first part of `content` finds, marked `parse_limit`."""
+    """Return the links that a plain scan finds in the first part of `content`, marked `parse_limit`."""
     utf8, encoding = to_utf8(content[:SCAN_BYTES], page.charset)
     return scan_utf8(utf8[:SCAN_BYTES], encoding, page, config)
 
 
 def scan_utf8(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted:
-    """The same for all of a page that is UTF-8 already."""
+    """Scan a whole page that is already UTF-8."""
     found = Collected(page)
     title = ""
     for match in _TOKEN.finditer(utf8):
@@ -58,7 +58,7 @@ def scan_utf8(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) 
 
 
 def _title(element: bytes) -> str:
-    """The text of a title element, its end tag perhaps cut off, as `one_line` has it."""
+    """Return the text of a title element, whose end tag may be missing, as `one_line` formats it."""
     text = _TITLE_END.sub(b"", element.partition(b">")[2])[:_TITLE_BYTES_MAX]
     return one_line(html.unescape(text.decode("utf-8", "replace")))
 

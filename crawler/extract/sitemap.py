@@ -1,10 +1,10 @@
 """Sitemaps (sitemaps.org 0.9): XML, index, plain text, each also as gzip.
 
 `SitemapReader` is fed the body as it comes, in chunks of any size; a 50 MiB map
-is never in memory. An early end (broken XML, a broken gzip stream, a limit) leaves
-the entries read so far. `close` returns them.
+is never in memory as a whole. If the reading ends early (broken XML, a broken gzip
+stream, a limit), the entries read so far are kept. `close` returns them.
 
-The caller judges which `lastmod` values are signals.
+The caller decides which `lastmod` values are signals.
 """
 
 import re
@@ -18,11 +18,11 @@ from crawler.config import SitemapsConfig
 from crawler.extract.xmlstream import BLANK, BOM, Name, XmlStream
 
 GZIP_MAGIC = b"\x1f\x8b"
-DECODE_STEP_BYTES = 64 << 10  # read and decoded at once, so that no step is long
-MEMBERS_MAX = 1000  # of a gzip file
-LINE_BYTES_MAX = 8192  # of a text map; longer lines are no URLs
+DECODE_STEP_BYTES = 64 << 10  # bytes decoded at once, so that each step is short
+MEMBERS_MAX = 1000  # members of a gzip file
+LINE_BYTES_MAX = 8192  # bytes per line of a text map; longer lines are not URLs
 ELEMENTS_PER_URL = 40  # a url has loc, lastmod, changefreq, priority, and perhaps images and languages
-FUTURE_MAX = 86_400.0  # a lastmod further ahead is a mistake
+FUTURE_MAX = 86_400.0  # seconds; a lastmod further in the future is a mistake
 
 _ENTRY = frozenset({"url", "sitemap"})
 _FIELDS = frozenset({"loc", "lastmod"})
@@ -32,14 +32,14 @@ _W3C_DATETIME = re.compile(
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A URL that a map names, as it stood, and when it says the page changed (seconds; None if not)."""
+    """A URL in a map, as written, and its last change according to the map (seconds; None if absent)."""
 
     loc: str
     lastmod: float | None = None
 
 
 class Sitemap(msgspec.Struct, gc=False):
-    """What a map holds: pages, further maps, and what ended the reading early ("" if nothing did)."""
+    """The contents of a map: pages, further maps, and the reason if the reading ended early ("" if not)."""
 
     entries: list[Entry] = []
     maps: list[Entry] = []
@@ -53,8 +53,8 @@ class SitemapReader:
         self._config = config
         self._found = Sitemap(entries=[], maps=[])
         self._bytes_left = int(config.bytes_max)
-        self._head: bytes | None = b""  # of the body, until it is long enough to tell gzip
-        self._decoded_head = b""  # of what it decodes to, until it is long enough to tell the form
+        self._head: bytes | None = b""  # first bytes of the body, until gzip can be recognised
+        self._decoded_head = b""  # first decoded bytes, until the format can be recognised
         self._gzip: _Gunzip | None = None
         self._form: XmlStream | _Lines | None = None
         self._loc = ""
@@ -62,7 +62,7 @@ class SitemapReader:
 
     @property
     def done(self) -> bool:
-        """Whether more input would change nothing."""
+        """True if further input is ignored."""
         return bool(self._found.problem)
 
     def feed(self, chunk: bytes) -> None:
@@ -79,10 +79,10 @@ class SitemapReader:
             self._gunzip(chunk)
 
     def close(self) -> Sitemap:
-        """The body is at its end: return what it held."""
+        """End the body and return its contents."""
         self._take(self._head or b"")
         self._take_form(self._decoded_head, final=True)
-        form, self._form = self._form, None  # it holds our methods, and so us
+        form, self._form = self._form, None  # the form refers to our methods, which makes a cycle
         if form is not None:
             form.close()
             self._found.problem = self._found.problem or form.problem
@@ -159,17 +159,17 @@ class SitemapReader:
 
 
 def read_sitemap(body: bytes, config: SitemapsConfig) -> Sitemap:
-    """Return what a whole body holds."""
+    """Return the contents of a complete body."""
     reader = SitemapReader(config)
     reader.feed(body)
     return reader.close()
 
 
 def signals(entries: Iterable[Entry], now: float) -> list[Entry]:
-    """The entries of one map whose `lastmod` says something.
+    """Return the entries of one map whose `lastmod` is informative.
 
-    Not those without one or with one in the future, and none at all if all
-    entries (at least two) say the same: that is the time the map was made.
+    Entries without `lastmod`, or with one in the future, are left out. If all entries (at
+    least two) have the same value, it is the time the map was made, and none is returned.
     """
     dated = [(entry, entry.lastmod) for entry in entries if entry.lastmod is not None]
     if len(dated) > 1 and len({lastmod for _, lastmod in dated}) == 1:
@@ -178,7 +178,7 @@ def signals(entries: Iterable[Entry], now: float) -> list[Entry]:
 
 
 def w3c_datetime(text: str) -> float | None:
-    """Seconds since the epoch of a W3C datetime; None if it cannot be read. Without a zone it is UTC."""
+    """Return the seconds since the epoch of a W3C datetime, UTC by default; None if it is unreadable."""
     match = _W3C_DATETIME.fullmatch(text.strip())
     if match is None:
         return None
@@ -198,7 +198,7 @@ def _zone(text: str | None) -> timezone:
 
 
 class _Lines:
-    """The plain text form: one URL a line, UTF-8."""
+    """The plain text format: one URL per line, UTF-8."""
 
     def __init__(self, add: Callable[[str, float | None], None]) -> None:
         self._add = add
@@ -207,7 +207,7 @@ class _Lines:
 
     def feed(self, chunk: bytes) -> None:
         *lines, rest = (self._rest + chunk).replace(b"\r", b"\n").split(b"\n")
-        # A line that is too long stays so, however it continues.
+        # A line that is too long remains so, whatever follows.
         self._rest = rest[: LINE_BYTES_MAX + 1]
         for line in lines:
             self._take(line)
@@ -232,7 +232,7 @@ class _Gunzip:
         self.problem = ""
 
     def decode(self, chunk: bytes) -> bytes | None:
-        """The next step of output; None when all input given so far is used up."""
+        """Return the next step of output; None when all input given so far is decoded."""
         chunk, self._rest = self._rest + chunk, b""
         if self._member.eof and not self._begins_member(chunk):
             return None
@@ -246,7 +246,7 @@ class _Gunzip:
         return decoded if decoded or self._rest else None
 
     def _begins_member(self, chunk: bytes) -> bool:
-        """Whether another member follows; bytes after the last one are ignored."""
+        """Return whether another member follows; other bytes after the last one are ignored."""
         if self._ended or len(chunk) < len(GZIP_MAGIC):
             self._rest = b"" if self._ended else chunk
             return False
@@ -258,7 +258,7 @@ class _Gunzip:
 
 
 def _salvage(member: "zlib._Decompress", chunk: bytes) -> bytes:
-    """What `chunk` decodes to before the error in it; zlib keeps it back."""
+    """Return the output of `chunk` before its error, which zlib withholds."""
     decoded = []
     try:
         for at in range(len(chunk)):

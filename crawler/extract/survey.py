@@ -1,7 +1,7 @@
 """Counts the tags of a page by kind, in one pass over its bytes, for `parser_guard.py`.
 
-A *formatting* tag is a start tag that may be of a formatting element, by the two
-bytes after `<` (`<bible>` counts too): an upper bound for one table look-up a tag.
+A *formatting* tag is a start tag that may belong to a formatting element, judged by the two
+bytes after `<` (`<bible>` is included): an upper bound at the cost of one table look-up per tag.
 """
 
 import re
@@ -13,7 +13,7 @@ if cython.compiled:
 
 COMPILED: bool = cython.compiled
 
-# WHATWG 13.1; `a` is left out, its attributes hold links.
+# WHATWG 13.1; `a` is left out, because its attributes hold links.
 FORMATTING_NAMES = (
     b"b", b"big", b"code", b"em", b"font", b"i", b"nobr", b"s", b"small", b"strike", b"strong", b"tt", b"u",
 )  # fmt: skip
@@ -26,7 +26,7 @@ _FORMATTING_START = re.compile(
 
 
 def _beginnings() -> bytes:
-    """For each two bytes after `<`, as a little-endian number: 1 if a formatting tag may begin so."""
+    """Return a table of every two bytes after `<`, as a little-endian number: 1 if a formatting tag may begin so."""
     table = bytearray(1 << 16)
     for name in FORMATTING_NAMES:
         for first in (name[0], name[0] & 0xDF):
@@ -41,7 +41,7 @@ _BEGINNINGS = _beginnings()
 
 
 def survey(content: bytes) -> tuple[int, int, list[int]]:
-    """Return how many tags and end tags there are at most, and where names of formatting tags may begin."""
+    """Return upper bounds of the numbers of tags and end tags, and where names of formatting tags may begin."""
     if not cython.compiled:
         starts = [match.start() + 1 for match in _FORMATTING_START.finditer(content)]
         return content.count(b"<"), content.count(b"</"), starts
@@ -57,7 +57,7 @@ def survey(content: bytes) -> tuple[int, int, list[int]]:
         at = cython.cast(cython.p_uchar, memchr(at, 60, end - at))
         if at == cython.NULL:
             return tags, end_tags, formatting
-        at += 1  # at the end it is on the NUL that every bytes object has behind it
+        at += 1  # at the end this is the NUL that follows every bytes object
         tags += 1
         if at[0] == 47:
             end_tags += 1

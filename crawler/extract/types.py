@@ -1,9 +1,9 @@
-"""Which bodies are read for links (`extract/README.md`, "Types and charset"; WHATWG MIME Sniffing, 7.1)."""
+"""Decides which bodies are read for links (`extract/README.md`, "Types and charset"; WHATWG MIME Sniffing, 7.1)."""
 
 import re
 
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
-# A type that says nothing (WHATWG MIME Sniffing, section 7, step 1).
+# Types without information (WHATWG MIME Sniffing, section 7, step 1).
 _UNUSABLE = frozenset({"", "unknown/unknown", "application/unknown", "*/*"})
 _HTML_START = re.compile(
     rb"[\t\n\x0c\r ]*(?:<!--|<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body"
@@ -13,41 +13,41 @@ _HTML_START = re.compile(
 
 
 def essence(content_type: str) -> str:
-    """The type without parameters, in lower case: "text/html" of "Text/HTML; charset=x"."""
+    """Return the type without parameters, in lower case: "text/html" for "Text/HTML; charset=x"."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def is_html(content_type: str) -> bool:
-    """Whether links are taken from a body of this type."""
+    """Return whether a body of this type is read for links."""
     return content_type == "text/html" or essence(content_type) in _HTML_TYPES
 
 
 def is_xhtml(content_type: str) -> bool:
-    """Whether `<script/>` and its like are whole elements."""
+    """Return whether `<script/>` and similar tags are complete elements in this type."""
     return content_type != "text/html" and essence(content_type) == "application/xhtml+xml"
 
 
 def is_css(content_type: str) -> bool:
-    """Whether a body of this type is a style sheet."""
+    """Return whether a body of this type is a style sheet."""
     return essence(content_type) == "text/css"
 
 
 def is_usable(content_type: str) -> bool:
-    """Whether the type says anything; if not, `sniff_html` decides."""
+    """Return whether the type is informative; if not, `sniff_html` decides."""
     kind = essence(content_type)
     return kind not in _UNUSABLE and "/" in kind
 
 
 def is_page(content_type: str, content: bytes) -> bool:
-    """Whether a body is read as a page: HTML by its type, or by its first bytes where the type says nothing."""
+    """Return whether a body is read as a page: by its type, or by its first bytes if the type is uninformative."""
     return is_html(content_type) or (not is_usable(content_type) and sniff_html(content))
 
 
 def may_be_page(content_type: str) -> bool:
-    """Whether `is_page` may hold for a body of this type."""
+    """Return whether `is_page` can be true for a body of this type."""
     return is_html(content_type) or not is_usable(content_type)
 
 
 def sniff_html(content: bytes) -> bool:
-    """Whether a body without a usable type begins as HTML does."""
+    """Return whether a body without a usable type begins like HTML."""
     return _HTML_START.match(content.removeprefix(b"\xef\xbb\xbf")) is not None

@@ -1,11 +1,11 @@
-"""Extraction for the fetch loop: harmless pages at once, heavy ones in a child process.
+"""Extraction for the fetch loop: harmless pages at once, expensive ones in a child process.
 
 A page that is large, or that the guard suspects, goes to the child (`parser_child.py`),
 one at a time, in order of arrival. If no child was forked before the loop began, the
 first such page starts one. If the child dies (CPU or memory limit, or a crash of the
 parser) the page gets a plain scan and is marked `parse_limit`; the next page starts
-another child. Beyond `worker_queue_max` waiting pages a page gets a plain scan only,
-so a site of heavy pages does not hold up others for long.
+another child. When more than `worker_queue_max` pages wait, a page gets only a plain scan,
+so a site of expensive pages does not delay others for long.
 """
 
 import asyncio
@@ -27,19 +27,19 @@ from crawler.extract.parser_guard import Judgement, judge
 from crawler.extract.scan import scan, scan_utf8
 from crawler.records import Extracted
 
-# Wall time given to a page, as a multiple of its CPU time: the machine may be busy with other things.
+# Wall time given to a page, as a multiple of its CPU time, as other processes may use the machine.
 WALL_FACTOR = 10.0
-SCAN_INLINE_BYTES = 128 << 10  # scanned at once; in the worst case, tag after tag, at 0.2 us a byte
+SCAN_INLINE_BYTES = 128 << 10  # scanned in the event loop; at worst 0.2 us per byte if all of it is tags
 _BEHIND_BYTES = (
     1 << 20
-)  # that the child has not read yet; further ones wait on our side, where they are kept anyway
-# Bytes that parsing takes for each of a page: its copies on both sides and its tree.
+)  # bytes that the child has not read yet; further pieces wait here, where they are held anyway
+# Bytes of memory for parsing per byte of a page: its copies on both sides and its tree.
 PARSED_FACTOR = 16
-START_SECONDS = 30.0  # wall time a child may take to start, on top
+START_SECONDS = 30.0  # wall time added for starting a child
 
 
 class ChildProcess(Protocol):
-    """What a worker needs of its child, a fork or a program."""
+    """The interface of a child process, a fork or a program."""
 
     @property
     def returncode(self) -> int | None: ...
@@ -50,7 +50,7 @@ class ChildProcess(Protocol):
 
 
 class Fork(ChildProcess, Protocol):
-    """A child that runs `work` at the other end of `link`."""
+    """A forked child that runs `work` at the other end of `link`."""
 
     link: socket.socket
 
@@ -59,11 +59,11 @@ Apart = Callable[[], None]
 
 
 def nothing() -> None:
-    """Nobody wants to know that an answer is waited for."""
+    """Do nothing; the default for `apart`."""
 
 
 class Holding(Protocol):
-    """Who keeps account of the bytes in memory."""
+    """Keeps account of the bytes in memory."""
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None: ...
 
@@ -77,8 +77,8 @@ class _Child(NamedTuple):
 
 
 def work(link: socket.socket) -> int:
-    """Parse for the process that this one was forked from; returns its exit code."""
-    os.closerange(3, link.fileno())  # the parent's files and connections are none of ours
+    """Parse for the parent of this fork until its input ends; return the exit code."""
+    os.closerange(3, link.fileno())  # close the files and connections inherited from the parent
     os.closerange(link.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
     return run(link.makefile("rb"), link.makefile("wb"))
 
@@ -94,18 +94,18 @@ class Worker:
         self._child: _Child | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
-        self._streams: dict[int, _Child | None] = {}  # and the child that has what came first
+        self._streams: dict[int, _Child | None] = {}  # number -> the child that has the map's first pieces
         self._stream_number = 0
-        self.holding: Holding | None = None  # who is told what parsing takes
-        self.share = LoopShare() if share is None else share  # of all that is read in the loop
+        self.holding: Holding | None = None  # accounts for the memory of parsing
+        self.share = LoopShare() if share is None else share  # limits all reading in the event loop
         self.starts = 0
         self.deaths = 0
         self.refused = 0
 
     async def extract(self, content: bytes, page: Context, apart: Apart = nothing) -> Extracted:
-        """Return what the page holds; never fails, and never holds the loop for long.
+        """Extract a page; never fails, and never blocks the event loop for long.
 
-        `apart` is called before the child is waited for.
+        `apart` is called before waiting for the child.
         """
         config = self._config
         if len(content) > config.inline_bytes_max:
@@ -123,15 +123,15 @@ class Worker:
         return await self.extract_apart(content, page)
 
     async def read(self, content: bytes, page: Context, document: Document) -> Extracted:
-        """Read a document in the child, when its turn comes; nothing is found if that cannot be."""
+        """Read a document in the child, in order of arrival; return an empty result if that fails."""
         async with self._turn:
             found = await self._ask_job(Job(page, content, document))
         return found if found is not None else Extracted(page.url, parse_limit=True)
 
     def follow(self, document: Document, least: int) -> MapStream | None:
-        """A stream for a map that is about to arrive and may have more than `least` bytes; None: too many are open.
+        """Return a stream for a map that will arrive and may exceed `least` bytes; None if too many are open.
 
-        It ends with `read_stream` or `drop`.
+        The caller must end it with `read_stream` or `drop`.
         """
         if len(self._streams) >= STREAMS_MAX:
             return None
@@ -141,7 +141,7 @@ class Worker:
         return stream
 
     def _send(self, piece: MapPiece) -> bool:
-        """Write a piece to the child if that runs, is the one that has what came before, and is not behind."""
+        """Write a piece to the child if it is running, has all earlier pieces, and keeps up with its input."""
         child, begun = self._child, self._streams[piece.stream]
         if child is None or child.process.returncode is not None or child.writer.is_closing():
             return False
@@ -152,7 +152,7 @@ class Worker:
         return True
 
     async def read_stream(self, stream: MapStream, content: bytes, document: Document) -> Extracted:
-        """What the map of that content holds, all of which `stream` was fed or none; nothing if that cannot be."""
+        """Read the map `content`, of which `stream` was fed all or nothing; return an empty result on failure."""
         try:
             async with self._turn:
                 found = await self._ask(lambda child: self._finish(child, stream, content, document))
@@ -166,13 +166,13 @@ class Worker:
             await child.writer.drain()
 
     def drop(self, stream: MapStream) -> None:
-        """Nobody wants to know what the map holds; harmless if it has been read."""
+        """Abandon the map of `stream`; harmless if it has been read."""
         child = self._streams.pop(stream.number, None)
         if child is not None and child is self._child and not child.writer.is_closing():
             _write(child, stream.dropped())
 
     async def extract_apart(self, content: bytes, page: Context) -> Extracted:
-        """Parse in the child; a plain scan if that cannot be."""
+        """Parse in the child; use a plain scan if that fails."""
         found = None
         if self._waiting > self._config.worker_queue_max:
             self.refused += 1
@@ -193,7 +193,7 @@ class Worker:
             await self._end()
 
     async def _parse(self, job: Job) -> Extracted | None:
-        """What the child finds in a page; meanwhile its memory counts as what is held."""
+        """Return what the child extracts from a page; meanwhile account for the memory that it uses."""
         if self.holding is None:
             return await self._ask_job(job)
         tree = min(PARSED_FACTOR * len(job.content), self._config.worker_memory_bytes_max)
@@ -211,7 +211,7 @@ class Worker:
         return await self._ask(send)
 
     async def _ask(self, send: Callable[[_Child], Awaitable[None]]) -> Extracted | None:
-        """The child's answer to what `send` gives it, None if it died over that."""
+        """Send a request to the child by `send` and return its answer; None if the child died."""
         limit = START_SECONDS + WALL_FACTOR * self._config.cpu_seconds_max
         try:
             async with asyncio.timeout(limit):
@@ -220,7 +220,7 @@ class Worker:
             self.deaths += 1
             await self._end()
             return None
-        except asyncio.CancelledError:  # the answer would be taken for that of the next page
+        except asyncio.CancelledError:  # end the child, or the next page would receive this answer
             await self._end()
             raise
 
@@ -247,7 +247,7 @@ class Worker:
         return _Child(process, process.stdout, process.stdin)
 
     async def _end(self) -> None:
-        """End the child, and the fork if no page has needed it."""
+        """End the child, and the fork if no page has used it."""
         child, self._child = self._child, None
         if child is not None:
             child.writer.close()
@@ -269,7 +269,7 @@ def _write(child: _Child, frame: Job | MapPiece) -> None:
 
 
 async def _beside(content: bytes, call: Callable[..., Extracted], *arguments: object) -> Extracted:
-    """What `call` finds in `content`: at once, or in a thread if it could hold the loop."""
+    """Return `call` of `content`: run it at once, or in a thread if it could block the event loop."""
     if len(content) <= SCAN_INLINE_BYTES:
         return call(*arguments)
     return await asyncio.to_thread(call, *arguments)

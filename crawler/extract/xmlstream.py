@@ -1,12 +1,12 @@
-"""XML from strangers, read as it comes: sitemaps and feeds.
+"""Untrusted XML, read as it comes: sitemaps and feeds.
 
-Expat with everything dangerous refused. A document type declaration ends the
-reading, so there are no entities to expand and nothing to fetch. So do too deep
-nesting, too many elements, and a token (tag, comment) longer than a megabyte.
-What was read before such an end counts.
+The parser is expat without its dangerous features. A document type declaration ends the
+reading, so there are no entities to expand and nothing to fetch. Too deep
+nesting, too many elements, and a token (tag, comment) longer than a megabyte end it too.
+Everything read before such an end is used.
 
-Names are taken without namespaces, since many files declare none: an element
-is known by its local name, and by having its parent's prefix where it matters
+Namespaces are ignored, since many files declare none: an element
+is identified by its local name, and where it matters by having its parent's prefix
 (`<image:loc>` inside `<url>` is not its `<loc>`).
 """
 
@@ -17,14 +17,14 @@ from xml.parsers import expat
 DEPTH_MAX = 64
 TOKEN_BYTES_MAX = 1 << 20
 NAMES_KNOWN_MAX = 256
-TEXT_CHARACTERS_MAX = 8192  # more is no URL and no date; the element then has no text
+TEXT_CHARACTERS_MAX = 8192  # longer text is neither URL nor date, and is treated as ""
 
 BLANK = b" \t\r\n"
 BOM = b"\xef\xbb\xbf"
 
 
 class Refused(Exception):
-    """The document asks for what is not done; the message says what."""
+    """The document needs a feature or a size that is not supported; the message names it."""
 
 
 class Name(NamedTuple):
@@ -38,13 +38,13 @@ _OUTSIDE = Name("", "")
 
 
 class XmlStream:
-    """Feeds elements to two callbacks.
+    """Calls back at the start and the end of each element.
 
     Args:
-        start: called with the element's name, its parent's and the attributes;
+        start: called with the element's name, its parent's name and the attributes;
             returns whether the text of the element is wanted.
         end: called with the two names and the text, "" if it was not wanted.
-        elements_max: this number of elements ends the reading.
+        elements_max: the number of elements that ends the reading.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class XmlStream:
         self._parser.StartDoctypeDeclHandler = self._on_doctype
 
     def feed(self, chunk: bytes) -> None:
-        """Read on; nothing happens once `problem` is set."""
-        if self._blank:  # expat wants the declaration at the very start
+        """Parse the next bytes; do nothing once `problem` is set."""
+        if self._blank:  # skip blanks, as expat accepts the XML declaration only at the very start
             chunk = chunk.lstrip(BLANK)
             self._blank = not chunk
         if chunk and not self.problem:
@@ -82,10 +82,10 @@ class XmlStream:
                 self.problem = "a token is too long"
 
     def close(self) -> None:
-        """The input is at its end."""
+        """End the input."""
         if not self.problem:
             self._parse(b"", True)
-        # The parser holds our methods, and so itself.
+        # The parser refers to our methods, which makes a cycle.
         self._parser.StartElementHandler = self._parser.EndElementHandler = None
         self._parser.CharacterDataHandler = self._parser.StartDoctypeDeclHandler = None
 
@@ -98,7 +98,7 @@ class XmlStream:
     def _on_start(self, raw_name: str, attributes: dict[str, str]) -> None:
         self._elements_left -= 1
         if self._elements_left < 0 or len(self._names) > DEPTH_MAX:
-            raise Refused("too many elements")
+            raise Refused("the document has too many elements")
         name = self._known.get(raw_name) or self._learn(raw_name)
         parent = self._names[-1]
         self._names.append(name)
@@ -123,7 +123,7 @@ class XmlStream:
         self._end(name, self._names[-1], text)
 
     def _on_doctype(self, *_: object) -> None:
-        raise Refused("a document type declaration")
+        raise Refused("the document has a document type declaration")
 
     def _learn(self, raw_name: str) -> Name:
         prefix, _, local = raw_name.rpartition(":")

@@ -1,16 +1,16 @@
-"""The address guard: the networks a crawler must never be led into.
+"""The address guard: the networks that the crawler never connects to.
 
-A name may resolve to anything. The guard checks the address that is really
-connected to, on each connection (`fetcher/README.md`, "Addresses").
-Denied are the special-purpose networks of the IANA registries (RFC 6890) and
-one cloud provider's metadata address; the IPv4 address inside an IPv6 one
-(::ffff:0:0/96, 64:ff9b::/96) is judged as IPv4. What is not a plain address in
-canonical spelling is denied. `allow_networks` overrides, also for a part of a
-denied network. Ports of other protocols than HTTP are refused as in browsers
-(`urls/ports.py`), unless `allow_ports` names them.
+A name may resolve to any address. So the guard checks the address of each
+connection, just before it is opened (`fetcher/README.md`, "Addresses").
+It denies the special-purpose networks of the IANA registries (RFC 6890) and
+one cloud provider's metadata address. The IPv4 address inside an IPv6 one
+(::ffff:0:0/96, 64:ff9b::/96) is judged as IPv4. Anything that is not a plain
+address in canonical spelling is denied. `allow_networks` allows a network again,
+even a part of a denied one. Ports of protocols other than HTTP are refused as in
+browsers (`urls/ports.py`), unless `allow_ports` lists them.
 
-Behind a proxy the guard sees the proxy's address only; the proxy decides which
-hosts it reaches.
+With a proxy the guard is not used, because the proxy resolves and connects; restrict
+the addresses there.
 """
 
 import ipaddress
@@ -69,7 +69,7 @@ def _network(text: str) -> _Network:
 
 
 class AddressGuard:
-    """Tells whether an address may be connected to; answers are remembered.
+    """Decides whether the crawler may connect to an address, and remembers the answers.
 
     Raises:
         ConfigError: an entry of `allow_networks` is not a network.
@@ -83,7 +83,7 @@ class AddressGuard:
         self._memo: dict[str, bool] = {}
 
     def allows(self, address: str) -> bool:
-        """True if `address` (an IPv4 or IPv6 literal) is not denied."""
+        """Return whether `address`, an IPv4 or IPv6 literal, is allowed."""
         known = self._memo.get(address)
         if known is None:
             if len(self._memo) >= _MEMO_MAX:
@@ -92,7 +92,7 @@ class AddressGuard:
         return known
 
     def allows_port(self, port: int) -> bool:
-        """True if web servers may be looked for on `port`."""
+        """Return whether the crawler may connect to `port`."""
         return port not in self._bad_ports
 
     def _judge(self, text: str) -> bool:

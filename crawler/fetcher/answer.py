@@ -1,11 +1,12 @@
-"""One answer, put together out of arriving bytes; no I/O, no clock.
+"""One answer, assembled from arriving bytes; no I/O, no clock.
 
     HEAD --header block--> LENGTH | CHUNKED | CLOSE | DONE        every state --bad bytes--> DONE
       ^--- 1xx, up to 16 ---'      '--- end, limit, cut ---> DONE
 
-The same bytes give the same answer, fed whole or one by one. Every limit of
-size is kept here: the header block, the body on the wire and decoded. Bytes
-after the end are dropped and the connection is not used again.
+The result is the same whether the bytes come all at once or one by one. This module
+enforces every size limit: of the header block, of the body on the wire and of the
+decoded body. Bytes after the end of an answer are dropped, and the connection is not
+used again.
 """
 
 from collections.abc import Callable
@@ -16,12 +17,12 @@ from crawler.fetcher.fetch_request import FetchLimits
 from crawler.fetcher.framing import BadAnswer, Body, Head
 from crawler.records import Outcome
 
-INTERIM_MAX = 16  # 1xx answers before the final one (RFC 9110 15.2 sets no bound)
+INTERIM_MAX = 16  # 1xx answers before the final one (RFC 9110 15.2 sets no limit)
 _PREFIX = b"HTTP/"
-_FRAMING_MAX = 256 << 10  # bytes of chunk sizes, extensions and headers that may exceed the payload
-# Chunks of an answer, and one more for so many bytes: each costs as much as a kilobyte of payload.
+_FRAMING_MAX = 256 << 10  # bytes by which chunk sizes, extensions and headers may exceed the payload
+# Chunks allowed in any answer, plus one for each 64 bytes: a chunk costs as much time as a kilobyte of payload.
 _CHUNKS_MAX, _CHUNK_BYTES_MEAN = 50_000, 64
-_START_MAX = 16  # blank lines before the status line are passed over, a few
+_START_MAX = 16  # bytes; a few blank lines before the status line are skipped
 
 
 class AnswerState(Enum):
@@ -31,12 +32,14 @@ class AnswerState(Enum):
 
 
 class Answer:
-    """What has come so far. `receive` bytes, then `end` or `cut`; complete when `state` is DONE.
+    """The part of an answer received so far.
 
-    `failure` is the outcome that ends it early ("" if none) and `error` its
-    reason. `truncated` is "", "length", "time" or "disconnect". `reusable`
-    tells that the connection can carry another request. `held_bytes` counts
-    body and content in memory; `listener` gets the content, piece by piece.
+    Feed it with `receive`, then call `end` or `expire`; it is complete when `state` is DONE.
+
+    `failure` is the outcome of an answer that failed ("" if it did not) and `error`
+    its reason. `truncated` is "", "length", "time" or "disconnect". `reusable`
+    tells whether the connection can carry another request. `held_bytes` is the size
+    of body and content in memory. `listener` receives the content piece by piece.
     """
 
     __slots__ = (
@@ -86,23 +89,23 @@ class Answer:
 
     @property
     def body(self) -> bytes:
-        """The payload after transfer decoding, content coding still on it; joined once."""
+        """The payload after transfer decoding, before content decoding; joined once."""
         return _joined(self._parts)
 
     @property
     def content(self) -> bytes:
-        """The payload without content coding; b"" if that coding is unknown."""
+        """The payload after content decoding; b"" if the content coding is unknown."""
         if self._decoder is None:
             return b"" if self.undecoded else self.body
         return _joined(self.content_parts)
 
     def join(self) -> None:
-        """Let body and content be in one piece each; else that is done when they are first asked for."""
+        """Join the pieces of body and content; otherwise the first access to them does."""
         _joined(self._parts)
         _joined(self.content_parts)
 
     def receive(self, received: bytes | memoryview) -> bool:
-        """Take bytes from the connection (copied here); True once the answer is complete."""
+        """Take bytes from the connection, copying them; return True once the answer is complete."""
         self.wire_bytes += len(received)
         try:
             data = self._take_head(received) if self.state is AnswerState.HEAD else bytes(received)
@@ -115,10 +118,11 @@ class Answer:
         return self.state is AnswerState.DONE
 
     def end(self, error: str = "") -> None:
-        """The connection is over, by the server's close or (`error`) otherwise."""
+        """End the answer: the server closed the connection, or it was lost for the reason `error`."""
         if self.state is AnswerState.HEAD:
             self._fail(
-                Outcome.RESET, error or ("closed in the header" if self.wire_bytes else "closed, no answer")
+                Outcome.RESET,
+                error or ("closed in the header block" if self.wire_bytes else "closed before any answer"),
             )
         elif self.state is AnswerState.BODY:
             self.reusable = False
@@ -128,14 +132,14 @@ class Answer:
                 self._cut("disconnect", error or "closed before the end of the body")
 
     def expire(self, error: str) -> None:
-        """A time limit is over."""
+        """End the answer because a time limit has passed."""
         if self.state is AnswerState.HEAD:
             self._fail(Outcome.HEADER_TIMEOUT, error)
         elif self.state is AnswerState.BODY:
             self._cut("time", error)
 
     def _take_head(self, data: bytes | memoryview) -> bytes:
-        """Take header bytes, 1xx answers among them; return what follows the final header block."""
+        """Take header bytes, including 1xx answers; return the bytes after the final header block."""
         while True:
             searched = 0
             if self._pending:
@@ -154,10 +158,12 @@ class Answer:
             block, data = bytes(data[: match.end()]), data[match.end() :]
             if self._take_block(block):
                 return bytes(data)
-            self._check_size((self.wire_bytes - len(data)) // 2)  # all interim answers together
+            self._check_size(
+                (self.wire_bytes - len(data)) // 2
+            )  # limit the size of all interim answers together
 
     def _check_start(self, data: bytes | bytearray) -> None:
-        """Refuse early what is no status line, such as a bare page (HTTP/0.9)."""
+        """Reject early an answer without a status line, such as a bare page (HTTP/0.9)."""
         start = bytes(data[:_START_MAX]).lstrip(b"\r\n")[:5]
         if start != _PREFIX[: len(start)]:
             raise BadAnswer(Outcome.FRAMING, f"no status line: {bytes(data[:60])!r}")
@@ -169,7 +175,7 @@ class Answer:
             )
 
     def _take_block(self, block: bytes) -> bool:
-        """Read one header block; False if it was an interim answer."""
+        """Read one header block; return False if it belongs to an interim answer."""
         limits = self._limits
         self._check_start(block)
         self._check_size(len(block))
@@ -233,7 +239,7 @@ class Answer:
     def _take_chunks(self, chunks: framing.ChunkDecoder, data: bytes) -> None:
         try:
             pieces = chunks.feed(data)
-            if pieces:  # joined: a piece of two bytes costs forty
+            if pieces:  # join them: a bytes object of two bytes takes forty
                 self._take_payload(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         except BadAnswer as error:
             self._fail(error.outcome, str(error))
@@ -245,12 +251,12 @@ class Answer:
                 self.reusable = False
             self._finish()
         elif self.wire_bytes - 2 * self.body_bytes > self._framing_max():
-            self._cut("length", "more framing than payload")  # endless extensions
+            self._cut("length", "more framing than payload")  # such as endless chunk extensions
         elif chunks.chunks > _CHUNKS_MAX + self.body_bytes // _CHUNK_BYTES_MEAN:
-            self._cut("length", "more chunks than payload")
+            self._cut("length", "too many chunks for the payload")
 
     def _framing_max(self) -> int:
-        """Bytes by which header and framing may exceed the payload."""
+        """Return the number of bytes by which headers and framing may exceed the payload."""
         return self._limits.header_bytes_max + min(_FRAMING_MAX, self._limits.wire_bytes_max)
 
     def _take_payload(self, piece: bytes) -> None:
@@ -302,7 +308,7 @@ class Answer:
 
 
 def _joined(parts: list[bytes]) -> bytes:
-    """All parts in one, which takes their place."""
+    """Join all parts, replace them by the result, and return it."""
     if len(parts) != 1:
         parts[:] = [b"".join(parts)]
     return parts[0]

@@ -1,17 +1,17 @@
-"""The fetcher's shell: `Client.fetch` ends every request in one Fetch and never raises for the world.
+"""The fetcher's shell: `Client.fetch` ends every request in one Fetch; only bugs and cancelling raise.
 
     take an idle connection of the host, or open one
       -> write the request -> fill the answer -> conclude -> keep the connection idle, or close it
 
-`connector.py` opens connections, `tls_transport.py` speaks TLS on them. Request
-heads, answers and idle connections are ours too: aiohttp's session resends where
-it must not, has one idle time for all hosts, gives bytes that follow an answer to
-the next request, refuses or loses common answers (`framing.py`), and takes twice
-the CPU.
+`connector.py` opens connections and `tls_transport.py` speaks TLS on them. Request
+heads, answers and idle connections are implemented here too, because aiohttp's session
+resends requests that must not be resent, has one idle time for all hosts, delivers bytes
+after an answer to the next request, rejects or loses common answers (`framing.py`), and
+uses twice the CPU time.
 
-A GET that dies on a kept connection before any byte of its answer is sent
-again, once, on another one (RFC 9112 9.3.1): the server had closed it already.
-Other methods must not be repeated so; they always get a fresh connection.
+If a GET fails on a reused connection before any byte of its answer has come, the server
+had closed the connection already: the client sends it once more on another connection
+(RFC 9112 9.3.1). Other methods must not be repeated, so they always use a new connection.
 One timer watches the time limits of all connections.
 """
 
@@ -41,22 +41,22 @@ from crawler.fetcher.throttle import Throttle
 from crawler.records import Fetch, Outcome
 from crawler.version import __version__
 
-_TICK_MAX = 0.25  # seconds between looks at the time limits
+_TICK_MAX = 0.25  # seconds between checks of the time limits
 _TICK_MIN = 0.005
-_CLOSED_MAX = 32  # idle connections closed at one of those looks, some 10 ms with TLS
-_DESCRIPTORS = 1024  # files, sockets of peers and requests beside the idle connections
-_LARGE_BYTES = 1 << 20  # of an answer; joining its parts takes a millisecond
-_BROKEN_MAX = 10_000  # hosts remembered whose certificates do not verify
+_CLOSED_MAX = 32  # idle connections closed in one such check, some 10 ms with TLS
+_DESCRIPTORS = 1024  # file descriptors for files, peers and requests, besides those of idle connections
+_LARGE_BYTES = 1 << 20  # size of an answer whose parts take a millisecond to join
+_BROKEN_MAX = 10_000  # remembered hosts whose certificates cannot be verified
 
 
 class Client:
-    """The fetcher "http" (`fetchers.py`); `processes` share a limit of bytes a second.
+    """The fetcher "http" (`fetchers.py`); all processes share one limit of bytes per second.
 
     Raises:
-        ConfigError: a configured header, network or file of cookies cannot be used.
+        ConfigError: a configured header, network or cookie file cannot be used.
     """
 
-    places = 0  # `crawl.concurrency` bounds them
+    places = 0  # no limit here; `crawl.concurrency` sets one
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Client:
         self.account: ByteAccount[Connection] = ByteAccount(max(1, fetch.held_bytes_max))
         self._resting: ReadTurns[Connection] = ReadTurns()
         self._joining = asyncio.Lock()
-        self._spent = 0.0  # seconds of reading in this turn of the loop
+        self._spent = 0.0  # seconds spent reading in this turn of the event loop
         self._tick = _tick(self._limits)
         self._idle: IdlePool[Connection] = IdlePool(fetch.idle_connections_max)
         self._broken: dict[str, None] = {}
@@ -96,7 +96,7 @@ class Client:
         self._proxy_health: ProxyHealth | None = None
 
     async def start(self) -> None:
-        """Make ready; must run in the loop that fetches."""
+        """Prepare for fetching; call it in the event loop that fetches."""
         self._connector = Connector(self._guard, self._config.proxy, limited=bool(self._throttle))
         if address := self._connector.proxy:
             self._proxy_health = ProxyHealth(address)
@@ -104,7 +104,7 @@ class Client:
         self._idle = IdlePool(min(self._config.idle_connections_max, allowed // 2))
 
     async def close(self) -> None:
-        """Close all connections; fetches under way end."""
+        """Close all connections and end all fetches in progress."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -117,9 +117,9 @@ class Client:
         await self._connector.close()
 
     async def fetch(self, request: FetchRequest) -> Fetch:
-        """Ask for a URL and return what came of it; raises only if cancelled.
+        """Fetch a URL and return the result; raise only if cancelled.
 
-        An exception that nothing here expects closes the connection and ends in `internal_error`.
+        An unexpected exception closes the connection and gives the outcome `internal_error`.
         """
         while wait := self._throttle.wait(time.monotonic()):
             await asyncio.sleep(wait)
@@ -173,7 +173,7 @@ class Client:
         return fetch
 
     async def _join(self, answer: Answer) -> None:
-        """Let a large answer be in one piece, one such answer a turn of the loop: 10 MB take 5 ms."""
+        """Join the pieces of a large answer, one such answer per turn of the loop: 10 MB take 5 ms."""
         async with self._joining:
             answer.join()
             await asyncio.sleep(0)
@@ -181,7 +181,7 @@ class Client:
     async def _exchange(
         self, request: FetchRequest, target: Target, limits: FetchLimits, sent: bytes, started: float
     ) -> tuple[Connection, Answer, str]:
-        """The connection, what came on it, and how the request was carried (`Fetch.connection`)."""
+        """Return (the connection, the answer received on it, how the request was carried: `Fetch.connection`)."""
         mode = request.tls or self._config.tls
         key = (target.scheme, target.hostname, target.port, mode)
         deadline = started + limits.total_timeout
@@ -196,7 +196,7 @@ class Client:
         return connection, answer, connection.opened
 
     def _kept(self, key: tuple[str, str, int, str], request: FetchRequest, now: float) -> Connection | None:
-        """The host's idle connection, if nothing has come on it since its last answer."""
+        """Return the host's idle connection, unless something has arrived on it since its last answer."""
         addresses = () if self._connector.proxied else request.addresses
         connection = self._idle.take(key, addresses, now)
         if connection is not None and not connection.is_quiet():
@@ -218,7 +218,7 @@ class Client:
                 self._watch()
             answer = Answer(limits, request.listener)
             await connection.exchange(sent, answer, limits, deadline, request.slot)
-            if request.owner is not None:  # before anybody else is given room
+            if request.owner is not None:  # charge the owner before another connection takes the memory
                 self.account.release(connection)
                 self.account.charge(request.owner, answer.held_bytes)
             return answer
@@ -230,11 +230,11 @@ class Client:
             self.let_go(connection)
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Charge what was made of an answer to its owner until `let_go`: less is received meanwhile."""
+        """Charge memory derived from an answer to its owner until `let_go`; less is received meanwhile."""
         self.account.charge(owner, nbytes)
 
     def let_go(self, owner: Hashable) -> None:
-        """The owner holds nothing any more: let those go on that waited for it."""
+        """Release all memory charged to `owner` and resume the connections that waited for it."""
         self.account.release(owner)
         while (free := self.account.next_free()) is not None:
             try:
@@ -243,16 +243,16 @@ class Client:
                 free.fail(error)
 
     def grew(self, connection: Connection, nbytes: int) -> None:
-        """`connection` holds this many more bytes: let it go on at once, or when others have ended."""
+        """Account for the bytes that `connection` holds; pause it until others end if memory is short."""
         if not self.account.reserve(connection, nbytes):
             connection.pause()
 
     def has_time(self) -> bool:
-        """Whether reading has not yet had its share of this turn of the loop."""
+        """Return whether reading may use more of this turn of the loop."""
         return self._spent < SHARE
 
     def spent(self, seconds: float) -> None:
-        """So much of this turn went into an answer."""
+        """Add the seconds that a piece of an answer took to this turn's reading time."""
         if not self._spent:
             asyncio.get_running_loop().call_soon(self._begin_turn)
         self._spent += seconds
@@ -262,7 +262,7 @@ class Client:
         self._spent = 0.0
 
     def rests(self, connection: Connection) -> None:
-        """`connection` has read much: let it go on in its turn."""
+        """Queue `connection`, which has read much, until its turn to read on."""
         self._resting.rest(connection, connection.read_time)
         if len(self._resting) == 1:
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -277,13 +277,13 @@ class Client:
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def received(self, connection: Connection, nbytes: int) -> None:
-        """`connection` has read this many bytes: let it wait if that is too fast."""
+        """Count bytes that `connection` has read, and pause it if the rate limit is exceeded."""
         if self._throttle and (wait := self._throttle.spend(nbytes, time.monotonic())):
             connection.pause(RATE)
             asyncio.get_running_loop().call_later(wait, connection.resume, RATE)
 
     def parts(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
-        """`connection` is over; `transport` is about to be closed."""
+        """Note that `connection` has ended and that `transport` is about to be closed."""
         self._idle.forget(connection)
         if connection.key[0] == "https" and connection.took and not self._closing:
             self._connector.keep_session(connection.key[1], transport, verify=connection.tls_ok)
@@ -291,7 +291,7 @@ class Client:
     async def _open(
         self, target: Target, request: FetchRequest, limits: FetchLimits, mode: str, deadline: float
     ) -> Connection:
-        """Connect. In mode "record", a host that does not verify is connected to again without verifying."""
+        """Connect. In mode "record", retry without verification if verification fails."""
         verified = not (mode == "record" and target.host in self._broken)
         try:
             return await self._connect(target, request, limits, mode, deadline, verified)
@@ -319,7 +319,7 @@ class Client:
         return connection
 
     def _release(self, connection: Connection, answer: Answer, request: FetchRequest) -> None:
-        """Keep the connection for the gap that follows and its host's next request, or close it."""
+        """Keep the connection for its host's next request, or close it."""
         if request.keep_alive <= 0.0 or not answer.reusable or connection.lost or self._closing:
             connection.close()
             return
@@ -381,7 +381,7 @@ class Client:
 
 
 def _allow_descriptors(wanted: int) -> int:
-    """How many descriptors this process may have, after asking for as many as are `wanted`."""
+    """Ask for `wanted` file descriptors; return the number this process may have."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -390,12 +390,12 @@ def _allow_descriptors(wanted: int) -> int:
 
 
 def _tick(limits: FetchLimits) -> float:
-    """Seconds between two looks at the time limits: a tenth of the shortest, within bounds."""
+    """Return the seconds between two checks of the time limits: a tenth of the shortest, within bounds."""
     shortest = min(limits.header_timeout, limits.silence_timeout, limits.total_timeout)
     return max(min(shortest / 10.0, _TICK_MAX), _TICK_MIN)
 
 
 def user_agent(identity: IdentityConfig) -> str:
-    """The one User-Agent of all requests: product token, version, contact."""
+    """Return the User-Agent of all requests: product token, version, contact."""
     product = f"{identity.token}/{__version__}"
     return f"{product} (+{identity.contact})" if identity.contact else product

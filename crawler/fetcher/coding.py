@@ -1,18 +1,18 @@
-"""Content codings (RFC 9110 8.4) undone piece by piece, within limits.
+"""Decodes content codings (RFC 9110 8.4) piece by piece, within limits.
 
-A few hundred bytes can stand for gigabytes. So a layer produces at most a step
+A few hundred bytes can expand to gigabytes. So a layer produces at most one step
 of output at once, and decoding stops when any layer has produced `limit` bytes
-over all members. At most the limit and a step a layer are held.
+over all members. Memory is at most the limit plus one step per layer.
 
     wire bytes -> outer layer -> (inner layer) -> content, at most `limit` bytes
 
-Wrappers (gzip, zlib) are read here and only the raw deflate stream is given to
-isal, so a wrong checksum or a missing trailer costs nothing. A stream that
-breaks gives what precedes the break. Decompressors drop the output of the call
-that fails, so a broken stream is fed again in ever smaller pieces to find the
-last byte that still decodes. A stream that is cut may lack its last symbol, at
-most 258 bytes: isal may keep it back. A body labelled gzip that is not gzip is
-taken as it is (`fetcher/README.md`, "Content codings and types").
+The module reads the wrappers (gzip, zlib) and gives isal only the raw deflate stream,
+so a wrong checksum or a missing trailer loses no content. A damaged stream yields
+everything before the damage: decompressors drop the output of the call that fails, so
+the stream is fed again in ever smaller pieces to find the last byte that decodes. A
+truncated stream may lose its last symbol, at most 258 bytes, because isal may hold it
+back. A body labelled gzip that is not gzip is returned unchanged
+(`fetcher/README.md`, "Content codings and types").
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,23 +21,23 @@ from typing import Any, Protocol
 import brotli
 from isal import isal_zlib
 
-ACCEPTED = "gzip, deflate, br"  # Accept-Encoding: exactly what is undone here
+ACCEPTED = "gzip, deflate, br"  # Accept-Encoding: exactly the codings decoded here
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_HEADER_MAX = 64 << 10
 _GZIP_TRAILER = 8
-_MEMBERS_MAX = 1024  # 64 KiB blocks of bgzip in 64 MiB; a flood of empty members costs no more
-_BROTLI_STEP = 64 << 10  # its output grows in blocks: asked for 64 KiB it gives at most 96
+_MEMBERS_MAX = 1024  # enough for 64 MiB in bgzip's blocks of 64 KiB; bounds the cost of many empty members
+_BROTLI_STEP = 64 << 10  # bytes; brotli's output grows in blocks: a request for 64 KiB returns at most 96
 _RECOVERY_PIECES = (4096, 64, 1)
 _ERRORS: Any = (isal_zlib.error, brotli.error)
 
 
 class UnknownCoding(ValueError):
-    """A coding, or more layers of them, than is undone here."""
+    """A coding that is not supported, or too many layers."""
 
 
 class _Stream(Protocol):
-    """A raw compressed stream; `hungry` when only new input brings more."""
+    """A raw compressed stream; `hungry` when it needs new input to produce more output."""
 
     ended: bool
     hungry: bool
@@ -83,7 +83,7 @@ class _BrotliStream:
 
 
 class _Inflation:
-    """A raw stream being undone; keeps its input, as a break needs it again."""
+    """A raw stream being decoded; keeps its input, which recovery from damage needs again."""
 
     __slots__ = ("_fed", "_make", "_stream", "broken", "ended", "made", "rest")
 
@@ -116,7 +116,7 @@ class _Inflation:
             data = b""
 
     def _recovered(self, step: int) -> bytes:
-        """All output of the longest part of the input that decodes."""
+        """Return all output of the longest prefix of the input that decodes."""
         data = b"".join(self._fed)
         good = 0
         for size in _RECOVERY_PIECES:
@@ -138,7 +138,7 @@ class _Inflation:
 
 
 def _drain(stream: _Stream, data: bytes, step: int, out: list[bytes]) -> None:
-    """Append all that `data` brings; ends because the output before a break is bounded by a step."""
+    """Append all output of `data`; this ends because the output before any damage is bounded by a step."""
     while True:
         made = stream.feed(data, step)
         out.append(made)
@@ -153,7 +153,7 @@ def _slices(data: bytes, step: int) -> Iterator[bytes]:
 
 
 class _Layer:
-    """One coding. `decode` yields what a piece brings, `finish` what the end does."""
+    """One coding. `decode` yields the output of a piece, `finish` the output left at the end."""
 
     def decode(self, data: bytes, step: int) -> Iterator[bytes]:
         raise NotImplementedError
@@ -172,7 +172,7 @@ class _Brotli(_Layer):
 
 
 class _Zlib(_Layer):
-    """deflate, with or without the zlib wrapper (RFC 9110 8.4.1.2)."""
+    """The coding deflate, with or without the zlib wrapper (RFC 9110 8.4.1.2)."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -189,12 +189,15 @@ class _Zlib(_Layer):
         if not self._inflation.ended:
             yield from self._inflation.decode(data, step)
         if self._wrapped and self._inflation.broken and not self._inflation.made:
-            self._wrapped, self._inflation = False, _Inflation(_Deflate)  # it only looked like a wrapper
+            self._wrapped, self._inflation = (
+                False,
+                _Inflation(_Deflate),
+            )  # those bytes only resembled a wrapper
             yield from self._inflation.decode(self._head, step)
 
 
 class _Gzip(_Layer):
-    """gzip of one or several members (RFC 1952 2.2); no magic at the start: taken as it is."""
+    """The coding gzip, of one or several members (RFC 1952 2.2); data without its magic number is passed through."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -220,7 +223,7 @@ class _Gzip(_Layer):
             data = self._close(self._inflation)
 
     def _open(self, data: bytes) -> bytes:
-        """Read a member's header; return what follows it."""
+        """Read a member's header; return the bytes after it."""
         if self._skip:
             dropped = data[: self._skip]
             self._skip -= len(dropped)
@@ -252,7 +255,7 @@ class _Gzip(_Layer):
 
 
 def _gzip_header_length(data: bytes) -> int | None:
-    """Bytes of the member header at the start of `data`; None if it is not whole yet."""
+    """Return the length of the member header at the start of `data`; None if it is incomplete."""
     if len(data) < 10:
         return None
     flags, position = data[3], 10
@@ -277,7 +280,7 @@ _NONE = (b"identity", b"")
 
 
 class Decoder:
-    """Undoes a chain of codings; `full` once a layer would exceed `limit` bytes."""
+    """Decodes a chain of codings; `full` once a layer would exceed `limit` bytes."""
 
     __slots__ = ("_layers", "_limit", "_made", "_step", "full")
 
@@ -289,11 +292,11 @@ class Decoder:
         self.full = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The content that `data` brings, in pieces; nothing once `full`."""
+        """Return the content that `data` decodes to, in pieces; nothing once `full`."""
         return list(self._through(0, data))
 
     def finish(self) -> list[bytes]:
-        """What only the end of the body makes certain."""
+        """Return the content that was held back until the end of the body."""
         pieces = []
         for index, layer in enumerate(self._layers):
             rest = layer.finish()
@@ -322,19 +325,19 @@ class Decoder:
 
 
 def decoder_for(codings: Sequence[bytes], *, layers_max: int, limit: int, step: int) -> Decoder | None:
-    """Return the decoder of a body whose codings, in the order applied, are given (lower case).
+    """Return the decoder of a body with these codings (lower case, in the order applied).
 
-    None if there is nothing to undo.
+    None if there is nothing to decode.
 
     Raises:
-        UnknownCoding: the body is to be kept as it is and not parsed.
+        UnknownCoding: the body must be kept as received and not parsed.
     """
     names = [name for name in codings if name not in _NONE]
     if not names:
         return None
     if len(names) > layers_max:
-        raise UnknownCoding(f"{len(names)} content codings")
+        raise UnknownCoding(f"too many content codings: {len(names)}")
     for name in names:
         if name not in _LAYERS:
-            raise UnknownCoding(f"content coding {name[:20]!r}")
+            raise UnknownCoding(f"unknown content coding {name[:20]!r}")
     return Decoder([_LAYERS[name]() for name in reversed(names)], limit=limit, step=step)

@@ -1,26 +1,26 @@
-"""One connection: a request's bytes go out, an answer's come in, deadlines are watched.
+"""One connection: sends a request, receives its answer, and watches the deadlines.
 
     idle --exchange--> asking --answer complete--> idle (or closed)
       '--- any byte, or the end ---> closed
 
-Reads are at most 64 KiB, which bounds what is read beyond a limit. After each
-`REST_BYTES` of an answer the connection rests until the client lets it go on, a few
-connections a turn of the loop (`read_turns.py`). Without rests one turn could read
-2 MiB from each of hundreds of servers, and short answers would wait for them. Once
-reading has had its share of a turn, reads are short, and a rest follows each. The
-client's one timer watches the time limits: it calls `check` on all connections in
-use. Bytes that arrive while nothing was asked close the connection, so they are
-never taken for the next answer; the socket is checked for unread bytes before it
-is used again.
+A read is at most 64 KiB, which bounds the bytes read beyond a limit. After each
+`REST_BYTES` of an answer the connection rests until the client resumes it; the client
+resumes a few connections per turn of the event loop (`read_turns.py`). Without rests one
+turn could read 2 MiB from each of hundreds of servers, and short answers would wait for
+them. Once reading has used its share of a turn, reads are short and each is followed by
+a rest. The client's single timer watches the time limits: it calls `check` on all
+connections in use. Bytes that arrive while no request is in progress close the
+connection, so they are never taken for the next answer; before reuse, the socket is
+checked for unread bytes.
 
 Acknowledgements are sent at once. A server that writes header and body in two
 pieces, with Nagle's algorithm on, would hold the second back until the kernel's
 delayed acknowledgement of the first, 40 ms later: 50 pages of such a server take
 0.2 s instead of 2.2.
 
-The time of an exchange is that of the server and the network: from the request's
-leaving to the last byte's arrival. The kernel knows both instants; our own loop
-sees them late when it is busy.
+The measured time of an exchange is that of the server and the network: from the sending
+of the request to the arrival of the last byte. It is taken from the kernel, because a
+busy event loop sees both instants late.
 """
 
 import asyncio
@@ -36,17 +36,17 @@ from crawler.fetcher.fetch_request import FetchLimits, HeldSlot
 from crawler.fetcher.idle_pool import Authority
 
 READ_BYTES = 64 << 10
-REST_BYTES = 128 << 10  # nine in ten pages are smaller
+REST_BYTES = 128 << 10  # nine of ten pages are smaller
 SHORT_BYTES = 4 << 10
-_TICK = 0.01  # s; the kernel counts in clock ticks of up to 10 ms: only a larger lag is taken off
+_TICK = 0.01  # seconds; the kernel counts in ticks of up to 10 ms, so only a larger lag is subtracted
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
-MEMORY, RATE, REST = 1, 2, 4  # why a connection is not read; its clocks run on while it rests
-# Milliseconds since data was last sent and received, of Linux's struct tcp_info (tcp(7)).
+MEMORY, RATE, REST = 1, 2, 4  # why reading is paused; time limits keep running during a REST
+# Milliseconds since data was last sent and received, from Linux's struct tcp_info (tcp(7)).
 _LAST_DATA = struct.Struct("=44x I 4x I")
 
 
 class ConnectionOwner(Protocol):
-    """What a connection tells the client that owns it."""
+    """The callbacks by which a connection informs the client that owns it."""
 
     def has_time(self) -> bool: ...
 
@@ -62,12 +62,12 @@ class ConnectionOwner(Protocol):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol of one transport, plain or TLS; `key` says what it can be used for again.
+    """The protocol of one transport, plain or TLS; `key` tells which requests may reuse it.
 
-        `sock` is its socket if that is known, `opened` how it was opened ("plain",
-        "full" or "resumed" handshake), `took` the seconds of the last exchange,
-    `read_time` those of them in which we read the answer.
-        `on_close` is called once at its end.
+    `sock` is its socket if known, `opened` how it was opened ("plain", or a
+    "full" or "resumed" handshake), `took` the seconds of the last exchange, and
+    `read_time` the part of them that we spent reading the answer.
+    `on_close` is called once, at its end.
     """
 
     __slots__ = (
@@ -79,7 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         "_limits",
         "_error",
         "_paused_at",
-        "_place",
+        "_slot",
         "_pauses",
         "_told_bytes",
         "_unrested_bytes",
@@ -110,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._limits: FetchLimits | None = None
-        self._place: HeldSlot | None = None
+        self._slot: HeldSlot | None = None
         self._unrested_bytes = 0
         self._asked_at = self._heard_at = self._deadline = 0.0
         self.key = key
@@ -132,10 +132,10 @@ class Connection(asyncio.BufferedProtocol):
         self.lost = self.lost or transport.is_closing()
 
     def is_quiet(self) -> bool:
-        """Whether nothing has come since the last answer, not even the end; False for what is lost."""
+        """Return whether nothing, not even a close, has come since the last answer; False if the connection is lost."""
         if self.lost or self.sock is None:
             return not self.lost
-        waiting = select.poll()  # a peek would raise for each quiet one, which costs five times as much
+        waiting = select.poll()  # peeking would raise on each quiet connection and cost five times as much
         try:
             waiting.register(self.sock, select.POLLIN)
         except (OSError, ValueError):  # closed
@@ -148,12 +148,13 @@ class Connection(asyncio.BufferedProtocol):
         answer: Answer,
         limits: FetchLimits,
         deadline: float,
-        place: HeldSlot | None = None,
+        slot: HeldSlot | None = None,
     ) -> None:
-        """Send `request` and fill `answer`; all must be over at `deadline` (monotonic time), or when `place` is needed.
+        """Send `request` and fill `answer`.
 
-        The client is told of all that is held while more is to come.
-        Raises whatever reading the answer raised, which would be a bug.
+        The exchange ends at `deadline` (monotonic time) at the latest, or when another request needs `slot`.
+        The client is told the number of bytes held as long as more is expected.
+        An exception raised while reading the answer is a bug and is raised here.
         """
         if self.lost:
             answer.end("connection lost")
@@ -163,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         self._told_bytes = 0
         self._unrested_bytes = 0
         self.read_time = 0.0
-        self._place = place
+        self._slot = slot
         waiter = self._waiter = asyncio.get_running_loop().create_future()
         self.transport.write(request)
         self._acknowledge_at_once()
@@ -172,14 +173,14 @@ class Connection(asyncio.BufferedProtocol):
             if self._error is not None:
                 raise self._error
         finally:
-            self._answer = self._waiter = self._limits = self._place = None
+            self._answer = self._waiter = self._limits = self._slot = None
 
     def _acknowledge_at_once(self) -> None:
-        """The kernel forgets it with what is sent, so it is said with each request."""
+        """Turn delayed acknowledgements off for this request; the kernel turns them on again when it sends."""
         if self.sock is not None and _QUICKACK is not None:
             try:
                 self.sock.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
-            except OSError:  # closed meanwhile; the exchange will tell
+            except OSError:  # the socket was closed meanwhile; the exchange will report it
                 pass
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -217,24 +218,24 @@ class Connection(asyncio.BufferedProtocol):
         self._part()
 
     def check(self, now: float) -> None:
-        """End the answer if a time limit is over; `now` is monotonic time."""
+        """End the answer if a time limit has passed; `now` is monotonic time."""
         answer, limits = self._answer, self._limits
         if answer is None or limits is None or answer.state is AnswerState.DONE or self._paused_at:
             return
         if now >= self._deadline:
-            answer.expire(f"not over within {limits.total_timeout:g} s")
+            answer.expire(f"not complete within {limits.total_timeout:g} s")
         elif answer.state is AnswerState.HEAD and now >= self._asked_at + limits.header_timeout:
             answer.expire(f"no header block within {limits.header_timeout:g} s")
         elif answer.state is AnswerState.BODY and now >= self._heard_at + limits.silence_timeout:
             answer.expire(f"silent for {limits.silence_timeout:g} s")
-        elif self._place is not None and self._place.is_needed():
-            answer.expire("not over when its place was needed")
+        elif self._slot is not None and self._slot.is_needed():
+            answer.expire("not complete when its fetch slot was needed")
         else:
             return
         self._done()
 
     def _rest(self, nbytes: int) -> None:
-        """Count bytes; behind many of them, or in a long turn, read no more until the client says `go_on`."""
+        """Count bytes; after many of them, or in a long turn, stop reading until the client calls `go_on`."""
         self._unrested_bytes += nbytes
         if self._unrested_bytes < REST_BYTES and self._client.has_time():
             return
@@ -244,20 +245,20 @@ class Connection(asyncio.BufferedProtocol):
             self._client.rests(self)
 
     def go_on(self) -> None:
-        """The rest is over; harmless if the connection is, too."""
+        """End the rest; harmless if the connection has ended too."""
         self._pauses &= ~REST
         self._unrested_bytes = 0
         if self.transport is not None and not self._pauses:
             self.transport.resume_reading()
 
     def pause(self, reason: int = MEMORY) -> None:
-        """Read no more and stop the clocks, until each reason has ended (`resume`).
+        """Stop reading and stop the time limits until each reason has ended (`resume`).
 
-        A request that waits for memory has no place.
+        A request that waits for memory gives up its fetch slot.
         """
         before, self._pauses = self._pauses, self._pauses | reason
-        if reason == MEMORY and self._place is not None:
-            self._place.give()
+        if reason == MEMORY and self._slot is not None:
+            self._slot.give()
         if before & ~REST:
             return
         self._paused_at = time.monotonic()
@@ -265,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.pause_reading()
 
     def resume(self, reason: int = MEMORY) -> None:
-        """The reason is gone: read on if it was the last one; the time of the pause counts for no limit."""
+        """End one reason for the pause; read on if it was the last. No time limit includes the pause."""
         before, self._pauses = self._pauses, self._pauses & ~reason
         if not before & ~REST or self._pauses & ~REST:
             return
@@ -278,12 +279,12 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     def close(self) -> None:
-        """Close at once, and end what is under way; harmless if done before."""
+        """Close at once and end any exchange in progress; harmless if already closed."""
         self._part()
         self._ended("")
 
     def _part(self) -> None:
-        """Let go of the transport, which holds this protocol: nothing waits for the garbage collector."""
+        """Drop the transport, which refers to this protocol, so that no cycle is left to the garbage collector."""
         self.lost = True
         transport, self.transport, self.sock = self.transport, None, None
         if transport is None:
@@ -294,7 +295,7 @@ class Connection(asyncio.BufferedProtocol):
             self.on_close()
 
     def fail(self, error: Exception) -> None:
-        """Let `exchange` raise `error`: what a callback raises would be lost in the loop, and the fetch hang."""
+        """Make `exchange` raise `error`; raised in a callback it would be lost, and the fetch would hang."""
         self._error = self._error or error
         self._done()
 
@@ -314,7 +315,7 @@ class Connection(asyncio.BufferedProtocol):
             waiter.set_result(None)
 
     def _lag(self) -> float:
-        """Seconds by which our loop saw the exchange that has just ended longer than the kernel did."""
+        """Return the seconds by which the loop's measure of the last exchange exceeds the kernel's."""
         if self.sock is None:
             return 0.0
         took = time.monotonic() - self._asked_at

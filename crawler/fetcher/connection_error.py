@@ -1,4 +1,4 @@
-"""The failure to open a connection."""
+"""The error for a connection that could not be opened."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from crawler.records import Outcome
 
 
 class ConnectionNotOpened(CrawlerError):
-    """No connection; `outcome` says why."""
+    """No connection could be opened; `outcome` gives the reason."""
 
     def __init__(self, outcome: Outcome, message: str) -> None:
         super().__init__(message)
@@ -16,8 +16,8 @@ class ConnectionNotOpened(CrawlerError):
 
 
 def one_line(error: BaseException) -> str:
-    """What an exception says, with its name."""
+    """Return an exception's name and message on one line."""
     text = " ".join((getattr(error, "strerror", None) or str(error)).split())
-    if isinstance(error, OSError) and error.errno:  # the event loop's words for an error of the system
+    if isinstance(error, OSError) and error.errno:  # replace the event loop's wording by the system's
         text = re.sub(r"\[?Connect call failed \([^)]*\)\]?", os.strerror(error.errno), text)
     return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__

@@ -1,15 +1,15 @@
-"""Opens connections so that none escapes the guard: straight ones itself, those through a proxy by libraries.
+"""Opens connections so that none bypasses the address guard: direct ones itself, proxied ones by libraries.
 
-The guard stands in `_socket`, which knows the address that is about to be connected
-to: an address in an odd spelling would bypass a guard in the resolver. Only a proxy's
-name is looked up here; the other addresses come with the request. Connecting and the
-TLS handshake have a time limit each.
+The guard is called in `_socket`, which knows the address that is about to be connected
+to; a guard in the resolver could be bypassed by an address in an odd spelling. Only a
+proxy's name is looked up here; the other addresses come with the request. Connecting and
+the TLS handshake have a time limit each.
 
     addresses -> guard -> TCP, as RFC 8305 says -> (TLS) -> the connection's protocol
     SOCKS proxy (python-socks; RFC 1928) -------^
     HTTP proxy (aiohttp; CONNECT for https) ---------------> the connection's protocol
 
-A failure is a `ConnectionNotOpened` with its outcome.
+A failure raises `ConnectionNotOpened` with its outcome.
 """
 
 import asyncio
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from crawler.fetcher.tunnels import Tunnels
 
 _SOCKS_TARGET = (3, 4, 5, 6)  # RFC 1928, 6: network or host unreachable, connection refused, TTL expired
-_HAPPY_EYEBALLS_DELAY = 0.25  # seconds until the next address is tried beside the first (RFC 8305)
+_HAPPY_EYEBALLS_DELAY = 0.25  # seconds until the next address is tried in parallel with the first (RFC 8305)
 
 
 class _Denied(OSError):
-    """The guard does not allow this address."""
+    """The guard denies this address."""
 
 
 class Connector:
-    """Opens guarded TCP and TLS connections, straight or through `proxy` ("" = none).
+    """Opens guarded TCP and TLS connections, direct or through `proxy` ("" = none).
 
-    Behind a proxy the guard is not asked: the proxy chooses the addresses. `limited`:
-    bytes a second are, so the kernel is to hold little that was not read.
+    With a proxy the guard is not used, because the proxy chooses the addresses. `limited`
+    means that there is a limit of bytes per second, so the kernel's receive buffer is kept small.
     """
 
     def __init__(self, guard: AddressGuard, proxy: str, *, limited: bool = False) -> None:
@@ -63,7 +63,9 @@ class Connector:
         self.handshakes = Handshakes()
         self._tunnels: Tunnels | None = None
         if self._proxy is not None and not self._socks:
-            from crawler.fetcher import tunnels  # imported here: aiohttp takes a third of a start
+            from crawler.fetcher import (
+                tunnels,
+            )  # imported only if needed: aiohttp is a third of the start-up time
 
             self._tunnels = tunnels.Tunnels(self._proxy, self.authorization, self._context)
 
@@ -74,22 +76,24 @@ class Connector:
 
     @property
     def proxied(self) -> bool:
-        """Whether somebody else chooses the addresses."""
+        """True if a proxy chooses the addresses."""
         return self._proxy is not None
 
     @property
     def forwards(self) -> bool:
-        """Whether it is an HTTP proxy, which is asked for http URLs in their absolute form."""
+        """True if the proxy is an HTTP proxy, which receives http URLs in absolute form."""
         return self._proxy is not None and not self._socks
 
     def _context(self, verify: bool) -> tls.ResumingContext:
         context = self._contexts.get(verify)
-        if context is None:  # reading the system's roots takes some milliseconds
+        if (
+            context is None
+        ):  # made on first use: reading the system's root certificates takes some milliseconds
             context = self._contexts[verify] = tls.verifying() if verify else tls.recording()
         return context
 
     def keep_session(self, hostname: str, transport: asyncio.BaseTransport, *, verify: bool) -> None:
-        """Remember the TLS session of a connection that worked and is over, to resume it."""
+        """Remember the TLS session of a connection that worked and has ended, to resume it later."""
         ssl_object = transport.get_extra_info("ssl_object")
         if ssl_object is not None:
             self._context(verify).keep(hostname, ssl_object, time.time())
@@ -104,12 +108,12 @@ class Connector:
         *,
         verify: bool,
     ) -> None:
-        """Open `connection`; `verify` asks for a certificate that holds.
+        """Open `connection`; `verify` requires a valid certificate.
 
-        No time limit outlasts `deadline` (monotonic time).
+        No time limit extends beyond `deadline` (monotonic time).
 
         Raises:
-            ConnectionNotOpened: denied, refused, out of time, or no handshake.
+            ConnectionNotOpened: denied, refused, timed out, or failed in the handshake.
         """
         if self._tunnels is not None:
             return await self._tunnels.open(connection, target, limits, deadline, verify)
@@ -130,14 +134,14 @@ class Connector:
             connection.connection_made(stream)
 
     async def _reach(self, target: Target, addresses: tuple[str, ...]) -> socket.socket:
-        """A TCP connection to one of the addresses, or one that the SOCKS proxy makes to the target's name."""
+        """Return a TCP connection to one of the addresses, or one that the SOCKS proxy makes to the target's name."""
         if not self._socks:
             return await self._connect(addresses, target.port)
         socks = _socks_library()
         try:
             proxy = socks.async_.asyncio.Proxy.from_url(self._socks, rdns=True)
             made = await proxy.connect(target.hostname, target.port)
-        except socks.ProxyError as error:  # its answer; some say that the target, not the proxy, is at fault
+        except socks.ProxyError as error:  # some of its errors mean that the target, not the proxy, failed
             of_target = getattr(error, "error_code", None) in _SOCKS_TARGET
             failed = Outcome.CONNECT_ERROR if of_target else Outcome.PROXY_ERROR
             raise ConnectionNotOpened(failed, one_line(error)) from error
@@ -165,7 +169,7 @@ class Connector:
         try:
             context = self._context(verify)
             return TlsTransport(connection, context, target.hostname, self._view, self.handshakes)
-        except (ValueError, ssl.SSLError) as error:  # a name that no certificate can carry
+        except (ValueError, ssl.SSLError) as error:  # ValueError: a name that no certificate can contain
             raise ConnectionNotOpened(Outcome.TLS_ERROR, one_line(error)) from error
 
     async def _handshake(self, stream: TlsTransport, limits: FetchLimits, deadline: float) -> None:
@@ -181,12 +185,12 @@ class Connector:
         if not self._guard.allows_port(target.port):
             raise ConnectionNotOpened(
                 Outcome.ADDRESS_DENIED,
-                f"port of another protocol: {target.port} (network.allow_ports opens it)",
+                f"port of another protocol: {target.port} (network.allow_ports allows it)",
             )
         if ":" in target.hostname or target.hostname.replace(".", "").isdigit():
             addresses = (target.hostname,)
         if not addresses:
-            raise ConnectionNotOpened(Outcome.DNS_NOT_FOUND, f"no address of {target.hostname}")
+            raise ConnectionNotOpened(Outcome.DNS_NOT_FOUND, f"no address for {target.hostname}")
         allowed = tuple(address for address in addresses if self._guard.allows(address))
         if not allowed:
             raise ConnectionNotOpened(Outcome.ADDRESS_DENIED, f"address not allowed: {', '.join(addresses)}")
@@ -211,10 +215,10 @@ def _denied_or(outcome: Outcome, error: BaseException) -> Outcome:
 
 
 def check_proxy(text: str) -> tuple[URL | None, str]:
-    """The proxy's URL without credentials, and the Proxy-Authorization value they make.
+    """Return (the proxy's URL without credentials, the Proxy-Authorization value made from them).
 
     Raises:
-        ConfigError: it is no URL of a proxy, or the library for SOCKS is not installed.
+        ConfigError: the text is not a proxy URL, or the SOCKS library is not installed.
     """
     if not text:
         return None, ""
@@ -224,7 +228,7 @@ def check_proxy(text: str) -> tuple[URL | None, str]:
         url = URL()
     if not re.match(PROXY, text) or not url.host:
         raise ConfigError(
-            "configuration: fetch.proxy: no URL such as http://proxy:3128 or socks5://proxy:1080"
+            "configuration: fetch.proxy: not a proxy URL such as http://proxy:3128 or socks5://proxy:1080"
         )
     if url.scheme.startswith("socks"):
         _socks_library()
@@ -237,7 +241,7 @@ def check_proxy(text: str) -> tuple[URL | None, str]:
 
 def _socks_library() -> Any:
     try:
-        import python_socks.async_.asyncio  # imported here, as it is seldom needed
+        import python_socks.async_.asyncio  # imported only if needed, which is rare
     except ImportError:
         raise ConfigError(
             "configuration: fetch.proxy: SOCKS needs python-socks: pip install 'crawler[socks]'"

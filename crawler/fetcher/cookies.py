@@ -1,15 +1,16 @@
-"""Cookies (RFC 6265) within caps: off by default, or for the length of one redirect chain.
+"""Cookies (RFC 6265) within caps: off by default, or kept for one redirect chain.
 
-A cookie is sent back to its own host, or to the hosts below a domain that is no
-public suffix. Caps (`fetcher/README.md`, "Cookies, credentials and TLS"): 4 KiB a cookie, 50 a
-registrable domain, 8 KiB a request, and a number of domains; the oldest go
-first. The prefixes `__Secure-` and `__Host-` bind, and a plain http answer can
-neither set a Secure cookie nor replace one (RFC 6265bis 5.7). There is no SameSite,
-since no site embeds a crawler.
+A cookie is sent back to its own host, or to the hosts below a domain that is not a
+public suffix. Caps (`fetcher/README.md`, "Cookies, credentials and TLS"): 4 KiB per cookie,
+50 cookies per registrable domain, 8 KiB per request, and a number of domains; the oldest
+are dropped first. The prefixes `__Secure-` and `__Host-` are enforced, and a plain http
+answer can neither set a Secure cookie nor replace one (RFC 6265bis 5.7). SameSite is
+ignored, since no site embeds a crawler.
 
-What a jar sends stands in no record (`redaction.py`). A jar `lasts` if it outlives one
-chain: it may hold a login, from a file (Netscape's `cookies.txt`, as browsers' add-ons,
-curl and wget write it) or of a form that was sent, so no record has what it gets either.
+Cookie values sent by a jar are never recorded (`redaction.py`). A jar `lasts` if it outlives
+one redirect chain: it may hold a login, from a file (Netscape's `cookies.txt`, as written by
+browser add-ons, curl and wget) or from a submitted form. So cookies that it receives are not
+recorded either.
 """
 
 import re
@@ -34,7 +35,7 @@ _FOREVER = float("inf")
 
 
 class Cookie(msgspec.Struct, gc=False):
-    """A stored cookie; `domain` without leading dot, `host_only` if the host itself set it so."""
+    """A stored cookie; `domain` has no leading dot; `host_only` if the cookie is sent only to the host that set it."""
 
     name: str
     value: str
@@ -47,7 +48,7 @@ class Cookie(msgspec.Struct, gc=False):
 
 
 class CookieJar:
-    """Cookies of one redirect chain or, if it `lasts`, of a crawl. `now` is an instant."""
+    """Cookies of one redirect chain or, if it `lasts`, of a crawl; `now` is wall time in seconds."""
 
     __slots__ = ("_created", "_domains", "_domains_max", "lasts")
 
@@ -58,7 +59,7 @@ class CookieJar:
         self._created = 0
 
     def store(self, target: Target, lines: list[bytes], now: float) -> None:
-        """Take the Set-Cookie `lines` of an answer of `target`; unusable ones are passed over."""
+        """Store the Set-Cookie `lines` of an answer from `target`; ignore unusable ones."""
         for line in lines:
             if len(line) > COOKIE_BYTES_MAX:
                 continue
@@ -67,7 +68,7 @@ class CookieJar:
                 self._put(cookie, now)
 
     def header(self, target: Target, now: float) -> str:
-        """The value of Cookie for a request to `target`, "" if there is none (RFC 6265 5.4)."""
+        """Return the Cookie header value for a request to `target`; "" if there is none (RFC 6265 5.4)."""
         path = target.path.partition("?")[0]
         matching = [
             cookie
@@ -90,7 +91,7 @@ class CookieJar:
         return "; ".join(pairs)
 
     def _replaces_secure(self, cookie: Cookie, target: Target) -> bool:
-        """Return whether a cookie set over plain http has the name of a Secure cookie it could shadow."""
+        """Return whether this cookie, set over plain http, would shadow a Secure cookie of the same name."""
         return target.scheme != "https" and any(
             held.secure
             and held.name == cookie.name
@@ -100,7 +101,7 @@ class CookieJar:
         )
 
     def add(self, cookie: Cookie, now: float) -> None:
-        """Take a cookie as it is, unless it has expired."""
+        """Store a cookie without further checks, unless it has expired."""
         self._put(cookie, now)
 
     def __iter__(self) -> Iterator[Cookie]:
@@ -137,29 +138,29 @@ class CookieJar:
         return f"CookieJar({len(self)} cookies of {len(self._domains)} domains)"
 
 
-_HTTP_ONLY = "#HttpOnly_"  # before the domain; curl's way to say that scripts may not read it
+_HTTP_ONLY = "#HttpOnly_"  # curl's prefix of the domain of a cookie that scripts may not read
 _FILE_HEAD = "# Netscape HTTP Cookie File\n"
 
 
 def load_cookies(path: str, now: float, domains_max: int = DOMAINS_MAX) -> CookieJar:
-    """The jar of a file in Netscape's format; expired cookies are passed over.
+    """Return the jar of a file in Netscape's format; expired cookies are skipped.
 
     Raises:
-        ConfigError: it cannot be read, or a line of it is no cookie.
+        ConfigError: the file cannot be read, or one of its lines is not a cookie.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        reason = getattr(error, "strerror", None) or "the file is not UTF-8 text"
         raise ConfigError(f"cookies {path}: {reason}") from error
     jar = CookieJar(domains_max, lasts=True)
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or (line.startswith("#") and not line.startswith(_HTTP_ONLY)):
             continue
         cookie = _of_line(line.removeprefix(_HTTP_ONLY))
-        if cookie is None:  # the line itself is a secret, so it is not shown
+        if cookie is None:  # the line itself is a secret, so the message does not show it
             raise ConfigError(
-                f"cookies {path}: line {number} is no cookie; expected seven fields with tabs between: "
+                f"cookies {path}: line {number} is not a cookie; expected seven fields separated by tabs: "
                 "domain, TRUE or FALSE, path, TRUE or FALSE, expiry, name, value"
             )
         jar.add(cookie, now)
@@ -167,9 +168,9 @@ def load_cookies(path: str, now: float, domains_max: int = DOMAINS_MAX) -> Cooki
 
 
 def _of_line(line: str) -> Cookie | None:
-    """domain, whether hosts below it have it too, path, secure, expiry (0 = with the session), name, value."""
+    """Read a line: domain, whether subdomains get it, path, secure, expiry (0 = end of session), name, value."""
     fields = line.rstrip("\r\n").split("\t")
-    if len(fields) == 6:  # an empty value, whose tab an editor has taken away
+    if len(fields) == 6:  # the value is empty, and an editor has removed the tab before it
         fields.append("")
     if len(fields) != 7:
         return None
@@ -187,7 +188,7 @@ def _of_line(line: str) -> Cookie | None:
 
 
 def as_file(jar: CookieJar) -> str:
-    """The jar as a file that `load_cookies` reads."""
+    """Return the jar in the format that `load_cookies` reads."""
     lines = [_FILE_HEAD]
     for cookie in jar:
         dot, below = ("", "FALSE") if cookie.host_only else (".", "TRUE")
@@ -198,7 +199,7 @@ def as_file(jar: CookieJar) -> str:
 
 
 def _parse(line: str, target: Target, now: float) -> Cookie | None:
-    """The cookie of a Set-Cookie line (RFC 6265 5.2 and 5.3), None if it is to be ignored."""
+    """Return the cookie of a Set-Cookie line (RFC 6265 5.2 and 5.3); None if it must be ignored."""
     pair, *attributes = line.split(";")
     name, equals, value = pair.partition("=")
     if not equals:
@@ -211,7 +212,7 @@ def _parse(line: str, target: Target, now: float) -> Cookie | None:
 
 
 def _apply(cookie: Cookie, attributes: list[str], target: Target, now: float) -> bool:
-    """Apply the attributes; False if the cookie must be refused."""
+    """Apply the attributes; return False if the cookie must be rejected."""
     max_age: float | None = None
     domain = ""
     for attribute in attributes:
@@ -236,7 +237,10 @@ def _apply(cookie: Cookie, attributes: list[str], target: Target, now: float) ->
 
 
 def _keeps_prefix(cookie: Cookie, domain: str) -> bool:
-    """Return whether the cookie is what its name promises (RFC 6265bis 4.1.3); without a name, its value counts."""
+    """Return whether the cookie keeps its name prefix's promise (RFC 6265bis 4.1.3).
+
+    The value of a cookie without a name is checked like a name.
+    """
     name = (cookie.name or cookie.value).lower()
     if name.startswith("__secure-"):
         return bool(cookie.name) and cookie.secure
@@ -256,7 +260,7 @@ def _set_domain(cookie: Cookie, domain: str, hostname: str) -> bool:
 
 
 def _domain_matches(hostname: str, domain: str) -> bool:
-    """RFC 6265 5.1.3; an address matches itself only."""
+    """Return whether `hostname` matches (RFC 6265 5.1.3); an address matches only itself."""
     if hostname == domain:
         return True
     return (
@@ -265,7 +269,7 @@ def _domain_matches(hostname: str, domain: str) -> bool:
 
 
 def _path_matches(path: str, cookie_path: str) -> bool:
-    """RFC 6265 5.1.4."""
+    """Return whether `path` matches (RFC 6265 5.1.4)."""
     return path == cookie_path or (
         path.startswith(cookie_path) and (cookie_path.endswith("/") or path[len(cookie_path)] == "/")
     )
@@ -277,7 +281,7 @@ def _default_path(path: str) -> str:
 
 
 def _group(hostname: str) -> str:
-    """The registrable domain, or the host itself where there is none."""
+    """Return the registrable domain; the host itself if it has none."""
     if ":" in hostname or hostname.rpartition(".")[2].isdigit():
         return hostname
     return suffix_list().privatesuffix(hostname) or hostname
@@ -288,7 +292,7 @@ def _is_public(domain: str) -> bool:
 
 
 def parse_cookie_date(text: str) -> float | None:
-    """The instant of a cookie's Expires, in any order of its parts (RFC 6265 5.1.1); None if unreadable."""
+    """Return the instant of a cookie's Expires, its parts in any order (RFC 6265 5.1.1); None if unreadable."""
     found: dict[str, str] = {}
     for token in _DATE_DELIMITER.split(text):
         for part, pattern in _DATE_PARTS:

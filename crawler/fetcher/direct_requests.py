@@ -1,7 +1,7 @@
-"""Requests outside the frontier's order, for what somebody configured: a hub, a login.
+"""Requests outside the frontier's order, for something that the configuration names: a hub, a login.
 
-They leave by the crawl's fetcher: identity, address guard, proxy, limits and cookies are
-those of every request.
+They use the crawl's fetcher, so they have the same identity, address guard, proxy, limits
+and cookies as every other request.
 """
 
 from msgspec.structs import replace
@@ -14,13 +14,13 @@ from crawler.records import Fetch
 
 
 class DirectRequests:
-    """Asks at once. `proxied`: a proxy looks the names up."""
+    """Sends requests at once, outside the frontier's order. `proxied`: a proxy looks host names up."""
 
     def __init__(self, fetcher: Fetcher, resolver: NameResolver, *, proxied: bool) -> None:
         self._fetcher, self._resolver, self._proxied = fetcher, resolver, proxied
 
     async def ask(self, task: FetchRequest) -> Fetch:
-        """What came of it; a redirect is not followed."""
+        """Send the request and return the result; redirects are not followed."""
         if self._proxied:
             return await self._fetcher.fetch(task)
         found = await self._resolver.resolve(split(task.url).hostname)
@@ -30,6 +30,6 @@ class DirectRequests:
 
 
 def no_address(url: str, found: Resolution) -> Fetch:
-    """The end of a fetch whose host has no address that may be asked."""
+    """Return the result of a fetch whose host has no permitted address."""
     assert found.outcome is not None, found
     return Fetch(url=url, outcome=found.outcome, blame=blame_of(found.outcome), error=found.error)

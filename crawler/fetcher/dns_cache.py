@@ -1,10 +1,10 @@
-"""What is known of host names: addresses until their time to live ends, and dead names for a while.
+"""The DNS cache: addresses until their time to live ends, and names without addresses for a while.
 
-A plain object that takes `now`; `resolver.py` asks the network. An entry lives
-for the smallest TTL of its records, bounded below (a crawl is no interactive
-user) and above; a name that does not exist is asked again after
-`negative_ttl`. Passing failures (SERVFAIL, time-outs) are not kept: the host
-waits for them elsewhere. The oldest entries make room.
+A plain object that takes `now`; `resolver.py` does the network part. An entry expires
+after the smallest TTL of its records, bounded below (a crawl does not need the
+freshness of an interactive user) and above; a name that does not exist is looked up
+again after `negative_ttl`. Passing failures (SERVFAIL, timeouts) are not cached: the
+frontier delays the host. The oldest entries are evicted first.
 """
 
 import ipaddress
@@ -39,7 +39,7 @@ class DnsCache:
         self._entries_max = entries_max
 
     def get(self, hostname: str, now: float) -> Resolution | None:
-        """What is known and has not expired."""
+        """Return the entry of `hostname`, or None if there is none or it has expired."""
         found = self._entries.get(hostname)
         if found is not None and found.expires <= now:
             del self._entries[hostname]
@@ -47,7 +47,7 @@ class DnsCache:
         return found
 
     def put(self, hostname: str, resolution: Resolution) -> None:
-        """Keep `resolution`; the entry kept longest goes if there is no room."""
+        """Store `resolution`; evict the oldest entry if the cache is full."""
         self._entries.pop(hostname, None)
         if len(self._entries) >= self._entries_max:
             del self._entries[next(iter(self._entries))]
@@ -66,7 +66,7 @@ class DnsCache:
 def conclude(
     hostname: str, found: Sequence[tuple[str, float]], guard: AddressGuard, config: NetworkConfig, now: float
 ) -> Resolution:
-    """The resolution of a name whose records are (address, TTL); what the guard denies is skipped."""
+    """Return the resolution of a name with records (address, TTL); skip addresses that the guard denies."""
     ttl = min((ttl for _, ttl in found), default=config.dns_negative_ttl)
     expires = now + min(max(ttl, config.dns_ttl_min), config.dns_ttl_max)
     addresses = [address for address, _ in found]
@@ -82,16 +82,16 @@ def conclude(
 
 
 def not_found(hostname: str, config: NetworkConfig, now: float) -> Resolution:
-    """The resolution of a name that does not exist or has no address."""
+    """Return the resolution of a name that does not exist or has no address."""
     return Resolution((), now + config.dns_negative_ttl, Outcome.DNS_NOT_FOUND, f"{hostname}: no such host")
 
 
 def _family(address: str) -> int:
-    return 6 if ":" in address else 4  # most crawl machines reach IPv4 better
+    return 6 if ":" in address else 4  # IPv4 first: most crawl machines reach it better
 
 
 def literal(hostname: str) -> str:
-    """The address, canonically spelled, of an IP literal with or without brackets; "" if it is a name."""
+    """Return the canonical address of an IP literal, with or without brackets; "" if it is a name."""
     if not (hostname[-1:].isdigit() or ":" in hostname):
         return ""
     try:
@@ -101,13 +101,13 @@ def literal(hostname: str) -> str:
 
 
 def looks_numeric(hostname: str) -> bool:
-    """True if the last label is a number: never a name (WHATWG URL 3.5), so never looked up."""
+    """Return whether the last label is a number, so that it is never looked up as a name (WHATWG URL 3.5)."""
     last = hostname.rstrip(".").rpartition(".")[2]
     return last.isdigit() or last[:2].lower() == "0x"
 
 
 def local_names(hosts_file: Iterable[str], *, names_max: int = 1_000_000) -> dict[str, tuple[str, ...]]:
-    """Names of a hosts file (lines "address name ..."), lower case, with all their addresses."""
+    """Return the names of a hosts file (lines "address name ..."), in lower case, with all their addresses."""
     names: dict[str, tuple[str, ...]] = {}
     for line in hosts_file:
         fields = line.partition("#")[0].split()
@@ -122,5 +122,5 @@ def local_names(hosts_file: Iterable[str], *, names_max: int = 1_000_000) -> dic
 
 
 def loopback_name(hostname: str) -> tuple[str, ...]:
-    """The addresses of localhost and the names below it (RFC 6761 6.3), which no server is asked for."""
+    """Return the addresses of localhost and the names below it; they are never looked up (RFC 6761 6.3)."""
     return _LOCAL if hostname == "localhost" or hostname.endswith(".localhost") else ()

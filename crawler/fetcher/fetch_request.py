@@ -1,9 +1,9 @@
 """A request, and its bytes.
 
-The request target is sent as it stands in the canonical URL: never decoded,
+The request target is sent exactly as in the canonical URL: never decoded,
 re-encoded or re-ordered. No Referer is ever sent. Configured headers with
-credentials go only with requests that say so (`FetchRequest.credentials`) and
-stand in no record (`redaction.py`).
+credentials are sent only with requests that ask for them (`FetchRequest.credentials`)
+and are never recorded (`redaction.py`).
 """
 
 import re
@@ -17,25 +17,25 @@ from crawler.config.credentials import has_credentials, is_credential
 from crawler.config.forms import header_field
 from crawler.fetcher import coding
 
-HTTP = "http"  # the name of the fetcher that most tasks are for
+HTTP = "http"  # the name of the default fetcher
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # an answer to HEAD is framed otherwise
-WITH_BODY = frozenset({"POST", "PUT", "PATCH"})  # their length is said even if it is 0 (RFC 9110, 8.6)
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # no HEAD: its answers are framed differently
+WITH_BODY = frozenset({"POST", "PUT", "PATCH"})  # Content-Length is sent even if it is 0 (RFC 9110, 8.6)
 
 
 class HeldSlot(Protocol):
-    """The place that a request holds among those that may be under way."""
+    """A fetch slot, held by a request in progress."""
 
     def is_needed(self) -> bool:
-        """Whether the request is to end now, as if its time were over, since another needs the place."""
+        """Return whether the request must end now, as at its time limit, because another needs the slot."""
 
     def give(self) -> None:
-        """The place is free: the request waits for something other than its server."""
+        """Release the slot: the request waits for something other than its server."""
 
 
 class FetchLimits(msgspec.Struct, frozen=True, gc=False):
-    """Sizes in bytes and times in seconds that bind one fetch (`fetcher/README.md`, "Time and size limits")."""
+    """Limits of one fetch, sizes in bytes and times in seconds (`fetcher/README.md`, "Time and size limits")."""
 
     connect_timeout: float
     tls_timeout: float
@@ -56,7 +56,7 @@ class FetchLimits(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cookies(Protocol):
-    """A cookie jar (`cookies.CookieJar`); one that `lasts` may hold logins, which stand in no record."""
+    """A cookie jar (`cookies.CookieJar`); one that `lasts` may hold logins, which are never recorded."""
 
     lasts: bool
 
@@ -66,18 +66,19 @@ class Cookies(Protocol):
 
 
 class FetchRequest(msgspec.Struct):
-    """One request, a GET unless `method` says otherwise, for the fetcher of that name (`fetchers.py`).
+    """One request, a GET by default, for the fetcher that it names (`fetchers.py`).
 
-    `addresses` are the host's, tried in order; a host that is an IP literal needs none.
-    `etag` and `last_modified` make it conditional. The connection may idle
-    afterwards for `keep_alive` seconds or, if that is more, `keep_alive_factor`
-    times what the exchange took; a `keep_alive` of 0 closes it. None for a limit means the
-    client's. `jar` holds the cookies of one redirect chain; `headers` are
-    "Name: value". `credentials`: the URL is one for which those of the
-    configuration were given. `tls` is "verify", "record" or "" for the client's setting. `slot` is
-    what it holds and may have to give up. `owner` is charged for what is received until the client is told to let go of
-    it; without one nobody is, once the answer has come.
-    `body` is sent behind the head, and stands in no record. `listener` gets the content, piece by piece as it comes.
+    `addresses` are those of the host, tried in order; empty if the host is an IP literal.
+    `etag` and `last_modified` make the request conditional. Afterwards the connection may
+    stay idle for `keep_alive` seconds or `keep_alive_factor` times the duration of the
+    exchange, whichever is longer; with a `keep_alive` of 0 it is closed. A limit of None
+    means the client's limit. `jar` holds the cookies of one redirect chain. `headers` are
+    lines "Name: value". `credentials`: the URL may receive the configured credentials.
+    `tls` is "verify", "record" or "" for the client's setting. `slot` is the fetch slot that
+    the request holds and may have to give up. `owner` is charged for received memory until the
+    client is told to release it; without an owner the charge ends with the answer.
+    `body` is sent after the head and never recorded. `listener` receives the content,
+    piece by piece as it comes.
     """
 
     url: str
@@ -106,7 +107,7 @@ class FetchRequest(msgspec.Struct):
         return bool(self.etag or self.last_modified)
 
     def limits(self, default: FetchLimits) -> FetchLimits:
-        """`default` with this request's own limits."""
+        """Return `default`, replaced where this request has limits of its own."""
         if self.body_bytes_max is None and self.total_timeout is None and self.wire_bytes_max is None:
             return default
         own = {
@@ -118,7 +119,7 @@ class FetchRequest(msgspec.Struct):
 
 
 class Target(NamedTuple):
-    """The parts of a canonical URL; `host` as it stands in Host (brackets, port), `hostname` bare."""
+    """The parts of a canonical URL; `host` as in the Host header (with brackets and port), `hostname` without."""
 
     scheme: str
     host: str
@@ -128,7 +129,7 @@ class Target(NamedTuple):
 
 
 def split(url: str) -> Target:
-    """The parts of a canonical http(s) URL (no userinfo, no fragment)."""
+    """Split a canonical http(s) URL (no userinfo, no fragment) into its parts."""
     scheme, _, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     if "?" in host:
@@ -145,7 +146,7 @@ def split(url: str) -> Target:
 
 
 class RequestWriter:
-    """Writes request heads; the fields that never change are joined once."""
+    """Writes request heads; the fields that are the same in all requests are joined once."""
 
     def __init__(self, identity: IdentityConfig, agent: str) -> None:
         fields = {
@@ -159,7 +160,7 @@ class RequestWriter:
         self._common = _joined(self._fields)
 
     def is_secret(self, request: FetchRequest) -> bool:
-        """Whether the head of `request` holds credentials that were configured."""
+        """Return whether the head of `request` contains configured credentials."""
         return bool(request.credentials and self._secrets) or has_credentials(request.headers)
 
     def head(
@@ -171,7 +172,7 @@ class RequestWriter:
         proxied: bool = False,
         authorization: str = "",
     ) -> bytes:
-        """Request line and header fields as they are sent; `proxied` in the form a proxy gets (RFC 9112 3.2.2)."""
+        """Return the request line and header fields; `proxied` uses the absolute form for proxies (RFC 9112 3.2.2)."""
         path = f"{target.scheme}://{target.host}{target.path}" if proxied else target.path
         if _UNSAFE.search(path):
             path = _UNSAFE.sub(_escaped, path)
@@ -198,7 +199,7 @@ class RequestWriter:
 
 
 def _with(fields: dict[str, str], lines: tuple[str, ...]) -> dict[str, str]:
-    """`fields` and those of `lines`, which take the place of fields of the same name."""
+    """Return `fields` with those of `lines`, which replace fields of the same name."""
     merged = dict(fields)
     for line in lines:
         name, value = header_field(line)
@@ -213,7 +214,7 @@ def _joined(fields: dict[str, str]) -> str:
 
 
 def _safe(value: str) -> str:
-    """A stored header value without anything that could end its line."""
+    """Return a stored header value without characters that could end its line."""
     return value.replace("\r", " ").replace("\n", " ").replace("\0", " ")
 
 

@@ -1,15 +1,15 @@
-"""The seam of fetching: what a process asks of whoever gets a page, and the table of those who can.
+"""The interface between a process and its fetchers, and the table of fetchers.
 
     fetch tasks, logins, hubs --FetchRequest--> the fetcher that the task names --Fetch--> them
 
-`FETCHERS` has a line for each. A process makes "http" and those that `[[override]]`
-names, and knows none of them: another is a class with the five methods of `Fetcher` and
-a line here. Simulations and tests bring a table of their own.
+`FETCHERS` has one line per fetcher. A process makes "http" and the fetchers that
+`[[override]]` tables name, and contains no code for any of them: to add a fetcher, write a
+class with the five methods of `Fetcher` and add a line here. Simulations and tests use
+tables of their own.
 
-Back-pressure has two parts. A fetcher that takes few tasks at once says so by `places`;
-tasks that wait for one give their place among the crawl's requests to others, up to
-`WAITING_A_PLACE` for each. What answers hold in memory is charged to their owner until
-it is let go (`byte_account.py`).
+Back-pressure has two parts. A fetcher that accepts few tasks at once sets `places`; tasks
+that wait for it, up to `WAITING_A_PLACE` per place, give up their fetch slot. The memory
+of answers is charged to their owner until it is released (`byte_account.py`).
 """
 
 import asyncio
@@ -23,45 +23,45 @@ from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.fetch_request import HTTP, FetchRequest
 from crawler.records import Fetch
 
-# Tasks without a place in the crawl, for each of a fetcher's own: bounds what waits in memory
+# Tasks that wait without a fetch slot, per place of the fetcher: bounds their memory
 WAITING_A_PLACE = 16
 
 
 class Fetcher(Protocol):
-    """Gets pages. Every task ends in one Fetch with one outcome; only bugs and cancelling raise."""
+    """Fetches pages. Every task ends in one Fetch with one outcome; only bugs and cancelling raise."""
 
     @property
     def places(self) -> int:
-        """Tasks that it takes at once; 0 if `crawl.concurrency` alone bounds them."""
+        """The number of tasks accepted at once; 0 if only `crawl.concurrency` limits it."""
 
     async def start(self) -> None:
-        """Make ready, in the loop that fetches."""
+        """Prepare for fetching; called in the event loop that fetches."""
 
     async def close(self) -> None:
-        """End what is under way and leave nothing open."""
+        """End all tasks in progress and release every resource."""
 
     async def fetch(self, task: FetchRequest) -> Fetch:
-        """Do one task."""
+        """Do one task and return its result."""
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Charge what was made of an answer to its owner until `let_go`."""
+        """Charge memory derived from an answer to its owner until `let_go`."""
 
     def let_go(self, owner: Hashable) -> None:
-        """The owner holds nothing any more; harmless if it never did."""
+        """Release all memory charged to `owner`; harmless if there is none."""
 
 
 class NameResolver(Protocol):
     """Finds the addresses of a host."""
 
     async def resolve(self, hostname: str, *, patient: bool = True) -> Resolution:
-        """The addresses, or the outcome that says why there are none."""
+        """Return the addresses, or the outcome that explains why there are none."""
 
     async def close(self) -> None:
-        """End look-ups under way."""
+        """End all look-ups in progress."""
 
 
 class FetcherNeeds(NamedTuple):
-    """What a fetcher is made from; `processes` share the limits of the crawl."""
+    """The arguments for making a fetcher; `processes` is the number that share the crawl's limits."""
 
     config: Config
     clock: Clock
@@ -90,30 +90,30 @@ FETCHERS: dict[str, MakeFetcher] = {HTTP: _http}
 
 
 def named_fetchers(table: Mapping[str, MakeFetcher], config: Config) -> list[str]:
-    """The names of the fetchers that a crawl needs: "http" and those that overrides name.
+    """Return the names of the fetchers that a crawl needs: "http" and those that overrides name.
 
     Raises:
-        ConfigError: there is no fetcher of such a name.
+        ConfigError: an override names an unknown fetcher.
     """
     names = dict.fromkeys([HTTP, *(own.fetcher for own in config.override if own.fetcher)])
     for name in names:
         if name not in table:
-            raise bad_setting("override.fetcher", f"there is no {name!r}; there are: {', '.join(table)}")
+            raise bad_setting("override.fetcher", f"unknown fetcher {name!r}; known: {', '.join(table)}")
     return list(names)
 
 
 def make_fetcher(table: Mapping[str, MakeFetcher], needs: FetcherNeeds) -> Fetcher:
-    """The fetcher of a process: "http", and beside it those that an override names.
+    """Make the fetcher of a process: "http", and those that overrides name.
 
     Raises:
-        ConfigError: there is no fetcher of such a name, or one cannot be made so.
+        ConfigError: an override names an unknown fetcher, or one cannot be made from this configuration.
     """
     made = {name: table[name](needs) for name in named_fetchers(table, needs.config)}
     return made[HTTP] if len(made) == 1 else Fetchers(made)
 
 
 class Fetchers:
-    """Several as one: each task goes to the fetcher that it names."""
+    """Combines several fetchers: each task goes to the fetcher that it names."""
 
     places = 0
 
@@ -135,7 +135,7 @@ class Fetchers:
             await fetcher.close()
 
     async def fetch(self, task: FetchRequest) -> Fetch:
-        """Let the fetcher that the task names do it, once that one has a place."""
+        """Pass the task to the fetcher that it names, once that fetcher has a free place."""
         name = task.fetcher
         places = self._places.get(name)
         if places is None:
@@ -154,10 +154,10 @@ class Fetchers:
             places.release()
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Charge it where most answers come from."""
+        """Charge the memory to "http", which most answers come from."""
         self._by_name[HTTP].hold_more(owner, nbytes)
 
     def let_go(self, owner: Hashable) -> None:
-        """Tell all: any of them may have been charged."""
+        """Tell all fetchers, since any of them may have charged the owner."""
         for fetcher in self._by_name.values():
             fetcher.let_go(owner)

@@ -1,15 +1,15 @@
-"""HTTP/1 messages (RFC 9112): header block, where the body ends, chunks.
+"""HTTP/1 messages (RFC 9112): header block, end of the body, chunks.
 
 The web needs more leniency than a strict parser has, and each message still needs
 a definite end. Accepted: a missing reason phrase, obsolete folding,
-8-bit values, bare LF line ends, blanks around a field name, lines that are no
-field (skipped), equal repeated Content-Lengths, Transfer-Encoding beside
-Content-Length (it wins). Refused as `framing`: no status line (so HTTP/0.9),
-contradicting or unreadable lengths, bad chunk sizes.
+8-bit values, bare LF line ends, blanks around a field name, lines that are not
+fields (skipped), equal repeated Content-Lengths, Transfer-Encoding together with
+Content-Length (the former takes precedence). Rejected as `framing`: no status line (so
+HTTP/0.9), contradicting or unreadable lengths, bad chunk sizes.
 
-aiohttp's parser (llhttp) refuses eight of these, cannot bound the header block
-as a whole, and loses an answer when other bytes follow it in the same read; it
-also costs 9.5 us a header block where this takes 4.
+aiohttp's parser (llhttp) rejects eight of these, cannot bound the size of the whole
+header block, and loses an answer when other bytes follow it in the same read; it
+also takes 9.5 us per header block where this one takes 4.
 """
 
 import re
@@ -23,7 +23,7 @@ from crawler.records import Outcome
 _STATUS_LINE = re.compile(rb"HTTP/(\d)(?:\.(\d))?[ \t]+([^ \t\n]*)[ \t]*([^\n]*)")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _CHUNK_SIZE = re.compile(rb"[0-9a-fA-F]{1,15}")
-_CHUNK_LINE_MAX = 16 << 10  # a chunk's size with its extensions
+_CHUNK_LINE_MAX = 16 << 10  # bytes of a chunk size with its extensions
 _TRAILER_MAX = 64 << 10
 
 _BLANKS = (b" ", b"\t", b"")
@@ -32,7 +32,7 @@ HEAD_END = re.compile(rb"\n\r?\n")
 
 
 class BadAnswer(CrawlerError):
-    """The answer is not HTTP as far as anyone can tell; holds the outcome it ends in."""
+    """The answer is not valid HTTP, even to a lenient parser; holds the outcome that it leads to."""
 
     def __init__(self, outcome: Outcome, message: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class BadAnswer(CrawlerError):
 
 
 class Body(Enum):
-    """How the end of a body is known."""
+    """The ways in which the end of a body is marked."""
 
     NONE = "none"
     LENGTH = "length"
@@ -51,8 +51,8 @@ class Body(Enum):
 class Head(NamedTuple):
     """A parsed header block.
 
-    `fields` are as received, in order, folded lines joined. `known` maps lower
-    case names to values, repeated ones joined by LF (which no value holds).
+    `fields` are as received, in order, with folded lines joined. `known` maps lower
+    case names to values; repeated values are joined by LF (which no value contains).
     """
 
     version: str
@@ -62,12 +62,12 @@ class Head(NamedTuple):
     known: dict[bytes, bytes]
 
     def values(self, name: bytes) -> list[bytes]:
-        """All values of the field `name` (lower case), in order."""
+        """Return all values of the field `name` (lower case), in order."""
         joined = self.known.get(name)
         return joined.split(b"\n") if joined is not None else []
 
     def tokens(self, name: bytes) -> list[bytes]:
-        """The elements of a comma-separated field, lower case, over all its lines."""
+        """Return the elements of a comma-separated field, in lower case, over all its lines."""
         joined = self.known.get(name)
         if not joined:
             return []
@@ -76,10 +76,10 @@ class Head(NamedTuple):
 
 
 def parse_head(block: bytes, *, fields_max: int, field_bytes_max: int) -> Head:
-    """Return the header block that `block` holds, up to and with its empty line.
+    """Parse the header block in `block`, which ends with its empty line.
 
     Raises:
-        BadAnswer: FRAMING without a status line, BAD_STATUS if its code is no
+        BadAnswer: FRAMING without a status line, BAD_STATUS if its code is not a
             number from 100 to 599, HEADER_TOO_LARGE beyond the limits.
     """
     text = block.replace(b"\r\n", b"\n").strip(b"\n")
@@ -95,7 +95,7 @@ def parse_head(block: bytes, *, fields_max: int, field_bytes_max: int) -> Head:
 
 
 def head_of(fields: tuple[tuple[bytes, bytes], ...], *, version: str, status: int, reason: str) -> Head:
-    """The header block that these parts make."""
+    """Make a header block from its parts."""
     known: dict[bytes, bytes] = {}
     for name, value in fields:
         key = name.lower()
@@ -120,7 +120,7 @@ def _fields(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
     for line in lines[1:]:
         name, colon, value = line.partition(b":")
         if line[:1] in _BLANKS:
-            if fields and line:  # obsolete folding (RFC 9112 5.2)
+            if fields and line:  # a continuation line: obsolete folding (RFC 9112 5.2)
                 folded_name, folded = fields[-1]
                 fields[-1] = (folded_name, (folded + b" " + line.strip(b" \t")).strip(b" "))
         elif colon and name:
@@ -129,10 +129,10 @@ def _fields(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
 
 
 def body_of(head: Head) -> tuple[Body, int]:
-    """How the body of an answer to a GET ends, and its length if that is given (RFC 9112 6.3).
+    """Return (how the body of an answer to a GET ends, its length if given) (RFC 9112 6.3).
 
     Raises:
-        BadAnswer: FRAMING; the lengths contradict each other or are no numbers.
+        BadAnswer: FRAMING; the lengths contradict each other or are not numbers.
     """
     if head.status < 200 or head.status in (204, 304):
         return Body.NONE, 0
@@ -149,12 +149,12 @@ def body_of(head: Head) -> tuple[Body, int]:
     }
     length = lengths.pop()
     if lengths or not _LENGTH.fullmatch(length):
-        raise BadAnswer(Outcome.FRAMING, f"Content-Length {head.known[b'content-length'][:60]!r}")
+        raise BadAnswer(Outcome.FRAMING, f"bad Content-Length {head.known[b'content-length'][:60]!r}")
     return (Body.LENGTH, int(length)) if int(length) else (Body.NONE, 0)
 
 
 def keeps_alive(head: Head) -> bool:
-    """True if the server leaves the connection open after this answer (RFC 9112 9.3)."""
+    """Return whether the server keeps the connection open after this answer (RFC 9112 9.3)."""
     options = head.tokens(b"connection")
     if head.version == "HTTP/1.1":
         return b"close" not in options and not (
@@ -163,16 +163,16 @@ def keeps_alive(head: Head) -> bool:
     return head.version == "HTTP/1.0" and b"keep-alive" in options and b"transfer-encoding" not in head.known
 
 
-# What small chunks begin with, in the plainest form.
+# Size lines of small chunks in their plainest form.
 _SIZES = {text % size: size for size in range(1, 4096) for text in (b"%x", b"%X")}
 
 
 class ChunkDecoder:
-    """The chunked transfer coding (RFC 9112 7.1), fed in any pieces.
+    """Decodes the chunked transfer coding (RFC 9112 7.1), fed in pieces of any size.
 
-    `done` is set at the end of the trailers; `rest` are the bytes after it.
-    Extensions and trailers are passed over, within bounds; lines may end with
-    a bare LF. `chunks` counts those begun.
+    `done` is set at the end of the trailers; `rest` holds the bytes after it.
+    Extensions and trailers are skipped, within bounds; lines may end with
+    a bare LF. `chunks` is the number of chunks begun.
     """
 
     __slots__ = ("_left", "_line", "_state", "_trailer_bytes", "chunks", "done", "rest")
@@ -187,11 +187,11 @@ class ChunkDecoder:
         self.rest = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the payload that `data` brings.
+        """Return the payload of `data`.
 
         Raises:
             BadAnswer: FRAMING; a bad chunk size, no line end after a chunk, or
-                a line or trailers without end.
+                a line or trailers that are too long.
         """
         pieces: list[bytes] = []
         position = 0
@@ -220,7 +220,7 @@ class ChunkDecoder:
         return pieces
 
     def _take_plain(self, data: bytes, position: int, pieces: list[bytes]) -> int:
-        """Take chunks that are whole and of the plainest form, a tenth of the time; the position behind them."""
+        """Take complete chunks in their plainest form, in a tenth of the time; return the position after them."""
         find, size_of, begun = data.find, _SIZES.get, len(pieces)
         while (end := find(b"\r\n", position, position + 6)) > 0 and (size := size_of(data[position:end])):
             behind = end + 2 + size
@@ -249,5 +249,5 @@ class ChunkDecoder:
         else:
             self._trailer_bytes += len(line)
             if self._trailer_bytes > _TRAILER_MAX:
-                raise BadAnswer(Outcome.FRAMING, "trailers without end")
+                raise BadAnswer(Outcome.FRAMING, "trailers too long")
             self.done = not line

@@ -1,7 +1,7 @@
-"""Idle connections: one a host, each for as long as its host's gap lasts, all of them bounded.
+"""Idle connections: one per host, each kept as long as its host's gap lasts, bounded in number.
 
-A plain object; `now` is monotonic time. `Idle` names what it needs of a connection.
-A connection that leaves the pool other than by `take` is closed.
+A plain object; `now` is monotonic time. The protocol `Idle` lists what the pool needs of a
+connection. A connection that leaves the pool other than by `take` is closed.
 """
 
 from itertools import islice
@@ -11,7 +11,7 @@ Authority = tuple[str, str, int, str]  # scheme, host name, port and TLS mode
 
 
 class Idle(Protocol):
-    """A connection nobody uses."""
+    """A connection without a request in progress."""
 
     key: Authority
     address: str
@@ -34,7 +34,7 @@ class IdlePool(Generic[_C]):
         self._entries_max = entries_max
 
     def add(self, connection: _C, now: float, keep: float) -> None:
-        """Hold `connection` for `keep` seconds; the one held longest goes if there is no room."""
+        """Hold `connection` for `keep` seconds; if the pool is full, close the one held longest."""
         hostname = connection.key[1]
         self._close(hostname)
         connection.idle_until = now + keep
@@ -43,7 +43,7 @@ class IdlePool(Generic[_C]):
             self._close(next(iter(self._by_hostname)))
 
     def take(self, key: Authority, addresses: tuple[str, ...], now: float) -> _C | None:
-        """The host's connection, if it lives, is of the same authority and to one of `addresses`."""
+        """Take the host's connection, if it is alive, of the same authority and to one of `addresses`."""
         connection = self._by_hostname.pop(key[1], None)
         if connection is None:
             return None
@@ -58,12 +58,12 @@ class IdlePool(Generic[_C]):
         return None
 
     def forget(self, connection: _C) -> None:
-        """`connection` was lost."""
+        """Remove `connection`, which was lost."""
         if self._by_hostname.get(connection.key[1]) is connection:
             del self._by_hostname[connection.key[1]]
 
     def expire(self, now: float, closed_max: int) -> None:
-        """Close those whose time is over, a bounded number at once: with TLS each takes up to half a millisecond."""
+        """Close connections past their time, at most `closed_max`: with TLS each takes up to half a millisecond."""
         over = (name for name, held in self._by_hostname.items() if now >= held.idle_until)
         for hostname in list(islice(over, closed_max)):
             self._close(hostname)

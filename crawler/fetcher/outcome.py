@@ -1,4 +1,6 @@
-"""How a fetch ended: every end maps to exactly one Outcome and one Blame (`fetcher/README.md`, "Status and outcome").
+"""The result of a fetch: every end maps to exactly one Outcome and one Blame.
+
+See `fetcher/README.md`, "Status and outcome".
 
 status          outcome             blame
 2xx             FETCHED or EMPTY    NONE
@@ -39,12 +41,12 @@ _BLAME = {
 
 
 def blame_of(outcome: Outcome) -> Blame:
-    """Whom an outcome is charged to; NONE for success and for what is final."""
+    """Return what an outcome is charged to: NONE for success and for final outcomes."""
     return _BLAME.get(outcome, Blame.NONE)
 
 
 def conclude(answer: Answer, *, conditional: bool, location: str) -> Outcome:
-    """The outcome of a complete answer. `location` is its usable Location, "" if there is none."""
+    """Return the outcome of a complete answer. `location` is its usable Location, "" if there is none."""
     if answer.failure is not None:
         return answer.failure
     assert answer.head is not None
@@ -59,7 +61,7 @@ def conclude(answer: Answer, *, conditional: bool, location: str) -> Outcome:
 
 
 def of_status(status: int, *, conditional: bool, has_body: bool, has_location: bool) -> Outcome:
-    """The outcome of a final status (RFC 9110 15)."""
+    """Return the outcome of a final status (RFC 9110 15)."""
     if 200 <= status < 300:
         if status == 206:
             return Outcome.UNEXPECTED_STATUS
@@ -74,13 +76,13 @@ def of_status(status: int, *, conditional: bool, has_body: bool, has_location: b
         return Outcome.HOST_BUSY
     if status == 408 or 500 <= status < 600:
         return Outcome.TEMPORARY
-    if status == 416:  # no Range was sent
+    if status == 416:  # unexpected, as requests have no Range
         return Outcome.UNEXPECTED_STATUS
     return Outcome.CLIENT_ERROR if 400 <= status < 500 else Outcome.UNEXPECTED_STATUS
 
 
 def location_of(head: Head) -> str:
-    """The raw text of Location, "" if there is none or several differ. Raw UTF-8 is read as UTF-8."""
+    """Return the raw text of Location, decoding raw UTF-8; "" if there is none or several differ."""
     values = head.values(b"location")
     if not values or any(value != values[0] for value in values):
         return ""
@@ -88,12 +90,12 @@ def location_of(head: Head) -> str:
 
 
 def content_type_of(head: Head) -> tuple[str, str]:
-    """Essence (lower case) and charset of the last usable Content-Type, as browsers take it; "" if none."""
+    """Return (essence in lower case, charset) of the last usable Content-Type, as browsers do; "" if none."""
     return media_type(head.values(b"content-type"))
 
 
 def retry_after_of(head: Head, now: float) -> float:
-    """Seconds that Retry-After of a 429, 503 or 3xx asks for; 0.0 if absent, past or unreadable."""
+    """Return the seconds that Retry-After of a 429, 503 or 3xx asks for; 0.0 if absent, past or unreadable."""
     raw = head.known.get(b"retry-after")
     if raw is None or not (head.status in BUSY_STATUSES or 300 <= head.status < 400):
         return 0.0
@@ -123,7 +125,7 @@ _DATES = tuple(
 
 
 def parse_date(text: str) -> float | None:
-    """The instant of an HTTP-date in any of its three forms (RFC 9110 5.6.7), None if unreadable."""
+    """Return the instant of an HTTP-date in any of its three forms (RFC 9110 5.6.7); None if unreadable."""
     for form in _DATES:
         match = form.fullmatch(text.strip())
         if match is None:
@@ -142,7 +144,7 @@ def parse_date(text: str) -> float | None:
 
 
 def _year(text: str) -> int:
-    """Two digits are a year of 1970 to 2069 (RFC 9110 5.6.7 asks for at most 50 years ahead)."""
+    """Read two digits as a year from 1970 to 2069 (RFC 9110 5.6.7 asks for at most 50 years ahead)."""
     year = int(text)
     if len(text) == 2:
         return year + (1900 if year >= 70 else 2000)

@@ -1,7 +1,7 @@
-"""Whether the proxy works: said in the log at once when it stops, as without it nothing is fetched.
+"""Watches whether the proxy works, and logs at once when it fails: without it nothing is fetched.
 
-A proxy that is down looks like many hosts that do not answer: each waits, and is tried again. One line
-with the proxy's address tells it from that; another one tells that it answers again.
+A failed proxy looks like many hosts that do not answer: each waits and is retried. One log line
+with the proxy's address tells the two apart; another reports that the proxy answers again.
 """
 
 import logging
@@ -11,23 +11,23 @@ from crawler.records import Fetch, Outcome
 
 log = logging.getLogger("crawler.fetcher")
 
-WORD_INTERVAL = 60.0  # seconds between two such lines: some proxies fail now and then
+WORD_INTERVAL = 60.0  # seconds between two log lines about a failure, as some proxies fail occasionally
 _ANSWERS = "the proxy answers "  # `tunnels.py`
 
 
 class ProxyHealth:
-    """What is known of `proxy`, its address without credentials, by the fetches through it."""
+    """The state of `proxy` (its address without credentials), judged by the fetches through it."""
 
     def __init__(self, proxy: str) -> None:
         self._proxy = proxy
         self._worked = False  # ever
-        self._told = False  # that it fails
+        self._told = False  # whether the failure has been logged
         self._told_at = -math.inf
 
     def note(self, fetch: Fetch, now: float) -> None:
-        """A fetch has ended at `now`, any time in seconds that does not step back.
+        """Note a fetch that ended at `now` (seconds on any clock that never steps back).
 
-        A proxy that has worked and answers 502 speaks of the host, not of itself.
+        A 502 from a proxy that has worked before is about the host, not the proxy.
         """
         if fetch.outcome is not Outcome.PROXY_ERROR:
             if self._told:
@@ -38,13 +38,11 @@ class ProxyHealth:
         if not of_host and not self._told and now - self._told_at >= WORD_INTERVAL:
             self._told, self._told_at = True, now
             why = (
-                "it wants a login (--proxy http://USER:PASSWORD@HOST:PORT)"
+                "it requires a login (--proxy http://USER:PASSWORD@HOST:PORT)"
                 if _wants_login(fetch)
                 else fetch.error
             )
-            log.error(
-                "the proxy %s failed: %s (%s); hosts wait and are tried again", self._proxy, why, fetch.url
-            )
+            log.error("the proxy %s failed: %s (%s); hosts wait and are retried", self._proxy, why, fetch.url)
 
 
 def _wants_login(fetch: Fetch) -> bool:

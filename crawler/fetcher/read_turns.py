@@ -1,56 +1,56 @@
-"""Which resting connections are read next: short answers before long ones.
+"""Chooses which resting connections are read next: short answers before long ones.
 
-A connection rests once reading has had its share of a turn of the loop, and after
-each 128 KiB of an answer. Connections in the first `FRESH` seconds of their answer's
-reading go on before all others (as new flows do in fq_codel, RFC 8290, 4.2).
-Otherwise a page behind 500 bodies of two-byte chunks would wait half a second for
-each of its pieces. A turn lets as many go on as fit into its share by the last cost
-of reading one, and at least one of each kind.
+A connection rests once reading has used its share of a turn of the event loop, and after
+each 128 KiB of an answer. A connection is fresh while reading its answer has taken less
+than `FRESH` seconds; fresh connections are resumed before all others (like new flows in
+fq_codel, RFC 8290, 4.2). Otherwise a page queued after 500 bodies of two-byte chunks would
+wait half a second for each of its pieces. A turn resumes as many connections as fit into
+its share, at the last measured cost of reading one, and at least one of each kind.
 
-While the loop has other work, long answers get a quarter of its CPU time: after a
-piece of theirs, others may use `OTHERS` times as much before the next. A turn
-without other work pays for all.
+While the loop has other work, long answers get a quarter of its CPU time: after each of
+their pieces, other work may use `OTHERS` times as much before the next. A turn
+without other work cancels the debt.
 """
 
 from collections import deque
 from typing import Generic, TypeVar
 
-SHARE = 0.005  # seconds of reading in a turn of the loop
-FRESH = 0.002  # seconds; a page of 100 kB costs 0.2 ms, 64 KiB of two-byte chunks 3
-GO_ON_MAX = 8  # a turn: 1 MiB, some 2 ms
+SHARE = 0.005  # seconds of reading per turn of the loop
+FRESH = 0.002  # seconds of reading; a page of 100 kB takes 0.2 ms, 64 KiB of two-byte chunks 3 ms
+GO_ON_MAX = 8  # connections resumed per turn: 1 MiB, some 2 ms
 OTHERS = 3.0
-IDLE = 0.0003  # seconds of CPU; a turn of the loop with nothing to do takes 0.05 ms
+IDLE = 0.0003  # seconds of CPU; a turn of the loop without work takes 0.05 ms
 _FADING = 0.9
 
 _C = TypeVar("_C")
 
 
 class ReadTurns(Generic[_C]):
-    """The lines of fresh and of old connections, and what reading one costs."""
+    """The queues of fresh and of other connections, and the cost of reading one."""
 
     def __init__(self) -> None:
         self._fresh: deque[_C] = deque()
         self._old: deque[_C] = deque()
         self._cost = 0.0
-        self._read = 0.0  # seconds since the last turn
-        self._owed = 0.0  # seconds that others are to use before a long answer goes on
-        self._old_went = False  # in the last turn
-        self._looked_at = 0.0  # by the thread's CPU time
+        self._read = 0.0  # seconds of reading since the last turn
+        self._owed = 0.0  # seconds that other work may use before a long answer is resumed
+        self._old_went = False  # whether the last turn resumed long answers
+        self._looked_at = 0.0  # the thread's CPU time at the last turn
 
     def __len__(self) -> int:
         return len(self._fresh) + len(self._old)
 
     def rest(self, connection: _C, spent: float) -> None:
-        """Put a connection in line; `spent` are seconds that reading its answer took so far."""
+        """Put a connection in a queue; `spent` is the time spent reading its answer so far, in seconds."""
         (self._fresh if spent < FRESH else self._old).append(connection)
 
     def read(self, seconds: float) -> None:
-        """So long took a piece, in CPU time of the thread."""
+        """Note that reading a piece took this much CPU time of the thread."""
         self._read += seconds
         self._cost = max(seconds, self._cost * _FADING)
 
     def next(self, cpu: float) -> list[_C]:
-        """Those that go on in this turn, `cpu` by the thread's CPU time; they leave the line."""
+        """Remove and return the connections to resume in this turn; `cpu` is the thread's CPU time."""
         self._look(cpu)
         places = GO_ON_MAX if not self._cost else max(1, min(GO_ON_MAX, int(SHARE / self._cost)))
         fresh = [self._fresh.popleft() for _ in range(min(GO_ON_MAX, len(self._fresh)))]
@@ -60,7 +60,7 @@ class ReadTurns(Generic[_C]):
         return fresh + old
 
     def _look(self, cpu: float) -> None:
-        """What the last turn changes of what is owed to others."""
+        """Update the CPU time that other work is owed after the last turn."""
         others = cpu - self._looked_at - self._read
         if self._old_went:
             self._owed = OTHERS * self._read

@@ -1,8 +1,8 @@
-"""What may be shown and kept of a request and its answer: names of credentials, never their values.
+"""Redaction: requests and answers are shown and stored with the names of credentials, never their values.
 
-All records, logs and exports draw from `Fetch.request_head` and `Fetch.headers`, so the
-client redacts there and nowhere else, whether a value was configured, came from a
-cookie jar or was set by a server.
+All records, logs and exports use `Fetch.request_head` and `Fetch.headers`, so the
+client redacts only those, whether a value was configured, came from a cookie jar or was
+set by a server.
 """
 
 from crawler.config.credentials import REDACTED, redacted_headers
@@ -11,13 +11,13 @@ Fields = tuple[tuple[bytes, bytes], ...]
 
 
 def redacted_head(head: bytes) -> bytes:
-    """A request head with `[redacted]` for the value of each field that lets its bearer in somewhere."""
+    """Return a request head with `[redacted]` as the value of each field that carries credentials."""
     first, *lines = head.decode("latin-1").split("\r\n")
     return "\r\n".join((first, *redacted_headers(lines))).encode("latin-1")
 
 
 def redacted_fields(fields: Fields) -> Fields:
-    """Fields of an answer with the names of the cookies that it sets, without their values."""
+    """Return the fields of an answer; Set-Cookie fields keep the cookie's name without its value."""
     return tuple(
         (name, value.partition(b"=")[0] + b"=" + REDACTED.encode())
         if name.lower() == b"set-cookie"

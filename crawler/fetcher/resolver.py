@@ -1,13 +1,12 @@
-"""Looks names up: A and AAAA through c-ares, one look-up in flight a name, with its own concurrency.
+"""Resolves host names: A and AAAA through c-ares, one look-up per name at a time, with its own concurrency limit.
 
     literal address -> hosts file, localhost -> cache -> look-up in flight -> name servers
 
-A first look-up asks once for A and once for AAAA, at the same time. Dead names
-hold no fetch up: look-ups wait for one another, never for fetches. Where many
-wait, a caller gives a name up after `dns_patience`; the look-up goes on, and its
-answer is known when the name is asked for again. Denied addresses of an answer are
-skipped; if none is left the outcome is `address_denied`. The guard checks each
-connection as well.
+The first look-up sends one query for A and one for AAAA, at the same time. Dead names
+do not delay fetches, because look-ups wait only for one another. When many wait, a
+caller gives up after `dns_patience`; the look-up continues, and its answer is cached for
+the next request of the name. Denied addresses of an answer are skipped; if none is left
+the outcome is `address_denied`. The guard checks each connection as well.
 """
 
 import asyncio
@@ -28,15 +27,15 @@ _NO_ADDRESS = frozenset((aiodns.error.ARES_ENOTFOUND, aiodns.error.ARES_ENODATA,
 _KINDS = {"A": pycares.QUERY_TYPE_A, "AAAA": pycares.QUERY_TYPE_AAAA}
 _HOSTS_FILE = Path("/etc/hosts")
 _HOSTS_FILE_MAX = 16 << 20
-_RESOLUTION_DELAY = 0.25  # s; that AAAA may be later than A (RFC 8305 says 0.05): many name servers drop it
-_ABANDONED = 4  # look-ups that go on without a caller: this times those that have one
+_RESOLUTION_DELAY = 0.25  # seconds to wait for AAAA after A (RFC 8305: 0.05), as many servers drop the query
+_ABANDONED = 4  # look-ups without a caller may be this many times those with one
 
 
-_Found = tuple[list[tuple[str, float]], str]  # addresses with their TTL, or why there is no answer
+_Found = tuple[list[tuple[str, float]], str]  # (addresses with their TTL, the reason if there is no answer)
 
 
 class Resolver:
-    """Names to addresses. `resolve` never raises for anything a name server does."""
+    """Resolves names to addresses. `resolve` never raises, whatever a name server does."""
 
     def __init__(
         self, network: NetworkConfig, guard: AddressGuard, clock: Clock, *, hosts_file: Path = _HOSTS_FILE
@@ -48,10 +47,10 @@ class Resolver:
         self._hosts = dns_cache.local_names(_lines(hosts_file))
         self._running: dict[str, asyncio.Task[Resolution]] = {}
         self._slots = asyncio.Semaphore(_ABANDONED * network.dns_concurrency)
-        self._servers: dict[int, aiodns.DNSResolver] = {}  # by the tries they make
+        self._servers: dict[int, aiodns.DNSResolver] = {}  # by the number of tries they make
 
     def cached(self, hostname: str, now: float) -> Resolution | None:
-        """What is known without a look-up; None if the name must be asked for."""
+        """Return the resolution if it is known without a look-up, else None."""
         found = self._cache.get(hostname, now)
         if found is not None:
             return found
@@ -68,9 +67,9 @@ class Resolver:
         return resolution
 
     async def resolve(self, hostname: str, *, patient: bool = True) -> Resolution:
-        """The addresses of `hostname` (lower case, no trailing dot), or the outcome that there are none.
+        """Return the addresses of `hostname` (lower case, no trailing dot), or the outcome if there are none.
 
-        `patient`: wait for the whole time limit, and ask twice.
+        `patient`: wait for the whole time limit, and send the query twice.
         """
         known = self.cached(hostname, self._clock.now())
         if known is not None:
@@ -87,7 +86,7 @@ class Resolver:
             return _no_answer(hostname)
 
     async def close(self) -> None:
-        """End the look-ups that run."""
+        """End the look-ups in progress."""
         running = list(self._running.values())
         for task in running:
             task.cancel()
@@ -113,7 +112,7 @@ class Resolver:
         return resolution
 
     async def _ask_both(self, hostname: str, tries: int) -> list[_Found]:
-        """What A and AAAA bring; A alone if it has addresses and the other keeps us waiting."""
+        """Return the answers for A and AAAA; A alone if it has addresses and AAAA is late."""
         create_task = asyncio.get_running_loop().create_task
         first, second = (create_task(self._ask(hostname, kind, tries)) for kind in ("A", "AAAA"))
         try:
@@ -128,7 +127,7 @@ class Resolver:
             second.cancel()
 
     async def _ask(self, hostname: str, kind: str, tries: int) -> _Found:
-        """Addresses with their TTL; or why there is no answer ("" if there just are none)."""
+        """Return (addresses with their TTL, why there was no answer); both are empty if the name has no address."""
         try:
             result: Any = await self._asking(tries).query_dns(hostname, kind)
         except aiodns.error.DNSError as error:
@@ -136,12 +135,12 @@ class Resolver:
                 return [], ""
             return [], " ".join(str(part) for part in error.args[1:])
         except (UnicodeError, ValueError) as error:
-            return [], str(error)  # no name that DNS can carry
+            return [], str(error)  # the name is not valid in DNS
         ttl = min((record.ttl for record in result.answer), default=0)
         return [(record.data.addr, ttl) for record in result.answer if record.type == _KINDS[kind]], ""
 
     def _asking(self, tries: int) -> aiodns.DNSResolver:
-        """A resolver that asks the name servers that many times within the time limit."""
+        """Return a resolver that tries the name servers `tries` times within the time limit."""
         servers = self._servers.get(tries)
         if servers is None:
             servers = self._servers[tries] = aiodns.DNSResolver(

@@ -1,20 +1,20 @@
 """A limit of bytes per second over all connections of a process.
 
-    bytes come --spend--> the instant until which nothing more is to be read moves on by bytes / rate
+    bytes come --spend--> the instant until which nothing may be read advances by bytes / rate
 
 A plain object; `now` is monotonic time. The receiver is told how long to wait, so an
-excess (one read of a connection) is made up for at once. At most `BURST` seconds of
+excess (one read of a connection) is compensated at once. At most `BURST` seconds of
 unused time are saved up.
 """
 
-BURST = 0.1  # seconds whose bytes may come at once
+BURST = 0.1  # seconds of unused rate that may be used at once
 WINDOW_BYTES = (
     64 << 10
-)  # receive buffer of a limited connection: the kernel must not take in what we hold back
+)  # receive buffer of a limited connection: the kernel must not receive what we do not read
 
 
 class Throttle:
-    """Lets `rate` bytes a second pass; 0 = no limit."""
+    """Limits reading to `rate` bytes per second; 0 = no limit."""
 
     __slots__ = ("_free_at", "rate")
 
@@ -26,14 +26,14 @@ class Throttle:
         return self.rate > 0.0
 
     def spend(self, nbytes: int, now: float) -> float:
-        """Count what has come; seconds for which nothing more should."""
+        """Count received bytes; return the seconds to wait before reading more."""
         if not self.rate:
             return 0.0
         self._free_at = max(self._free_at, now - BURST) + nbytes / self.rate
         return self.wait(now)
 
     def wait(self, now: float) -> float:
-        """Seconds until something may come again."""
+        """Return the seconds to wait before reading more."""
         return max(0.0, self._free_at - now)
 
     def __repr__(self) -> str:

@@ -1,14 +1,14 @@
-"""TLS contexts: verifying or recording, both resuming sessions.
+"""TLS contexts, verifying or recording; both resume sessions.
 
 A full handshake costs about ten times a resumed one, and some polite gaps
-outlive a kept connection. So the last session of each host is kept and offered
-again, of the hosts whose connections ended last: a session takes 6 KiB, more with
-a long chain of certificates, and a host in the front comes back soon. Python
-takes 130 to 470 us to copy a session, so it is copied once a connection, at its
-end (tickets of TLS 1.3 come after the handshake), and not at all while the
-resumed session is young: servers take a ticket more than once.
+outlast an idle connection. So the last session of each host is kept and offered
+again. Sessions are kept for the hosts whose connections ended last: a session takes
+6 KiB, more with a long certificate chain, and a host in the front is fetched from again
+soon. Python takes 130 to 470 us to copy a session. So it is copied once per connection,
+at its end (tickets of TLS 1.3 come after the handshake), and not at all while the
+resumed session is young: servers accept a ticket more than once.
 
-`verify` uses the system's roots (`SSL_CERT_FILE` works). `record` accepts old
+`verify` uses the system's root certificates (`SSL_CERT_FILE` works). `record` accepts old
 protocol versions, weak keys and broken chains; it is used only after verification
 has failed, and the fetch is flagged.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 
 class ResumingContext(ssl.SSLContext):
-    """A client context that offers the last session of each host name; tells when a handshake begins."""
+    """A client context that offers the last session of each host name and reports the start of a handshake."""
 
     sessions_max = 2048  # 12 MiB; the front has some 500 hosts
     on_handshake: Callable[[], None] | None = None
@@ -42,7 +42,9 @@ class ResumingContext(ssl.SSLContext):
         if session is None or not ssl_object.session_reused or now >= session.time + session.timeout / 2.0:
             try:
                 session = ssl_object.session
-            except ValueError:  # OpenSSL cannot write one of some 64 KiB, as with a certificate of that size
+            except (
+                ValueError
+            ):  # OpenSSL cannot write a session of some 64 KiB, as with a certificate of that size
                 return
             if session is None or not session.has_ticket:
                 return
@@ -53,7 +55,7 @@ class ResumingContext(ssl.SSLContext):
 
 
 def verifying() -> ResumingContext:
-    """System roots, host name checked."""
+    """Return a context that checks the certificate against the system's roots, and the host name."""
     context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_default_certs()
     context.set_alpn_protocols(["http/1.1"])
@@ -61,7 +63,7 @@ def verifying() -> ResumingContext:
 
 
 def recording() -> ResumingContext:
-    """Whatever the host offers: old versions, weak keys, any certificate."""
+    """Return a context that accepts whatever the host offers: old versions, weak keys, any certificate."""
     context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -71,5 +73,5 @@ def recording() -> ResumingContext:
     try:
         context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     except ValueError:
-        pass  # the library has no such old version: its own minimum holds
+        pass  # the library does not support so old a version: its own minimum applies
     return context

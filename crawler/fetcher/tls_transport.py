@@ -7,10 +7,10 @@ It replaces uvloop's TLS protocol, which holds 130 to 210 KiB for each idle
 connection (a read buffer of 256 KiB of its own, and memory BIOs as large as the
 largest read) and ends as a cycle of references. Here all connections of a client
 share one buffer for ciphertext, OpenSSL gets at most `_SLICE` bytes at once, and no
-cycle is left at the end. After a page of 30 KB a connection holds 56 KiB (uvloop's:
-145), freed at once; a fetch with a full handshake costs 0.95 ms (1.35).
+cycle is left at the end. After a page of 30 KB a connection holds 56 KiB (uvloop: 145),
+freed at once; a fetch with a full handshake costs 0.95 ms (uvloop: 1.35).
 
-Hundreds of servers may answer between two turns of the loop, and a step of a full
+Hundreds of servers may answer between two turns of the event loop, and a step of a full
 handshake takes up to a millisecond: `Handshakes` spreads the steps over turns.
 """
 
@@ -23,12 +23,12 @@ from typing import Any
 
 _SLICE = (
     4 << 10
-)  # bytes; what an idle BIO keeps: 56 KiB a connection, 71 with 16 KiB at once, and no more CPU
-HANDSHAKES = 0.006  # seconds of handshakes in a turn of the loop
+)  # bytes; the size that an idle BIO keeps: 56 KiB per connection; 16 KiB would need 71, at the same CPU time
+HANDSHAKES = 0.006  # seconds of handshakes per turn of the loop
 
 
 class Handshakes:
-    """Takes steps of handshakes, `seconds` of them a turn of the loop by `clock` (CPU), first come first served."""
+    """Runs handshake steps in order of arrival, for at most `seconds` of `clock` (CPU) per turn of the loop."""
 
     def __init__(self, seconds: float = HANDSHAKES, clock: Callable[[], float] = time.thread_time) -> None:
         self._seconds = self._left = seconds
@@ -41,11 +41,11 @@ class Handshakes:
 
     @property
     def now(self) -> bool:
-        """Whether a step may be taken in this turn: some of its share is left, and nobody waits."""
+        """Return whether a step may run in this turn: some of the time is left, and no other step waits."""
         return self._left > 0.0 and not self._waiting
 
     def step(self, step: Callable[[], None]) -> None:
-        """Take `step` now, or in a later turn."""
+        """Run `step` now, or in a later turn."""
         if self.now:
             self._take(step)
         else:
@@ -77,7 +77,7 @@ class Handshakes:
 class TlsTransport(asyncio.BufferedProtocol):
     """The protocol of the TCP transport, and the transport of `protocol` once `handshake` has returned.
 
-    `view` is where ciphertext is read to; it may be shared by all connections of a loop, as `handshakes` is.
+    Ciphertext is read into `view`. `view` and `handshakes` may be shared by all connections of a loop.
     """
 
     __slots__ = (
@@ -111,13 +111,13 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._waiter: asyncio.Future[None] | None = None
         self._handshaking = True
         self._paused = False
-        self._rest = b""  # ciphertext that waits for the handshake's turn, or came before a pause
+        self._rest = b""  # ciphertext that waits for the handshake's turn, or that arrived before a pause
 
     async def handshake(self) -> None:
-        """Agree on keys; the connection is closed if that fails or is cancelled.
+        """Do the handshake; the connection is closed if it fails or is cancelled.
 
         Raises:
-            ssl.SSLError: the other side does not speak TLS as we want it, or has a bad certificate.
+            ssl.SSLError: the peer does not speak acceptable TLS, or has a bad certificate.
             OSError: the connection was lost.
         """
         self._waiter = asyncio.get_running_loop().create_future()
@@ -130,7 +130,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         finally:
             self._waiter = None
 
-    # -- the TCP transport's protocol ---------------------------------------------
+    # -- the protocol of the TCP transport ----------------------------------------
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -164,7 +164,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             protocol.connection_lost(error)
         self._transport = None
 
-    # -- what the protocol above asks of its transport ----------------------------
+    # -- the transport of the protocol above --------------------------------------
 
     def write(self, data: bytes) -> None:
         if self._transport is not None:
@@ -199,10 +199,10 @@ class TlsTransport(asyncio.BufferedProtocol):
         if transport is not None:
             transport.abort()
 
-    # -- between the two ----------------------------------------------------------
+    # -- the TLS object between them ----------------------------------------------
 
     def _take_rest(self) -> None:
-        """Take what waited for the handshake's turn: it has come, or the other side has closed."""
+        """Process the ciphertext that was held back: the handshake's turn has come, or the peer has closed."""
         if self._handshaking and self._rest:
             rest, self._rest = self._rest, b""
             self._take(memoryview(rest))
@@ -229,15 +229,17 @@ class TlsTransport(asyncio.BufferedProtocol):
         except ssl.SSLWantReadError:
             self._flush()
         except (ssl.SSLError, ValueError) as error:
-            self._flush()  # the alert that says why
-            waiter.set_exception(error.with_traceback(None))  # its frames refer to `waiter`: a cycle
+            self._flush()  # send the alert that explains the failure
+            waiter.set_exception(
+                error.with_traceback(None)
+            )  # its frames refer to `waiter`, which makes a cycle
         else:
             self._handshaking = False
             self._flush()
             waiter.set_result(None)
 
     def _read(self) -> None:
-        """Hand on the plain text there is."""
+        """Pass the available plain text to the protocol."""
         error: Exception | None = None
         try:
             while self._protocol is not None and not self._paused:
@@ -249,16 +251,16 @@ class TlsTransport(asyncio.BufferedProtocol):
             else:
                 return
         except ssl.SSLWantReadError:
-            return self._flush()  # an answer to a key update
+            return self._flush()  # send the answer to a key update
         except ssl.SSLZeroReturnError:
             pass
         except ssl.SSLError as bad_record:
-            error = bad_record.with_traceback(None)  # its frame refers to `error`: a cycle
+            error = bad_record.with_traceback(None)  # its frame refers to `error`, which makes a cycle
         if self._protocol is not None:
             self._end(self._protocol, error)
 
     def _end(self, protocol: asyncio.BufferedProtocol, error: Exception | None) -> None:
-        """The other side has closed, or sends what is no TLS."""
+        """End the connection: the peer has closed it or sent invalid TLS."""
         if error is None:
             protocol.eof_received()
         protocol.connection_lost(error)

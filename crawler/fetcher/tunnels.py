@@ -1,7 +1,7 @@
-"""Connections through an HTTP proxy, opened by aiohttp: CONNECT for https, straight requests for http.
+"""Connections through an HTTP proxy, opened by aiohttp: CONNECT for https, forwarded requests for http.
 
-Connecting and the TLS handshake behind the proxy have a time limit each: the
-second begins when aiohttp makes the TLS object, which the context tells.
+Connecting and the TLS handshake with the target have a time limit each. The second
+begins when aiohttp makes the TLS object; the TLS context reports that.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
 
 
 class _Tunnel:
-    """One attempt to get through a proxy: its address, and where it stands."""
+    """One attempt to connect through a proxy: the proxy's address and the progress so far."""
 
     __slots__ = ("deadline", "handshaking", "scope", "tls_timeout")
 
@@ -53,7 +53,7 @@ def _on_handshake() -> None:
 
 
 class _ProxyName(AbstractResolver):
-    """Looks the proxy's name up."""
+    """Resolves the proxy's host name."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -76,7 +76,7 @@ class _ProxyName(AbstractResolver):
 
 
 class Tunnels:
-    """Opens connections through `proxy`; `context(verify)` gives the TLS context to use."""
+    """Opens connections through `proxy`; `context(verify)` returns the TLS context to use."""
 
     def __init__(self, proxy: URL, authorization: str, context: Callable[[bool], ResumingContext]) -> None:
         self._proxy = proxy
@@ -92,7 +92,7 @@ class Tunnels:
         """Open `connection`; the arguments are those of `Connector.open`.
 
         Raises:
-            ConnectionNotOpened: the proxy refused, or failed; no handshake.
+            ConnectionNotOpened: the proxy refused or failed, or the TLS handshake failed.
         """
         tunnel = _Tunnel(limits.tls_timeout, deadline)
         token = _tunnel.set(tunnel)
@@ -107,7 +107,7 @@ class Tunnels:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _no_tunnel(tunnel, error) from error
         finally:
-            tunnel.scope = None  # else the connection's context would hold the task that opened it
+            tunnel.scope = None  # otherwise the connection's context would keep the task that opened it alive
             _tunnel.reset(token)
         assert opened.transport is not None
         connection.on_close = opened.close

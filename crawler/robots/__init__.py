@@ -1,1 +1,1 @@
-"""What a site allows: the rules of robots.txt and what is known of each authority's file."""
+"""Obeys robots.txt: its rules, and a cache of each authority's file."""

@@ -1,24 +1,24 @@
-"""What is known of the robots.txt of each authority, in memory and in the store.
+"""Caches the robots.txt of each authority, in memory and in the store.
 
-An authority ("scheme://host[:port]") is in one of these states, and `verdict`
-answers from them:
+An authority ("scheme://host[:port]") is in one of these states, which determines the
+answer of `verdict`:
 
     nothing known ------ FETCH
     a good answer ------ 2xx: its rules; 4xx and endless redirects: all allowed;
                          for `copy_max_age` (24 h, RFC 9309, 2.4), then FETCH
-    unreachable -------- a good answer binds while it lasts; then nothing is asked:
-                         WAIT until the next try (1, 5, 30 min, then hourly), then FETCH;
-                         after `unreachable_max` (30 days, 2.3.1.4) all is allowed,
-                         and the file is tried again once in `copy_max_age`
+    unreachable -------- an earlier good answer applies until it expires; then nothing is
+                         requested: WAIT until the next try (1, 5, 30 min, then hourly), then
+                         FETCH; after `unreachable_max` (30 days, 2.3.1.4) all is allowed,
+                         and the file is tried again once per `copy_max_age`
 
-Only the lines that bind our token are kept (`rules.Parsed`), sealed under
-`r/<authority>`: a copy is a few hundred bytes. Parsed copies of the authorities
-asked last stay in memory, at most `entries_max` of them and at most 4 KiB each
+Only the lines that apply to our token are kept (`rules.Parsed`), sealed under
+`r/<authority>`: a copy is a few hundred bytes. Parsed copies of the most recently used
+authorities stay in memory, at most `entries_max` of them and at most 4 KiB each
 on average, so one huge file cannot take the room of thousands.
 
 The cache takes part in the commit: `record` changes memory at once (loop
-thread), `stage` puts what was recorded since into the batch (writer thread),
-`committed` forgets it. Losing a copy in a crash costs one fetch.
+thread), `stage` puts everything recorded since the last call into the batch (writer
+thread), `committed` drops it. Losing a copy in a crash costs one fetch.
 """
 
 import math
@@ -42,7 +42,7 @@ ENTRY_BYTES_MEAN = 4096  # memory allowed per entry of the cache, on average ove
 
 
 class VerdictKind(StrEnum):
-    """What `verdict` says."""
+    """The possible verdicts on a URL."""
 
     ALLOWED = "allowed"
     DENIED = "denied"
@@ -51,7 +51,7 @@ class VerdictKind(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """Whether a URL may be asked; for WAIT only, `until` is the instant to ask again, `cause` why not before."""
+    """The verdict on a URL; for WAIT only, `until` is the time to ask again and `cause` the reason."""
 
     kind: VerdictKind
     until: float = 0.0
@@ -64,7 +64,7 @@ FETCH = Verdict(VerdictKind.FETCH)
 
 
 class RobotsResult(StrEnum):
-    """What an answer to the request for robots.txt means (RFC 9309, 2.3.1)."""
+    """The meaning of an answer to the request for robots.txt (RFC 9309, 2.3.1)."""
 
     RULES = "rules"
     UNAVAILABLE = "unavailable"
@@ -72,9 +72,9 @@ class RobotsResult(StrEnum):
 
 
 def result_of(status: int, outcome: Outcome, *, complete: bool) -> RobotsResult:
-    """Return what the last answer of the chain of at most five redirects means.
+    """Return the meaning of the last answer, after at most five redirects.
 
-    A status of 3xx is that of a chain that was too long or led nowhere. Without
+    With a 3xx status, there were too many redirects or one had no target. Without
     any answer `status` is 0.
     """
     if outcome in (Outcome.FETCHED, Outcome.EMPTY) and 200 <= status < 300:
@@ -93,8 +93,8 @@ class RobotsCopy(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The stored state of an authority.
 
     `parsed` is the last good answer (None: never one) and `fetched_at` its
-    instant. `failures` counts tries in a row that were unreachable, from
-    `unreachable_since` on; `retry_at` is when the next one is due.
+    instant. `failures` counts consecutive unreachable tries
+    since `unreachable_since`; `retry_at` is when the next one is due.
     """
 
     parsed: Parsed | None = None
@@ -110,14 +110,14 @@ _decoder = msgspec.msgpack.Decoder(RobotsCopy)
 
 
 class _Entry:
-    """A copy in memory, with its rules ready to answer."""
+    """A copy in memory, with its rules ready for matching."""
 
     __slots__ = ("copy", "named", "rules")
 
     def __init__(self, copy: RobotsCopy) -> None:
         self.copy = copy
         self.rules = RobotsRules(copy.parsed) if copy.parsed is not None else None
-        self.named: frozenset[str] | None = None  # request forms of the sitemaps, once they were asked for
+        self.named: frozenset[str] | None = None  # request forms of the sitemaps, computed on first use
 
     @property
     def weight(self) -> int:
@@ -131,10 +131,10 @@ class RobotsCache:
     """The robots.txt of all authorities, for one product token.
 
     Args:
-        store: where copies are kept, under `r/`.
+        store: holds the copies, under `r/`.
         config: the section `[robots]`.
         token: our product token (RFC 9309, 2.2.1).
-        entries_max: how many parsed copies stay in memory.
+        entries_max: the largest number of parsed copies in memory.
     """
 
     def __init__(self, store: KeyValue, config: RobotsConfig, token: str, entries_max: int) -> None:
@@ -145,15 +145,17 @@ class RobotsCache:
         self._entries_max = entries_max
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._weight = 0
-        self._recorded: deque[tuple[bytes, bytes]] = deque()  # to be staged; its ends are atomic
-        self._unsaved: dict[bytes, bytes] = {}  # recorded and perhaps not yet readable in the store
+        self._recorded: deque[tuple[bytes, bytes]] = (
+            deque()
+        )  # to be staged; operations on its ends are atomic
+        self._unsaved: dict[bytes, bytes] = {}  # recorded, and possibly not yet readable in the store
         self.hits = 0
         self.misses = 0
         self.rules_ignored = 0  # rules beyond `rules_max` and `wildcards_max` of a file
         self.sitemaps_ignored = 0  # Sitemap lines beyond `sitemaps_max` of a file
 
     def verdict(self, authority: str, target: str, now: float, *, policy: str = "") -> Verdict:
-        """Return whether `target` (path and query) of `authority` may be asked at `now`.
+        """Return whether `target` (path and query) of `authority` may be requested at `now`.
 
         `policy` overrides the configured one for this authority ("ignore" allows all).
         """
@@ -180,17 +182,17 @@ class RobotsCache:
         now: float,
         batch: Batch | None = None,
     ) -> Recording:
-        """Take the final answer for `authority`'s robots.txt into account; return what it means.
+        """Record the final answer for `authority`'s robots.txt; return its meaning.
 
         Args:
             status, outcome: of the last answer, after at most five redirects;
-                a sixth redirect is passed as it is.
+                a sixth redirect is passed as the last answer.
             body: without its content coding.
-            complete: False if the body came shorter than promised. A transfer
-                that we ended at `bytes_max` may be passed either way.
-            batch: where the copy is put; without one it waits for `stage`.
+            complete: False if the body is shorter than announced. If the transfer
+                was ended at `bytes_max`, either value is accepted.
+            batch: receives the copy; without it the copy waits for `stage`.
 
-        A generator that pauses where a file is long; until its end nothing has changed.
+        This is a generator that pauses while it reads a long file; nothing changes before its end.
         """
         cut = len(body) >= self._config.bytes_max
         result = result_of(status, outcome, complete=complete or cut)
@@ -211,7 +213,7 @@ class RobotsCache:
         return result
 
     def record(self, authority: str, **answer: Any) -> RobotsResult:
-        """The same in one step."""
+        """Do `recording` without pauses."""
         recording = self.recording(authority, **answer)
         while True:
             try:
@@ -221,19 +223,19 @@ class RobotsCache:
                 return result
 
     def crawl_delay(self, authority: str) -> float | None:
-        """Seconds that the last good copy asks for between requests; None if it does not."""
+        """Return the Crawl-delay of the last good copy in seconds; None if there is none."""
         rules = self._entry(authority).rules
         return rules.crawl_delay if rules is not None else None
 
     def sitemaps(self, authority: str) -> tuple[str, ...]:
-        """The URLs of the `Sitemap` lines of the last good copy, as they stood."""
+        """Return the URLs of the `Sitemap` lines of the last good copy, as written."""
         rules = self._entry(authority).rules
         return rules.sitemaps if rules is not None else ()
 
     def names(self, authority: str, map_url: str) -> bool:
-        """Whether the last good copy names the sitemap `map_url` (request form).
+        """Return whether the last good copy names the sitemap `map_url` (request form).
 
-        The lines of a copy in memory are brought to their request forms once.
+        The request forms of the lines of a copy in memory are computed once.
         """
         entry = self._entry(authority)
         if entry.rules is None:
@@ -244,17 +246,17 @@ class RobotsCache:
         return map_url in entry.named
 
     def line(self, authority: str, target: str) -> str:
-        """The line of robots.txt that decides about `target`; "" if none does, or there are no rules."""
+        """Return the line of robots.txt that decides on `target`; "" if none does, or there are no rules."""
         rules = self._entry(authority).rules
         rule = rules.rule(target) if rules is not None else None
         return "" if rule is None else f"{'Allow' if rule.allow else 'Disallow'}: {rule.pattern}"
 
     def copy(self, authority: str) -> RobotsCopy:
-        """What is known of `authority`; `RobotsCopy()` if nothing is."""
+        """Return the stored state of `authority`; `RobotsCopy()` if there is none."""
         return self._entry(authority).copy
 
     def copies(self, host: str, limit: int) -> list[tuple[str, RobotsCopy]]:
-        """(authority, what is known of it) of up to `limit` authorities of a host, by name."""
+        """Return (authority, stored state) of up to `limit` authorities of a host, by name."""
         found: list[tuple[str, RobotsCopy]] = []
         for scheme in ("http", "https"):
             begin = _key(f"{scheme}://{host}")
@@ -270,12 +272,12 @@ class RobotsCache:
         return found[:limit]
 
     def stage(self, batch: Batch) -> None:
-        """Put all that was recorded since the last call into `batch`. Writer thread."""
+        """Put everything recorded since the last call into `batch`. Writer thread."""
         while self._recorded:
             batch.put(*self._recorded.popleft())
 
     def committed(self) -> None:
-        """Forget what the store has by now. Loop thread; may be called at any time."""
+        """Drop the copies that the store holds. Loop thread; may be called at any time."""
         for key, value in list(self._unsaved.items()):
             if self._store.get(key) == value:
                 del self._unsaved[key]
@@ -291,7 +293,7 @@ class RobotsCache:
         )
 
     def _read(self, body: bytes) -> Generator[None, None, Parsed]:
-        """The rules of a file, as many as are taken; the others are counted."""
+        """Read the rules of a file up to the limits, and count the others."""
         config = self._config
         parsed = yield from reading(
             body, self._token, rules_max=config.rules_max, wildcards_max=config.wildcards_max
@@ -300,7 +302,7 @@ class RobotsCache:
         return parsed
 
     def _bounded(self, parsed: Parsed) -> Parsed:
-        """`parsed` with as many sitemaps as are taken; the others are counted."""
+        """Return `parsed` with at most `sitemaps_max` sitemaps; count the others."""
         ignored = len(parsed.sitemaps) - self._config.sitemaps_max
         if ignored <= 0:
             return parsed
@@ -308,25 +310,25 @@ class RobotsCache:
         return msgspec.structs.replace(parsed, sitemaps=parsed.sitemaps[: self._config.sitemaps_max])
 
     def _wait_behind(self, copy: RobotsCopy) -> float:
-        """The wait that its last failure began, and a second; what is later comes from a clock that was wrong."""
+        """Return the delay after the last failure plus a second; a later `retry_at` means that the clock was wrong."""
         return 1.0 + max(
             self._delay(copy.failures - 1, copy.outcome), self._delay_beyond(copy.retry_at, copy)
         )
 
     def _delay_beyond(self, instant: float, copy: RobotsCopy) -> float:
-        """The wait behind a failure if the file had been unreachable for long by then, else 0."""
+        """Return the daily retry delay if the file had been unreachable too long at `instant`, else 0."""
         day = float(self._config.copy_max_age)
         return day if instant - day - copy.unreachable_since >= self._config.unreachable_max else 0.0
 
     def _delay(self, failures: int, outcome: str) -> float:
-        """The wait behind a failure, the first `failures` before it."""
+        """Return the retry delay after a failure with `failures` earlier ones in a row."""
         if outcome == Outcome.TLS_ERROR and failures:
-            return float(self._config.copy_max_age)  # as for pages: a certificate is not renewed by the hour
+            return float(self._config.copy_max_age)  # as for pages, since certificates are not renewed hourly
         delays = self._config.unreachable_delays
         return float(delays[min(failures, len(delays) - 1)])
 
     def _whole_lines(self, body: bytes, complete: bool) -> bytes:
-        """The first `bytes_max` of `body`, without the line that the limit cuts."""
+        """Return the first `bytes_max` of `body`, without the line that the limit cuts."""
         limit = self._config.bytes_max
         if len(body) < limit or (len(body) == limit and complete):
             return body
@@ -350,7 +352,7 @@ class RobotsCache:
         return entry
 
     def _load(self, key: bytes) -> RobotsCopy | None:
-        """The stored copy; None too if it is damaged, since a copy can always be fetched again."""
+        """Return the stored copy; None also if it is damaged, since it can be fetched again."""
         value = self._unsaved.get(key) or self._store.get(key)
         if value is None:
             return None

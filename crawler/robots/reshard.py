@@ -1,4 +1,4 @@
-"""Robots files follow their host when a crawl is resharded."""
+"""Moves robots.txt copies together with their hosts when a crawl is resharded."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from crawler.urls.canonical import hostname
 
 
 def move(to: NewProcess, bucket_of: Callable[[str], int]) -> None:
-    """Bring the robots files of a new process's hosts; `bucket_of` gives the bucket of a host name."""
+    """Copy the robots files of the new process's hosts; `bucket_of` returns the bucket of a host name."""
     for source in to.sources:
         for key, value in scan_prefix(source.store, ROBOTS):
             if to.owns(bucket_of(hostname(key[2:].decode() + "/"))):

@@ -1,22 +1,21 @@
 """The rules of one robots.txt for one product token (RFC 9309, sections 2.2.1 to 2.2.4).
 
-A file is read line by line into groups: a run of user-agent lines heads a
-group, the first rule line after it ends the run. Only the lines that bind our
-token are kept - those of all groups that name it, or else of all `*` groups -
+A file is read line by line into groups: a group begins with a run of user-agent lines,
+which ends at the first rule line. Only the lines that apply to our token are kept - those
+of all groups that name it, or else of all `*` groups -
 so a parsed file is a few hundred bytes however long it was.
 
-Matching follows section 2.2.2: of all patterns that match the path and query,
-the longest in octets decides, allow wins a tie, no match allows. Both sides
-are first brought to one spelling of percent-encoding (`_spelling`). Patterns
-without `*` and `$` are prefixes: one look-up for each length that occurs finds
-the longest that fits. The same look-up, by the part before the first wildcard,
-selects the wildcard patterns to try. They are matched part by part from the left,
-linear in the target: no regular expression can blow up. `wildcards_max` a file
-bounds the cost of a verdict, `rules_max` that of a file; rules beyond are ignored
-and counted.
+Matching follows section 2.2.2: of all patterns that match the path and query, the longest
+in octets decides; if two are equally long, allow wins; if none matches, the URL is allowed.
+Patterns and targets are first converted to one spelling of percent-encoding
+(`_spelling`). Patterns without `*` and `$` are prefixes: one look-up per prefix length in
+use finds the longest match. The same look-up, with the part before the first wildcard,
+selects the wildcard patterns to try. They are matched part by part from the left, in time
+linear in the target, without regular expressions. `wildcards_max` per file bounds the cost
+of a verdict, `rules_max` that of a file; further rules are ignored and counted.
 
-Beyond the RFC, to the side of caution: lines without a colon (`disallow /x`)
-and the usual misspellings of disallow are read as what they mean.
+Beyond the RFC, for caution: lines without a colon (`disallow /x`)
+and common misspellings of disallow are accepted.
 """
 
 import re
@@ -25,8 +24,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-RULES_MAX, WILDCARDS_MAX = 10_000, 1_000  # of one file; the largest files of the web have some hundreds
-SLICE_LINES = 4_000  # between two pauses of the reading: some 5 ms
+RULES_MAX, WILDCARDS_MAX = 10_000, 1_000  # per file; the largest files of the web have some hundreds
+SLICE_LINES = 4_000  # lines read between two pauses: some 5 ms
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
@@ -47,17 +46,17 @@ _FIELDS = {
     "sitemap": _SITEMAP,
     "site-map": _SITEMAP,
 }
-# A product token at the start of an agent line; what follows (`/1.0`, a comment) is not part of it.
+# A product token at the start of an agent line; any text after it (`/1.0`, a comment) is ignored.
 _AGENT = re.compile(r"([A-Za-z_-]+)(?=[\s/;(]|$)|(\*)(?=\s|$)")
-# What nearly all lines look like; they are read in half the time.
+# The form of nearly all lines, which are read in half the time.
 _PLAIN_LINE = re.compile(rb"[ \t]*([A-Za-z-]+)[ \t]*:[ \t]*([!\"$-~]*)[ \t]*(?:#.*)?")
 _PLAIN_FIELDS = {name.encode(): field for name, field in _FIELDS.items()}
 _BLANK = " \t\x0b\x0c\x00"
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
-_PLAIN_TARGET = re.compile(r"[!-#&-)+-~]*")  # printable ASCII but % $ *: has only one spelling
+_PLAIN_TARGET = re.compile(r"[!-#&-)+-~]*")  # printable ASCII except % $ *: has only one spelling
 _PLAIN_PATTERN = re.compile(r"[!-#&-~]*\$?")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
-_NUMBER_DIGITS_MAX = 12  # a delay of 30,000 years is a mistake
+_NUMBER_DIGITS_MAX = 12  # a larger delay, over 30,000 years, is a mistake
 
 
 class Rule(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -68,11 +67,11 @@ class Rule(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Parsed(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a robots.txt says to one token; the part that is stored.
+    """The rules of a robots.txt for one token, as stored.
 
     `rules` are sorted: longest pattern first, allow before disallow.
-    `crawl_delay` is in seconds, None if the chosen group has none. `ignored` counts
-    the rules beyond the limits.
+    `crawl_delay` is in seconds, None if the chosen group has none. `ignored` is the number
+    of rules beyond the limits.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -82,7 +81,7 @@ class Parsed(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class _ByPrefix:
-    """Rules by a prefix that a target must have; among those of one prefix the order stays."""
+    """Rules by a prefix that a target must have; rules of the same prefix keep their order."""
 
     __slots__ = ("_lengths", "_rules")
 
@@ -93,14 +92,14 @@ class _ByPrefix:
         self._lengths = sorted({len(prefix) for prefix in self._rules}, reverse=True)
 
     def fitting(self, target: str) -> Iterator[list[Rule]]:
-        """The rules of each prefix that `target` has, the longest prefix first."""
+        """Yield the rules of each prefix of `target`, the longest prefix first."""
         for length in self._lengths:
             if length <= len(target) and (rules := self._rules.get(target[:length])):
                 yield rules
 
 
 class RobotsRules:
-    """The rules of one authority, ready to answer.
+    """The rules of one authority, ready for matching.
 
     >>> parse(b"User-agent: *\\nDisallow: /private", "crawler").allowed("/private/x")
     False
@@ -118,18 +117,18 @@ class RobotsRules:
             (_head(rule.pattern), rule) for rule in rules if _is_wildcard(rule.pattern)
         )
         self._asked: tuple[str, Rule | None] | None = (
-            None  # the latest verdict: a URL is asked about several times
+            None  # the latest verdict, cached because a URL is checked several times
         )
-        # Bytes of memory, roughly: what a bounded cache of these objects counts.
+        # Approximate bytes of memory, used for the limit of the cache.
         self.weight = 500 + sum(300 + len(rule.pattern) for rule in parsed.rules) + 100 * len(self.sitemaps)
 
     def allowed(self, target: str) -> bool:
-        """Whether `target` (path and query, from the slash on) may be asked."""
+        """Return whether `target` (path and query, from the slash on) may be requested."""
         rule = self.rule(target)
         return rule is None or rule.allow
 
     def rule(self, target: str) -> Rule | None:
-        """The rule that decides about `target`; None if none matches, which allows it."""
+        """Return the rule that decides on `target`; None if none matches, so that it is allowed."""
         if target == "/robots.txt":
             return None
         if self._asked is None or self._asked[0] != target:
@@ -139,7 +138,7 @@ class RobotsRules:
     def _decide(self, target: str) -> Rule | None:
         best = next((rules[0] for rules in self._plain.fitting(target)), None)
         for rules in self._wildcards.fitting(target):
-            for rule in rules:  # the longest pattern first, so a worse one ends the search
+            for rule in rules:  # in order of rank, so the first rule that cannot win ends the search
                 if best is not None and _rank(rule) >= _rank(best):
                     break
                 if _matches(rule.pattern, target):
@@ -153,20 +152,20 @@ class RobotsRules:
 
 
 def _rank(rule: Rule) -> tuple[int, bool]:
-    """The least rank decides: the longest pattern, and among those of one length allow."""
+    """Return the rank of a rule; the lowest decides: the longest pattern, allow before disallow."""
     return -len(rule.pattern), not rule.allow
 
 
 def _head(pattern: str) -> str:
-    """What a target that a wildcard pattern matches begins with."""
+    """Return the prefix that every match of a wildcard pattern has."""
     return pattern.removesuffix("$").partition("*")[0]
 
 
 def parse(body: bytes, token: str) -> RobotsRules:
     """Return the rules that `body`, a robots.txt as decoded bytes, has for `token`.
 
-    Never fails: unknown and broken lines are skipped, bytes that are not UTF-8
-    spoil their line only.
+    Never fails: unknown and malformed lines are skipped, and bytes that are not UTF-8
+    invalidate only their line.
     """
     return RobotsRules(read(body, token))
 
@@ -174,7 +173,7 @@ def parse(body: bytes, token: str) -> RobotsRules:
 def read(
     body: bytes, token: str, *, rules_max: int = RULES_MAX, wildcards_max: int = WILDCARDS_MAX
 ) -> Parsed:
-    """The same as `parse`, in the form that is stored, with a limited number of the file's rules."""
+    """Parse `body` like `parse`, but return the stored form, with a limited number of rules."""
     reading_ = reading(body, token, rules_max=rules_max, wildcards_max=wildcards_max)
     while True:
         try:
@@ -187,7 +186,7 @@ def read(
 def reading(
     body: bytes, token: str, *, rules_max: int = RULES_MAX, wildcards_max: int = WILDCARDS_MAX
 ) -> Generator[None, None, Parsed]:
-    """The same with a pause behind each `SLICE_LINES`."""
+    """Do `read` with a pause after each `SLICE_LINES` lines."""
     groups = _Groups(token.lower(), rules_max, wildcards_max)
     lines = re.split(rb"[\r\n]+", body.removeprefix(BOM))
     for begin in range(0, len(lines), SLICE_LINES):
@@ -200,7 +199,7 @@ def reading(
 
 @dataclass(slots=True, eq=False)
 class _Choice:
-    """What the groups of one agent said so far."""
+    """The rules and crawl delay read so far from the groups of one agent."""
 
     rules_left: int
     wildcards_left: int
@@ -218,7 +217,7 @@ class _Choice:
             self.rules[Rule(_pattern(value), field == _ALLOW)] = None
 
     def _takes(self, value: str) -> bool:
-        """Whether one more rule is within the limits; it counts then."""
+        """Return whether one more rule is within the limits, and count it."""
         wildcard = _is_wildcard(value)
         if not self.rules_left or (wildcard and not self.wildcards_left):
             self.ignored += 1
@@ -229,7 +228,7 @@ class _Choice:
 
 
 class _Groups:
-    """The state of reading: which of the two choices the present group belongs to."""
+    """The state of reading: which of the two choices the current group belongs to."""
 
     def __init__(self, token: str, rules_max: int, wildcards_max: int) -> None:
         self._token = token
@@ -270,7 +269,7 @@ class _Groups:
 
 
 def _fields(lines: Iterable[bytes]) -> Iterator[tuple[int, str]]:
-    """(field, value) of each line that can be read."""
+    """Yield (field, value) of each readable line."""
     for raw in lines:
         plain = _PLAIN_LINE.fullmatch(raw)
         if plain is not None and (known := _PLAIN_FIELDS.get(plain[1].lower())) is not None:
@@ -292,7 +291,7 @@ def _fields(lines: Iterable[bytes]) -> Iterator[tuple[int, str]]:
 
 
 def _seconds(value: str) -> float | None:
-    """A crawl delay, None if it cannot be read. The leading digits count: `10s` is 10."""
+    """Return a crawl delay in seconds; None if unreadable. Only the leading digits are used: `10s` is 10."""
     match = _NUMBER.match(value)
     return float(match[0]) if match and len(match[0]) <= _NUMBER_DIGITS_MAX else None
 
@@ -304,12 +303,12 @@ def _longer(first: float | None, second: float | None) -> float | None:
 
 
 def _spelling(target: str) -> str:
-    """`target` with one spelling for each octet, so that equal octets compare equal.
+    """Return `target` with one spelling for each octet, so that equal octets compare equal.
 
     Non-ASCII characters and blanks are percent-encoded, escapes of unreserved
-    characters decoded, hexadecimal digits upper-case; other escapes stay, so
-    `%2F` is not `/` (RFC 9309, 2.2.2). `*` and `$` are encoded: in a pattern
-    these octets are written `%2A` and `%24` (2.2.3).
+    characters decoded, hexadecimal digits upper-case; other escapes are kept, so
+    `%2F` is not `/` (RFC 9309, 2.2.2). `*` and `$` are encoded: a pattern writes
+    these octets as `%2A` and `%24` (2.2.3).
     """
     if _PLAIN_TARGET.fullmatch(target):
         return target
@@ -317,7 +316,7 @@ def _spelling(target: str) -> str:
 
 
 def _pattern(value: str) -> str:
-    """A pattern in the spelling of targets; a run of `*` is one, and `$` is special at the end only."""
+    """Return a pattern in the spelling of targets; runs of `*` become one, `$` is special only at the end."""
     if _PLAIN_PATTERN.fullmatch(value) and "**" not in value:
         return value
     anchor = "$" if value.endswith("$") else ""
@@ -345,7 +344,7 @@ def _is_wildcard(pattern: str) -> bool:
 
 
 def _matches(pattern: str, target: str) -> bool:
-    """Whether `pattern` matches `target` from its first octet on; linear in `target`."""
+    """Return whether `pattern` matches `target` from its first octet on; linear in `target`."""
     if not _is_wildcard(pattern):
         return target.startswith(pattern)
     anchored = pattern.endswith("$")

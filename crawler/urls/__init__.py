@@ -1,1 +1,1 @@
-"""What a URL is to the crawler: its canonical form, its fingerprint, and the cache of recent URLs."""
+"""URLs: their canonical form, their fingerprint, and the cache of recent URLs."""

@@ -1,30 +1,29 @@
 """The forms of a URL (`urls/README.md`, "Forms of a URL").
 
-    raw_url   as it stood on the page                         "../A%7e?q=é#top"
+    raw_url   as written on the page                          "../A%7e?q=é#top"
     url       request form: sent and stored, ASCII            "http://h.example/A%7e?q=%C3%A9"
     key       duplicate key: only hashed, never sent          b"http://h.example/A~?q=%C3%A9"
 
-`resolve` makes the request form: the WHATWG URL parser (ada) against the
-page's base, the query in the page's encoding, then fragment, credentials and
-one trailing dot of the host taken off. The parser has by then lowered the
-host, turned it into A-labels (UTS 46), dropped the default port and resolved
-dot segments; path and query stay as it gives them, so no escape is ever
-decoded, encoded again or re-ordered. `canonical(canonical(u)) ==
-canonical(u)`.
+`resolve` makes the request form: it applies the WHATWG URL parser (ada) with the
+page's base and encodes the query in the page's encoding, then removes fragment,
+credentials and one trailing dot of the host. The parser converts the host to lower
+case and A-labels (UTS 46), drops the default port and resolves dot segments; path and
+query stay as it returns them, so no escape is ever decoded, re-encoded or re-ordered.
+`canonical(canonical(u)) == canonical(u)`.
 
-`duplicate_key` maps spellings that are surely the same resource onto one
-another: escapes of unreserved characters decoded, hex digits of the others in
-upper case, session identifiers removed.
+`duplicate_key` gives one key to spellings that certainly mean the same resource:
+it decodes escapes of unreserved characters, writes the hex digits of the others in
+upper case, and removes session identifiers.
 
-The functions `hostname`, `authority`, `directory` and `target` cut strings and
-trust their argument to be a request form.
+The functions `hostname`, `authority`, `directory` and `target` return parts of a request
+form and do not check that their argument is one.
 
 Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final
-form. `plain_join` glues these to the directories of the base in a fifth of the
-parser's time, with the parser's result, and leaves the rest to it.
+form. `plain_join` appends these to the directories of the base, with the parser's
+result in a fifth of its time, and leaves all others to the parser.
 
-No text makes these functions raise: a text that is no usable http or https URL gives
-None, and from `resolve_or_rule` the name of the rule that says why.
+No text makes these functions raise: if a text is not a usable http or https URL, they
+return None, and `resolve_or_rule` returns the name of the rule that rejects it.
 """
 
 import codecs
@@ -34,19 +33,19 @@ from functools import lru_cache
 from ada_url import URL, join_url
 
 LENGTH_MAX = 8192  # octets; RFC 9110 section 4.1 asks for at least 8,000
-RAW_LENGTH_FACTOR = 8  # times the limit: dot segments and newlines shrink, but beyond this nothing is parsed
-SESSION_IDS_VERSION = 2  # of the list in _SESSION_PATH and _SESSION_QUERY; a change makes other keys
+RAW_LENGTH_FACTOR = 8  # times the limit: dot segments and newlines shrink, but longer texts are not parsed
+SESSION_IDS_VERSION = 2  # version of _SESSION_PATH and _SESSION_QUERY; a change of these lists changes keys
 
-# Why a raw URL has no request form. The URL filter explains the names.
+# The reasons why a raw URL has no request form. The URL filter explains the names.
 UNPARSABLE = "unparsable"
 SCHEME = "scheme"
 TOO_LONG = "too_long"
 
 
 def parse(raw_url: str, base: str | None = None) -> str | None:
-    """The serialised WHATWG URL, of any scheme and with its fragment; None on failure.
+    """Return the serialised WHATWG URL, of any scheme and with its fragment; None on failure.
 
-    Lone surrogates count as U+FFFD, as in the standard's USVString.
+    Lone surrogates become U+FFFD, as in the standard's USVString.
     """
     try:
         return URL(raw_url).href if base is None else join_url(base, raw_url)
@@ -55,7 +54,7 @@ def parse(raw_url: str, base: str | None = None) -> str | None:
 
 
 def _parse_scalar(raw_url: str, base: str | None) -> str | None:
-    """Parse once more if it was lone surrogates that the parser refused."""
+    """Parse again without lone surrogates if the parser rejected them."""
     clean, clean_base = _scalar(raw_url), None if base is None else _scalar(base)
     return parse(clean, clean_base) if (clean, clean_base) != (raw_url, base) else None
 
@@ -69,25 +68,25 @@ def _scalar(text: str) -> str:
 
 
 def resolve(base: str, raw_url: str, *, encoding: str = "utf-8", length_max: int = LENGTH_MAX) -> str | None:
-    """The request form of `raw_url` on a page with `base`; None if it is to be dropped.
+    """Return the request form of `raw_url` on a page with `base`; None if it must be dropped.
 
-    `encoding` is the page's WHATWG encoding name; it is used for the query
-    alone, the path is always UTF-8.
+    `encoding` is the page's WHATWG encoding name; it applies only to the query,
+    the path is always UTF-8.
     """
     return resolve_or_rule(base, raw_url, encoding=encoding, length_max=length_max)[0] or None
 
 
 def canonical(raw_url: str, *, length_max: int = LENGTH_MAX) -> str | None:
-    """The request form of an absolute URL; None if it has none."""
+    """Return the request form of an absolute URL; None if it has none."""
     return resolve_or_rule(None, raw_url, length_max=length_max)[0] or None
 
 
 def resolve_or_rule(
     base: str | None, raw_url: str, *, encoding: str = "utf-8", length_max: int = LENGTH_MAX
 ) -> tuple[str, str]:
-    """(request form, "") or ("", name of the rule that drops it)."""
+    """Return (request form, "") or ("", name of the rule that rejects the URL)."""
     end = raw_url.find("#")
-    if end >= 0:  # the mark stays: it keeps a space before it from being trimmed
+    if end >= 0:  # keep the `#`, which protects a space before it from trimming
         raw_url = raw_url[: end + 1]
     if len(raw_url) > RAW_LENGTH_FACTOR * length_max:
         return "", TOO_LONG
@@ -102,8 +101,8 @@ def resolve_or_rule(
 
 
 def _request_form(href: str, length_max: int) -> tuple[str, str]:
-    """Take fragment, credentials and the host's trailing dot off a parsed http(s) URL."""
-    href = href.partition("#")[0]  # of the base, when the raw URL was empty
+    """Remove fragment, credentials and the host's trailing dot from a parsed http(s) URL."""
+    href = href.partition("#")[0]  # an empty raw URL keeps the fragment of the base
     start = 8 if href[4] == "s" else 7
     slash = href.index("/", start)
     if "@" in href[start:slash] or href[slash - 1] == "." or ".:" in href[start:slash]:
@@ -115,12 +114,12 @@ def _request_form(href: str, length_max: int) -> tuple[str, str]:
 
 
 def _bare_netloc(netloc: str) -> str:
-    """The authority without credentials and without one trailing dot; "" if an empty label is left.
+    """Return the authority without credentials and one trailing dot; "" if an empty label remains.
 
-    A name that still ends with a dot, or is nothing but dots, names no host.
+    A name that still ends with a dot, or consists only of dots, is not a host.
     """
     netloc = netloc.rpartition("@")[2]
-    if netloc[0] == "[":  # an IPv6 address has colons of its own, and no dot at its end
+    if netloc[0] == "[":  # an IPv6 address contains colons and has no dot at its end
         return netloc
     host, colon, port = netloc.partition(":")
     host = host.removesuffix(".")
@@ -131,15 +130,15 @@ def _bare_netloc(netloc: str) -> str:
 _QUERY_ESCAPES = [
     f"%{byte:02X}" if byte <= 0x20 or byte >= 0x7F or byte in b"\"#<>'" else chr(byte) for byte in range(256)
 ]
-_TRIMMED = "".join(map(chr, range(0x21)))  # C0 controls and space, off both ends of any URL
+_TRIMMED = "".join(map(chr, range(0x21)))  # C0 controls and space, removed from both ends of any URL
 _REMOVED = {ord(character): None for character in "\t\n\r"}
 
 
 def _encode_query(raw_url: str, encoding: str) -> str:
     """Percent-encode the query, from the first `?`, in the page's encoding.
 
-    This is the standard's "percent-encode after encode": what the encoding
-    cannot say becomes a decimal character reference. The caller has emptied
+    This is the standard's "percent-encode after encode": a character outside the
+    encoding becomes a decimal character reference. The caller has emptied
     the fragment.
     """
     codec = query_codec(encoding)
@@ -152,7 +151,7 @@ def _encode_query(raw_url: str, encoding: str) -> str:
 
 
 def _reference(error: UnicodeError) -> tuple[str, int]:
-    """Codec error handler: the percent-encoded decimal character references of what cannot be encoded."""
+    """Handle codec errors: return percent-encoded decimal character references of the characters."""
     assert isinstance(error, UnicodeEncodeError), error
     bad = error.object[error.start : error.end]
     return "".join(f"%26%23{ord(character)}%3B" for character in bad), error.end
@@ -160,25 +159,27 @@ def _reference(error: UnicodeError) -> tuple[str, int]:
 
 codecs.register_error("crawler.reference", _reference)
 
-# Where Python's codec and the standard's encoder differ, what the query gets instead.
+# Replacements where Python's codec differs from the standard's encoder.
 _GB18030_EXCEPTIONS = {0xE5E5: "%26%2358853%3B"}
 _CODEC_EXCEPTIONS = {
     "gb18030": _GB18030_EXCEPTIONS,
     "gbk": _GB18030_EXCEPTIONS,
-    "iso2022_jp": dict.fromkeys((0x0E, 0x0F, 0x1B), "%26%2365533%3B"),  # they would switch its character sets
+    "iso2022_jp": dict.fromkeys(
+        (0x0E, 0x0F, 0x1B), "%26%2365533%3B"
+    ),  # these characters switch the character set
     "cp1252": {code: f"%{code:02X}" for code in (0x81, 0x8D, 0x8F, 0x90, 0x9D)},
     "ascii": {0xF780 + byte: f"%{0x80 + byte:02X}" for byte in range(128)},
 }
-# ASCII, and 128 private characters for the other bytes; Python has no codec of it
+# ASCII, and 128 private characters for the other bytes; Python has no such codec
 _X_USER_DEFINED = "x-user-defined"
-# "Get an output encoding" of the standard; a page in one of these writes its queries in UTF-8.
+# The standard's "get an output encoding": pages in one of these encodings have queries in UTF-8.
 _UTF8_OUTPUT = {"utf-8", "utf-16le", "utf-16be", "replacement"}
 
 
 @lru_cache(maxsize=512)
 def query_codec(encoding: str) -> str:
-    """The name of the Python codec that writes queries of pages in `encoding`; UTF-8 for unknown labels."""
-    import webencodings  # imported here: most pages are UTF-8
+    """Return the Python codec for queries of pages in `encoding`; UTF-8 for unknown labels."""
+    import webencodings  # imported only if needed: most pages are UTF-8
 
     known = webencodings.lookup(encoding)
     if known is None or known.name in _UTF8_OUTPUT:
@@ -195,9 +196,9 @@ def _normal_escape(match: re.Match[str]) -> str:
     return character if character in _UNRESERVED else match[0].upper()
 
 
-# Version 2. Names are case-blind; a value ends at the next delimiter of its kind. Under names that can mean
-# something else, an identifier has 16 letters and digits or more, of both kinds, or 32 hexadecimal digits:
-# `sid=7` and `session_id=autumn` say what the page is about.
+# Version 2. Names are case-insensitive; a value ends at the next delimiter of its kind. For names with other
+# common meanings, a value is an identifier only if it has at least 16 letters and digits, of both kinds, or 32
+# hexadecimal digits: `sid=7` and `session_id=autumn` describe the page's content.
 _SESSION_PATH = re.compile(r";jsessionid=[^/;]*|/\(S\([^/()]*\)\)(?=/|$)", re.IGNORECASE)
 _SESSION_QUERY = re.compile(
     r"(?:PHPSESSID|CFID|CFTOKEN)=.*"
@@ -208,7 +209,7 @@ _SESSION_QUERY = re.compile(
 
 
 def duplicate_key(url: str, *, strip_session_ids: bool = True) -> bytes:
-    """The duplicate key of a request form, as ASCII bytes. It is only ever hashed."""
+    """Return the duplicate key of a request form, as ASCII bytes. It is only ever hashed."""
     if "%" in url:
         url = _ESCAPE.sub(_normal_escape, url)
     if strip_session_ids and ("?" in url or ";" in url or "(" in url):
@@ -230,23 +231,23 @@ def _without_session(url: str) -> str:
     return path + mark + query
 
 
-# Plain references. Segments that the parser passes on as they are: no colon (it might be a scheme), no dot
-# in front (dot segments), nothing that gets escaped. A host in its final form: lower case, no port, a letter
-# first in the last label (it might be a number). No repetition gives back.
+# Plain references. Segments that the parser does not change: without a colon (which could end a scheme), a dot
+# in front (dot segments) or characters that must be escaped. A host in its final form: lower case, no port, the
+# last label beginning with a letter (else it might be a number). All repetitions are possessive.
 _SEGMENT = r"[\w~+,;=@()!$&*-][\w.~+,;=@()!$&*-]*+"
 _PATH = rf"(?:{_SEGMENT}/)*+(?:{_SEGMENT}(?:\?[\w.~=&;/+%:,@!$()*?-]*+)?+)?+"
 _PLAIN_RELATIVE = re.compile(rf"((?:\.\./)*+|/){_PATH}", re.ASCII)
 _PLAIN_ABSOLUTE = re.compile(rf"https?://(?:[a-z0-9_-]++\.)*+[a-z][a-z0-9_-]*+(/{_PATH})?", re.ASCII)
 
 
-_DEPTH_MAX = 40  # slashes; the ancestors of a path take room by the square of its depth
+_DEPTH_MAX = 40  # slashes; the memory for the ancestors of a path grows with the square of its depth
 
 
 def ancestors(base: str) -> tuple[str, ...]:
-    """The directory of an http(s) URL and those above it, up to the root.
+    """Return the directory of an http(s) URL and all directories above it, up to the root.
 
     () if it has no request form, or is so deep that only the parser should
-    handle it.
+    process it.
     """
     url = canonical(base)
     if url is None or url.count("/") > _DEPTH_MAX:
@@ -258,9 +259,9 @@ def ancestors(base: str) -> tuple[str, ...]:
 
 
 def plain_join(above: tuple[str, ...], href: str) -> str:
-    """What `resolve` gives for a plain `href` on a base with these `ancestors`; "" for any other href.
+    """Return what `resolve` gives for a plain `href` on a base with these `ancestors`; "" for any other href.
 
-    The length is not looked at.
+    The length is not checked.
     """
     if ":" in href:
         return "" if (match := _PLAIN_ABSOLUTE.fullmatch(href)) is None else href if match[1] else href + "/"
@@ -274,23 +275,23 @@ def plain_join(above: tuple[str, ...], href: str) -> str:
 
 
 def directory(url: str) -> str:
-    """A request form up to the last slash of its path."""
+    """Return a request form up to the last slash of its path."""
     query = url.find("?")
     return url[: url.rindex("/", 0, query) + 1] if query >= 0 else url[: url.rindex("/") + 1]
 
 
 def authority(url: str) -> str:
-    """`scheme://host[:port]` of a request form."""
+    """Return `scheme://host[:port]` of a request form."""
     return url[: url.index("/", 8)]
 
 
 def target(url: str) -> str:
-    """Path and query of a request form."""
+    """Return path and query of a request form."""
     return url[url.index("/", 8) :]
 
 
 def hostname(url: str) -> str:
-    """The host of a request form, without the port; an IPv6 address keeps its brackets."""
+    """Return the host of a request form, without the port; an IPv6 address keeps its brackets."""
     start = 8 if url[4] == "s" else 7
     netloc = url[start : url.index("/", start)]
     if ":" not in netloc or netloc[-1] == "]":

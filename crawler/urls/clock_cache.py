@@ -1,15 +1,15 @@
-"""The URL cache: CLOCK in a scatter table with circular lists, 8 bytes an entry.
+"""The URL cache: CLOCK in a scatter table with circular lists, 8 bytes per entry.
 
 Broder, Najork, Wiener, "Efficient URL caching for World Wide Web crawling"
-(2003), sections 3.4 and 6, figure 14. Four of five links of a crawl were met a
-short while ago; the cache answers for them, so that only the rest goes to the
-Duplicate URL Eliminator. It holds at most k = 2^r keys in an array of k words
+(2003), sections 3.4 and 6, figure 14. Of five links in a crawl, four were seen a
+short time before; the cache answers these, so that only the others go to the
+Duplicate URL Eliminator. The cache holds at most k = 2^r keys in an array of k words
 of 64 bits, and nothing else.
 
-A *scatter table* has no buckets: the keys themselves lie in the array. All
+A *scatter table* has no buckets: the keys themselves are in the array. All
 keys with the same home slot (the top r bits of the key) form one circle, and
-**the first member of a circle sits in the home slot**; the others lie wherever
-there was room. Here k = 8, and E, C came to home 2, B to home 5:
+**the first member of a circle is in the home slot**; the others are in whatever
+slots were free. Here k = 8; E and C have home 2, B has home 5:
 
        0      1      2      3      4      5      6      7
     +------+------+------+------+------+------+------+------+
@@ -19,35 +19,35 @@ there was room. Here k = 8, and E, C came to home 2, B to home 5:
                   |  +---- link -->|   |  |
                   +------ link ----+   +--+  (a circle of one links to itself)
 
-A word leaves out what its place says (Lampson's abbreviated keys): the home slot is
-the r top bits of the key, so the other bits are stored, and the link takes the room
-that is left:
+A word omits the part of the key that its position implies (Lampson's abbreviated keys):
+the home slot is the top r bits of the key, so only the other bits are stored, and the
+link takes the remaining room:
 
     bit 63 ........ r+2 | r+1 ....... 2 |   1   |  0
     q: 62-r bits of key | link: r bits  | first | mark
 
-The top 62 bits of a key count. As home and q give them back, no two of those
-are ever confused. A free slot is not first and links to itself, as no member
-of a circle does.
+Only the top 62 bits of a key are used. Home and q determine them, so no two of these
+keys are ever confused. A free slot is not first and links to itself; no member
+of a circle does both.
 
-*To look a key up*, walk the circle from its home slot; a home slot that is not
-first says at once that there is no such circle. *To make room*, the CLOCK hand
-goes round the array, clears the marks it meets and evicts the first key without
-one; a hit sets the mark, and a key comes in unmarked (marking it made 2 to 9 %
-more misses). *To unlink* a key, walk its circle to its predecessor; if it was
-the first, its successor moves to the home slot, and that one's slot is free.
-*To insert* a key whose home slot is taken by a member of another circle, that
-member moves to the free slot, its mark with it, and the home slot is the key's.
-So `links to` and `lies in` change, never `belongs to`. Circles are short: 1.5
-members on average when the table is full.
+*To look up a key*, walk the circle from its home slot; if the home slot is not
+first, there is no such circle. *To make room*, the CLOCK hand moves
+around the array, clears the marks that it passes and evicts the first key without
+one; a hit sets the mark, and a new key is unmarked (marking it made 2 to 9 %
+more misses). *To unlink* a key, walk its circle to its predecessor; if the key was
+the first, its successor moves to the home slot, and the successor's slot is free.
+*To insert* a key whose home slot holds a member of another circle, move that
+member and its mark to the free slot, and put the key into the home slot.
+So links and positions change, but never the circle that a key belongs to. Circles are
+short: 1.5 members on average when the table is full.
 
-The top bits must be spread evenly over the keys, else one circle holds all of
-them, which is slow but breaks nothing. Pass `rotl64(fingerprint, 16)`: the top 16
+The top bits must be evenly distributed over the keys; otherwise one circle holds all of
+them, which is slow but still correct. Pass `rotl64(fingerprint, 16)`: the top 16
 bits of a fingerprint are the same for a whole domain.
 
-This file is in Cython's pure-Python mode: compiled where there was a C compiler
+This file is in Cython's pure-Python mode: compiled if there was a C compiler
 at installation (`COMPILED`), else interpreted, about 90 times slower, with the
-same results, request by request.
+same result for every request.
 """
 
 from array import array
@@ -56,7 +56,7 @@ import cython
 
 COMPILED: bool = cython.compiled
 
-BITS_MAX = 30  # r; beyond, q would have fewer bits than the 2^-32 or so a false hit may cost
+BITS_MAX = 30  # r; with more, q would have too few bits to keep false hits at about 2^-32
 
 
 @cython.final
@@ -64,8 +64,8 @@ BITS_MAX = 30  # r; beyond, q would have fewer bits than the 2^-32 or so a false
 class ClockCache:
     """A cache of at most 2^`bits` 64-bit keys.
 
-    One thread at a time: a second one is told so by a RuntimeError, since
-    `add_many` lets go of the interpreter lock.
+    Use it from one thread at a time: a second thread gets a RuntimeError, since
+    `add_many` releases the interpreter lock.
 
     Args:
         bits: 1 to 30.
@@ -80,7 +80,7 @@ class ClockCache:
     _slot_count: cython.ulonglong
     _short_key_mask: cython.ulonglong
     _count: cython.ulonglong
-    _next_free: cython.ulonglong  # no free slot lies below
+    _next_free: cython.ulonglong  # no slot below this one is free
     _hand: cython.ulonglong
     _hits: cython.ulonglong
     _misses: cython.ulonglong
@@ -96,7 +96,7 @@ class ClockCache:
         self._table = array("Q", [0]) * (1 << bits)
         if cython.compiled:
             view: cython.ulonglong[::1] = self._table
-            self._words = cython.address(view[0])  # never resized, so it stays there
+            self._words = cython.address(view[0])  # the array is never resized, so the address stays valid
         else:
             self._words = self._table
         self._busy = False
@@ -114,7 +114,7 @@ class ClockCache:
         self._busy = False
 
     def add(self, key: cython.ulonglong) -> bool:
-        """Put `key` into the cache; return True if it was not there.
+        """Put `key` into the cache; return True if it was not in it.
 
         Raises:
             OverflowError: not 0 <= key < 2^64.
@@ -127,7 +127,7 @@ class ClockCache:
     @cython.boundscheck(False)
     @cython.wraparound(False)
     def add_many(self, keys) -> bytearray:
-        """`add` each of a buffer of uint64, in order; return the answers, a byte each (1: was not there)."""
+        """`add` each key of a uint64 buffer, in order; return the answers, a byte each (1: was not in the cache)."""
         i: cython.Py_ssize_t
         if not cython.compiled:
             keys = _as_words(keys)
@@ -143,7 +143,7 @@ class ClockCache:
         return answers
 
     def __contains__(self, key: cython.ulonglong) -> bool:
-        """Whether `key` is held; sets no mark and counts nothing."""
+        """Return whether `key` is held; sets no mark and changes no counter."""
         self._check_idle()
         home: cython.ulonglong = key >> (64 - self._bits)
         return self._words[home] & 2 != 0 and self._find(home, self._short_key(key)) < self._slot_count
@@ -157,21 +157,21 @@ class ClockCache:
 
     @property
     def hits(self) -> int:
-        """Requests whose key was held."""
+        """The number of requests whose key was held."""
         return self._hits
 
     @property
     def misses(self) -> int:
-        """Requests whose key was not held."""
+        """The number of requests whose key was not held."""
         return self._misses
 
     @property
     def moves(self) -> int:
-        """Keys that changed their slot for another key's sake."""
+        """The number of keys that were moved to make room for another key."""
         return self._moves
 
     def keys(self) -> list[int]:
-        """The keys held, in the order of their home slots; the two low bits, which do not count, are 0."""
+        """Return the keys held, in the order of their home slots; their two low bits, which are not stored, are 0."""
         self._check_idle()
         return [
             home << (64 - self._bits) | self._table[slot] >> (self._bits + 2) << 2
@@ -181,7 +181,7 @@ class ClockCache:
         ]
 
     def __sizeof__(self) -> int:
-        """Bytes of the object and its table."""
+        """The size of the object and its table in bytes."""
         return object.__sizeof__(self) + self._table.__sizeof__()
 
     def __repr__(self) -> str:
@@ -190,14 +190,14 @@ class ClockCache:
             f"hand {self._hand})"
         )
 
-    # The structure. `first` of a word: word & 2; `mark`: word & 1; a link is kept shifted by 2.
+    # The structure. Fields of a word: first = word & 2, mark = word & 1; links are kept shifted left by 2.
 
     @cython.cfunc
     @cython.nogil
     @cython.inline
     @cython.exceptval(check=False)
     def _short_key(self, key: cython.ulonglong) -> cython.ulonglong:
-        """q of `key`, where it stands in a word."""
+        """Return q of `key`, shifted to its position in a word."""
         return (key << self._bits) & self._short_key_mask
 
     @cython.cfunc
@@ -205,7 +205,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _link(self, slot: cython.ulonglong) -> cython.ulonglong:
-        """The slot that `slot` links to."""
+        """Return the slot that `slot` links to."""
         return (self._words[slot] & ~self._short_key_mask) >> 2
 
     @cython.cfunc
@@ -220,7 +220,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _find(self, home: cython.ulonglong, short_key: cython.ulonglong) -> cython.ulonglong:
-        """The slot of the circle of `home` that holds `short_key`; 2^r if none does."""
+        """Return the slot that holds `short_key` in the circle of `home`; 2^r if none does."""
         slot: cython.ulonglong = home
         while True:
             if self._words[slot] & self._short_key_mask == short_key:
@@ -234,7 +234,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _predecessor(self, slot: cython.ulonglong) -> cython.ulonglong:
-        """The member of the circle of `slot` that links to it."""
+        """Return the member of the circle of `slot` that links to it."""
         before: cython.ulonglong = slot
         while self._link(before) != slot:
             before = self._link(before)
@@ -262,14 +262,14 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _insert(self, home: cython.ulonglong, short_key: cython.ulonglong) -> cython.void:
-        """Put a key that is not held into the table, unmarked."""
+        """Insert a key that is not held, unmarked."""
         slot: cython.ulonglong
         if self._count < self._slot_count:
             self._count += 1
             slot = home if self._words[home] & 3 == 0 and self._link(home) == home else self._take_free()
         else:
             slot = self._evict()
-        # Only now: the eviction may have ended or moved the circle of `home`.
+        # Checked after the eviction, which may have ended or moved the circle of `home`.
         if self._words[home] & 2:
             self._words[slot] = short_key | self._link(home) << 2
             self._set_link(home, slot)
@@ -283,7 +283,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _take_free(self) -> cython.ulonglong:
-        """The lowest slot that is still free; there is one while the table fills."""
+        """Return the lowest free slot; there is one until the table is full."""
         while self._words[self._next_free] & 3 or self._link(self._next_free) != self._next_free:
             self._next_free += 1
         return self._next_free
@@ -293,7 +293,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _evict(self) -> cython.ulonglong:
-        """Drop the next unmarked key before the CLOCK hand; return the slot that is free by it."""
+        """Evict the next unmarked key in the CLOCK hand's path; return the slot freed by it."""
         victim: cython.ulonglong
         while self._words[self._hand] & 1:
             self._words[self._hand] &= ~cython.cast(cython.ulonglong, 1)
@@ -307,7 +307,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _unlink(self, victim: cython.ulonglong) -> cython.ulonglong:
-        """Take the key in slot `victim` out of its circle; return the slot that no circle uses now."""
+        """Remove the key in slot `victim` from its circle; return the slot freed by it."""
         successor: cython.ulonglong = self._link(victim)
         if self._words[victim] & 2 == 0:
             self._set_link(self._predecessor(victim), successor)
@@ -315,8 +315,8 @@ class ClockCache:
         if successor == victim:
             self._words[victim] = victim << 2
             return victim
-        # The first of a longer circle: the home slot must stay in it. Where the
-        # successor linked back to the victim it comes to link to itself.
+        # The victim is the first of a longer circle, whose home slot must stay in use. If the
+        # successor linked back to the victim, this makes it link to itself.
         self._words[victim] = self._words[successor] | 2
         self._moves += 1
         return successor
@@ -326,7 +326,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _move(self, source: cython.ulonglong, target: cython.ulonglong) -> cython.void:
-        """Move the member of another circle in slot `source`, mark and all, to the free slot `target`."""
+        """Move the member of another circle in slot `source`, with its mark, to the free slot `target`."""
         self._set_link(self._predecessor(source), target)
         self._words[target] = self._words[source]
         self._moves += 1
@@ -338,7 +338,7 @@ class ClockCache:
             raise RuntimeError("ClockCache: two threads at once")
 
     def _circle(self, home: int) -> list[int]:
-        """The slots of the circle whose first member lies in `home`, in the order of the links."""
+        """Return the slots of the circle whose first member is in `home`, in the order of the links."""
         link_mask = (1 << self._bits) - 1
         slots = [home]
         while (link := self._table[slots[-1]] >> 2 & link_mask) != home:
@@ -362,10 +362,10 @@ class ClockCache:
 
 
 def _as_words(keys):
-    """`keys` as a view of uint64, as the compiled form takes it.
+    """Return `keys` as a view of uint64, which the compiled form expects.
 
     Raises:
-        ValueError: its items are something else.
+        ValueError: the items have another type.
     """
     view = memoryview(keys)
     if view.ndim != 1 or view.format not in ("Q", "L") or view.itemsize != 8:

@@ -1,18 +1,18 @@
-"""Authorities that were proven to be two names of one site (`urls/README.md`, "Forms of a URL").
+"""Pairs of authorities that were proven to be the same site (`urls/README.md`, "Forms of a URL").
 
-Many a site answers `http://h/x` with a redirect to `https://h/x`, or leads
-from the bare domain to `www` or back. Once an authority has sent 5 requests to
-the same path and query of one other authority, its URLs take that one's
-duplicate keys, and the second copy of each link is known without being asked.
+Many sites answer `http://h/x` with a redirect to `https://h/x`, or redirect
+from the bare domain to `www` or back. Once an authority has redirected 5 requests
+to the same path and query on one other authority, its URLs get that authority's
+duplicate keys, so the second copy of each link is recognised without a request.
 
     http -> https, www <-> apex, or both at once; default ports only
 
 An authority that has itself answered a request with a page never becomes an
-alias: it may redirect its log-in pages and no others. What is proven stays
-proven, and proofs cannot form a ring. Only keys change, never what is sent.
+alias: it may redirect only some pages, such as log-in pages. A proof is permanent,
+and proofs cannot form a ring. Only keys change, never the URL that is sent.
 
-Each process learns for itself: links from peers carry the peer's fingerprint. The
-owner of a domain fetches it and learns of its redirects; it computes fingerprints
+Each process learns separately: links from peers carry the peer's fingerprint. The
+owner of a domain fetches it and learns from its redirects; it computes fingerprints
 again where they differ.
 """
 
@@ -22,13 +22,13 @@ from collections.abc import Mapping
 from crawler.urls.canonical import authority, target
 
 PROOFS = 5  # redirects from one authority to the same path of another
-_PROVEN_MAX = 100_000  # pairs, about 250 bytes each; beyond, redirects just cost a request again
-_TRIAL_MAX = 20_000  # authorities counted or known to answer; the one not heard of longest is forgotten
+_PROVEN_MAX = 100_000  # pairs, about 250 bytes each; further ones cost one request per redirect
+_TRIAL_MAX = 20_000  # authorities being counted or known to answer; the least recently seen is dropped
 _ANSWERED = ("", 0)
 
 
 class Equivalences:
-    """Counts redirects between authorities; `proven` maps an authority to the one that stands for it."""
+    """Counts redirects between authorities; `proven` maps an authority to the one that replaces it in keys."""
 
     def __init__(self, proven: Mapping[str, str] | None = None) -> None:
         self.proven: dict[str, str] = dict(proven or {})
@@ -36,7 +36,7 @@ class Equivalences:
         self._trial: OrderedDict[str, tuple[str, int]] = OrderedDict()
 
     def redirected(self, url: str, location: str) -> bool:
-        """Note a redirect between two request forms; whether that proved an equivalence."""
+        """Note a redirect between two request forms; return whether it proved an equivalence."""
         source, other = authority(url), authority(location)
         if source in self.proven or target(url) != target(location) or not _names_of_one_site(source, other):
             return False
@@ -50,11 +50,11 @@ class Equivalences:
         return False
 
     def answered(self, url: str) -> None:
-        """Note that a request form was answered with a page: its authority is no mere alias."""
+        """Note that a request form was answered with a page: its authority is not a mere alias."""
         self._note(authority(url), _ANSWERED)
 
     def state(self) -> dict[str, str]:
-        """What a restart needs: the argument `proven` of a new object."""
+        """Return the state for a restart: the argument `proven` of a new object."""
         return dict(self.proven)
 
     def _prove(self, source: str, other: str) -> bool:
@@ -77,7 +77,9 @@ class Equivalences:
             self._trial.popitem(last=False)
 
     def _check(self) -> None:
-        assert not self.proven.keys() & set(self.proven.values()), self  # one step, no rings
+        assert not self.proven.keys() & set(self.proven.values()), (
+            self
+        )  # each alias leads to its target in one step
         assert len(self._trial) <= _TRIAL_MAX, self
         assert len(self.proven) <= _PROVEN_MAX, self
 
@@ -86,7 +88,7 @@ class Equivalences:
 
 
 def _names_of_one_site(source: str, other: str) -> bool:
-    """Whether two authorities differ in nothing but http -> https and a leading `www.`."""
+    """Return whether two authorities differ only in http -> https and a leading `www.`."""
     if source == other or source.startswith("https:") and other.startswith("http:"):
         return False
     source, other = source.partition("//")[2], other.partition("//")[2]

@@ -1,15 +1,15 @@
-"""The kinds of files that are wanted, in the syntax of wget's --accept and --reject.
+"""The kinds of files to download, in the syntax of wget's --accept and --reject.
 
 A *kind* is one of
 
     image/png  image/*     a media type, of the answer
-    pdf  .pdf  *.pdf       how the file name ends
+    pdf  .pdf  *.pdf       the end of the file name
     report-*.pdf  a?c      a pattern of the whole file name (with * ? [ in it)
 
-The name of a URL decides whether it is asked: not if its kind is rejected. Where
-kinds are accepted it is asked only if it may be one of them, or a page whose links
-may lead to them. The answer decides whether it is stored: a page that was fetched
-only for its links is not.
+The file name in a URL decides whether it is requested: a rejected kind is not. If
+some kinds are accepted, the URL is requested only if it may be one of them, or a page
+that may link to them. The answer decides whether it is stored: a page fetched only for
+its links is not.
 """
 
 import fnmatch
@@ -18,12 +18,12 @@ import re
 from collections.abc import Iterable
 
 _TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/(\*|[a-z0-9!#$&^_.+-]+)", re.IGNORECASE)
-_TYPES = mimetypes.MimeTypes()  # the table of the language: that of a machine would make crawls differ
+_TYPES = mimetypes.MimeTypes()  # Python's own table: a machine's table would make crawls differ
 _PAGES = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml"})
 
 
 class _Wanted:
-    """Some kinds, asked about names and types."""
+    """A set of kinds, matched with names and types."""
 
     def __init__(self, kinds: Iterable[str]) -> None:
         self.types: list[str] = []
@@ -43,7 +43,7 @@ class _Wanted:
         return bool(self.types or self._endings or self._patterns)
 
     def name(self, name: str) -> bool:
-        """Whether a file name, in lower case, is that of such a kind."""
+        """Return whether a file name, in lower case, is of such a kind."""
         return name.endswith(self._endings) or any(pattern.match(name) for pattern in self._patterns)
 
     def type(self, media_type: str) -> bool:
@@ -54,7 +54,7 @@ class _Wanted:
 
 
 class Kinds:
-    """What `accept` and `reject` mean for URLs and answers; falsy if they say nothing."""
+    """Applies `accept` and `reject` to URLs and answers; falsy if both are empty."""
 
     def __init__(self, accept: Iterable[str] = (), reject: Iterable[str] = ()) -> None:
         self._accept = _Wanted(accept)
@@ -64,7 +64,7 @@ class Kinds:
         return bool(self._accept or self._reject)
 
     def may_ask(self, url: str) -> bool:
-        """Whether a URL (request form) may be of a kind that is wanted, or a page that leads to some.
+        """Return whether a URL (request form) may be of a wanted kind, or a page that leads to some.
 
         >>> kinds = Kinds(["pdf", "image/*"], ["gif"])
         >>> [kinds.may_ask(f"http://x/{name}") for name in ("a.pdf", "a.jpg", "a.gif", "a.zip", "a.html", "a/")]
@@ -79,7 +79,7 @@ class Kinds:
         return self._accept.name(name) or self._accept.type(guess)
 
     def keeps(self, url: str, media_type: str) -> bool:
-        """Whether an answer of that type is stored.
+        """Return whether an answer of that type is stored.
 
         >>> kinds = Kinds(["pdf", "image/*"])
         >>> kinds.keeps("http://x/a.pdf", "text/html"), kinds.keeps("http://x/a", "image/png")
@@ -94,5 +94,5 @@ class Kinds:
 
 
 def _name(url: str) -> str:
-    """The last segment of the path, in lower case."""
+    """Return the last segment of the path, in lower case."""
     return url[url.index("/", 8) :].partition("?")[0].rpartition("/")[2].lower()

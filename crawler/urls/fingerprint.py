@@ -1,18 +1,18 @@
-"""Fingerprints: 64 bits that stand for a URL (`urls/README.md`, "Fingerprint").
+"""Fingerprints: 64 bits that identify a URL (`urls/README.md`, "Fingerprint").
 
     fingerprint(url) = H(domain)[top 16 bits] << 48 | H(key)[low 48 bits]
 
 `key` is the duplicate key, `domain` the registrable domain of its host (the
 host itself with `partition="host"`), H a hash keyed by the seed of the crawl.
-The top 16 bits are the URL's bucket: all URLs of a domain have the same, so
-they belong to one process and lie side by side in sorted files.
+The top 16 bits are the URL's bucket: all URLs of a domain have the same bucket, so
+they belong to one process and are adjacent in sorted files.
 
-The seed is secret. With a known one, a URL with the fingerprint of a victim's
+The seed is secret. With a known seed, a URL with the fingerprint of a victim's
 page can be computed in seconds, and that page would never be fetched. For
 crawls of hostile sites there is `method="blake2b"`.
 
-Among N URLs, N^2/2^65 are expected to be lost to collisions if hosts spread
-evenly, and n^2/2^49 more for a host of n URLs.
+Among N URLs, the expected loss by collisions is N^2/2^65 URLs if they are evenly
+distributed over hosts, plus n^2/2^49 for a host of n URLs.
 """
 
 import hashlib
@@ -34,14 +34,14 @@ CHECK_URL = "http://fingerprint.check/"
 _LOW_48 = (1 << 48) - 1
 _SIXTEEN, _FORTY_EIGHT = np.uint64(16), np.uint64(48)
 _ALL_64 = (1 << 64) - 1
-_HOSTS_MAX = 1 << 15  # hosts whose bucket is remembered, 600 bytes each: a process has some 10,000 at hand
+_HOSTS_MAX = 1 << 15  # hosts whose bucket is cached, 600 bytes each; a process works on some 10,000
 
 
 @lru_cache(maxsize=_HOSTS_MAX)
 def registrable_domain(name: str) -> str:
-    """The registrable domain of a canonical host name by the public suffix list, private section included.
+    """Return the registrable domain of a canonical host name by the public suffix list, with its private section.
 
-    Addresses, public suffixes themselves and names without one are their own
+    Addresses, public suffixes and names without a public suffix are their own
     domain.
     """
     if name.endswith("]") or name.rpartition(".")[2].isdigit():
@@ -55,13 +55,13 @@ class Fingerprinter:
     Args:
         seed: 16 secret bytes, the same on all processes of a crawl. mmh3 uses
             the first four (little-endian), blake2b all.
-        method: "mmh3" (0.12 us a URL) or "blake2b" (0.6 us).
-        partition: "domain" or "host": what the bucket is the hash of.
-        strip_session_ids: whether session identifiers are left out of the key.
-        equivalences: proven ones are applied to keys; it may learn meanwhile.
+        method: "mmh3" (0.12 us per URL) or "blake2b" (0.6 us).
+        partition: "domain" or "host": the name that the bucket is the hash of.
+        strip_session_ids: whether session identifiers are removed from the key.
+        equivalences: proven ones are applied to keys; more may be proven later.
 
     Raises:
-        ConfigError: the seed's length, the method or the partition is unknown.
+        ConfigError: the seed's length, the method or the partition is invalid.
     """
 
     def __init__(
@@ -86,37 +86,37 @@ class Fingerprinter:
         self._authority_bits: dict[str, int] = {}
 
     def hash(self, data: bytes) -> int:
-        """H: the first 8 bytes of the keyed digest, little-endian."""
+        """Return H(data): the first 8 bytes of the keyed digest, little-endian."""
         return self._number(data) & _ALL_64
 
     def bucket(self, name: str) -> int:
-        """The bucket of a host: 0 to 65,535."""
+        """Return the bucket of a host: 0 to 65,535."""
         return self._bits_of_host(name) >> 48
 
     def host_key(self, name: str) -> int:
-        """64 bits that stand for a host: its bucket on top, 48 bits of the hash of its name below."""
+        """Return 64 bits that identify a host: its bucket in the top 16, a hash of its name in the low 48."""
         return self._bits_of_host(name) | self._number(name.encode("ascii")) & _LOW_48
 
     def host_key_beside(self, name: str, fingerprint: int) -> int:
-        """`host_key` of the host of a URL with that fingerprint, from which the bucket is taken."""
+        """Return the `host_key` of a URL's host, with the bucket taken from the URL's fingerprint."""
         return fingerprint & ~_LOW_48 | self._number(name.encode("ascii")) & _LOW_48
 
     def domain_key(self, domain: str) -> int:
-        """`host_key` of a registrable domain, which is its own domain: no look-up."""
+        """Return the `host_key` of a registrable domain, which is its own domain and needs no look-up."""
         return self.hash(domain.encode("ascii"))
 
     @property
     def revision(self) -> int:
-        """Changes when fingerprints do, because an equivalence was proven."""
+        """A number that changes when fingerprints change because an equivalence was proven."""
         return self._equivalences.revision
 
     def key(self, url: str) -> bytes:
-        """The duplicate key of a request form, proven equivalences applied."""
+        """Return the duplicate key of a request form, with proven equivalences applied."""
         alias = self._aliases.get(authority(url))
         return duplicate_key(alias + target(url) if alias else url, strip_session_ids=self._strip)
 
     def fingerprint(self, url: str) -> int:
-        """The fingerprint of a request form. The bucket is always that of its own host."""
+        """Return the fingerprint of a request form. The bucket is always that of its own host."""
         bits = self._authority_bits.get(url[: url.index("/", 8)])
         if bits is None:
             bits = self._bits_of_authority(url)
@@ -124,20 +124,20 @@ class Fingerprinter:
         return bits | self._number(key) & _LOW_48
 
     def fingerprints(self, urls: Iterable[str]) -> NDArray[np.uint64]:
-        """The fingerprints of many request forms, shape (n,)."""
+        """Return the fingerprints of many request forms, shape (n,)."""
         return np.frombuffer(array("Q", map(self.fingerprint, urls)), np.uint64)
 
     @property
     def check_value(self) -> int:
-        """The fingerprint of a fixed URL: equal on two processes only if seed and method are.
+        """Return the fingerprint of a fixed URL: equal on two processes only if seed and method are equal.
 
-        Its host is a registrable domain by any list, so none is read for it.
+        Its host is a registrable domain in any public suffix list, so the list is not needed.
         """
         bucket = self.hash(hostname(CHECK_URL).encode("ascii")) & ~_LOW_48
         return bucket | self._number(duplicate_key(CHECK_URL)) & _LOW_48
 
     def _bits_of_host(self, name: str) -> int:
-        """The bucket of a host, shifted to the top of 64 bits; remembered."""
+        """Return the bucket of a host, shifted to the top of 64 bits; cached."""
         bits = self._host_bits.get(name)
         if bits is None:
             domain = registrable_domain(name) if self._partition == "domain" else name
@@ -152,7 +152,7 @@ class Fingerprinter:
 
 
 def _remember(memo: dict[str, int], name: str, bits: int) -> int:
-    """Put `bits` into a bounded memo, which starts afresh when it is full, and return them."""
+    """Put `bits` into a bounded cache, which is cleared when it is full, and return them."""
     if len(memo) >= _HOSTS_MAX:
         memo.clear()
     memo[name] = bits
@@ -160,7 +160,7 @@ def _remember(memo: dict[str, int], name: str, bits: int) -> int:
 
 
 def _hash_function(method: str, seed: bytes) -> Callable[[bytes], int]:
-    """bytes -> a number whose lowest 64 bits are the first 8 bytes of the digest, little-endian."""
+    """Return a function from bytes to a number whose lowest 64 bits are the digest's first 8 bytes, little-endian."""
     if method == "mmh3":
         number, digest = int.from_bytes(seed[:4], "little"), mmh3.mmh3_x64_128_uintdigest
         return lambda data: digest(data, number)
@@ -171,6 +171,6 @@ def _hash_function(method: str, seed: bytes) -> Callable[[bytes], int]:
 
 
 def cache_keys(fingerprints: NDArray[np.uint64] | Iterable[int]) -> NDArray[np.uint64]:
-    """The CLOCK cache's keys: fingerprints turned left by 16 bits, the URL's own bits before the bucket's."""
+    """Return the CLOCK cache's keys: fingerprints rotated left by 16 bits, so that the bucket is in the low bits."""
     values = np.asarray(fingerprints, np.uint64)
     return values << _SIXTEEN | values >> _FORTY_EIGHT

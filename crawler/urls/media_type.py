@@ -7,7 +7,7 @@ _CHARSET = re.compile(rb"(?:^|;)[ \t]*charset[ \t]*=[ \t]*(?:\"([^\"]*)\"?|([^;]
 
 
 def media_type(values: Sequence[bytes]) -> tuple[str, str]:
-    """Return essence and charset (both lower case) of the last usable Content-Type; "" for what it does not say.
+    """Return (essence, charset), both lower case, of the last usable Content-Type; "" where it has none.
 
     Args:
         values: the values of all Content-Type fields of an answer, in order.
@@ -22,7 +22,7 @@ def media_type(values: Sequence[bytes]) -> tuple[str, str]:
 
 
 def field_text(raw: bytes) -> str:
-    """A field value as text: UTF-8 if it is valid UTF-8, else latin-1."""
+    """Return a field value as text: decoded as UTF-8 if it is valid UTF-8, else as latin-1."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:

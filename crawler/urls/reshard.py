@@ -1,4 +1,4 @@
-"""Authorities proven to be one site, and traces, when a crawl is resharded."""
+"""Moves proven equivalences and traces when a crawl is resharded."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from crawler.storage.reshard import NewProcess, load_json
 
 
 def move(to: NewProcess) -> None:
-    """Put what any old process had proven; the heir keeps all traces."""
+    """Store what any old process had proven; the heir keeps all traces."""
     proven: dict[str, str] = {}
     for source in to.sources:
         proven |= load_json(source.store, EQUIVALENCES) or {}

@@ -1,7 +1,8 @@
-"""The public suffix list, read once a process, on first use.
+"""The public suffix list, read once per process, on first use.
 
-The library turns each of some 10,000 rules into A-labels: 40 ms in one turn of the
-loop, longer on a busy machine. Only the few hundred that are not ASCII need it.
+The library converts each of some 10,000 rules to A-labels: 40 ms in one turn of the
+event loop, longer on a busy machine. So this module converts only the few hundred rules
+that are not ASCII.
 """
 
 from collections.abc import Iterator
@@ -13,15 +14,15 @@ from ada_url import idna
 
 @lru_cache(maxsize=1)
 def suffix_list() -> Any:
-    """The list, private section included: `privatesuffix(name)`, `is_public(name)`."""
-    import publicsuffixlist  # imported when it is needed: some crawls never do
+    """Return the list, including its private section: `privatesuffix(name)`, `is_public(name)`."""
+    import publicsuffixlist  # imported only if needed: some crawls never use it
 
     with open(publicsuffixlist.PSLFILE, encoding="utf-8") as file:
         return publicsuffixlist.PublicSuffixList(_both_forms(file), accept_encoded_idn=False)
 
 
 def _both_forms(lines: Iterator[str]) -> Iterator[str]:
-    """The rules of the file, and those that are not ASCII once more in A-labels."""
+    """Yield the rules of the file, and those that are not ASCII a second time in A-labels."""
     for line in lines:
         rule = line.partition(" ")[0].strip().lower()
         if not rule or rule.startswith("//"):
@@ -33,7 +34,7 @@ def _both_forms(lines: Iterator[str]) -> Iterator[str]:
 
 
 def suffix_list_version() -> str:
-    """The version of the list; a crawl is pinned to it, since buckets depend on it."""
+    """Return the version of the list; a crawl keeps the version it began with, since buckets depend on it."""
     from publicsuffixlist import __version__
 
     return str(__version__)

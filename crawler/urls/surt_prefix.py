@@ -1,12 +1,12 @@
-"""SURT prefixes, as in Heritrix: URLs turned round, so that a prefix is a part of the web.
+"""SURT prefixes, as in Heritrix: URLs with the host name reversed, so that a prefix selects a part of the web.
 
     http://(org,example,)/docs/     below /docs/ of example.org
     http://(org,example,            example.org and all hosts below it
     http://(org,                    all of .org
 
-Schemes do not count: https is written as http. Names end in a comma; addresses stay
-as they are. The form of CDX files, `org,example)/docs`, is read as well, and so are
-the addresses that some of them turn round, `1,0,0,127)/docs`.
+The scheme is ignored: https is written as http. Names end in a comma; addresses are not
+reversed. The form of CDX files, `org,example)/docs`, is accepted too, and so are
+addresses that some of these files reverse, `1,0,0,127)/docs`.
 """
 
 import re
@@ -18,7 +18,7 @@ _TURNED_ADDRESS = re.compile(r"(?:\d{1,3},){3}\d{1,3},?", re.ASCII)
 
 
 def surt_of(url: str) -> str:
-    """The SURT of a canonical URL.
+    """Return the SURT of a canonical URL.
 
     >>> surt_of("https://www.example.org:8080/a?b")
     'http://(org,example,www,:8080)/a?b'
@@ -37,7 +37,7 @@ def _turned(name: str) -> str:
 
 
 def surt_prefix(text: str) -> str:
-    """A SURT prefix in the one form that `surt_of` begins with; "" if it is none.
+    """Return a SURT prefix in the form that `surt_of` produces; "" if the text is not one.
 
     >>> surt_prefix("org,example)/docs"), surt_prefix("https://(org,example,")
     ('http://(org,example,)/docs', 'http://(org,example,')

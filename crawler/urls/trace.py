@@ -1,26 +1,26 @@
-"""URL traces: what a crawl writes with `--trace`, and the format that `crawler lab` reads.
+"""URL traces: written by a crawl with `--trace`, read by `crawler lab`.
 
-Every link that enters the host splitter is logged, as Broder, Najork, Wiener
-(2003), section 4.2, did: in order, *before* repeats on the page are dropped,
-with a bit that says whether it goes to another process. So the *full trace*
+Every link that enters the host splitter is logged, as in Broder, Najork, Wiener
+(2003), section 4.2: in order, *before* repeats on the page are dropped,
+with a bit that tells whether it goes to another process. So the *full trace*
 and its *cross sub-trace* are one file. A trace is a folder:
 
-    links       uint64 a link: 63 bits of the trace's own fingerprint, bit 0 = cross
-    pages       16 bytes a page: host uint64, links uint32, thread uint32, in the order of `links`
-    info.json   where it comes from: the tags read, the threads, seed and command of a synthetic one
+    links       uint64 per link: 63 bits of the trace's own fingerprint, bit 0 = cross
+    pages       16 bytes per page: host uint64, links uint32, thread uint32, in the order of `links`
+    info.json   its origin: the tags read, the threads, seed and command of a synthetic trace
 
-all little-endian, without headers, so that `numpy.memmap` opens them. A page
-counts once its record and all its links are there; what a crash tore off is
-not read.
+The files are little-endian, without headers, so that `numpy.memmap` opens them. A page
+is valid once its record and all its links are written; anything cut off by a crash is
+ignored.
 
-The fingerprints of a crawl are secret, since a few of them beside their URLs
-give the seed away (`urls/README.md`, "Fingerprint"). A trace holds blake2b of the
-crawl's fingerprint under a random key that exists in memory only. So two traces,
-even of one crawl, never share a name for a URL. Each run of a crawl writes a trace
-of its own, as its caches start empty too.
+The fingerprints of a crawl are secret, since a few of them together with their URLs
+reveal the seed (`urls/README.md`, "Fingerprint"). A trace holds blake2b of the
+crawl's fingerprint under a random key that exists only in memory. So two traces,
+even of one crawl, never share a name for a URL. Each run of a crawl writes a new trace,
+because its caches start empty too.
 
-Writing takes about 1 us for a link not met lately, 0.2 us for others, and one write to the page cache of the
-kernel for every `buffer_bytes`.
+Writing takes about 1 us for a link not seen recently, 0.2 us for others, and one write
+to the kernel's page cache per `buffer_bytes`.
 """
 
 import json
@@ -41,17 +41,17 @@ LINKS_FILE, PAGES_FILE, INFO_FILE = "links", "pages", "info.json"
 LINK = np.dtype("<u8")
 PAGE = np.dtype([("host", "<u8"), ("links", "<u4"), ("thread", "<u4")])
 _CROSS = np.uint64(1)
-_NAMES_MAX = 1 << 16  # remembered, some 10 MB
+_NAMES_MAX = 1 << 16  # cached names, some 10 MB
 
 
 class TraceWriter:
-    """Writes one trace. One thread at a time.
+    """Writes one trace. Use it from one thread at a time.
 
     Args:
-        folder: is made; must not exist.
-        info: goes into info.json, such as {"source": "crawl", "tags": [...]}.
-        bytes_max: of the whole trace; pages beyond are counted in `skipped` and not written.
-        buffer_bytes: of links held before they are written.
+        folder: is created; must not exist.
+        info: the content of info.json, such as {"source": "crawl", "tags": [...]}.
+        bytes_max: size limit of the whole trace; further pages are counted in `skipped` but not written.
+        buffer_bytes: size of the links buffered before a write.
 
     Raises:
         StoreError: the disk failed, or the folder exists.
@@ -84,20 +84,20 @@ class TraceWriter:
 
     @classmethod
     def next_in(cls, parent: Path, info: Mapping[str, Any], **bounds: int) -> "TraceWriter":
-        """A writer for the next run of a crawl: `parent`/0001, 0002, ..."""
+        """Return a writer for the next run of a crawl: `parent`/0001, 0002, ..."""
         numbers = [int(folder.name) for folder in parent.glob("[0-9][0-9][0-9][0-9]")]
         return cls(parent / f"{max(numbers, default=0) + 1:04}", info, **bounds)
 
     def write_page(
         self, host: int, fingerprints: NDArray[np.uint64], cross: ArrayLike, *, thread: int = 0
     ) -> None:
-        """Log the links of one page, with multiplicity, in their order on it.
+        """Log the links of one page, including repeats, in their order on it.
 
         Args:
-            host: 64-bit key of the page's host; it is renamed as fingerprints are.
-            fingerprints: the crawl's, shape (n,).
+            host: 64-bit key of the page's host; it is renamed like fingerprints.
+            fingerprints: the crawl's fingerprints, shape (n,).
             cross: n booleans, or one: whether the link belongs to another process.
-            thread: number of the worker that crawls the host, if there are such.
+            thread: number of the worker that crawls the host, if there are several.
 
         Raises:
             StoreError: the disk failed.
@@ -117,27 +117,27 @@ class TraceWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Hand everything to the kernel, the links before the pages that count them."""
+        """Write everything to the kernel, the links before the pages that refer to them."""
         self._links_file.append(bytes(self._links_buffer))
         self._pages_file.append(bytes(self._pages_buffer))
         self._links_buffer.clear()
         self._pages_buffer.clear()
 
     def close(self) -> None:
-        """Write what is held and sync it. The key is gone with the object."""
+        """Write and sync all buffered data. The key is lost with the object."""
         self.flush()
         for file in (self._links_file, self._pages_file):
             file.sync()
             file.close()
 
     def _renamed(self, words: bytes) -> NDArray[np.uint64]:
-        """The trace's names of fingerprints, 8 bytes each."""
+        """Return the trace's names of fingerprints, 8 bytes each."""
         known = self._names.get
         parts = [words[i : i + 8] for i in range(0, len(words), 8)]
         return np.frombuffer(b"".join([known(word) or self._name(word) for word in parts]), LINK)
 
     def _name(self, word: bytes) -> bytes:
-        """The name of a fingerprint not met lately; remembered, since four of five links were."""
+        """Compute the name of a fingerprint and cache it, since four of five links repeat recent ones."""
         if len(self._names) >= _NAMES_MAX:
             self._names.clear()
         name = self._names[word] = blake2b(word, digest_size=8, key=self._key).digest()
@@ -148,10 +148,10 @@ class TraceWriter:
 
 
 def marked(names: NDArray[np.uint64], cross: ArrayLike) -> NDArray[np.uint64]:
-    """The words of a trace: bit 0 tells whether the link crosses to another process."""
+    """Return the words of a trace: bit 0 tells whether the link crosses to another process."""
     return names & ~_CROSS | np.asarray(cross, bool).astype(np.uint64)
 
 
 def is_cross(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Whether each link of a trace belongs to another process."""
+    """Return whether each link of a trace belongs to another process."""
     return (words & _CROSS).astype(bool)

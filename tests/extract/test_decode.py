@@ -1,4 +1,4 @@
-"""The charset of pages, against html5lib's expectations and the Encoding standard's labels."""
+"""The charset of pages, compared with html5lib's expectations and the Encoding standard's labels."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ BLOCKS = [block.rsplit(b"#encoding\n", 1) for block in DATA.read_bytes().split(b
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_html5lib(number: int) -> None:
-    """Golden: html5lib-tests encoding/tests1.dat, no exceptions."""
+def test_encodings_of_html5lib(number: int) -> None:
+    """The expected values are those of html5lib-tests, encoding/tests1.dat; all must match."""
     data, encoding = BLOCKS[number]
     assert to_utf8(data)[1] == encoding.strip().decode().lower()
 
@@ -38,14 +38,14 @@ def test_html5lib(number: int) -> None:
     ],
 )
 def test_labels(label: str, name: str) -> None:
-    """WHATWG Encoding, 4.2."""
+    """The labels are those of WHATWG Encoding, 4.2."""
     assert name_of(label) == name
 
 
 @pytest.mark.parametrize(
     ("content", "declared", "expected", "encoding"),
     [
-        (b"\xef\xbb\xbf\xe9", "latin1", b"\xe9", "utf-8"),  # the byte order mark beats the header
+        (b"\xef\xbb\xbf\xe9", "latin1", b"\xe9", "utf-8"),  # the byte order mark overrides the header
         (b"\xff\xfe<\0a\0", "utf-8", b"<a", "utf-16le"),
         (b"\xfe\xff\0<\0a", "", b"<a", "utf-16be"),
         (b"<meta charset=koi8-r>\xe9", "latin1", "<meta charset=koi8-r>é".encode(), "windows-1252"),
@@ -61,7 +61,9 @@ def test_labels(label: str, name: str) -> None:
         (b"\x82\xa0", "shift-jis", "あ".encode(), "shift_jis"),
     ],
 )
-def test_order_and_transcoding(content: bytes, declared: str, expected: bytes, encoding: str) -> None:
+def test_order_of_declarations_and_transcoding(
+    content: bytes, declared: str, expected: bytes, encoding: str
+) -> None:
     assert to_utf8(content, declared) == (expected, encoding)
 
 
@@ -71,7 +73,7 @@ def test_utf8_pages_are_not_copied() -> None:
     assert to_utf8(page)[0] is page
 
 
-def test_a_declaration_too_far_down_does_not_count() -> None:
+def test_a_declaration_too_far_down_is_ignored() -> None:
     late = b" " * LATE_PRESCAN_BYTES + b"<meta charset=koi8-r>"
     assert to_utf8(late)[1] == "windows-1252"
 
@@ -89,13 +91,13 @@ def test_never_fails(content: bytes, declared: str) -> None:
     ).flatmap(lambda piece: st.integers(1, 4000).map(lambda count: piece * count))
 )
 def test_the_prescan_is_linear(content: bytes) -> None:
-    """Long runs of one token; with backtracking these would take minutes."""
+    """Long runs of one token would take minutes with backtracking."""
     to_utf8(b"<meta " + content + b"charset")
 
 
 @pytest.mark.parametrize("kept", range(7))
-def test_a_cut_character_of_iso_2022_jp_costs_no_more_than_itself(kept: int) -> None:
-    """As in WHATWG's decoder, the escape sequence behind half a character counts."""
+def test_half_a_character_of_iso_2022_jp_loses_nothing_else(kept: int) -> None:
+    """As in WHATWG's decoder, an escape sequence after half a character is still interpreted."""
     japanese = "\u65e5\u672c\u8a9e".encode("iso-2022-jp").removesuffix(b"\x1b(B")
     page = b"<p>" + japanese[: 3 + kept] + b"\x1b(B</p><a href=x>" + "\u672c".encode("iso-2022-jp")
     text = to_utf8(page, "iso-2022-jp")[0].decode()

@@ -65,7 +65,7 @@ def test_items_are_capped() -> None:
     assert len(found.entries) == 1 and found.problem == "the feed has too many items"
 
 
-def test_what_precedes_a_break_counts() -> None:
+def test_entries_before_an_error_are_kept() -> None:
     broken = RSS2[: RSS2.index(b"<item><guid isPerma")] + b"&nbsp;"
     assert len(read_feed(broken, 100).entries) == 2 and read_feed(broken, 100).problem
 
@@ -76,7 +76,7 @@ def test_entities_are_refused() -> None:
     assert found.entries == [] and "document type" in found.problem
 
 
-def test_a_base_that_is_none() -> None:
+def test_an_invalid_base_is_ignored() -> None:
     assert read_feed(b"<feed xml:base='::'><entry><link href='x'/></entry></feed>", 9).entries == [Entry("x")]
 
 

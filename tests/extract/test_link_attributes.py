@@ -1,4 +1,4 @@
-"""One table of attributes that hold URLs: parser, scan, trace, requisites, rewriter and page read the same rows."""
+"""One table of attributes with URLs: parser, scan, trace, requisites, rewriter and README use the same rows."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from crawler.extract.scan import scan_utf8
 URL = "http://h.example/"
 CONFIG = ExtractConfig()
 VALUES = {Form.URL: "u", Form.CANDIDATES: "u 2x", Form.CSS: "background:url(u)"}
-# Rows of elements that appear only within others.
+# Elements that are valid only inside others.
 INSIDE = {"source": "<video>%s</video>", "track": "<video>%s</video>", "frame": "<frameset>%s</frameset>"}
 
 
@@ -38,7 +38,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("row", "element"), ROWS)
-def test_readers_follow_what_the_table_says(row: LinkAttribute, element: str) -> None:
+def test_all_readers_follow_the_rows_of_the_table(row: LinkAttribute, element: str) -> None:
     page, markup = Context(URL), _markup(row, element)
     followed = ["u"] if row.followed else []
     expected = [] if element == "base" else followed
@@ -57,7 +57,7 @@ def test_requisites_are_those_of_the_table(row: LinkAttribute, element: str) -> 
 
 
 @pytest.mark.parametrize(("row", "element"), ROWS)
-def test_all_attributes_are_all(row: LinkAttribute, element: str) -> None:
+def test_all_attributes_covers_the_whole_table(row: LinkAttribute, element: str) -> None:
     config = ExtractConfig(all_attributes=True)
     assert ("u" in extract_page(_markup(row, element), Context(URL), config).hrefs) == (
         row.kind is not Kind.BASE
@@ -80,6 +80,6 @@ def test_every_row_is_rewritten_as_its_kind(row: LinkAttribute, element: str) ->
     assert kinds == [row.kind] and b"new" in changed
 
 
-def test_the_page_prints_the_table() -> None:
+def test_the_readme_prints_the_table() -> None:
     page = Path(crawler.extract.__file__ or "").parent / "README.md"
     assert page_table() in page.read_text(encoding="utf-8")

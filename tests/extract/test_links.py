@@ -1,4 +1,4 @@
-"""The links of a page: `extract/README.md`, "Links", rule by rule."""
+"""The links of a page: each rule of `extract/README.md`, "Links"."""
 
 import pytest
 from hypothesis import given
@@ -32,7 +32,7 @@ def context(
     want_requisites: bool = False,
     xhtml: bool = False,
 ) -> Context:
-    """What an answer says of its page; nothing but the URL by default."""
+    """Return the context of a page; by default only its URL is set."""
     return Context(
         url,
         charset,
@@ -79,10 +79,10 @@ def context(
         ("<a href='x?a&copy=1&copyright&copy;'>", ["x?a&copy=1&copyright©"]),
         ("<a href='x&notit;'>", ["x&notit;"]),
         ("<a href=x href=y>", ["x"]),  # the first of duplicated attributes wins
-        ("<a href=x#1><a href=x#2><a href=x>", ["x"]),  # unique without the fragment
+        ("<a href=x#1><a href=x#2><a href=x>", ["x"]),  # unique after removing fragments
         ("<a href='#top'>", []),
         ("<a href=b><a href=a><a href=b>", ["b", "a"]),  # in order of appearance
-        ("<a href=' x\n'>", [" x\n"]),  # as it stood
+        ("<a href=' x\n'>", [" x\n"]),  # exactly as written
         ("<a href=a\0b>", ["a\ufffdb"]),
         ("<a href=javascript:void(0)><a href=mailto:x>", ["javascript:void(0)", "mailto:x"]),
         ("<a href=x", []),
@@ -91,7 +91,7 @@ def context(
         ("<select><option><a href=x>", ["x"]),  # since 2025 the standard keeps elements in select
     ],
 )
-def test_what_is_a_link(content: str, hrefs: list[str]) -> None:
+def test_markup_with_and_without_links(content: str, hrefs: list[str]) -> None:
     assert _extract(content).hrefs == hrefs
 
 
@@ -120,7 +120,7 @@ def test_base(content: str, base: str) -> None:
     assert _extract(content).base == base
 
 
-def test_a_fragment_link_below_another_base_is_a_link() -> None:
+def test_a_fragment_link_with_another_base_is_a_link() -> None:
     assert _extract("<base href=/b/><a href='#x'>").hrefs == [""]
 
 
@@ -143,7 +143,7 @@ def test_refresh(content: str, header: str, refresh: str) -> None:
     assert _extract(content, refresh_value=header).refresh == refresh
 
 
-def test_nofollow_links_are_left_out_unless_asked_for() -> None:
+def test_nofollow_links_are_skipped_unless_configured() -> None:
     content = """<a href=a rel=nofollow><a href=b rel='ugc NoFollow'><a href=c rel=nofollowme>
                  <link rel='next nofollow' href=d>"""
     assert _extract(content).hrefs == ["c"]
@@ -161,7 +161,7 @@ def test_page_level_nofollow(name: str) -> None:
     assert (free.hrefs, free.requisites, free.refresh, free.nofollow) == (["x"], ["i"], "r", True)
 
 
-def test_directives_for_others_do_not_bind() -> None:
+def test_directives_for_other_agents_are_ignored() -> None:
     found = _extract("<meta name=otherbot content=none><a href=x>", robots_tags=["otherbot: none", "noindex"])
     assert found.hrefs == ["x"] and found.noindex and not found.nofollow
 
@@ -237,7 +237,7 @@ BLANKS = st.sampled_from(["", " ", "\n", "\t"])
 
 @st.composite
 def _tag(draw: st.DrawFn) -> tuple[str, str | None]:
-    """Markup, and the link in it or None."""
+    """Return (markup, the link in it or None)."""
     href = draw(NAMES)
     quoted = f'{draw(BLANKS)}={draw(BLANKS)}"{href.replace("&", "&amp;")}"'
     anchor = (
@@ -263,8 +263,8 @@ def _tag(draw: st.DrawFn) -> tuple[str, str | None]:
 
 
 @given(st.lists(_tag(), max_size=12))
-def test_pages_whose_links_are_known(tags: list[tuple[str, str | None]]) -> None:
-    """Goal: exactly the links that were put in, once each, in order, whatever stands between."""
+def test_generated_pages_with_known_links(tags: list[tuple[str, str | None]]) -> None:
+    """The extractor finds exactly the links put into the page, once each and in order."""
     page = "".join(markup for markup, _ in tags)
     expected = list(dict.fromkeys(href for _, href in tags if href is not None))
     assert _extract(page, charset="utf-8").hrefs == expected

@@ -1,4 +1,4 @@
-"""Directory listings as Apache, nginx and lighttpd write them; shapes copied from their own pages."""
+"""Directory listings by Apache, nginx and lighttpd; the markup is copied from such servers."""
 
 from datetime import UTC, datetime
 
@@ -33,12 +33,12 @@ def test_rows_of_each_server(page: bytes) -> None:
     assert len(read_listing(page, 1)) == 1
 
 
-def test_what_is_none() -> None:
+def test_pages_that_are_not_listings() -> None:
     assert not is_listing(b"<title>News</title>" + NGINX[60:])
     assert read_listing(b'<title>Index of</title><a href="x">x</a> 2024-13-45 10:00', 9) == []
 
 
 def test_work_is_linear_in_hostile_pages() -> None:
-    """Anchors that never end, blanks without end: each finishes at once, or this test would not."""
+    """Unclosed anchors and endless blanks would not finish if the work were more than linear."""
     for piece in (b'<a href="x">', b'<a href="x">x</a>' + b" " * 2000, b"<td>", b'<a href="x">x</a><td>'):
         assert read_listing(piece * (400_000 // len(piece)), 10) == []

@@ -1,4 +1,4 @@
-"""Pages are read in order, a share of a turn of the loop at a time, and none waits for ever."""
+"""Pages are read in order, within a share of each turn of the event loop, and none waits for ever."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from crawler.extract.loop_share import LoopShare
 
 
 class Readers:
-    """Tasks that read a page each, of `cost` seconds on a clock of their own; `read` is who read, by turn of the loop."""
+    """Tasks that read a page each, of `cost` seconds on their own clock; `read` lists the readers by turn of the loop."""
 
     def __init__(self, seconds: float, cost: float) -> None:
         self.now = 0.0
@@ -41,8 +41,8 @@ class Readers:
 
 
 @pytest.mark.parametrize(("seconds", "cost"), [(0.003, 0.001), (0.003, 0.0004), (0.003, 0.02), (0.0, 0.001)])
-def test_a_turn_holds_its_share(seconds: float, cost: float) -> None:
-    """In order; a turn exceeds its share by no more than one page, however many wait."""
+def test_a_turn_stays_within_its_share(seconds: float, cost: float) -> None:
+    """Pages are read in order, and a turn exceeds its share by at most one page, however many wait."""
     readers = Readers(seconds, cost)
     asyncio.run(readers.all(100))
     assert [number for _, number in readers.read] == list(range(100))
@@ -52,7 +52,7 @@ def test_a_turn_holds_its_share(seconds: float, cost: float) -> None:
     assert max(by_turn.values()) * cost <= seconds + cost + 1e-9
 
 
-def test_who_is_cancelled_takes_nothing() -> None:
+def test_a_cancelled_reader_uses_no_share() -> None:
     readers = Readers(0.0, 0.001)
     gone = frozenset(range(1, 50, 2))
     asyncio.run(readers.all(50, gone))

@@ -1,4 +1,4 @@
-"""A map read while it arrives holds what the same map holds read whole, however it comes."""
+"""Reading a map while it arrives gives the same result as reading it whole, however it is cut."""
 
 import asyncio
 import gzip
@@ -29,7 +29,7 @@ LEAST = 1000
 
 
 def pieces(body: bytes, seed: int) -> list[bytes]:
-    """The body as a server might send it."""
+    """Return the body in pieces, as a server might send it."""
     rng, cuts, at = random.Random(seed), [], 0
     while at < len(body):
         cuts.append(at)
@@ -39,8 +39,8 @@ def pieces(body: bytes, seed: int) -> list[bytes]:
 
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("seed", range(4))
-def test_streamed_as_whole(name: str, seed: int) -> None:
-    """Whatever the child has room for meanwhile, and though it died and another has nothing of it."""
+def test_a_streamed_map_gives_the_same_as_a_whole_one(name: str, seed: int) -> None:
+    """The result does not depend on free space in the child's input, or on whether the child dies and is replaced."""
     body, rng = BODIES[name], random.Random(seed)
     readers: MapReaders = MapReaders(10.0)
 
@@ -60,7 +60,7 @@ def test_streamed_as_whole(name: str, seed: int) -> None:
     assert last == read_document(body, DOCUMENT, CONFIG)
 
 
-def test_a_small_map_is_no_matter_for_a_child_and_a_dropped_one_is_forgotten() -> None:
+def test_small_maps_need_no_child_and_dropped_maps_are_forgotten() -> None:
     readers = MapReaders(10.0)
     sent: list[MapPiece] = []
     stream = MapStream(1, DOCUMENT, lambda piece: bool(sent.append(piece) or True), LEAST)
@@ -76,7 +76,7 @@ def test_a_small_map_is_no_matter_for_a_child_and_a_dropped_one_is_forgotten() -
 
 
 def test_maps_that_arrive_together_are_read_by_one_child() -> None:
-    """Interleaved, with a page between their pieces and a death of the child amid them; none beyond the bound."""
+    """The pieces are interleaved, a page comes between them, and the child dies once; the bound is kept."""
 
     async def test() -> None:
         worker = Worker(CONFIG)
@@ -103,7 +103,9 @@ def test_maps_that_arrive_together_are_read_by_one_child() -> None:
                 )
             )
             whole: Extracted = read_document(MAP, DOCUMENT, CONFIG)
-            assert sum(each == whole for each in found) >= STREAMS_MAX - 1, "but for the one it died over"
+            assert sum(each == whole for each in found) >= STREAMS_MAX - 1, (
+                "all but the one that the child died on"
+            )
             assert not worker._streams
             dropped = worker.follow(msgspec.structs.replace(DOCUMENT), LEAST)
             assert dropped is not None

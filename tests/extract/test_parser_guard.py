@@ -1,4 +1,4 @@
-"""Pages that would hold the process are told from those that only look unusual."""
+"""The guard distinguishes pages that would block the process from pages that only look unusual."""
 
 import random
 import re
@@ -38,14 +38,14 @@ def _distinct(name: bytes, count: int) -> list[bytes]:
 ORDINARY = b"<p>text <b>bold</b> <a href='x' class='y'>link</a> <img src=z alt=''><br></p>\n"
 
 SHAPES = {
-    # the three that are known to be quadratic
+    # the three shapes known to be quadratic
     "formatting": (b"<b><i><u><s>" * 3500, Judgement.EXCESSIVE),
     "nested div": (b"<div>" * 80_000, Judgement.EXCESSIVE),
     "attributes": (
         b"<p " + b"".join(b"a%d " % number for number in range(200_000)) + b">",
         Judgement.EXCESSIVE,
     ),
-    # others found by trying
+    # others found by experiment
     "reopened": (b"<p>".join(_distinct(b"b", 10_000)), Judgement.EXCESSIVE),
     "reopened, few": (b"<p>".join(_distinct(b"b", 1500)), Judgement.STRIP),
     "reopened in a table": (
@@ -97,10 +97,10 @@ def test_open_elements() -> None:
 
 
 def test_most_attributes() -> None:
-    assert most_attributes(b"<p a b c=d e='>' f/g>", 30) == 0  # too short to look at
+    assert most_attributes(b"<p a b c=d e='>' f/g>", 30) == 0  # short tags are skipped
     assert (
         most_attributes(b"<p " + b"a='>' " * 10 + b">", 8) == 0
-    )  # hidden; other limits stand behind this one
+    )  # not found; other limits apply to such a page
     assert most_attributes(b"<p " + b"a b=c d='e' " * 10 + b">", 20) == 30
     assert most_attributes(b"<script>" + b"a<b c d e f g h i j k" * 9 + b"</script>", 3) == 0
     assert most_attributes(b"x<y " + b"a " * 10, 5) == 10
@@ -108,7 +108,7 @@ def test_most_attributes() -> None:
 
 @given(st.lists(_tag(), max_size=12), st.booleans())
 def test_stripping_changes_no_link(tags: list[tuple[str, str | None]], upper: bool) -> None:
-    """Attributes of formatting elements hold no links, whatever they look like."""
+    """Attributes of formatting elements contain no links, whatever they look like."""
     decoy = b"<B class='x' title=\"<p>\"><font/color=red><i\n>" if upper else b"<code class=k>c</code>"
     content = decoy.join(markup.encode() for markup, _ in tags)
     page = Context(PAGE.url, "utf-8")
@@ -123,7 +123,7 @@ def test_stripping_changes_no_link(tags: list[tuple[str, str | None]], upper: bo
     )
 )
 def test_no_formatting_attribute_survives_stripping(pieces: list[bytes]) -> None:
-    """Model: one regular expression. Then as the tokenizer looks: no name is followed by a blank or a slash."""
+    """The result equals that of a regular expression, and no name is followed by a blank or a slash."""
     content = b"".join(pieces)
     stripped = without_formatting_attributes(content)
     assert stripped == _ATTRIBUTES_OF_FORMATTING.sub(rb"<\1", content)
@@ -135,7 +135,7 @@ def test_no_formatting_attribute_survives_stripping(pieces: list[bytes]) -> None
             at = stripped.find(tag, at + 1)
 
 
-def test_strip_leaves_pages_alone_that_do_not_need_it() -> None:
+def test_strip_leaves_ordinary_pages_unchanged() -> None:
     page = ORDINARY * 500
     assert strip(page) is page
     ladder = SHAPES["reopened, few"][0]
@@ -144,10 +144,10 @@ def test_strip_leaves_pages_alone_that_do_not_need_it() -> None:
 
 @settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1))
-def test_what_is_safe_is_quick(seed: int) -> None:
-    """Random ladders of the elements that interact; what is called safe or stripped makes few elements.
+def test_pages_judged_safe_create_few_elements(seed: int) -> None:
+    """Pages nest the costly elements at random; those judged SAFE or STRIP create few elements.
 
-    The number of elements stands for the time: 0.42 us each.
+    The number of elements represents the time: 0.42 us each.
     """
     generator = random.Random(seed)
     names = [
@@ -184,7 +184,7 @@ _QUOTED = {ord('"'): "double quoted", ord("'"): "single quoted"}
 
 
 def _tag_end(content: bytes, begin: int) -> int:
-    """Where the tag that begins at `begin` ends, by the tokenizer of WHATWG HTML 13.2.5.8 to 13.2.5.40."""
+    """Return the end of the tag that begins at `begin`, by the tokenizer of WHATWG HTML 13.2.5.8 to 13.2.5.40."""
     state, at = "tag name", begin + 1
     while at < len(content):
         octet = content[at]
@@ -207,7 +207,7 @@ def _tag_end(content: bytes, begin: int) -> int:
             state = "before name" if blank else state
         elif state in ("attribute name", "after name"):
             state = "after name" if blank else "attribute name"
-        elif not blank:  # before a name, or behind a quoted value; "=" begins a name here
+        elif not blank:  # before a name, or after a quoted value; "=" begins a name here
             state = "attribute name"
         at += 1
     return len(content)
@@ -223,8 +223,8 @@ def _tag_end(content: bytes, begin: int) -> int:
     ).map(b"".join),
     st.integers(1, 12),
 )
-def test_no_tag_goes_on_behind_a_sure_end(content: bytes, stretch: int) -> None:
-    """Wherever a tag may begin: the attributes to compare lie between two sure ends."""
+def test_no_tag_extends_past_a_certain_end(content: bytes, stretch: int) -> None:
+    """No tag, wherever it begins, extends past the next certain end."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(parser_guard, "_STRETCH_BYTES", stretch)
         ends = list(parser_guard._sure_ends(content))

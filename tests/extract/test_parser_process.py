@@ -1,4 +1,4 @@
-"""Reading for callers that wait: what the fetch loop's worker finds, and children that die or never start."""
+"""The parser for callers that wait: same results as the fetch loop's worker, and children that die or never start."""
 
 import asyncio
 import gc
@@ -27,7 +27,7 @@ LIGHT = (
     "text",
     "small",
     "attributes",
-)  # well within the limit of CPU
+)  # well within the CPU limit
 MARKUP = [
     *(
         b"<title>",
@@ -67,7 +67,7 @@ LARGE = b"<title>Large</title><a href=first>x</a>" + ORDINARY * 15_000
 
 @pytest.fixture
 def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
-    """The children that are started."""
+    """Return the list of the children started."""
     started: list[subprocess.Popen[bytes]] = []
 
     class Noted(subprocess.Popen[bytes]):
@@ -91,7 +91,7 @@ def _by_worker(content: bytes) -> Extracted:
 
 
 @pytest.mark.parametrize("content", [b"<title>s</title><a href=x>", LARGE, *(SHAPES[n][0] for n in LIGHT)])
-def test_it_finds_what_the_worker_finds(content: bytes) -> None:
+def test_parser_process_and_worker_find_the_same(content: bytes) -> None:
     parser = ParserProcess(CONFIG)
     try:
         assert parser.extract(content, PAGE) == _by_worker(content)
@@ -106,7 +106,7 @@ def test_careful_reading_finds_the_same() -> None:
     parser.close()
 
 
-def test_a_child_that_was_killed_costs_one_page_its_parse(
+def test_a_killed_child_loses_the_parse_of_one_page(
     children: list[subprocess.Popen[bytes]],
 ) -> None:
     parser = ParserProcess(CONFIG)
@@ -136,8 +136,8 @@ def test_the_child_ends_with_its_owner(children: list[subprocess.Popen[bytes]]) 
 
 
 @given(st.lists(st.sampled_from(MARKUP), max_size=12), st.integers(1, 60))
-def test_the_title_by_itself_is_that_of_the_page(pieces: list[bytes], prefix: int) -> None:
-    """Wherever the prefix ends: within a tag, a title, an entity, a character."""
+def test_the_title_alone_is_that_of_the_page(pieces: list[bytes], prefix: int) -> None:
+    """The prefix may end anywhere: inside a tag, a title, an entity, a character."""
     content = b"".join(pieces)
     parser = ParserProcess(CONFIG)
     with pytest.MonkeyPatch.context() as patch:

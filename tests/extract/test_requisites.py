@@ -1,4 +1,4 @@
-"""What a page needs to be shown."""
+"""The URLs needed to display a page."""
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ from crawler.extract.requisites import requisites, srcset
     ],
 )
 def test_srcset(value: str | None, urls: list[str]) -> None:
-    """WHATWG HTML, 4.8.4.3.10."""
+    """Values of srcset (WHATWG HTML, 4.8.4.3.10)."""
     assert list(srcset(value)) == urls
 
 
@@ -42,7 +42,7 @@ def test_css_urls(text: str, urls: list[str]) -> None:
     assert list(css_urls(text)) == urls
 
 
-def test_every_kind() -> None:
+def test_every_kind_of_requisite() -> None:
     page = b"""<link rel="stylesheet" href=css><link rel="shortcut icon" href=ico><link rel=next href=no>
       <style>@import "imp"; p{background:url(bg)}</style><body background=back>
       <img src=img srcset="i1 1x, i2 2x"><img src=img><picture><source srcset=src></picture>

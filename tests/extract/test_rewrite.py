@@ -1,4 +1,4 @@
-"""Other URLs in place of a page's own; all other bytes stay as they are."""
+"""Replaces a page's URLs; all other bytes stay unchanged."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ BASE = "http://h.example/d/p"
 
 
 def mark(url: str, kind: Kind) -> str | None:
-    """The URL in brackets behind the first letter of its kind; `<base>` goes."""
+    """Return the URL in brackets after the first letter of its kind; "" for `<base>`."""
     return "" if kind is Kind.BASE else f"{kind[0]}[{url.removeprefix('http://h.example')}]"
 
 
@@ -85,20 +85,20 @@ def test_a_tag(page: str, expected: str) -> None:
     assert rewritten(page) == expected
 
 
-def test_base_counts_for_all_and_goes() -> None:
+def test_the_base_applies_to_all_urls_and_is_removed() -> None:
     page = "<a href=x><base target=_top href='/b/'><a href='#f'><base href=/no/>"
     assert (
         rewritten(page) == "<a href=\"l[/b/x]\"><base target=_top href=''><a href='l[/b/]#f'><base href=\"\">"
     )
 
 
-def test_what_is_mapped_to_none_stays() -> None:
+def test_urls_mapped_to_none_are_unchanged() -> None:
     page = b"<base href=/b/><a href=x integrity=y><p style='a:url(b)'><style>a{b:url(c)}</style><img srcset='a 1x'>"
     assert rewrite_html(page, "utf-8", BASE, lambda url, kind: None) == page
 
 
-def test_replacements_cannot_break_out() -> None:
-    """Whatever comes back is a value: of an attribute, of a string of CSS, of a candidate of a srcset."""
+def test_replacements_cannot_break_out_of_their_value() -> None:
+    """The result of `map_url` remains a value: of an attribute, of a CSS string, of a srcset candidate."""
     evil = "x\"'><script>(&amp;) ,"
     page = b"<a href=a><a href='a'><a href=\"a\"><p style='b:url(a)'><style>b{c:url(a)}</style><img srcset='a 1x'>"
     changed = rewrite_html(page, "utf-8", BASE, lambda url, kind: evil)
@@ -113,7 +113,7 @@ def test_replacements_cannot_break_out() -> None:
     "encoding", ["utf-8", "windows-1251", "shift_jis", "gb18030", "utf-16le", "iso-2022-jp"]
 )
 def test_encodings(encoding: str) -> None:
-    """Queries are in the page's encoding, paths in UTF-8; the text around stays."""
+    """Queries are in the page's encoding, paths in UTF-8; the surrounding text is unchanged."""
     text = {"windows-1251": "жук"}.get(encoding, "表示")
     page = f"<p>{text}<a href='/{text}?{text}'>".encode(encoding)
     expected = resolve(BASE, f"/{text}?{text}", encoding=encoding)
@@ -154,7 +154,7 @@ def test_css(css: str, expected: str | None) -> None:
 
 
 def test_css_as_bytes() -> None:
-    """The charset of the header, then @charset; broken bytes stay."""
+    """The header's charset takes precedence over @charset; invalid bytes are unchanged."""
     sheet = "a{b:url(ж)}".encode("cp1251") + b"\x98"
     changed = rewrite_css_bytes(b'@charset "windows-1251";' + sheet, "", BASE, mark)
     assert changed == b'@charset "windows-1251";a{b:url(r[/d/%D0%B6])}\x98'
@@ -190,8 +190,8 @@ pages = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 
 
 @given(pages)
-def test_nothing_is_lost(page: str) -> None:
-    """If every URL is left alone the page is the same, and nothing fails."""
+def test_a_page_without_replacements_is_unchanged(page: str) -> None:
+    """If no URL is replaced, the page is unchanged, and nothing fails."""
     assert rewrite_html(page.encode(), "utf-8", BASE, lambda url, kind: None) == page.encode()
     assert rewrite_css(page, BASE, lambda url, kind: None) == page
     rewrite_html(page.encode(), "utf-8", BASE, mark)
@@ -219,7 +219,7 @@ def test_nothing_is_lost(page: str) -> None:
     )
 )
 def test_links_are_those_of_the_parser(parts: list[str]) -> None:
-    """What is mapped as a link is what the extractor finds, in the same order."""
+    """The URLs mapped as links are those that the extractor finds, in the same order."""
     page = "".join(["<p>", *parts]).encode()
     seen: dict[str, None] = {}
     rewrite_html(page, "utf-8", BASE, lambda url, kind: seen.setdefault(url))

@@ -1,4 +1,4 @@
-"""The plain scan: linear in anything, and close to the parser on ordinary pages."""
+"""The plain scan: linear in any input, and close to the parser's result on ordinary pages."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ def _hrefs(content: bytes, **more: object) -> list[str]:
         (b"<a <a href=x <a href=y", ["x", "y"]),
     ],
 )
-def test_what_it_finds(content: bytes, hrefs: list[str]) -> None:
+def test_links_found_by_the_scan(content: bytes, hrefs: list[str]) -> None:
     assert _hrefs(content) == hrefs
 
 
@@ -49,11 +49,11 @@ def test_what_it_finds(content: bytes, hrefs: list[str]) -> None:
         (b"<a href=x>", ""),
     ],
 )
-def test_the_title(content: bytes, title: str) -> None:
+def test_titles_found_by_the_scan(content: bytes, title: str) -> None:
     assert scan(content, PAGE, CONFIG).title == title
 
 
-def test_it_obeys_the_page() -> None:
+def test_the_scan_obeys_base_and_directives() -> None:
     content = b"<meta content='nofollow' name='ROBOTS'><base href=/b/><a href=x>"
     found = scan(content, PAGE, CONFIG)
     assert found.parse_limit and found.nofollow and found.hrefs == [] and found.base == "http://h.example/b/"
@@ -65,7 +65,7 @@ def test_it_obeys_the_page() -> None:
 def test_only_the_first_part_is_read_in_the_loop() -> None:
     page = b"<a href=x>" + b" " * SCAN_BYTES + b"<a href=y>"
     assert _hrefs(page) == ["x"]
-    assert scan_utf8(page, "utf-8", PAGE, CONFIG).hrefs == ["x", "y"], "all of it in the child"
+    assert scan_utf8(page, "utf-8", PAGE, CONFIG).hrefs == ["x", "y"], "the child scans the whole page"
 
 
 def test_links_are_capped() -> None:
@@ -74,8 +74,8 @@ def test_links_are_capped() -> None:
 
 
 @given(st.lists(_tag(), max_size=12))
-def test_finds_what_the_parser_finds(tags: list[tuple[str, str | None]]) -> None:
-    """On ordinary pages - all that the generator can make - the two agree."""
+def test_scan_and_parser_agree_on_ordinary_pages(tags: list[tuple[str, str | None]]) -> None:
+    """Scan and parser agree on ordinary pages; the generator makes only such pages."""
     content = "".join(markup for markup, _ in tags).encode()
     page = Context(PAGE.url, "utf-8")
     assert scan(content, page, CONFIG).hrefs == extract_page(content, page, CONFIG).hrefs
@@ -96,8 +96,8 @@ PIECES = [
 
 
 @pytest.mark.parametrize("piece", [*PIECES, b"&", b"<base href=x>", b"<meta "])
-def test_it_is_linear(piece: bytes) -> None:
-    """A quarter of a megabyte of one piece; anything worse than linear would take minutes."""
+def test_the_scan_is_linear(piece: bytes) -> None:
+    """A quarter of a megabyte of one repeated piece would take minutes if the scan were not linear."""
     scan(piece * (SCAN_BYTES // 4 // len(piece)), PAGE, CONFIG)
 
 

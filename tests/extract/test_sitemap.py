@@ -1,4 +1,4 @@
-"""Sitemaps in all their forms, whole or byte by byte, and what is refused."""
+"""Sitemaps in all formats, whole or byte by byte, and the documents that are refused."""
 
 import gc
 import gzip
@@ -56,12 +56,12 @@ def _in_chunks(body: bytes, size: int, config: SitemapsConfig = CONFIG) -> Sitem
     return reader.close()
 
 
-def test_sample() -> None:
+def test_the_sample_sitemap() -> None:
     assert read_sitemap(SAMPLE, CONFIG) == Sitemap(SAMPLE_ENTRIES, [], "")
 
 
-def test_index() -> None:
-    """sitemaps.org, protocol, "Sample XML Sitemap Index"."""
+def test_a_sitemap_index() -> None:
+    """The document is sitemaps.org, protocol, "Sample XML Sitemap Index"."""
     index = b"""<?xml version="1.0"?><sitemapindex xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
        <sitemap><loc>http://www.example.com/sitemap1.xml.gz</loc><lastmod>2004-10-01T18:23:17+00:00</lastmod></sitemap>
        <sitemap><loc>http://www.example.com/sitemap2.xml.gz</loc></sitemap></sitemapindex>"""
@@ -109,7 +109,7 @@ def test_text() -> None:
 @pytest.mark.parametrize(
     "tail", [b"&nbsp;", b"<", b"<url><loc>http://x</loc>", b"</wrong>", b"\xff", b"\0", b"<url x=1 x=2>"]
 )
-def test_what_precedes_a_break_counts(tail: bytes) -> None:
+def test_entries_before_an_error_are_kept(tail: bytes) -> None:
     body = SAMPLE.removesuffix(b"</urlset>") + tail
     for found in (read_sitemap(body, CONFIG), _in_chunks(body, 1)):
         assert found.entries == SAMPLE_ENTRIES and found.problem
@@ -141,7 +141,7 @@ def test_an_empty_body_is_an_empty_map() -> None:
         b"<urlset><!--" + b"x" * (3 * TOKEN_BYTES_MAX),
     ],
 )
-def test_refused(body: bytes) -> None:
+def test_document_types_are_refused(body: bytes) -> None:
     found = read_sitemap(body, CONFIG)
     assert found.entries == [] and found.problem
 
@@ -153,7 +153,7 @@ def test_limits() -> None:
     assert read_sitemap(index, config).maps == [Entry("http://m/")]
     assert read_sitemap(b"http://a/\n" * 9, config).entries == [Entry("http://a/")] * 2
     many = b"<urlset>" + b"<x/>" * 200
-    assert read_sitemap(many, config).problem == "too many elements"
+    assert read_sitemap(many, config).problem == "the document has too many elements"
     assert read_sitemap(b"<urlset>" + b" " * 2000, config).problem == "the map is too large"
 
 
@@ -169,7 +169,7 @@ def test_gzip_members_are_bounded() -> None:
     assert read_sitemap(gzip.compress(SAMPLE) + empty * 5000, CONFIG).entries == SAMPLE_ENTRIES
 
 
-def test_a_url_that_is_too_long_is_none() -> None:
+def test_urls_that_are_too_long_are_skipped() -> None:
     body = (
         b"<urlset><url><loc>"
         + b"x" * (TEXT_CHARACTERS_MAX + 1)
@@ -207,7 +207,7 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=200)
 @given(st.lists(PIECES, max_size=30), st.booleans(), st.integers(1, 5))
-def test_whole_or_in_pieces_is_the_same(pieces: list[bytes], zipped: bool, size: int) -> None:
+def test_a_map_in_pieces_gives_the_same_as_whole(pieces: list[bytes], zipped: bool, size: int) -> None:
     body = b"".join(pieces)
     body = gzip.compress(body, mtime=0) if zipped else body
     whole, parts = read_sitemap(body, CONFIG), _in_chunks(body, size)
@@ -221,7 +221,7 @@ def test_never_fails(body: bytes) -> None:
         read_sitemap(start + body, CONFIG)
 
 
-# --- dates, signals, whose URLs ---------------------------------------------------------------------------
+# --- dates, signals -----------------------------------------------------------------------------------------
 
 
 def _seconds(*parts: int) -> float:
@@ -240,7 +240,7 @@ def _seconds(*parts: int) -> float:
         ("1997-07-16T19:20:30.45+01:00", _seconds(1997, 7, 16, 18, 20, 30) + 0.45),
         ("1994-11-05T08:15:30-05:00", _seconds(1994, 11, 5, 13, 15, 30)),
         ("1994-11-05T13:15:30Z", _seconds(1994, 11, 5, 13, 15, 30)),
-        # seen in the wild
+        # found on the web
         (" 2024-02-29 10:00:00 ", _seconds(2024, 2, 29, 10)),
         ("2024-02-29T10:00:00+0000", _seconds(2024, 2, 29, 10)),
         ("2016-12-31T23:59:60Z", _seconds(2016, 12, 31, 23, 59, 59)),
@@ -263,13 +263,13 @@ def test_signals() -> None:
     old, new = Entry("a", now - DAY), Entry("b", now)
     future, bare = Entry("c", now + DAY + 1), Entry("d")
     assert signals([old, new, future, bare], now) == [old, new]
-    assert signals([Entry("a", now), Entry("b", now), bare], now) == []  # the time the map was made
+    assert signals([Entry("a", now), Entry("b", now), bare], now) == []  # it is the time the map was made
     assert signals([new], now) == [new]
     assert signals([], now) == []
 
 
 def test_a_closed_reader_is_freed_at_once() -> None:
-    """Without the garbage collector, which looks seldom."""
+    """The reader must not wait for the garbage collector, which runs rarely."""
     gc.disable()
     try:
         reader = SitemapReader(SitemapsConfig())

@@ -1,4 +1,4 @@
-"""The counts of a page's tags, against regular expressions and against what it counts by hand."""
+"""The tag counts of a page, compared with regular expressions and with manual counts."""
 
 import re
 
@@ -24,21 +24,21 @@ _PIECES = [
 ]
 
 
-def test_counts() -> None:
+def test_tag_counts() -> None:
     assert survey(b"") == (0, 0, [])
     assert survey(b"<") == (1, 0, [])
     assert survey(b"<b") == (1, 0, [])
     assert survey(b"<p><b x><br></b><Font><!-- </i> --><") == (8, 2, [4, 17])
 
 
-def test_every_formatting_element_is_told() -> None:
+def test_every_formatting_element_is_recognised() -> None:
     for name in FORMATTING_NAMES:
         for spelling in (name, name.upper(), name.title()):
             assert survey(b"<%b class=x>" % spelling)[2] == [1], spelling
 
 
 @given(st.lists(st.sampled_from(_PIECES), max_size=30).map(b"".join))
-def test_survey_is_what_regular_expressions_find(content: bytes) -> None:
+def test_survey_agrees_with_regular_expressions(content: bytes) -> None:
     tags, end_tags, formatting = survey(content)
     assert tags == len(re.findall(b"<", content))
     assert end_tags == len(re.findall(b"</", content))

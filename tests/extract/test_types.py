@@ -1,4 +1,4 @@
-"""Which bodies are read for links."""
+"""The types of bodies that are read for links."""
 
 import pytest
 
@@ -43,5 +43,5 @@ def test_content_types(content_type: str, html: bool, usable: bool) -> None:
     ],
 )
 def test_sniffing(content: bytes, html: bool) -> None:
-    """WHATWG MIME Sniffing, 7.1."""
+    """Beginnings of HTML by WHATWG MIME Sniffing, 7.1."""
     assert sniff_html(content) == html

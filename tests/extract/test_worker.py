@@ -1,4 +1,4 @@
-"""The worker process: heavy pages end within their bound, and nothing outlives its parent."""
+"""The worker process: expensive pages end within their limits, and no child outlives its parent."""
 
 import asyncio
 import io
@@ -41,8 +41,8 @@ async def _closing(worker: Worker, *contents: bytes) -> list[Extracted]:
 
 
 @pytest.mark.parametrize("name", ["formatting", "nested div", "attributes"])
-def test_the_known_shapes(name: str) -> None:
-    """They end within the bound, marked, with the links of a plain scan."""
+def test_known_expensive_pages(name: str) -> None:
+    """Each page ends within the limit and is marked, with the links of a plain scan."""
 
     async def test() -> None:
         worker = Worker(CONFIG)
@@ -54,7 +54,7 @@ def test_the_known_shapes(name: str) -> None:
 
 
 class Holds:
-    """Notes what is held at once."""
+    """Notes the memory held at once."""
 
     def __init__(self) -> None:
         self.told: list[int] = []
@@ -66,8 +66,8 @@ class Holds:
         self.told.append(0)
 
 
-def test_what_parsing_takes_is_accounted_for() -> None:
-    """Two heavy pages, one after the other; the second is cut at what the child may have."""
+def test_the_memory_of_parsing_is_accounted_for() -> None:
+    """Of two expensive pages, the larger is charged only with the child's memory limit."""
 
     async def test() -> None:
         memory = ByteCount(64 << 20)
@@ -86,7 +86,7 @@ def _children_cpu() -> float:
 
 
 def test_a_page_that_takes_too_much_cpu() -> None:
-    """Without the limit this page takes some 40 s."""
+    """Without the limit this page would take some 40 s."""
 
     async def test() -> None:
         before = _children_cpu()
@@ -96,7 +96,7 @@ def test_a_page_that_takes_too_much_cpu() -> None:
         found, after = await _closing(worker, deep, LARGE)
         assert found.parse_limit and found.hrefs == ["first"]
         assert worker.deaths == 1 and worker.starts == 2
-        assert _children_cpu() - before < 3.0  # 0.2 s, and the start of two processes
+        assert _children_cpu() - before < 3.0  # 0.2 s of parsing, and the start of two processes
         assert not after.parse_limit and after.hrefs == ["x"]
 
     _run(test())
@@ -104,8 +104,8 @@ def test_a_page_that_takes_too_much_cpu() -> None:
 
 @pytest.mark.parametrize("forked", [False, True])
 def test_a_page_that_takes_too_much_memory(forked: bool) -> None:
-    """Of its parent a child has also what that has freed: more than all tests together leave is asked for."""
-    fork = fork_parser() if forked else None  # what it has from its parent does not count
+    """A fork inherits memory that its parent has freed, so the page needs more than all other tests leave."""
+    fork = fork_parser() if forked else None  # inherited memory is not part of the limit
 
     async def test() -> None:
         memory = ByteCount(96 << 20)
@@ -120,7 +120,7 @@ def test_a_page_that_takes_too_much_memory(forked: bool) -> None:
     _run(test())
 
 
-def test_large_pages_are_read_as_in_the_loop() -> None:
+def test_large_pages_give_the_same_result_as_in_the_loop() -> None:
     async def test() -> None:
         worker = Worker(CONFIG)
         links = b"".join(
@@ -166,7 +166,7 @@ def test_a_fork_is_the_first_child_and_a_program_the_next() -> None:
     assert fork.returncode == -signal.SIGKILL
 
 
-def test_a_fork_that_no_page_needs_ends_with_the_worker() -> None:
+def test_an_unused_fork_ends_with_the_worker() -> None:
     fork = fork_parser()
     assert fork is not None
     asyncio.run(_closing(Worker(CONFIG, fork), ORDINARY))
@@ -181,7 +181,7 @@ def test_a_fork_ends_when_its_parent_is_gone() -> None:
 
 
 def test_the_queue_is_bounded() -> None:
-    """Pages beyond the queue get a plain scan at once."""
+    """Pages beyond the queue's limit get a plain scan at once."""
 
     async def test() -> None:
         worker = Worker(ExtractConfig(worker_queue_max=2))
@@ -234,7 +234,7 @@ def test_a_child_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_child_ends_with_its_input() -> None:
-    """What a SIGKILL of the parent looks like to the child: its pipe is closed."""
+    """If the parent is killed, the child sees that its input is closed."""
     root = Path(crawler.__file__).parent.parent
     child = subprocess.Popen(
         [sys.executable, "-m", "crawler.extract.parser_child"], cwd=root, stdin=subprocess.PIPE
@@ -245,8 +245,8 @@ def test_the_child_ends_with_its_input() -> None:
     assert child.wait(30) == 0
 
 
-def test_frames() -> None:
-    """The child's loop, without a process: whole frames are answered, a torn one ends it."""
+def test_complete_frames_are_answered() -> None:
+    """The child's loop answers complete frames, and ends at an incomplete one; no process is started."""
     request = msgspec.msgpack.encode(Job(PAGE, LINK))
     answers = io.BytesIO()
     serve(io.BytesIO((LENGTH.pack(len(request)) + request) * 2 + b"\0"), answers, CONFIG)

@@ -1,4 +1,4 @@
-"""Nothing of the fetcher may be left to the garbage collector: what it finds unclosed fails the test."""
+"""Fails a test if the garbage collector finds something that the fetcher left unclosed."""
 
 import gc
 from collections.abc import Iterator

@@ -9,7 +9,7 @@ NXDOMAIN, SERVFAIL = 3, 2
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """`records` maps names to [(type, ttl, data)], or to an rcode, or to None for silence."""
+    """Answers from `records`, which maps names to [(type, ttl, data)], an rcode, or None for no answer."""
 
     def __init__(self, records: dict[str, list[tuple[int, int, str]] | int | None]) -> None:
         self.records = records
@@ -41,7 +41,7 @@ class NameServer(asyncio.DatagramProtocol):
         self.transport.sendto(head + question + body, address)
 
     def ask_again(self, name: str) -> None:
-        """Treat the unanswered questions for a name as if they came now."""
+        """Treat the unanswered questions for a name as if they had just arrived."""
         for data, address in self._unanswered:
             if _question(data)[0] == name:
                 self.datagram_received(data, address)

@@ -1,4 +1,4 @@
-"""A raw server on loopback that does what its script says, and a client with small limits to meet it."""
+"""A raw server on loopback that follows a script, and a client with small limits to test against it."""
 
 import asyncio
 import socket
@@ -19,12 +19,12 @@ from crawler.records import Fetch
 
 
 class Do(Enum):
-    """What a script can do beside sending bytes."""
+    """The script's steps other than sending bytes."""
 
     CLOSE = "close"
     RESET = "reset"
-    HANG = "hang"  # say nothing until the client closes
-    POUR = "pour"  # the bytes before this, for ever
+    HANG = "hang"  # send nothing until the client closes
+    POUR = "pour"  # repeat the preceding bytes for ever
 
 
 Script = Sequence[bytes | Do | float]  # a float is a pause in seconds
@@ -38,17 +38,17 @@ HASTY = FetchConfig(
     header_timeout=Seconds(0.15),
     silence_timeout=Seconds(0.15),
     total_timeout=Seconds(2.0),
-)  # for tests whose subject is a time limit
+)  # for tests of a time limit
 LOOPBACK = NetworkConfig(allow_networks=("127.0.0.0/8",))
 
 
 def small(**changes: Any) -> FetchConfig:
-    """The defaults with small values for some limits; no other time limit is met on a busy machine."""
+    """Return the defaults with small values for some limits; time limits not given are too long to be reached."""
     return msgspec.structs.replace(PATIENT, **changes)
 
 
 class Relay:
-    """A proxy on loopback: `_talk` with each client; a context manager, reached at `authority`."""
+    """A proxy on loopback: `_talk` with each client; a context manager, listening at `authority`."""
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -71,7 +71,7 @@ class Relay:
 
 
 async def joined(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
-    """Pass bytes on between a client and a port on loopback, until both have ended."""
+    """Forward bytes between a client and a port on loopback, until both have ended."""
     far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
     await asyncio.gather(_pipe(reader, far_writer), _pipe(far_reader, writer))
 
@@ -83,7 +83,7 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 class Server:
-    """Plays `scripts` in turn, one a request; the last one again when they run out."""
+    """Plays `scripts` in turn, one per request; repeats the last one."""
 
     def __init__(self, *scripts: Script, context: ssl.SSLContext | None = None) -> None:
         self.scripts = list(scripts)
@@ -165,14 +165,14 @@ async def _one(script: Script, config: FetchConfig, fields: dict[str, Any]) -> t
 
 
 def fetch(*script: bytes | Do | float, config: FetchConfig = PATIENT, **fields: Any) -> Fetch:
-    """What the client makes of one scripted answer; `fields` are the request's."""
+    """Return the client's result for one scripted answer; `fields` are those of the request."""
     return run(_one(script, config, fields))[0]
 
 
 def run(coroutine: Any) -> Any:
     """Run on uvloop, as the crawler does, for at most 30 s.
 
-    The loop of a failed test is left open: closing it would wait for what the test left behind.
+    The loop of a failed test stays open: closing it would wait for the tasks that the test left behind.
     """
     loop = uvloop.new_event_loop()
     result = loop.run_until_complete(asyncio.wait_for(coroutine, 30.0))

@@ -65,11 +65,11 @@ def test_both_ends_of_each_denied_network(network: str) -> None:
         "[::1]",
     ],
 )
-def test_what_is_no_plain_address_is_denied(text: str) -> None:
+def test_anything_but_a_plain_address_is_denied(text: str) -> None:
     assert not AddressGuard().allows(text)
 
 
-def test_a_part_of_a_denied_network_can_be_open() -> None:
+def test_a_part_of_a_denied_network_can_be_allowed() -> None:
     guard = AddressGuard(("127.0.0.0/29", "fd00::/64"))
     assert guard.allows("127.0.0.7") and guard.allows("::ffff:127.0.0.7") and guard.allows("fd00::5")
     assert (
@@ -83,8 +83,10 @@ def test_bad_network_is_a_config_error() -> None:
 
 
 @given(st.ip_addresses())
-def test_agrees_with_a_plain_scan(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
-    """For addresses outside the two embedding networks, and asked twice."""
+def test_the_guard_agrees_with_a_scan_of_all_networks(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> None:
+    """The test covers addresses outside the two embedding networks, and asks for each address twice."""
     if any(address in ipaddress.ip_network(net) for net in ("::ffff:0:0/96", "64:ff9b::/96")):
         return
     guard = AddressGuard()
@@ -93,7 +95,7 @@ def test_agrees_with_a_plain_scan(address: ipaddress.IPv4Address | ipaddress.IPv
     assert guard.allows(str(address)) is expected
 
 
-def test_ports_of_other_protocols_are_refused_unless_named() -> None:
+def test_ports_of_other_protocols_are_refused_unless_allowed() -> None:
     """WHATWG Fetch, "bad port"."""
     guard = AddressGuard(allow_ports=(6000,))
     assert not any(map(AddressGuard().allows_port, (25, 6000, 6667, 10080)))

@@ -1,4 +1,4 @@
-"""One answer out of arriving bytes: the same however they are cut."""
+"""One answer assembled from arriving bytes: the result is the same however they are cut."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,8 +35,8 @@ def received(pieces: list[bytes], *, end: bool = True) -> tuple[object, ...]:
 
 @settings(max_examples=300)
 @given(st.sampled_from(ANSWERS), st.lists(st.integers(0, 130), max_size=12), st.integers(0, 130))
-def test_the_cuts_do_not_matter(data: bytes, cuts: list[int], length: int) -> None:
-    """Whole, in pieces, byte by byte; also when the connection ends early."""
+def test_the_answer_is_the_same_however_its_bytes_are_cut(data: bytes, cuts: list[int], length: int) -> None:
+    """The answer is fed whole, in pieces and byte by byte; the connection may end early."""
     for part in (data, data[:length]):
         ends = [0, *sorted(cut for cut in cuts if cut < len(part)), len(part)]
         pieces = [part[a:b] for a, b in zip(ends, ends[1:], strict=False) if b > a]
@@ -48,7 +48,7 @@ def test_the_cuts_do_not_matter(data: bytes, cuts: list[int], length: int) -> No
 @settings(max_examples=300)
 @given(st.lists(st.binary(max_size=40), max_size=6))
 def test_any_bytes_end_in_an_outcome(pieces: list[bytes]) -> None:
-    """After a status line or not: no exception, and an end."""
+    """Arbitrary bytes, with or without a status line first, raise nothing, and the answer ends."""
     for start in (b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"):
         answer = Answer(LIMITS)
         for piece in [start, *pieces]:
@@ -65,7 +65,7 @@ def test_a_flood_of_blank_lines_ends_at_once() -> None:
     assert answer.failure is not None
 
 
-def test_bytes_after_the_end_make_it_unusable() -> None:
+def test_bytes_after_the_end_make_the_connection_unusable() -> None:
     answer = Answer(LIMITS)
     answer.receive(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
     assert answer.reusable
@@ -74,8 +74,8 @@ def test_bytes_after_the_end_make_it_unusable() -> None:
     assert not answer.reusable
 
 
-def test_a_flood_of_tiny_chunks_ends_early_and_small() -> None:
-    """Two-byte chunks: 7 bytes on the wire for 2 of the page; what comes is one piece a read, not thousands."""
+def test_tiny_chunks_are_bounded_in_number_and_memory() -> None:
+    """Chunks of two bytes need 7 bytes on the wire; each read adds one piece in memory, not thousands."""
     answer = Answer(FetchLimits.of(FetchConfig()))
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     flood, reads = b"2\r\nab\r\n" * 9000, 0
@@ -83,12 +83,12 @@ def test_a_flood_of_tiny_chunks_ends_early_and_small() -> None:
         answer.receive(flood)
         reads += 1
         assert len(answer._parts) <= reads <= 20
-    assert (answer.truncated, answer.error) == ("length", "more chunks than payload")
+    assert (answer.truncated, answer.error) == ("length", "too many chunks for the payload")
     assert answer.wire_bytes < 1 << 20
 
 
-def test_small_chunks_of_a_small_page_are_taken() -> None:
-    """A server that flushes each of 20,000 bytes."""
+def test_small_chunks_of_a_small_page_are_accepted() -> None:
+    """A server may flush after each of 20,000 bytes."""
     answer = Answer(FetchLimits.of(FetchConfig()))
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000)
     answer.receive(b"0\r\n\r\n")
@@ -102,13 +102,13 @@ def test_body_and_content_are_joined_once() -> None:
     assert answer.body == b"abcdef" and answer.content is answer.body
 
 
-def test_chunks_of_any_size_are_bounded_by_what_they_bring() -> None:
-    """Six-byte chunks have less framing than twice the payload: a million of them were taken, at seconds of CPU."""
+def test_the_number_of_chunks_is_bounded_by_the_payload() -> None:
+    """Chunks of six bytes have less framing than twice the payload; an unbounded number would cost seconds of CPU."""
     answer = Answer(FetchLimits.of(FetchConfig()))
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     while answer.state is not AnswerState.DONE:
         answer.receive(b"6\r\nabcdef\r\n" * 5000)
-    assert (answer.truncated, answer.error) == ("length", "more chunks than payload")
+    assert (answer.truncated, answer.error) == ("length", "too many chunks for the payload")
     assert answer.body_bytes < 400_000
     large = Answer(FetchLimits.of(FetchConfig()))
     large.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")

@@ -1,4 +1,4 @@
-"""The client against a server that misbehaves (`fetcher/README.md`)."""
+"""The client against a misbehaving server (`fetcher/README.md`)."""
 
 import asyncio
 import gzip
@@ -18,7 +18,7 @@ def head(*lines: str, status: str = "HTTP/1.1 200 OK") -> bytes:
     return "\r\n".join((status, *lines, "", "")).encode("latin-1")
 
 
-def test_a_plain_answer_fills_the_whole_record() -> None:
+def test_a_plain_answer_fills_the_record() -> None:
     got = fetch(
         b"HTTP/1.1 200 Fine\r\nContent-Type: Text/HTML; Charset=UTF-8\r\nX-Y: 1\r\n"
         b"Content-Length: 5\r\n\r\nhello"
@@ -41,7 +41,7 @@ def test_a_plain_answer_fills_the_whole_record() -> None:
     assert got.request_head.startswith(b"GET / HTTP/1.1\r\nHost: host.test:")
 
 
-# Section 6, and the retry column of section 7.
+# The table of `fetcher/README.md`, "Status and outcome".
 STATUSES = [
     ("HTTP/1.1 203 Non-Authoritative", "x", Outcome.FETCHED, Blame.NONE),
     ("HTTP/1.1 299 Odd", "x", Outcome.FETCHED, Blame.NONE),
@@ -86,13 +86,13 @@ def test_status_table(line: str, body: str, outcome: Outcome, blame: Blame) -> N
     assert (got.outcome, got.blame) == (outcome, blame)
 
 
-def test_204_and_304_have_no_body_whatever_they_say() -> None:
+def test_204_and_304_have_no_body_whatever_their_length_field() -> None:
     for status, etag, outcome in (("204 None", "", Outcome.EMPTY), ("304 Same", '"e"', Outcome.UNCHANGED)):
         got = fetch(head("Content-Length: 999", status=f"HTTP/1.1 {status}"), etag=etag)
         assert (got.outcome, got.body, got.truncated) == (outcome, b"", "")
 
 
-def test_304_unasked_is_an_error() -> None:
+def test_an_unsolicited_304_is_an_error() -> None:
     assert fetch(head(status="HTTP/1.1 304 Same")).outcome is Outcome.UNEXPECTED_STATUS
 
 
@@ -105,7 +105,7 @@ def test_interim_answers_are_skipped_up_to_16(count: int, outcome: Outcome) -> N
     assert fetch(interim, OK).outcome is outcome
 
 
-def test_101_unasked_is_an_error_and_closes() -> None:
+def test_an_unsolicited_101_is_an_error_and_closes_the_connection() -> None:
     async def play() -> None:
         client = make_client()
         await client.start()
@@ -119,7 +119,7 @@ def test_101_unasked_is_an_error_and_closes() -> None:
     run(play())
 
 
-# Section 5.
+# Redirects.
 LOCATIONS = [
     (["Location: /next"], "/next", Outcome.REDIRECT),
     (["location:  http://other.test/a b "], "http://other.test/a b", Outcome.REDIRECT),
@@ -127,7 +127,7 @@ LOCATIONS = [
     (["Location: /a", "Location: /b"], "", Outcome.BAD_REDIRECT),
     (["Location:"], "", Outcome.BAD_REDIRECT),
     (["Location: /\xc3\xa4"], "/ä", Outcome.REDIRECT),
-    (["Location: /\xe4"], "/ä", Outcome.REDIRECT),  # no UTF-8: read as windows-1252 would
+    (["Location: /\xe4"], "/ä", Outcome.REDIRECT),  # invalid UTF-8 is read as windows-1252
 ]
 
 
@@ -138,7 +138,7 @@ def test_location(status: int, lines: list[str], location: str, outcome: Outcome
     assert (got.outcome, got.location, got.blame) == (outcome, location, Blame.NONE)
 
 
-# Section 9: framing.
+# Message framing.
 CHUNKED = "Transfer-Encoding: chunked"
 WHOLE = [
     ("HTTP/1.0", [b"HTTP/1.0 200 OK\r\n\r\nhello", Do.CLOSE]),
@@ -200,7 +200,7 @@ BROKEN = [
     ("chunk line without end", [head(CHUNKED) + b"5;" + b"x" * 20_000], Outcome.FRAMING),
     ("reset, no byte", [Do.RESET], Outcome.RESET),
     ("closed, no byte", [Do.CLOSE], Outcome.RESET),
-    ("closed in the header", [b"HTTP/1.1 200 OK\r\nX: 1\r\n", Do.CLOSE], Outcome.RESET),
+    ("closed in the header block", [b"HTTP/1.1 200 OK\r\nX: 1\r\n", Do.CLOSE], Outcome.RESET),
     ("short body", [head("Content-Length: 50") + b"hello", Do.CLOSE], Outcome.TRUNCATED),
     ("reset in the body", [head("Content-Length: 50") + b"hello", 0.02, Do.RESET], Outcome.TRUNCATED),
     ("reset, no length", [head() + b"hello", 0.02, Do.RESET], Outcome.TRUNCATED),
@@ -211,7 +211,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("name", "script", "outcome"), BROKEN, ids=[row[0] for row in BROKEN])
-def test_broken_framing(name: str, script: list[bytes | Do | float], outcome: Outcome) -> None:
+def test_rejected_framing(name: str, script: list[bytes | Do | float], outcome: Outcome) -> None:
     got = fetch(*script)
     assert got.outcome is outcome, got
     assert got.error and "\n" not in got.error
@@ -225,13 +225,13 @@ def test_broken_framing(name: str, script: list[bytes | Do | float], outcome: Ou
     assert got.blame is (Blame.HOST if outcome is Outcome.RESET else Blame.URL)
 
 
-# Section 8: limits of time and size.
-def test_no_header_in_time() -> None:
+# Limits of time and size.
+def test_a_late_header_block_is_a_header_timeout() -> None:
     got = fetch(Do.HANG, config=HASTY)
     assert (got.outcome, got.blame) == (Outcome.HEADER_TIMEOUT, Blame.URL)
 
 
-def test_a_dripping_header_does_not_extend_its_time() -> None:
+def test_a_slow_header_does_not_extend_its_time_limit() -> None:
     drip = [b"HTTP/1.1 200 OK\r\n", 0.06, b"X: 1\r\n", 0.06, b"Y: 1\r\n", 0.06, b"Z: 1\r\n", Do.HANG]
     got = fetch(*drip, config=HASTY)
     assert got.outcome is Outcome.HEADER_TIMEOUT
@@ -243,22 +243,22 @@ def test_silence_in_the_body() -> None:
 
 
 def test_the_whole_fetch_is_bounded() -> None:
-    """A body that never falls silent ends at the total limit."""
+    """A body that keeps arriving ends at the total time limit."""
     drip = [head(CHUNKED)] + [b"1\r\nx\r\n", 0.03] * 40
     got = fetch(*drip, config=small(total_timeout=Seconds(0.25)))
     assert (got.outcome, got.truncated) == (Outcome.TRUNCATED, "time")
     assert 0 < len(got.content) < 40
 
 
-def test_a_slow_but_honest_answer_comes_whole() -> None:
-    """Each pause within the limit of silence, together longer."""
+def test_a_slow_answer_within_the_limits_is_received_in_full() -> None:
+    """Each pause is shorter than the silence limit; together they are longer."""
     parts: list[bytes | float] = [head("Content-Length: 5")]
     for byte in b"hello":
         parts += [bytes([byte]), 0.08]
     assert fetch(*parts, config=small(silence_timeout=Seconds(0.35))).content == b"hello"
 
 
-def test_the_limit_of_a_request_beats_the_clients() -> None:
+def test_the_limit_of_a_request_replaces_the_clients() -> None:
     got = fetch(head("Content-Length: 50") + b"x" * 50, body_bytes_max=20)
     assert (got.outcome, got.truncated, got.content) == (Outcome.FETCHED, "length", b"x" * 20)
     drip = [head(CHUNKED)] + [b"1\r\nx\r\n", 0.03] * 40
@@ -278,7 +278,7 @@ def test_body_limit(size: int, truncated: str, framing: str) -> None:
     assert got.body == got.content == b"x" * min(size, 100)
 
 
-def test_wire_limit_and_pour() -> None:
+def test_wire_limit_on_an_endless_body() -> None:
     got = fetch(head() + b"x" * 100, b"y" * 10_000, Do.POUR, config=small(wire_bytes_max=ByteCount(100_000)))
     assert (got.outcome, got.truncated, len(got.body)) == (Outcome.FETCHED, "length", 100_000)
     assert got.wire_bytes < 100_000 + (64 << 10) + 200
@@ -324,7 +324,7 @@ def test_one_field_can_have_its_own_limit() -> None:
     assert got.outcome is Outcome.HEADER_TOO_LARGE
 
 
-# Section 10.
+# Content codings.
 def test_coded_body_is_kept_and_decoded() -> None:
     coded = gzip.compress(b"hello" * 100)
     got = fetch(head("Content-Encoding: GZIP", f"Content-Length: {len(coded)}") + coded)
@@ -344,8 +344,8 @@ def test_unknown_coding_is_kept_and_not_parsed() -> None:
     assert "zstd" in got.error
 
 
-# Sections 3 and 7: connections.
-def test_nothing_listens() -> None:
+# Addresses and connections.
+def test_a_closed_port_is_a_connect_error() -> None:
     async def play() -> None:
         client = make_client()
         await client.start()
@@ -389,7 +389,7 @@ def test_denied_addresses(addresses: tuple[str, ...]) -> None:
     run(play())
 
 
-def test_no_address_given() -> None:
+def test_a_request_without_addresses_fails() -> None:
     async def play() -> None:
         client = make_client()
         await client.start()
@@ -399,7 +399,7 @@ def test_no_address_given() -> None:
     run(play())
 
 
-def test_connections_are_kept_for_the_host_and_no_longer_than_asked() -> None:
+def test_connections_are_kept_per_host_and_for_the_requested_time() -> None:
     async def play() -> None:
         client = make_client()
         await client.start()
@@ -417,7 +417,7 @@ def test_connections_are_kept_for_the_host_and_no_longer_than_asked() -> None:
             assert not len(client._idle), "expired by the timer"
             await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
             await client.fetch(FetchRequest(other.url(), ("127.0.0.1",), keep_alive=5.0))
-            assert len(client._idle) == 1, "one a host, over its ports"
+            assert len(client._idle) == 1, "one per host, whatever its port"
             client._idle._check()
         await client.close()
 
@@ -438,7 +438,7 @@ def test_connections_are_kept_for_the_host_and_no_longer_than_asked() -> None:
     ids=["garbage", "second answer", "close", "HTTP/1.0", "truncated", "two lengths", "after chunks"],
 )
 def test_connections_that_are_not_used_again(answer: bytes) -> None:
-    """Nothing that one answer brought can be taken for the next one."""
+    """No bytes that come with one answer can be taken for the next one."""
 
     async def play() -> None:
         client = make_client(small(body_bytes_max=ByteCount(20)))
@@ -453,7 +453,7 @@ def test_connections_that_are_not_used_again(answer: bytes) -> None:
     run(play())
 
 
-def test_bytes_that_come_while_idle_close_the_connection() -> None:
+def test_bytes_received_while_idle_close_the_connection() -> None:
     async def play() -> None:
         client = make_client()
         await client.start()
@@ -471,8 +471,8 @@ def test_bytes_that_come_while_idle_close_the_connection() -> None:
     run(play())
 
 
-def test_bytes_that_the_loop_has_not_read_yet_close_the_connection() -> None:
-    """They lie in the socket when the next request is about to be written: they are no answer to it."""
+def test_unread_bytes_in_the_socket_close_the_connection() -> None:
+    """The bytes are still in the socket when the next request is about to be sent: they do not answer it."""
 
     async def play() -> None:
         client = make_client()
@@ -481,7 +481,7 @@ def test_bytes_that_the_loop_has_not_read_yet_close_the_connection() -> None:
             async with Server([OK], [head("Content-Length: 4") + b"next"]) as server:
                 request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
                 await client.fetch(request)
-                await _behind_the_loops_back(server, late)
+                await _send_unread(server, late)
                 got = await client.fetch(request)
                 assert (got.content, got.connection, server.connections) == (b"next", "plain", 2)
         await client.close()
@@ -489,8 +489,8 @@ def test_bytes_that_the_loop_has_not_read_yet_close_the_connection() -> None:
     run(play())
 
 
-async def _behind_the_loops_back(server: Server, late: bytes) -> None:
-    """Send `late`, or close, on the server's one connection, in this turn of the loop."""
+async def _send_unread(server: Server, late: bytes) -> None:
+    """Send `late`, or close, on the server's only connection, within this turn of the event loop."""
     (writer,) = server.writers
     sock = writer.get_extra_info("socket").dup()
     sock.setblocking(True)
@@ -501,8 +501,8 @@ async def _behind_the_loops_back(server: Server, late: bytes) -> None:
     sock.close()
 
 
-def test_what_an_exchange_took_is_neither_connecting_nor_our_own_lag() -> None:
-    """The server answers at once; our loop is busy for 0.3 s before it looks."""
+def test_the_time_of_an_exchange_excludes_connecting_and_our_own_lag() -> None:
+    """The server answers at once, while our event loop is busy for 0.3 s."""
 
     async def play() -> None:
         client = make_client()
@@ -513,7 +513,7 @@ def test_what_an_exchange_took_is_neither_connecting_nor_our_own_lag() -> None:
             )
             while not server.requests:
                 await asyncio.sleep(0.001)
-            await asyncio.sleep(0.06)  # the answer is under way, or here
+            await asyncio.sleep(0.06)  # the answer is on its way or has arrived
             if fetching.done():
                 pytest.skip("it was read already")
             time.sleep(0.3)
@@ -524,7 +524,7 @@ def test_what_an_exchange_took_is_neither_connecting_nor_our_own_lag() -> None:
 
 
 def test_the_connection_is_kept_for_the_gap_that_follows() -> None:
-    """Ten times what this answer took, and the extra; not the gap of the time before."""
+    """The idle time is ten times the duration of this answer plus a constant; earlier answers have no influence."""
 
     async def play() -> None:
         client = make_client()
@@ -541,7 +541,7 @@ def test_the_connection_is_kept_for_the_gap_that_follows() -> None:
     run(play())
 
 
-def test_a_request_that_dies_on_a_kept_connection_is_sent_again_once() -> None:
+def test_a_request_that_fails_on_a_reused_connection_is_resent_once() -> None:
     async def play() -> None:
         client = make_client()
         await client.start()
@@ -556,7 +556,7 @@ def test_a_request_that_dies_on_a_kept_connection_is_sent_again_once() -> None:
     run(play())
 
 
-def test_a_new_connection_that_dies_is_not_sent_again() -> None:
+def test_a_request_that_fails_on_a_new_connection_is_not_resent() -> None:
     async def play() -> None:
         client = make_client()
         await client.start()
@@ -568,7 +568,7 @@ def test_a_new_connection_that_dies_is_not_sent_again() -> None:
     run(play())
 
 
-def test_a_kept_connection_that_answered_some_bytes_is_not_sent_again() -> None:
+def test_a_request_with_a_partial_answer_is_not_resent() -> None:
     async def play() -> None:
         client = make_client()
         await client.start()
@@ -601,8 +601,8 @@ def test_cancelling_closes_the_connection() -> None:
     run(play())
 
 
-# Sections 1 and 15: what is sent.
-def test_what_is_sent() -> None:
+# The request as it is sent.
+def test_the_request_as_sent() -> None:
     async def play() -> None:
         identity = IdentityConfig(token="bot", contact="https://bot.example/", headers=("X-Study: 7",))
         client = make_client(identity=identity)
@@ -631,7 +631,7 @@ def test_what_is_sent() -> None:
 
 
 def test_ports_of_other_protocols_are_not_connected_to() -> None:
-    """Wherever a redirect leads; the error names the setting that opens them."""
+    """Redirect targets are covered too; the error names the setting that allows the port."""
 
     async def play(ports: tuple[int, ...]) -> Fetch:
         client = make_client(network=NetworkConfig(allow_networks=("127.0.0.0/8",), allow_ports=ports))
@@ -646,8 +646,8 @@ def test_ports_of_other_protocols_are_not_connected_to() -> None:
     assert run(play((6000,))).outcome is Outcome.CONNECT_ERROR
 
 
-def test_a_body_that_has_come_is_charged_to_its_owner_before_others_get_room() -> None:
-    """Two bodies of 600 within 500: the second goes on only when the owner of the first lets go."""
+def test_a_received_body_is_charged_to_its_owner_before_others_resume() -> None:
+    """Two bodies of 600 bytes within a limit of 500: the second is read only after the first owner's release."""
 
     async def play() -> None:
         client = make_client(small(held_bytes_max=ByteCount(500)))
@@ -675,8 +675,8 @@ def test_a_body_that_has_come_is_charged_to_its_owner_before_others_get_room() -
     run(play())
 
 
-def test_bodies_beyond_the_account_wait() -> None:
-    """Further ones wait with their clocks stopped, and come whole after the whole fetch's time."""
+def test_bodies_beyond_the_memory_limit_wait() -> None:
+    """Bodies beyond the limit wait with their time limits stopped, and arrive complete after the total time limit."""
 
     async def play() -> None:
         limits = {"total_timeout": Seconds(0.8), "silence_timeout": Seconds(0.8)}
@@ -708,8 +708,8 @@ def test_bodies_beyond_the_account_wait() -> None:
     run(play())
 
 
-def test_the_guard_stands_at_the_socket_too() -> None:
-    """Whatever address aiohttp comes up with, no socket is made for a denied one."""
+def test_the_guard_checks_each_socket() -> None:
+    """Whatever address aiohttp chooses, no socket is opened to a denied one."""
 
     async def play() -> None:
         client = make_client(network=NetworkConfig())
@@ -728,8 +728,8 @@ def test_the_guard_stands_at_the_socket_too() -> None:
     ("sent", "outcome", "truncated"),
     [(b"", Outcome.HEADER_TIMEOUT, ""), (head("Content-Length: 9") + b"part", Outcome.TRUNCATED, "time")],
 )
-def test_a_request_ends_when_its_place_is_needed(sent: bytes, outcome: Outcome, truncated: str) -> None:
-    """As if its time were over: what came is kept."""
+def test_a_request_ends_when_its_slot_is_needed(sent: bytes, outcome: Outcome, truncated: str) -> None:
+    """The request ends as if its time limit had passed: the bytes received are kept."""
 
     class Needed:
         asked = 0
@@ -739,15 +739,15 @@ def test_a_request_ends_when_its_place_is_needed(sent: bytes, outcome: Outcome, 
             return self.asked == 2
 
         def give(self) -> None:
-            raise AssertionError("nothing is waited for but the server")
+            raise AssertionError("the request waits only for its server")
 
-    got = fetch(sent, Do.HANG, place=Needed())
+    got = fetch(sent, Do.HANG, slot=Needed())
     assert (got.outcome, got.truncated, got.content) == (outcome, truncated, sent[-4:])
-    assert got.error == "not over when its place was needed"
+    assert got.error == "not complete when its fetch slot was needed"
 
 
-def test_a_large_answer_rests_and_comes_whole() -> None:
-    """Behind each 128 KiB it lets others be read; a short one that comes meanwhile is not behind it in line."""
+def test_a_large_answer_rests_and_is_received_in_full() -> None:
+    """A large answer rests after each 128 KiB, so a short answer does not wait for its end."""
 
     async def play() -> None:
         client = make_client()
@@ -766,7 +766,7 @@ def test_a_large_answer_rests_and_comes_whole() -> None:
     run(play())
 
 
-def test_a_turn_that_is_spent_is_followed_by_short_reads() -> None:
+def test_reads_are_short_once_a_turns_share_is_used() -> None:
     async def play() -> None:
         client = make_client()
         await client.start()

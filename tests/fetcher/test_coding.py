@@ -21,7 +21,7 @@ def raw_deflate(data: bytes) -> bytes:
 
 
 def gzip_member(data: bytes, flags: int = 0) -> bytes:
-    """A member with the optional header fields of `flags` (RFC 1952 2.3)."""
+    """Return a member with the optional header fields of `flags` (RFC 1952 2.3)."""
     head = b"\x1f\x8b\x08" + bytes([flags]) + bytes(6)
     head += b"\x05\x00extra" if flags & 4 else b""
     head += b"name\0" if flags & 8 else b""
@@ -34,7 +34,7 @@ def gzip_member(data: bytes, flags: int = 0) -> bytes:
 def decode(
     codings: list[bytes], data: bytes, *, piece: int = 1 << 16, limit: int = 1 << 20, step: int = 4096
 ) -> bytes:
-    """All content; nothing comes in larger pieces than a step, brotli's least block or the input."""
+    """Return all content; check that no piece exceeds a step, brotli's smallest block or the input."""
     decoder = decoder_for(codings, layers_max=2, limit=limit, step=step)
     assert decoder is not None
     out: list[bytes] = []
@@ -78,7 +78,7 @@ def test_codings(name: str, codings: list[bytes], data: bytes, expected: bytes, 
 
 
 @pytest.mark.parametrize("codings", [[], [b"identity"], [b""]])
-def test_nothing_to_undo(codings: list[bytes]) -> None:
+def test_without_a_coding_there_is_no_decoder(codings: list[bytes]) -> None:
     assert decoder_for(codings, layers_max=2, limit=100, step=10) is None
 
 
@@ -94,15 +94,15 @@ CODED = [("gzip", gzip.compress(NOISY)), ("deflate", zlib.compress(NOISY)), ("de
 
 @pytest.mark.parametrize(("name", "data"), [*CODED, ("br", brotli.compress(NOISY, quality=5))])
 @pytest.mark.parametrize("piece", [1000, 1 << 20])
-def test_a_stream_cut_in_the_middle_gives_what_precedes(name: str, data: bytes, piece: int) -> None:
+def test_a_truncated_stream_gives_the_part_before_the_cut(name: str, data: bytes, piece: int) -> None:
     got = decode([name.encode()], data[: len(data) // 2], piece=piece)
     assert NOISY.startswith(got) and len(got) > 0.4 * len(NOISY)
 
 
 @pytest.mark.parametrize(("name", "data"), CODED)
 @pytest.mark.parametrize("piece", [1000, 1 << 20])
-def test_a_stream_broken_in_the_middle_gives_what_precedes(name: str, data: bytes, piece: int) -> None:
-    """The bytes after the break decode to anything or to an error; those before it are there."""
+def test_a_damaged_stream_gives_the_part_before_the_damage(name: str, data: bytes, piece: int) -> None:
+    """The bytes after the damage may decode to anything or fail; those before it are returned."""
     middle = len(data) // 2
     got = decode([name.encode()], data[:middle] + b"\xff" * 400 + data[middle:], piece=piece)
     same = next((at for at, (a, b) in enumerate(zip(got, NOISY, strict=False)) if a != b), len(got))
@@ -135,7 +135,7 @@ def test_a_flood_of_empty_members_ends() -> None:
     assert decode([b"gzip"], gzip_member(b"a") + gzip_member(b"") * 2000 + gzip_member(b"b")) == b"a"
 
 
-def test_exactly_the_limit_is_not_over_it() -> None:
+def test_content_of_exactly_the_limit_is_complete() -> None:
     for size, full in ((10_000, False), (10_001, True)):
         decoder = decoder_for([b"gzip"], layers_max=2, limit=10_000, step=2048)
         assert decoder is not None
@@ -143,8 +143,8 @@ def test_exactly_the_limit_is_not_over_it() -> None:
         assert decoder.full is full
 
 
-def test_a_gzip_of_200_mib_costs_the_limit_only() -> None:
-    """204 KB that once became 200 MiB; peak memory is the limit and some steps."""
+def test_a_gzip_of_200_mib_uses_memory_up_to_the_limit() -> None:
+    """A body of 204 KB decodes to 200 MiB; peak memory is the limit plus some steps."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     block = bytes(1 << 20)
     bomb = b"".join(packer.compress(block) for _ in range(200)) + packer.flush()
@@ -166,8 +166,10 @@ def test_a_gzip_of_200_mib_costs_the_limit_only() -> None:
     st.integers(1, 64),
     st.integers(0, 99),
 )
-def test_random_damage_neither_raises_nor_exceeds(data: bytes, name: bytes, piece: int, seed: int) -> None:
-    """Any bytes, damaged streams among them, give at most the limit."""
+def test_random_damage_neither_raises_nor_exceeds_the_limit(
+    data: bytes, name: bytes, piece: int, seed: int
+) -> None:
+    """Arbitrary bytes, including damaged streams, give at most the limit."""
     coded = bytearray({b"gzip": gzip.compress, b"deflate": zlib.compress, b"br": brotli.compress}[name](data))
     generator = random.Random(seed)
     for _ in range(generator.randrange(4)):
@@ -179,6 +181,6 @@ def test_random_damage_neither_raises_nor_exceeds(data: bytes, name: bytes, piec
 
 @settings(max_examples=100)
 @given(st.binary(max_size=5000), st.sampled_from([b"gzip", b"deflate", b"br"]), st.integers(1, 500))
-def test_pieces_do_not_matter(data: bytes, name: bytes, piece: int) -> None:
+def test_the_content_is_the_same_however_it_is_cut(data: bytes, name: bytes, piece: int) -> None:
     coded = {b"gzip": gzip.compress, b"deflate": zlib.compress, b"br": brotli.compress}[name](data)
     assert decode([name], coded, piece=piece, step=100) == data

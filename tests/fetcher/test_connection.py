@@ -1,4 +1,4 @@
-"""A connection by itself: its clocks, rests and ends, on a clock of the test's, with a transport that records."""
+"""A connection alone: its time limits, rests and ends, on the test's clock, with a recording transport."""
 
 import asyncio
 import socket
@@ -25,7 +25,7 @@ WHOLE = HEAD % 5 + b"hello"
 
 
 class Wire:
-    """A transport."""
+    """A transport that records calls."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -54,7 +54,7 @@ class Wire:
 
 
 class World:
-    """A connection, its owner and place, and the clock that it sees; an exchange of it, from `asks` on."""
+    """A connection, its owner and fetch slot, and its clock; `asks` begins an exchange."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.cpu = 100.0, 0.0
@@ -113,12 +113,12 @@ class World:
         return task
 
     def come(self, data: bytes) -> None:
-        """Bytes arrive."""
+        """Let bytes arrive."""
         self.connection.get_buffer(-1)[: len(data)] = data
         self.connection.buffer_updated(len(data))
 
     def of(self, name: str) -> list[Any]:
-        """What the owner was told under a name."""
+        """Return the values that the owner was told under a name."""
         return [value for what, value in self.told if what == name]
 
 
@@ -132,7 +132,7 @@ def run(play: Coroutine[Any, Any, None]) -> None:
 
 
 def test_an_answer_in_pieces(world: World) -> None:
-    """The owner hears of every read, of what is held while more is to come, and of the time that reading took."""
+    """The owner is told of every read, of the bytes held while more is expected, and of the time spent reading."""
 
     async def play() -> None:
         task = await world.asks()
@@ -166,12 +166,12 @@ def test_an_answer_in_pieces(world: World) -> None:
         ([b"HTTP/1.1 200"], 5.0, False, "no header block within 5 s"),
         ([HEAD % 5], 3.0, False, "silent for 3 s"),
         ([HEAD % 5, b"a"], 4.5, False, "silent for 3 s"),
-        ([HEAD % 50, *[b"a"] * 12], 20.0, False, "not over within 20 s"),
-        ([HEAD % 5], 0.0, True, "not over when its place was needed"),
+        ([HEAD % 50, *[b"a"] * 12], 20.0, False, "not complete within 20 s"),
+        ([HEAD % 5], 0.0, True, "not complete when its fetch slot was needed"),
     ],
 )
 def test_time_limits(world: World, pieces: list[bytes], last: float, needed: bool, error: str) -> None:
-    """Pieces come 1.5 s apart, the first at once; the limit is over at `last`, not before."""
+    """Pieces come 1.5 s apart, the first at once; the answer expires at `last`, not earlier."""
 
     async def play() -> None:
         task = await world.asks()
@@ -189,12 +189,12 @@ def test_time_limits(world: World, pieces: list[bytes], last: float, needed: boo
         await task
         assert world.answer.error == error and world.answer.state is AnswerState.DONE
         assert world.answer.failure == (Outcome.HEADER_TIMEOUT if "header" in error else None)
-        world.connection.check(begun + 1000.0)  # nothing is asked
+        world.connection.check(begun + 1000.0)  # no request is in progress
 
     run(play())
 
 
-def test_no_limit_is_over_while_it_is_paused_and_the_pause_counts_for_none(world: World) -> None:
+def test_time_limits_exclude_pauses(world: World) -> None:
     async def play() -> None:
         task = await world.asks()
         world.now += 4.0
@@ -210,25 +210,25 @@ def test_no_limit_is_over_while_it_is_paused_and_the_pause_counts_for_none(world
         world.connection.pause(RATE)
         world.now += 100.0
         world.connection.resume(RATE)
-        assert world.given == 1, "only one that waits for memory has no place"
-        world.connection.check(world.now + 2.999)  # silence counts from the end of the pause
+        assert world.given == 1, "only a request that waits for memory releases its slot"
+        world.connection.check(world.now + 2.999)  # silence is measured from the end of the pause
         await asyncio.sleep(0)
         assert not task.done()
         for _ in range(4):
             world.now += 2.9
             world.come(b"a")
-        world.connection.check(world.now + 1.499)  # 4 + 2.9 + 4 * 2.9 s of 20 are over
+        world.connection.check(world.now + 1.499)  # 4 + 2.9 + 4 * 2.9 s of 20 have passed
         await asyncio.sleep(0)
         assert not task.done()
         world.connection.check(world.now + 1.501)
         await task
-        assert world.answer.error == "not over within 20 s"
+        assert world.answer.error == "not complete within 20 s"
 
     run(play())
 
 
-def test_reasons_to_pause_end_each_by_itself(world: World) -> None:
-    """Reading goes on when the last has ended; one that is none any more changes nothing."""
+def test_reading_resumes_after_the_last_reason_to_pause(world: World) -> None:
+    """Reading resumes when the last reason has ended; ending an inactive reason has no effect."""
 
     async def play() -> None:
         task, one = await world.asks(), world.connection
@@ -253,7 +253,7 @@ def test_reasons_to_pause_end_each_by_itself(world: World) -> None:
     run(play())
 
 
-def test_it_rests_after_many_bytes_and_its_clocks_run_on(world: World) -> None:
+def test_time_limits_run_during_a_rest(world: World) -> None:
     async def play() -> None:
         task, one = await world.asks(), world.connection
         head = HEAD % (4 * REST_BYTES)
@@ -261,12 +261,12 @@ def test_it_rests_after_many_bytes_and_its_clocks_run_on(world: World) -> None:
         assert world.wire.said == [] and not world.of("rests")
         world.come(b"a")
         assert world.wire.said == ["pause"] and len(world.of("rests")) == 1
-        world.come(b"a")  # read before the pause
+        world.come(b"a")  # was read before the pause
         assert world.wire.said == ["pause"] and len(world.of("rests")) == 1
         one.go_on()
         assert world.wire.said == ["pause", "resume"]
         world.come(bytes(REST_BYTES - 1))
-        assert world.wire.said == ["pause", "resume"], "the count begins anew"
+        assert world.wire.said == ["pause", "resume"], "the count starts again at 0"
         world.come(b"a")
         assert len(world.of("rests")) == 2
         world.now += 3.0
@@ -311,14 +311,14 @@ def test_in_a_long_turn_reads_are_short_and_a_rest_follows_each(world: World) ->
         world.come(HEAD % 5)
         assert world.wire.said == ["pause"] and len(world.of("rests")) == 1
         world.connection.go_on()
-        world.come(b"hello")  # nothing more is read of it: no rest
+        world.come(b"hello")  # the answer is complete, so there is no rest
         await task
         assert len(world.of("rests")) == 1
 
     run(play())
 
 
-def test_bytes_that_nobody_asked_for_close_it(world: World) -> None:
+def test_unsolicited_bytes_close_the_connection(world: World) -> None:
     world.come(b"HTTP/1.1 408 Timeout\r\n\r\n")
     assert world.connection.lost and world.closed == 1 and world.connection.transport is None
     assert world.told == [("parts", None)] and world.wire.said == ["abort"]
@@ -326,8 +326,8 @@ def test_bytes_that_nobody_asked_for_close_it(world: World) -> None:
     assert world.closed == 1
 
 
-def test_bytes_behind_the_answer_end_its_use(world: World) -> None:
-    """They come before the exchange has seen that it is over."""
+def test_bytes_after_an_answer_prevent_reuse(world: World) -> None:
+    """The bytes come before the exchange has noticed that the answer is complete."""
 
     async def play() -> None:
         task = await world.asks()
@@ -341,7 +341,7 @@ def test_bytes_behind_the_answer_end_its_use(world: World) -> None:
     run(play())
 
 
-def test_on_what_is_lost_nothing_is_asked(world: World) -> None:
+def test_a_lost_connection_is_not_used_again(world: World) -> None:
     async def play() -> None:
         world.connection.close()
         await world.connection.exchange(b"GET", world.answer, LIMITS, world.now + 20.0)
@@ -354,8 +354,8 @@ def test_on_what_is_lost_nothing_is_asked(world: World) -> None:
 @pytest.mark.parametrize(
     ("pieces", "error", "said"),
     [
-        ([], None, "closed, no answer"),
-        ([b"HTTP"], None, "closed in the header"),
+        ([], None, "closed before any answer"),
+        ([b"HTTP"], None, "closed in the header block"),
         ([HEAD % 5], None, "closed before the end of the body"),
         ([], OSError("boom"), "OSError: boom"),
     ],
@@ -382,7 +382,7 @@ def test_the_end_of_the_connection_ends_the_answer(
 def test_a_bug_in_reading_ends_the_exchange_and_not_the_loop(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first error is the one that is raised; so is one of ending the answer."""
+    """The first error is raised; so is an error while ending the answer."""
 
     async def play() -> None:
         def buggy(*_: object) -> None:
@@ -414,9 +414,9 @@ def test_a_bug_in_ending_an_answer_is_raised_too(world: World) -> None:
     run(play())
 
 
-def test_it_is_quiet_until_something_comes(world: World) -> None:
+def test_a_connection_is_quiet_until_bytes_or_a_close_come(world: World) -> None:
     one = world.connection
-    assert one.is_quiet(), "nothing is known of its socket"
+    assert one.is_quiet(), "its socket is unknown"
     ours, theirs = socket.socketpair()
     with ours, theirs:
         one.sock = ours
@@ -426,14 +426,14 @@ def test_it_is_quiet_until_something_comes(world: World) -> None:
         ours.recv(1)
         assert one.is_quiet()
         theirs.close()
-        assert not one.is_quiet(), "its end is something, too"
+        assert not one.is_quiet(), "a close is an event too"
     assert not one.is_quiet(), "closed"
     one.close()
     assert not one.is_quiet()
 
 
-def test_before_it_is_open(world: World) -> None:
-    """What the pool and the client read of every connection, also of one that never opens."""
+def test_a_connection_before_it_is_open(world: World) -> None:
+    """The attributes that the pool and the client read of every connection, even of one that never opens."""
     one = Connection(("http", "a.test", 80, ""), memoryview(b""), world)  # type: ignore[arg-type]
     assert (one.address, one.opened, one.tls_ok, one.lost) == ("", "plain", True, False)
     assert (one.took, one.read_time, one.idle_until) == (0.0, 0.0, 0.0)
@@ -442,7 +442,7 @@ def test_before_it_is_open(world: World) -> None:
     assert one.lost and world.told == []
 
 
-def test_where_it_leads_to(world: World) -> None:
+def test_the_address_of_a_connection(world: World) -> None:
     assert world.connection.address == "192.0.2.1" and not world.connection.lost
     world.wire.peer, world.wire.closing = None, True
     world.connection.connection_made(world.wire)
@@ -450,7 +450,7 @@ def test_where_it_leads_to(world: World) -> None:
 
 
 class Kernel:
-    """A socket: milliseconds since data was last sent and received, as TCP_INFO tells them."""
+    """A socket: milliseconds since data was last sent and received, as in TCP_INFO."""
 
     def __init__(self, sent: int = 0, received: int = 0, fails: bool = False) -> None:
         self.fails, self.options, self.asked = fails, list[tuple[int, int, int]](), 0
@@ -472,18 +472,18 @@ class Kernel:
 @pytest.mark.parametrize(
     ("seen", "kernel", "took"),
     [
-        (1.0, Kernel(900, 300), 0.6),  # our loop came 0.4 s late
-        (1.0, Kernel(998, 5), 1.0),  # a lag of less than a tick is none
+        (1.0, Kernel(900, 300), 0.6),  # our loop was 0.4 s late
+        (1.0, Kernel(998, 5), 1.0),  # a lag of less than a tick is ignored
         (1.0, Kernel(300, 900), 0.0),  # never below 0
         (1.0, Kernel(fails=True), 1.0),
-        (0.015, Kernel(900, 899), 0.015),  # too short to be asked about
+        (0.015, Kernel(900, 899), 0.015),  # too short to query the kernel
         (0.03, Kernel(1, 0), 0.001),
     ],
 )
-def test_the_time_is_that_of_server_and_network(
+def test_the_time_of_an_exchange_is_that_of_server_and_network(
     world: World, seen: float, kernel: Kernel, took: float
 ) -> None:
-    """Acknowledgements are asked for at once with each request; a socket that is closed meanwhile harms nothing."""
+    """Immediate acknowledgements are requested with each request; a socket closed meanwhile does no harm."""
 
     async def play() -> None:
         world.connection.sock = kernel  # type: ignore[assignment]

@@ -29,7 +29,7 @@ def jar_of(url: str, *lines: str) -> CookieJar:
     return jar
 
 
-# (set by, Set-Cookie, asked for, sent back)
+# (URL that sets the cookie, Set-Cookie, requested URL, Cookie sent)
 CASES = [
     ("http://a.test/", "k=v", "http://a.test/", "k=v"),
     ("http://a.test/", " k = v ; x", "http://a.test/", "k=v"),
@@ -88,7 +88,7 @@ def test_cookie_rules(set_by: str, line: str, asked: str, sent: str) -> None:
 
 
 def test_plain_http_does_not_replace_a_secure_cookie() -> None:
-    """Goal: who can change plain http answers cannot fix the session that https uses."""
+    """An attacker who can change plain http answers cannot choose the session that https uses."""
     jar = jar_of("https://a.example.com/", "k=safe; Secure; Domain=example.com")
     jar.store(split("http://a.example.com/"), [b"k=evil", b"k=evil; Domain=example.com", b"other=1"], NOW)
     assert jar.header(split("https://a.example.com/"), NOW) == "k=safe; other=1"
@@ -105,7 +105,7 @@ def test_longer_paths_first_then_older() -> None:
     assert jar.header(split("http://a.test/x/y"), NOW) == "b=2; a=9; c=3"
 
 
-def test_cookies_end() -> None:
+def test_cookies_expire() -> None:
     jar = jar_of("http://a.test/", "k=v; max-age=10")
     assert jar.header(split("http://a.test/"), NOW + 9.0) == "k=v"
     assert jar.header(split("http://a.test/"), NOW + 10.0) == ""
@@ -113,7 +113,7 @@ def test_cookies_end() -> None:
     assert len(jar) == 0
 
 
-# RFC 6265 5.1.1 examples of what is met on the web; the instant is 1994-11-06T08:49:37Z.
+# Forms found on the web, read as in RFC 6265 5.1.1; the instant is 1994-11-06T08:49:37Z.
 @pytest.mark.parametrize(
     "text",
     [
@@ -135,8 +135,8 @@ def test_unreadable_cookie_dates(text: str) -> None:
     assert parse_cookie_date(text) is None
 
 
-def test_caps() -> None:
-    """Random cookies: 50 a domain, few domains, 8 KiB a request; the oldest go first."""
+def test_cookie_caps() -> None:
+    """Random cookies: at most 50 per domain, few domains, 8 KiB per request; the oldest are dropped first."""
     generator = random.Random(7)
     jar = CookieJar(domains_max=3)
     for number in range(600):
@@ -154,8 +154,8 @@ SETTING = OK.replace(b"\r\n\r\n", b"\r\nSet-Cookie: s=1\r\nset-cookie: t=2; path
 
 
 @pytest.mark.parametrize(("cookies", "own_jar"), [(False, False), (True, False), (False, True)])
-def test_cookies_are_sent_only_if_asked_for(cookies: bool, own_jar: bool) -> None:
-    """Off by default; on by setting; or for one chain with a jar of its own."""
+def test_cookies_are_sent_only_if_enabled(cookies: bool, own_jar: bool) -> None:
+    """Cookies are off by default, and on if configured or if a redirect chain has its own jar."""
 
     async def play() -> None:
         client = make_client(small(cookies=cookies))
@@ -197,8 +197,8 @@ old.example.com\tFALSE\t/\tFALSE\t999\tgone\t4
         ("http://other.com/", ""),
     ],
 )
-def test_a_file_of_cookies(tmp_path: Path, url: str, sent: str) -> None:
-    """Fields as Netscape wrote them: below or only the host, path, secure, expiry; nothing for a whole suffix."""
+def test_a_cookie_file(tmp_path: Path, url: str, sent: str) -> None:
+    """All fields of Netscape's format are obeyed; no cookie is sent to a whole public suffix."""
     path = tmp_path / "cookies.txt"
     path.write_text(FILE, encoding="utf-8-sig")
     jar = load_cookies(str(path), NOW)
@@ -212,18 +212,18 @@ def test_a_file_of_cookies(tmp_path: Path, url: str, sent: str) -> None:
 @pytest.mark.parametrize(
     "line", ["k=v", "a.test\tTRUE\t/\tFALSE\tnever\tk\tsecret", "a\tmaybe\t/\tFALSE\t0\tk\tsecret"]
 )
-def test_a_line_that_is_no_cookie_is_named_but_not_shown(tmp_path: Path, line: str) -> None:
+def test_an_invalid_cookie_line_is_reported_by_number_only(tmp_path: Path, line: str) -> None:
     path = tmp_path / "cookies.txt"
     path.write_text(f"# {FILE}\n{line}\n")
-    with pytest.raises(ConfigError, match="line [0-9]+ is no cookie") as raised:
+    with pytest.raises(ConfigError, match="line [0-9]+ is not a cookie") as raised:
         load_cookies(str(path), NOW)
     assert "secret" not in str(raised.value)
     with pytest.raises(ConfigError, match="No such file"):
         load_cookies(str(tmp_path / "none"), NOW)
 
 
-def test_cookies_of_a_file_stand_in_no_record(tmp_path: Path) -> None:
-    """Neither those that are sent, nor those with which the server renews the login."""
+def test_cookies_of_a_file_are_not_recorded(tmp_path: Path) -> None:
+    """Neither cookies that are sent nor those by which the server renews the login are recorded."""
     path = tmp_path / "cookies.txt"
     path.write_text("host.test\tFALSE\t/\tFALSE\t0\tsid\tsecret\n")
     answer = OK.replace(b"Content-Type", b"Set-Cookie: sid=newsecret; Path=/\r\nContent-Type")
@@ -243,8 +243,8 @@ def test_cookies_of_a_file_stand_in_no_record(tmp_path: Path) -> None:
     run(play())
 
 
-def test_what_a_jar_sends_stands_in_no_record(tmp_path: Path) -> None:
-    """Whichever jar it is, and a Cookie header of the configuration too; a jar of the crawl also hides what it gets."""
+def test_cookies_sent_by_a_jar_are_not_recorded(tmp_path: Path) -> None:
+    """Cookie values of every jar and of a configured header are hidden; a crawl's jar also hides those it receives."""
     path = tmp_path / "cookies.txt"
     path.write_text("host.test\tFALSE\t/\tFALSE\t0\tsid\tsecret\n")
     answer = OK.replace(b"Content-Type", b"Set-Cookie: sid=secret; Path=/\r\nContent-Type")

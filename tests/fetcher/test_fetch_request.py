@@ -1,4 +1,4 @@
-"""What is asked: parts of URLs, and heads that no value can break."""
+"""Requests: the parts of URLs, and heads that no value can break."""
 
 import pytest
 from hypothesis import given
@@ -31,7 +31,7 @@ def asking(**changes: object) -> RequestWriter:
 
 @given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
 def test_no_value_breaks_the_head(path: str, etag: str, modified: str) -> None:
-    """One request line and one line a field, whatever was stored or found on a page."""
+    """A head has one request line and one line per field, whatever was stored or found on a page."""
     request = FetchRequest("http://host.test/" + path.replace("#", ""), etag=etag, last_modified=modified)
     lines = asking().head(request, split(request.url)).split(b"\r\n")
     assert lines[0].startswith(b"GET /") and lines[0].endswith(b" HTTP/1.1") and lines[0].count(b" ") == 2
@@ -39,7 +39,7 @@ def test_no_value_breaks_the_head(path: str, etag: str, modified: str) -> None:
     assert not any(b"\r" in line or b"\n" in line or b"\0" in line for line in lines)
 
 
-def test_own_headers_take_the_place_of_others() -> None:
+def test_headers_of_a_request_replace_the_configured_ones() -> None:
     request = FetchRequest(
         "http://h.test/", headers=("accept-language: de", "X-A: 1"), accept="text/plain", keep_alive=1.0
     )
@@ -66,7 +66,7 @@ def test_limits_of_a_request() -> None:
     assert (own.body_bytes_max, own.total_timeout, own.wire_bytes_max) == (7, 3.0, default.wire_bytes_max)
 
 
-def test_credentials_are_sent_only_where_they_may_go_and_shown_nowhere() -> None:
+def test_credentials_are_sent_only_on_request_and_never_shown() -> None:
     headers = ("Authorization: Basic x", "X-Api-Key: k", "cookie: a=b", "X-Study: 7")
     asking = RequestWriter(IdentityConfig(headers=headers), "agent")
     target = split("http://h.test/")
@@ -93,7 +93,7 @@ def test_cookies_that_a_server_sets_keep_their_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["Cookie", "cookie", "Authorization", "PROXY-AUTHORIZATION", "X-Api-Key"])
-def test_a_redacted_head_is_the_head_but_for_its_secrets(name: str) -> None:
+def test_redaction_changes_only_the_secrets_of_a_head(name: str) -> None:
     lines = ["GET /a:b?cookie: c HTTP/1.1", "Host: h.test", f"{name}: s3cr3t: x", "Accept: */*", "", ""]
     shown = redacted_head("\r\n".join(lines).encode())
     lines[2] = f"{name}: [redacted]"

@@ -1,4 +1,4 @@
-"""The seam of fetching: the table, places, and a fetcher that no fetch task knows of in a crawl from end to end."""
+"""The interface to fetchers: the table, places, and an additional fetcher in a complete crawl."""
 
 import asyncio
 import random
@@ -28,7 +28,7 @@ from tests.end_to_end.web import Web, crawl, page, run
 
 
 class Counting:
-    """A fetcher that answers once `go` is set, counts, and notes who holds what."""
+    """A fetcher that answers once `go` is set, counts tasks, and notes the memory that owners hold."""
 
     def __init__(self, places: int = 0, body: bytes = b"") -> None:
         self.places, self._body = places, body
@@ -91,20 +91,22 @@ def test_a_process_makes_the_fetchers_that_it_needs() -> None:
         return make
 
     table = {name: making(name) for name in (HTTP, "browser", "other")}
-    assert isinstance(make_fetcher(table, needs()), Counting) and made == [HTTP], "one is asked straight"
+    assert isinstance(make_fetcher(table, needs()), Counting) and made == [HTTP], (
+        "a single fetcher is not wrapped"
+    )
     made.clear()
     assert isinstance(make_fetcher(table, needs("browser", "browser")), Fetchers) and made == [
         HTTP,
         "browser",
     ]
     with pytest.raises(
-        ConfigError, match=r"override\.fetcher: there is no 'bowser'; there are: http, browser"
+        ConfigError, match=r"override\.fetcher: unknown fetcher 'bowser'; known: http, browser"
     ):
         make_fetcher(table, needs("bowser"))
     assert isinstance(make_fetcher(FETCHERS, needs()), Client)
 
 
-def test_each_task_goes_where_it_says() -> None:
+def test_each_task_goes_to_the_fetcher_that_it_names() -> None:
     async def play() -> None:
         plain, browser = Counting(), Counting(places=2)
         plain.go.set(), browser.go.set()
@@ -122,8 +124,8 @@ def test_each_task_goes_where_it_says() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_fetcher_has_more_than_it_takes(seed: int) -> None:
-    """Tasks come, end and are cancelled at random: places are neither lost nor exceeded, the others do not wait."""
+def test_no_fetcher_gets_more_tasks_than_its_places(seed: int) -> None:
+    """Tasks start, end and are cancelled at random: places are neither lost nor exceeded; other tasks do not wait."""
     rng = random.Random(seed)
 
     async def play() -> None:
@@ -151,7 +153,7 @@ def test_no_fetcher_has_more_than_it_takes(seed: int) -> None:
     asyncio.run(play())
 
 
-def test_who_waits_for_a_fetcher_gives_its_place_within_a_bound() -> None:
+def test_tasks_that_wait_for_a_fetcher_release_their_slot_up_to_a_bound() -> None:
     async def play() -> None:
         browser = Counting(places=2)
         both = Fetchers({HTTP: Counting(), "browser": browser})
@@ -169,7 +171,7 @@ def test_who_waits_for_a_fetcher_gives_its_place_within_a_bound() -> None:
 
 
 def test_another_fetcher_in_a_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line in the table and one in the configuration: pages come from it, robots.txt and other hosts do not."""
+    """One table row and one setting add a fetcher, which fetches pages but not robots.txt or other hosts."""
     canned: list[Counting] = []
 
     def make(given: FetcherNeeds) -> Fetcher:
@@ -193,4 +195,4 @@ def test_another_fetcher_in_a_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert report["pages"] == {"fetched": 4, "robots_denied": 1} and b"made elsewhere" in got.out
     own.write_text('[[override]]\nmatch = "b.localhost"\nfetcher = "none"\n')
     ran = run("crawl", seeds[0], "--dir", tmp_path / "other", "--config", own)
-    assert ran.code == 2 and "there is no 'none'; there are: http, canned" in ran.err
+    assert ran.code == 2 and "unknown fetcher 'none'; known: http, canned" in ran.err

@@ -1,4 +1,4 @@
-"""The idle connections against a dict, with small bounds."""
+"""The idle connections compared with a dict, with small bounds."""
 
 import math
 import random
@@ -18,7 +18,7 @@ class Fake:
 
 
 def test_random_operations_against_a_model() -> None:
-    """Every connection is idle, taken or closed; at most one idle a host, three in all."""
+    """Every connection is idle, taken or closed; at most one is idle per host, three in all."""
     for seed in range(60):
         generator = random.Random(seed)
         pool: IdlePool[Fake] = IdlePool(3)

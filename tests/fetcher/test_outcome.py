@@ -1,4 +1,4 @@
-"""What header fields come to: types, dates, waits, lengths."""
+"""The meaning of header fields: types, dates, delays, lengths."""
 
 from datetime import UTC, datetime
 
@@ -111,7 +111,7 @@ def test_every_outcome_has_a_blame() -> None:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=20), max_size=6), st.integers(1, 50))
-def test_chunks_come_back_however_they_are_cut(pieces: list[bytes], cut: int) -> None:
+def test_chunks_decode_to_the_payload_however_they_are_cut(pieces: list[bytes], cut: int) -> None:
     coded = b"".join(b"%X;x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\nT: 1\r\n\r\nrest"
     decoder = ChunkDecoder()
     out = b""

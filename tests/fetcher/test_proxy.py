@@ -1,4 +1,4 @@
-"""Through an HTTP proxy: absolute form for http, a tunnel for https, and outcomes of their own."""
+"""Fetching through an HTTP proxy: absolute form for http, a tunnel for https, and the proxy's own outcomes."""
 
 import asyncio
 import base64
@@ -33,7 +33,7 @@ class Proxy(Relay):
 
 
 def test_http_goes_to_the_proxy_in_absolute_form() -> None:
-    """Credentials of the proxy are sent to it, and are in no record."""
+    """The proxy's credentials are sent to it, and never recorded."""
 
     async def play() -> None:
         async with Proxy() as proxy:
@@ -71,7 +71,7 @@ def test_https_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
     run(play())
 
 
-def test_a_proxy_that_refuses() -> None:
+def test_a_refusing_proxy_is_a_proxy_error() -> None:
     async def play() -> None:
         for url, status in (
             ("http://host.test/", b"407 Proxy Authentication Required"),
@@ -89,7 +89,7 @@ def test_a_proxy_that_refuses() -> None:
     run(play())
 
 
-def test_no_proxy_there() -> None:
+def test_a_missing_proxy_is_a_proxy_error() -> None:
     async def play() -> None:
         async with Server([OK]) as server:
             pass
@@ -103,7 +103,7 @@ def test_no_proxy_there() -> None:
     run(play())
 
 
-def test_a_proxy_that_hangs() -> None:
+def test_a_hanging_proxy_is_a_proxy_error() -> None:
     async def play() -> None:
         async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read()
@@ -121,8 +121,8 @@ def test_a_proxy_that_hangs() -> None:
     run(play())
 
 
-def test_a_proxy_that_fails_is_named_at_once_and_once(caplog: pytest.LogCaptureFixture) -> None:
-    """`-q` shows errors: a dead proxy was a crawl that said nothing for ten minutes."""
+def test_a_failing_proxy_is_logged_at_once_and_only_once(caplog: pytest.LogCaptureFixture) -> None:
+    """With `-q` only errors are shown; without this one a crawl with a dead proxy would be silent for ten minutes."""
 
     async def play() -> None:
         async with Server([OK]) as server:
@@ -140,8 +140,8 @@ def test_a_proxy_that_fails_is_named_at_once_and_once(caplog: pytest.LogCaptureF
     run(play())
 
 
-def test_what_is_said_of_a_proxy(caplog: pytest.LogCaptureFixture) -> None:
-    """When it fails, when it answers again; seldom, of one that fails now and then; not what it says of a host."""
+def test_log_lines_about_a_proxy(caplog: pytest.LogCaptureFixture) -> None:
+    """A failure and its end are logged, repeated failures rarely, and errors about a host not at all."""
     health = ProxyHealth("http://proxy:3128")
     fails = Fetch("http://x/", Outcome.PROXY_ERROR, Blame.HOST, status=407)
     works = Fetch("http://x/", Outcome.GONE, Blame.URL, status=404)
@@ -154,9 +154,9 @@ def test_what_is_said_of_a_proxy(caplog: pytest.LogCaptureFixture) -> None:
     never = ProxyHealth("http://proxy:3128")
     never.note(Fetch("https://x/", Outcome.PROXY_ERROR, Blame.HOST, error="the proxy answers 502 Bad"), 0.0)
     assert [record.message.partition("proxy:3128 ")[2][:20] for record in caplog.records] == [
-        "failed: it wants a l",
+        "failed: it requires ",
         "answers again",
-        "failed: it wants a l",
+        "failed: it requires ",
         "answers again",
         "failed: the proxy an",
     ]

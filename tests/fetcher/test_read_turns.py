@@ -1,12 +1,12 @@
-"""Short answers are read before long ones, and neither waits for ever."""
+"""Short answers are read before long ones, and none waits for ever."""
 
 import random
 
 from crawler.fetcher.read_turns import FRESH, GO_ON_MAX, SHARE, ReadTurns
 
 
-def test_a_short_answer_waits_for_no_long_ones() -> None:
-    """Behind 500 answers of 3 ms a piece, one of two pieces is over after two turns."""
+def test_a_short_answer_does_not_wait_for_long_ones() -> None:
+    """An answer of two pieces is complete after two turns, although 500 answers of 3 ms per piece are queued."""
     turns: ReadTurns[str] = ReadTurns()
     for n in range(500):
         turns.rest(f"long {n}", 0.003)
@@ -16,8 +16,8 @@ def test_a_short_answer_waits_for_no_long_ones() -> None:
         assert turns.next(0.0)[0] == "page"
 
 
-def test_model() -> None:
-    """Random costs: each turn keeps within its share but for one piece of each kind, nobody is lost or passed over."""
+def test_turns_keep_within_their_share() -> None:
+    """With random costs, a turn exceeds its share by at most one piece of each kind; none is lost or overtaken."""
     rng = random.Random(3)
     turns: ReadTurns[int] = ReadTurns()
     fresh: list[int] = []
@@ -36,7 +36,7 @@ def test_model() -> None:
         first = min(GO_ON_MAX, len(fresh))
         assert chosen == fresh[:first] + old[: len(chosen) - first]
         if old:
-            assert any(n in old for n in chosen), "a long answer goes on in each turn"
+            assert any(n in old for n in chosen), "each turn resumes a long answer"
         assert len(chosen) <= GO_ON_MAX + 1
         for n in chosen:
             (fresh if n in fresh else old).remove(n)
@@ -50,7 +50,7 @@ def test_model() -> None:
     assert not any(left.values()) and not len(turns)
 
 
-def test_as_many_go_on_as_fit_into_a_turn() -> None:
+def test_a_turn_resumes_as_many_connections_as_fit() -> None:
     turns: ReadTurns[int] = ReadTurns()
     for n in range(100):
         turns.rest(n, 1.0)
@@ -62,7 +62,7 @@ def test_as_many_go_on_as_fit_into_a_turn() -> None:
 
 
 def test_long_answers_get_a_quarter_of_a_busy_loop_and_all_of_an_idle_one() -> None:
-    """Others use 2 ms of each turn, then nothing: pieces of 3 ms go every fifth or sixth turn, then each."""
+    """Other work uses 2 ms of each turn, then none: pieces of 3 ms are read every fifth or sixth turn, then each turn."""
     for others, least, most in ((0.002, 0.15, 0.25), (0.0, 0.99, 1.0)):
         turns: ReadTurns[str] = ReadTurns()
         turns.rest("long", 1.0)

@@ -1,4 +1,4 @@
-"""Names to addresses (`fetcher/README.md`, "Addresses"), with a name server on loopback."""
+"""The resolver (`fetcher/README.md`, "Addresses"), with a name server on loopback."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ RECORDS: dict[str, list[tuple[int, int, str]] | int | None] = {
     "silent.test": None,
 }
 
-# name -> (addresses, seconds it is kept, outcome)
+# name -> (addresses, seconds in the cache, outcome)
 ANSWERS = [
     ("both.test", ("8.8.8.8", "9.9.9.9", "2606:4700::1"), 300.0, None),
     ("short.test", ("8.8.8.8",), 60.0, None),
@@ -51,7 +51,7 @@ ANSWERS = [
 async def serving(
     records: dict[str, list[tuple[int, int, str]] | int | None] = RECORDS, **changes: object
 ) -> AsyncIterator[tuple[Resolver, NameServer, VirtualClock]]:
-    """A resolver and the name server that it asks."""
+    """Yield a resolver, its name server and its clock."""
     clock = VirtualClock()
     async with NameServer(dict(records)) as server:
         config = NetworkConfig(dns_servers=(server.address,), **changes)  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ async def serving(
     ("name", "addresses", "kept", "outcome"), ANSWERS, ids=[row[0][:9] for row in ANSWERS]
 )
 def test_answers(name: str, addresses: tuple[str, ...], kept: float | None, outcome: Outcome | None) -> None:
-    """What an answer comes to, that it is kept for its time, and asked for again after it."""
+    """A resolution is cached for its time to live, and looked up again afterwards."""
 
     async def play() -> None:
         async with serving(dns_timeout=Seconds(0.2)) as (resolver, server, clock):
@@ -75,7 +75,7 @@ def test_answers(name: str, addresses: tuple[str, ...], kept: float | None, outc
             assert bool(got.error) is (outcome is not None)
             known = resolver.cached(name, clock.now())
             if kept is None:
-                assert known is None, "a passing failure is not kept"
+                assert known is None, "a passing failure is not cached"
                 return
             assert known == got and got.expires == clock.now() + kept
             asked = len(server.asked)
@@ -105,7 +105,7 @@ LOCAL = [
 
 
 @pytest.mark.parametrize(("name", "addresses", "outcome"), LOCAL, ids=[row[0] for row in LOCAL])
-def test_names_that_no_server_is_asked_for(
+def test_names_that_are_never_looked_up(
     tmp_path: Path, name: str, addresses: tuple[str, ...], outcome: Outcome | None
 ) -> None:
     hosts = tmp_path / "hosts"
@@ -122,12 +122,12 @@ def test_names_that_no_server_is_asked_for(
     run(play())
 
 
-def test_a_hosts_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_hosts_file_is_ignored(tmp_path: Path) -> None:
     resolver = Resolver(NetworkConfig(), AddressGuard(), VirtualClock(), hosts_file=tmp_path / "none")
     assert resolver.cached("intranet", 0.0) is None
 
 
-def test_aliases_share_the_least_ttl() -> None:
+def test_aliases_share_the_smallest_ttl() -> None:
     async def play() -> None:
         records = {"alias.test": [(CNAME, 70, "alias.test"), (A, 500, "8.8.8.8")]}
         async with serving(records) as (resolver, _, clock):  # type: ignore[arg-type]
@@ -137,8 +137,8 @@ def test_aliases_share_the_least_ttl() -> None:
     run(play())
 
 
-def test_one_look_up_in_flight_a_name_and_few_in_all() -> None:
-    """Twenty callers of one name cost one look-up; dead names wait for one another, bounded."""
+def test_one_look_up_per_name_and_few_in_all() -> None:
+    """Twenty callers of one name cost one look-up; dead names wait for one another, for a bounded time."""
 
     async def play() -> None:
         async with serving(dns_timeout=Seconds(0.1), dns_concurrency=2) as (resolver, server, _):
@@ -150,13 +150,13 @@ def test_one_look_up_in_flight_a_name_and_few_in_all() -> None:
             loop = asyncio.get_running_loop()
             before = loop.time()
             await asyncio.gather(*(resolver.resolve(f"dead{number}.test") for number in range(16)))
-            assert loop.time() - before >= 0.19, "eight at a time: two that are waited for, and six given up"
+            assert loop.time() - before >= 0.19, "eight at a time: two with callers, and six abandoned"
 
     run(play())
 
 
 def test_an_impatient_caller_gives_up_and_finds_the_late_answer_later() -> None:
-    """One query each for A and AAAA, though nobody waits for them any more."""
+    """There is one query each for A and AAAA, although no caller waits for them any more."""
 
     async def play() -> None:
         async with serving(dns_patience=Seconds(0.02)) as (resolver, server, _):
@@ -182,7 +182,7 @@ def test_a_silent_aaaa_does_not_hold_up_the_a_record() -> None:
     run(play())
 
 
-def test_a_caller_that_gives_up_does_not_end_the_look_up_of_others() -> None:
+def test_a_caller_that_gives_up_does_not_end_the_shared_look_up() -> None:
     async def play() -> None:
         async with serving() as (resolver, _, _clock):
             first = asyncio.create_task(resolver.resolve("both.test"))
@@ -194,7 +194,7 @@ def test_a_caller_that_gives_up_does_not_end_the_look_up_of_others() -> None:
     run(play())
 
 
-def test_closing_ends_what_runs() -> None:
+def test_closing_ends_look_ups_in_progress() -> None:
     async def play() -> None:
         async with serving() as (resolver, _, _clock):
             task = asyncio.create_task(resolver.resolve("silent.test"))

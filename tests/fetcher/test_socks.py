@@ -1,4 +1,4 @@
-"""Through a SOCKS proxy (RFC 1928, RFC 1929): names go to it as they are, its refusals are told apart."""
+"""Fetching through a SOCKS proxy (RFC 1928, RFC 1929): it resolves the names; its errors have distinct outcomes."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ pytest.importorskip("python_socks")
 
 
 class Socks(Relay):
-    """A SOCKS 5 server: any name leads to `port` on loopback; `reply` is its answer, `login` what it asks for."""
+    """A SOCKS 5 server: any name leads to `port` on loopback; `reply` is its answer, `login` the required login."""
 
     def __init__(self, port: int, *, reply: int = 0, login: tuple[bytes, bytes] | None = None) -> None:
         self.port = port
@@ -30,7 +30,7 @@ class Socks(Relay):
         await self._connect(reader, writer)
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """RFC 1928, 3, and the sub-negotiation of RFC 1929."""
+        """Greet the client (RFC 1928, 3), with the sub-negotiation of RFC 1929."""
         version, count = await reader.readexactly(2)
         methods = await reader.readexactly(count)
         assert version == 5
@@ -43,9 +43,9 @@ class Socks(Relay):
             writer.write(bytes([1, (user, password) != self.login]))
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """RFC 1928, 4 and 6; a name (ATYP 3) is what must come."""
+        """Connect for the client (RFC 1928, 4 and 6); require a name (ATYP 3)."""
         version, command, _, kind, length = await reader.readexactly(5)
-        assert (version, command, kind) == (5, 1, 3), "the name itself is to be sent"
+        assert (version, command, kind) == (5, 1, 3), "the client must send the name itself"
         name = await reader.readexactly(length)
         self.asked.append((name, int.from_bytes(await reader.readexactly(2), "big")))
         writer.write(bytes([5, self.reply, 0, 1, 0, 0, 0, 0, 0, 0]))
@@ -55,7 +55,7 @@ class Socks(Relay):
 
 @pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
 def test_the_proxy_gets_the_name_and_the_host_the_request(scheme: str) -> None:
-    """As if there were no proxy: origin form, no credentials of the proxy in what is kept; kept alive."""
+    """Requests have the origin form, as without a proxy; the proxy's credentials are not recorded."""
 
     async def play() -> None:
         login = (b"me", b"secret")
@@ -74,7 +74,7 @@ def test_the_proxy_gets_the_name_and_the_host_the_request(scheme: str) -> None:
     run(play())
 
 
-def test_tls_runs_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_through_the_socks_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(Path(DATA) / "authority.pem"))
 
     async def play() -> None:
@@ -92,8 +92,8 @@ def test_tls_runs_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ("reply", "outcome"),
     [(1, "proxy_error"), (2, "proxy_error"), (4, "connect_error"), (5, "connect_error"), (8, "proxy_error")],
 )
-def test_its_refusals_are_told_apart(reply: int, outcome: str) -> None:
-    """An unreachable host is that host's fault; all else is the proxy's."""
+def test_errors_of_a_socks_proxy_have_distinct_outcomes(reply: int, outcome: str) -> None:
+    """An unreachable host is charged to that host, any other error to the proxy."""
 
     async def play() -> None:
         async with Socks(0, reply=reply) as socks:
@@ -120,6 +120,6 @@ def test_a_wrong_password_and_a_dead_proxy_are_the_proxys_errors() -> None:
 
 
 @pytest.mark.parametrize("text", ["socks6://h:1", "socks5://", "ftp://h:1", "socks5:h"])
-def test_what_is_no_proxy(text: str) -> None:
+def test_invalid_proxy_settings_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="socks5://proxy:1080"):
         check_proxy(text)

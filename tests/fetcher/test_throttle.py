@@ -1,4 +1,4 @@
-"""The limit of bytes a second: what passes, by the clock of the test, and how a connection waits for it."""
+"""The limit of bytes per second: the bytes that pass, by the test's clock, and how a connection waits."""
 
 import random
 from typing import Any
@@ -14,8 +14,8 @@ from tests.fetcher.scripted import Server, make_client, run, small
 
 
 @pytest.mark.parametrize("rate", [1.0, 1000.0, 1e6])
-def test_no_more_passes_than_the_rate(rate: float) -> None:
-    """Who waits as told gets at most the rate times the time, one burst and one piece; quiet times save nothing up."""
+def test_throughput_is_at_most_the_rate(rate: float) -> None:
+    """A receiver that waits as told gets at most rate times time, one burst and one piece; idle time saves up no more."""
     rng = random.Random(1)
     throttle, now, begun, passed = Throttle(rate), 0.0, 0.0, 0
     for _ in range(2000):
@@ -29,13 +29,13 @@ def test_no_more_passes_than_the_rate(rate: float) -> None:
         assert throttle.wait(now) < 1e-6
 
 
-def test_without_a_rate_nothing_waits() -> None:
+def test_without_a_rate_there_is_no_wait() -> None:
     throttle = Throttle(0)
     assert not throttle and throttle.spend(1 << 40, 0.0) == 0.0 == throttle.wait(0.0)
 
 
-def test_a_limited_client_counts_what_it_receives_and_says_nothing_of_time_limits() -> None:
-    """The time for which a connection is made to wait counts for no limit: 60 kB at 1 MB/s, silence 1 ms."""
+def test_rate_limit_pauses_count_for_no_time_limit() -> None:
+    """No time limit includes the time that a connection is made to wait: 60 kB at 1 MB/s, silence 1 ms."""
     body = bytes(60_000)
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
 
@@ -62,8 +62,8 @@ class Transport:
         self.reading = True
 
 
-def test_a_connection_waits_until_each_reason_has_gone() -> None:
-    """Memory and rate hold a connection independently; an end that comes twice is harmless."""
+def test_a_connection_resumes_after_the_last_reason_to_pause() -> None:
+    """Memory and rate pause a connection independently; ending a reason twice is harmless."""
     nobody: Any = None
     connection = Connection(("http", "h", 80, ""), memoryview(bytearray(10)), nobody)
     connection.transport = transport = Transport()

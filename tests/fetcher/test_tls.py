@@ -28,7 +28,7 @@ def server_context() -> ssl.SSLContext:
 
 @pytest.fixture()
 def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test authority is one of the system's roots."""
+    """Add the test authority to the system's root certificates."""
     monkeypatch.setenv("SSL_CERT_FILE", str(DATA / "authority.pem"))
 
 
@@ -45,7 +45,7 @@ async def _get(
 
 
 @pytest.mark.usefixtures("trusted")
-def test_verified_and_resumed() -> None:
+def test_handshakes_are_verified_and_resumed() -> None:
     async def play() -> None:
         context = server_context()
         async with Server([OK], context=context) as server:
@@ -60,7 +60,7 @@ def test_verified_and_resumed() -> None:
 
 
 @pytest.mark.usefixtures("trusted")
-def test_kept_alive_over_tls() -> None:
+def test_connections_are_kept_alive_over_tls() -> None:
     async def play() -> None:
         async with Server([OK], context=server_context()) as server:
             await _get(server, times=3, keep_alive=5.0)
@@ -71,7 +71,7 @@ def test_kept_alive_over_tls() -> None:
 
 @pytest.mark.usefixtures("trusted")
 def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
-    """Closed by us, by the server, refused in the handshake, cancelled in it: all is freed at once."""
+    """All memory of a connection is freed at once, whether we or the server close, refuse or cancel it."""
 
     async def play() -> None:
         client = make_client(small(tls_timeout=Seconds(0.2)))
@@ -114,8 +114,8 @@ def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
 
 
 @pytest.mark.usefixtures("trusted")
-def test_a_session_is_copied_once_a_full_handshake() -> None:
-    """Not for each answer, and not again while the session that was resumed is young."""
+def test_a_session_is_copied_once_per_full_handshake() -> None:
+    """A session is not copied for each answer, and not again while it is young."""
     copies = 0
 
     class Counting(ResumingContext):
@@ -141,8 +141,8 @@ def test_a_session_is_copied_once_a_full_handshake() -> None:
     run(play())
 
 
-def test_sessions_of_the_hosts_that_were_asked_last_are_kept() -> None:
-    """A session that was resumed goes behind the others, though it is not copied anew."""
+def test_sessions_of_the_most_recent_hosts_are_kept() -> None:
+    """Resuming a session makes it the most recent one, although it is not copied again."""
 
     async def play() -> None:
         client = make_client(small(tls="record"))
@@ -160,8 +160,8 @@ def test_sessions_of_the_hosts_that_were_asked_last_are_kept() -> None:
 
 
 @pytest.mark.usefixtures("trusted")
-def test_a_large_body_over_tls_pauses_and_comes_whole() -> None:
-    """Many records in one read, and a pause in the middle of them."""
+def test_a_large_body_over_tls_pauses_and_is_received_in_full() -> None:
+    """One read receives many TLS records, and reading pauses in the middle of them."""
     body = bytes(range(256)) * 4000
 
     async def play() -> None:
@@ -193,7 +193,7 @@ def test_close_delimited_body_over_tls() -> None:
 
 @pytest.mark.parametrize("host", ["host.test", "other.test"])
 def test_bad_certificate_is_refused_or_recorded(host: str) -> None:
-    """Untrusted, or of another name: an error when verifying, a flag when recording."""
+    """An untrusted certificate or one of another name is an error when verifying, and a flag when recording."""
 
     async def play() -> None:
         async with Server([OK], context=server_context()) as server:
@@ -220,7 +220,7 @@ def test_recording_a_host_that_verifies_is_not_flagged() -> None:
 
 
 def test_legacy_handshake_only_when_recording() -> None:
-    """A server of TLS 1.0 with weak ciphers."""
+    """The server speaks TLS 1.0 with weak ciphers."""
 
     async def play() -> None:
         context = server_context()
@@ -253,7 +253,7 @@ def test_plain_text_on_the_tls_port() -> None:
 
 
 def test_handshake_has_its_own_time_limit() -> None:
-    """A server that accepts and says nothing: the limit of the handshake counts, not that of connecting."""
+    """The server accepts and sends nothing: the limit of the handshake applies, not that of connecting."""
 
     async def play() -> None:
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -274,8 +274,8 @@ def test_handshake_has_its_own_time_limit() -> None:
     run(play())
 
 
-def test_handshakes_have_a_share_of_each_turn() -> None:
-    """Steps are taken in the order they came in, no more in a turn than its share holds, and none is lost by an error."""
+def test_handshakes_are_limited_to_a_share_of_each_turn() -> None:
+    """Steps run in order of arrival, no more in a turn than its share allows, and an error loses none of them."""
     now, taken, turn = 0.0, [], 0
 
     def step(number: int) -> None:
@@ -301,13 +301,13 @@ def test_handshakes_have_a_share_of_each_turn() -> None:
     run(play())
     assert [number for _, number in taken] == list(range(11))
     turns = Counter(turn for turn, _ in taken)
-    assert max(turns.values()) == 3, "the step that goes over the share is the last one of its turn"
+    assert max(turns.values()) == 3, "the step that exceeds the share is the last one of its turn"
     assert len(turns) >= 4
 
 
 @pytest.mark.usefixtures("trusted")
-def test_a_handshake_that_waits_for_its_turn_ends_as_any_other() -> None:
-    """Its answer is read, and what the server said before it closed is the error: nothing is lost in waiting."""
+def test_a_handshake_that_waited_for_its_turn_ends_like_any_other() -> None:
+    """Bytes that the server sent before closing are still read, and determine the error."""
 
     async def ends(share: float) -> list[tuple[Outcome, bytes, str]]:
         async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""`Client.fetch` never raises for the world: a bug at any step closes the connection and is an outcome, logged once."""
+"""`Client.fetch` raises for no server: a bug at any step closes the connection and is an outcome, logged once."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from crawler.fetcher.idle_pool import IdlePool
 from crawler.records import Blame, Fetch, Outcome
 from tests.fetcher.scripted import HASTY, OK, Do, Server, make_client, run, small
 
-# Where a bug may lie: each step of a fetch, and what the loop calls back.
+# Places where a bug can be: each step of a fetch, and the callbacks of the event loop.
 STEPS: list[tuple[Any, str]] = [
     (client_module, "split"),
     (CookieJar, "header"),
@@ -42,7 +42,7 @@ STEPS: list[tuple[Any, str]] = [
 
 
 class Bug(Exception):
-    """No exception that anything expects."""
+    """An exception that no code expects."""
 
 
 def broken(*_: Any, **__: Any) -> Any:
@@ -50,7 +50,7 @@ def broken(*_: Any, **__: Any) -> Any:
 
 
 async def _fetch_twice(config: Any, monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> list[Fetch]:
-    """A fetch with `where.name` broken, then one with it whole."""
+    """Fetch once with `where.name` broken, then once with the original."""
     client = make_client(config)
     await client.start()
     try:
@@ -70,12 +70,12 @@ def test_a_bug_at_any_step_is_an_outcome(where: Any, name: str, monkeypatch: pyt
     first, second = run(_fetch_twice(small(cookies=True), monkeypatch, where, name))
     assert (first.outcome, first.blame) == (Outcome.INTERNAL_ERROR, Blame.URL)
     assert first.error == "Bug: planted"
-    assert second.outcome is Outcome.FETCHED, "the client goes on"
+    assert second.outcome is Outcome.FETCHED, "the client still works"
 
 
 @pytest.mark.parametrize("name", ["end", "expire"])
-def test_a_bug_in_what_the_loop_calls_is_an_outcome(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of a connection and a time limit: raised in a callback it would be lost, and the fetch wait for ever."""
+def test_a_bug_in_a_callback_is_an_outcome(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error raised in a callback would otherwise be lost, and the fetch would hang."""
 
     async def play() -> Fetch:
         client = make_client(HASTY)
@@ -91,7 +91,7 @@ def test_a_bug_in_what_the_loop_calls_is_an_outcome(name: str, monkeypatch: pyte
     assert run(play()).outcome is Outcome.INTERNAL_ERROR
 
 
-def test_each_place_is_logged_once_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_place_of_a_bug_is_logged_once_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     unexpected = Unexpected()
 
     def raised(error: Exception) -> Exception:
@@ -112,7 +112,7 @@ def test_each_place_is_logged_once_with_its_traceback(caplog: pytest.LogCaptureF
 
 
 def large_certificate(directory: Path, names: int = 4200) -> Path:
-    """Key and certificate of `host.test` with so many other names that it takes some 85 kB."""
+    """Make key and certificate of `host.test` with enough other names for some 85 kB."""
     config, pem = directory / "openssl.cnf", directory / "large.pem"
     others = "".join(f",DNS:n{n:04}.host.test" for n in range(names))
     config.write_text(
@@ -127,7 +127,7 @@ def large_certificate(directory: Path, names: int = 4200) -> Path:
 
 
 def test_a_session_that_cannot_be_copied_is_dropped(tmp_path: Path) -> None:
-    """A leaf certificate of 85 kB: OpenSSL cannot write the session (`i2d() failed`); the page counts all the same."""
+    """OpenSSL cannot write a session with a leaf certificate of 85 kB (`i2d() failed`); the page is fetched anyway."""
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,4 +1,4 @@
-"""What is known of each authority's robots.txt, over time and restarts."""
+"""The robots.txt copies of authorities, over time and restarts."""
 
 import msgspec
 import pytest
@@ -71,18 +71,20 @@ def _down(
         (0, Outcome.ADDRESS_DENIED, True, RobotsResult.UNREACHABLE),
     ],
 )
-def test_what_an_answer_means(status: int, outcome: Outcome, complete: bool, result: RobotsResult) -> None:
-    """The table of `robots/README.md`, "Answers"."""
+def test_the_meaning_of_each_answer(
+    status: int, outcome: Outcome, complete: bool, result: RobotsResult
+) -> None:
+    """Checks the table of `robots/README.md`, "Answers"."""
     assert result_of(status, outcome, complete=complete) is result
 
 
-def test_asked_first_then_rules_bind() -> None:
+def test_the_file_is_fetched_first_then_its_rules_apply() -> None:
     cache = _cache()
     assert cache.verdict(HOST, "/x", NOW) is FETCH
     _good(cache, NOW)
     assert cache.verdict(HOST, "/x", NOW) is ALLOWED
     assert cache.verdict(HOST, "/no/x", NOW) is DENIED
-    assert cache.verdict("http://h.example", "/x", NOW) is FETCH  # another scheme, another file
+    assert cache.verdict("http://h.example", "/x", NOW) is FETCH  # another scheme has another file
     assert cache.crawl_delay(HOST) == 7.0
     assert cache.sitemaps(HOST) == ("https://h.example/s.xml",)
     assert cache.crawl_delay("http://h.example") is None and cache.sitemaps("http://h.example") == ()
@@ -95,7 +97,7 @@ def test_a_copy_is_used_for_a_day() -> None:
     assert cache.verdict(HOST, "/", NOW + DAY) is FETCH
 
 
-def test_unavailable_allows_all_and_its_body_is_no_rules() -> None:
+def test_unavailable_allows_all_and_its_body_is_ignored() -> None:
     cache = _cache()
     cache.record(HOST, status=404, outcome=Outcome.GONE, body=RULES, complete=True, now=NOW)
     assert cache.verdict(HOST, "/no", NOW) is ALLOWED and cache.crawl_delay(HOST) is None
@@ -103,7 +105,7 @@ def test_unavailable_allows_all_and_its_body_is_no_rules() -> None:
 
 
 def test_unreachable_schedule() -> None:
-    """1, 5, 30 minutes, then hourly; nothing is asked meanwhile."""
+    """An unreachable file is retried after 1, 5 and 30 minutes, then hourly; nothing is requested meanwhile."""
     cache = _cache()
     now = NOW
     for delay in (60.0, 300.0, 1800.0, 3600.0, 3600.0):
@@ -116,12 +118,12 @@ def test_unreachable_schedule() -> None:
         assert cache.verdict(HOST, "/", now) is FETCH
     _good(cache, now)
     assert cache.verdict(HOST, "/", now) is ALLOWED
-    _down(cache, now + DAY)  # the schedule begins anew
+    _down(cache, now + DAY)  # the schedule starts again
     assert cache.verdict(HOST, "/", now + DAY) == Verdict(VerdictKind.WAIT, now + DAY + 60, "host_busy")
 
 
-def test_a_certificate_that_does_not_hold_is_looked_at_once_more_and_then_daily() -> None:
-    """As for pages (`frontier/hosts/politeness.py`): it was asked for hourly, 30 days long."""
+def test_an_invalid_certificate_is_retried_once_and_then_daily() -> None:
+    """The schedule is that of pages (`frontier/hosts/politeness.py`), not hourly tries for 30 days."""
     cache, now = _cache(), NOW
     for delay in (60.0, DAY, DAY):
         cache.record(HOST, status=0, outcome=Outcome.TLS_ERROR, body=b"", complete=True, now=now)
@@ -130,14 +132,14 @@ def test_a_certificate_that_does_not_hold_is_looked_at_once_more_and_then_daily(
         assert cache.verdict(HOST, "/", now) is FETCH
 
 
-def test_the_last_good_copy_binds_while_it_lasts() -> None:
+def test_the_last_good_copy_applies_until_it_expires() -> None:
     cache = _cache()
     _good(cache, NOW)
     _down(cache, NOW + 100)
     assert cache.verdict(HOST, "/", NOW + 101) is ALLOWED and cache.verdict(HOST, "/no", NOW + 101) is DENIED
     _down(cache, NOW + DAY)
     assert cache.verdict(HOST, "/", NOW + DAY).kind is VerdictKind.WAIT
-    assert cache.crawl_delay(HOST) == 7.0  # still the best that is known
+    assert cache.crawl_delay(HOST) == 7.0  # that of the last good copy
 
 
 def test_after_thirty_days_all_is_allowed() -> None:
@@ -148,12 +150,12 @@ def test_after_thirty_days_all_is_allowed() -> None:
         assert cache.verdict(HOST, "/", NOW + day * DAY + 1).kind is VerdictKind.WAIT
     _down(cache, NOW + 30 * DAY)
     assert cache.verdict(HOST, "/", NOW + 30 * DAY + 1) is ALLOWED
-    assert cache.verdict(HOST, "/", NOW + 31 * DAY) is FETCH  # asked again once a day
+    assert cache.verdict(HOST, "/", NOW + 31 * DAY) is FETCH  # tried again once a day
     _good(cache, NOW + 31 * DAY)
     assert cache.verdict(HOST, "/no", NOW + 31 * DAY) is DENIED
 
 
-def test_a_clock_that_was_wrong_stalls_nobody() -> None:
+def test_a_wrong_clock_stalls_no_host() -> None:
     cache = _cache()
     _down(cache, NOW + 300 * DAY)
     assert cache.verdict(HOST, "/", NOW) is FETCH
@@ -161,14 +163,16 @@ def test_a_clock_that_was_wrong_stalls_nobody() -> None:
     assert cache.verdict(HOST, "/", NOW) is FETCH
 
 
-def test_a_clock_that_is_set_back_an_hour_puts_no_try_off_an_hour() -> None:
-    """Any instant within a day was believed, though the first failure waits a minute."""
+def test_a_clock_set_back_by_an_hour_delays_no_try_by_an_hour() -> None:
+    """The first failure waits a minute, so a `retry_at` much later than that must be ignored."""
     cache = _cache()
     _down(cache, NOW)
     assert cache.verdict(HOST, "/", NOW - 3000.0) is FETCH
     for n in range(1, 4):
         _down(cache, NOW + n)
-    assert cache.verdict(HOST, "/", NOW + 2.5).kind is VerdictKind.WAIT  # the fourth waits an hour
+    assert (
+        cache.verdict(HOST, "/", NOW + 2.5).kind is VerdictKind.WAIT
+    )  # after the fourth failure, for an hour
     assert cache.verdict(HOST, "/", NOW - 10.0) is FETCH
 
 
@@ -180,16 +184,16 @@ def test_policy_ignore() -> None:
     assert ignoring.verdict(HOST, "/no", NOW, policy="obey") is FETCH
 
 
-def test_only_the_first_bytes_count_and_a_cut_line_is_dropped() -> None:
+def test_only_the_first_bytes_are_read_and_a_cut_line_is_dropped() -> None:
     cache = _cache(bytes_max=ByteCount(len(RULES)))
     body = RULES + b"disallow: /more\n"
     cache.record(HOST, status=200, outcome=Outcome.TRUNCATED, body=body, complete=False, now=NOW)
     assert cache.verdict(HOST, "/more", NOW) is ALLOWED and cache.verdict(HOST, "/no", NOW) is DENIED
-    cut = RULES.removesuffix(b"\n") + b"xy\n"  # the limit falls before the last octet of the line
+    cut = RULES.removesuffix(b"\n") + b"xy\n"  # the limit is before the last octet of the line
     cache.record(HOST, status=200, outcome=Outcome.FETCHED, body=cut, complete=True, now=NOW)
     assert cache.sitemaps(HOST) == ()
     cache.record(HOST, status=200, outcome=Outcome.FETCHED, body=RULES, complete=True, now=NOW)
-    assert len(cache.sitemaps(HOST)) == 1  # as long as the limit, and whole
+    assert len(cache.sitemaps(HOST)) == 1  # the file is exactly as long as the limit, so the line is complete
 
 
 def test_copies_survive_a_restart() -> None:
@@ -205,7 +209,7 @@ def test_copies_survive_a_restart() -> None:
     assert len(store.get(b"r/" + HOST.encode()) or b"") < 200
 
 
-def test_recorded_with_a_batch() -> None:
+def test_a_copy_recorded_with_a_batch() -> None:
     store = MemoryStore()
     batch = store.batch()
     _cache(store).record(
@@ -215,8 +219,8 @@ def test_recorded_with_a_batch() -> None:
     assert _cache(store).verdict(HOST, "/no", NOW) is DENIED
 
 
-def test_what_is_not_committed_yet_can_be_read() -> None:
-    """Evicted from memory before its group was committed, a copy must not look unknown."""
+def test_uncommitted_copies_can_be_read() -> None:
+    """A copy that was evicted from memory before its group was committed must not appear unknown."""
     store = MemoryStore()
     cache = _cache(store, entries_max=1)
     _good(cache, NOW)
@@ -224,7 +228,7 @@ def test_what_is_not_committed_yet_can_be_read() -> None:
     assert cache.verdict(HOST, "/no", NOW) is DENIED
     batch = store.batch()
     cache.stage(batch)
-    cache.committed()  # of an earlier group
+    cache.committed()  # for an earlier group
     _good(cache, NOW, host="https://third.example")
     assert cache.verdict(HOST, "/no", NOW) is DENIED
     store.write(batch)
@@ -253,7 +257,7 @@ OPERATIONS = st.lists(
     st.tuples(
         st.integers(0, 4),  # authority
         st.sampled_from(["good", "gone", "down", "ask", "stage", "write"]),
-        st.sampled_from([0.0, 59.0, 60.0, 400.0, 3600.0, DAY, 20 * DAY]),  # time that passes first
+        st.sampled_from([0.0, 59.0, 60.0, 400.0, 3600.0, DAY, 20 * DAY]),  # seconds that pass first
     ),
     max_size=40,
 )
@@ -264,7 +268,7 @@ OPERATIONS = st.lists(
 def test_eviction_and_restarts_change_no_verdict(
     operations: list[tuple[int, str, float]], entries_max: int
 ) -> None:
-    """Model: a cache that forgets nothing. Memory limits of 1 to 3 make evictions happen all the time."""
+    """The verdicts are those of a cache that forgets nothing. Memory limits of 1 to 3 force constant evictions."""
     store = MemoryStore()
     small, model = _cache(store, entries_max), _cache(entries_max=1000)
     now = NOW
@@ -288,13 +292,13 @@ def test_eviction_and_restarts_change_no_verdict(
 
 
 def test_the_stored_form() -> None:
-    """A change of the stored form is a change of the store's format."""
+    """A change of the stored form changes the store's format, so it must be deliberate."""
     encoded = msgspec.msgpack.encode(RobotsCopy(None, 1.0, 2, 3.0, 4.0, 5, "x"))
     assert msgspec.msgpack.decode(encoded) == [None, 1.0, 2, 3.0, 4.0, 5, "x"]
 
 
 def test_copies_of_a_host_by_authority() -> None:
-    """Every port's, of that host alone, also those that are not in the store yet; no more than asked for."""
+    """The result has all ports of this host, even copies not in the store yet, up to the given number."""
     store = MemoryStore()
     cache = RobotsCache(store, RobotsConfig(), "me", 10)
     authorities = [

@@ -1,4 +1,4 @@
-"""The rules of robots.txt, against RFC 9309, google/robotstxt's expectations, and a second matcher."""
+"""The rules of robots.txt, compared with RFC 9309, google/robotstxt's expectations, and a second matcher."""
 
 import json
 import re
@@ -16,13 +16,13 @@ from crawler.robots.rules import RobotsRules, parse, read
 CASES = json.loads(
     (Path(__file__).parent.parent / "data/robots/google-robotstxt-cases.part.json").read_text()
 )
-# Rows whose URL is not percent-encoded assume that the caller encodes it first (README beside the data): the
-# answer they give is for bytes that no request holds. Encoded, each is the URL of the row beside it.
+# Rows with a URL that is not percent-encoded assume that the caller encodes it first (README of the data): their
+# expected answer is for bytes that no request contains. Each maps to the row with the encoded URL.
 ENCODED_BY_CALLER = {
     "http://foo.bar/foo/bar/ツ": "http://foo.bar/foo/bar/%E3%83%84",
     "http://foo.bar/foo/bar/baz": "http://foo.bar/foo/bar/%62%61%7A",
 }
-# Beyond the RFC: allowing /dir/index.html does not allow /dir/.
+# An extension of the RFC that we do not implement: allowing /dir/index.html also allows /dir/.
 NOT_FOLLOWED = {("GoogleOnly_IndexHTMLisDirectory", "http://foo.com/allowed-slash/")}
 
 
@@ -33,7 +33,7 @@ def _target(url: str) -> str:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['test']}-{case['url'][-20:]}")
 def test_google_expectations(case: dict) -> None:
-    """Golden: google/robotstxt robots_test.cc; the one exception, beyond the RFC, is named above."""
+    """The expected verdicts are those of google/robotstxt, robots_test.cc, except one beyond the RFC, named above."""
     rules = parse(case["robots"].encode(), case["agent"])
     expected = case["allowed"]
     if case["test"] == "ID_Encoding" and (encoded := ENCODED_BY_CALLER.get(case["url"])):
@@ -41,11 +41,11 @@ def test_google_expectations(case: dict) -> None:
         expected = beside[0]["allowed"]
         assert rules.allowed(_target(encoded)) == expected
     exception = (case["test"], case["url"]) in NOT_FOLLOWED
-    assert rules.allowed(_target(case["url"])) == (expected != exception), "however the caller spells it"
+    assert rules.allowed(_target(case["url"])) == (expected != exception), "in any spelling by the caller"
 
 
 def test_rfc_example() -> None:
-    """RFC 9309, section 5.1."""
+    """The example of RFC 9309, section 5.1."""
     robots = b"""User-Agent: *
 Disallow: *.gif$
 Disallow: /example/
@@ -79,7 +79,7 @@ User-Agent: quxbot
         ("/foo/bar/ツ", "/foo/bar/%E3%83%84", True),
         ("/foo/bar/%E3%83%84", "/foo/bar/%e3%83%84", True),
         ("/foo/bar/%62%61%7A", "/foo/bar/baz", True),
-        # 2.2.3: special characters, and how they are written as themselves
+        # 2.2.3: special characters, and how to write them as themselves
         ("/path/file-with-a-%2A.html", "/path/file-with-a-*.html", True),
         ("/path/foo-%24", "/path/foo-$", True),
         ("/a%2Fb", "/a/b", False),
@@ -88,7 +88,7 @@ User-Agent: quxbot
         ("/*/b/*/c$", "/x/b/y/z/c", True),
         ("/*/b/*/c$", "/x/b/y/z/c/", False),
         ("/a*a$", "/a", False),
-        # each part needs octets of its own
+        # each part needs its own octets
         ("/a*b*b", "/ab", False),
         ("/a*b*b", "/abb", True),
         ("/a*b*b$", "/ab", False),
@@ -123,7 +123,7 @@ def test_line_ends_and_byte_order_mark(line_end: str) -> None:
     assert not parse(text.encode(), "x").allowed("/a")
 
 
-def test_bytes_that_are_not_utf8_spoil_their_line_only() -> None:
+def test_bytes_that_are_not_utf8_invalidate_only_their_line() -> None:
     rules = parse(b"user-agent: *\ndisallow: /a\xff\ndisallow: /b\n", "x")
     assert rules.allowed("/a") and not rules.allowed("/b")
 
@@ -143,7 +143,7 @@ def test_bytes_that_are_not_utf8_spoil_their_line_only() -> None:
         ("", False),
     ],
 )
-def test_agent_lines_name_the_token_whole(line: str, binds: bool) -> None:
+def test_agent_lines_must_name_the_whole_token(line: str, binds: bool) -> None:
     robots = f"user-agent: {line}\ndisallow: /own\n\nuser-agent: *\ndisallow: /any\n".encode()
     rules = parse(robots, "crawler")
     if line == "*":
@@ -170,7 +170,7 @@ disallow: /z
     assert [rules.allowed(path) for path in ("/x", "/y", "/z")] == [False, False, True]
     assert rules.crawl_delay == 5
     assert rules.sitemaps == ("http://h/s.xml", "http://h/t.xml")
-    assert parse(robots, "a").crawl_delay == 5  # of its run of agent lines the longer one
+    assert parse(robots, "a").crawl_delay == 5  # the longer delay of the group
 
 
 def test_groups_of_one_agent_are_joined_and_star_is_only_a_fallback() -> None:
@@ -212,7 +212,7 @@ def test_sloppy_lines_are_read_as_meant() -> None:
 
 
 def test_memory_of_a_parsed_file_is_small() -> None:
-    """Fifty rules for us and 400 kB for others: only ours stay."""
+    """Fifty rules for us and 400 kB for others: only ours are kept."""
     ours = "".join(f"disallow: /section/{number}/\n" for number in range(50))
     others = "".join(f"user-agent: bot{number}\ndisallow: /x{number}\n\n" for number in range(12_000))
     rules = parse(f"{others}user-agent: me\n{ours}".encode(), "me")
@@ -228,7 +228,7 @@ def test_memory_of_a_parsed_file_is_small() -> None:
 # --- many rules -------------------------------------------------------------------------------------------
 
 
-def test_a_verdict_costs_at_most_so_many_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_comparisons_per_verdict_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     body = b"user-agent: *\n" + b"".join(b"disallow: /*%d*x\n" % number for number in range(42_000))
     rules = parse(body, "x")
     compared = []
@@ -238,7 +238,7 @@ def test_a_verdict_costs_at_most_so_many_comparisons(monkeypatch: pytest.MonkeyP
     assert rules.allowed("/" + "a" * 8000) and len(compared) == module.WILDCARDS_MAX  # it remembers
 
 
-def test_only_patterns_that_begin_as_the_target_does_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_patterns_with_a_matching_prefix_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     body = b"user-agent: *\n" + b"".join(b"disallow: /%d/*.pdf$\n" % number for number in range(900))
     rules = parse(body, "x")
     compared = []
@@ -267,7 +267,7 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 @given(st.lists(st.tuples(st.booleans(), PIECES), max_size=8), TARGETS)
 def test_agrees_with_regular_expressions(lines: list[tuple[bool, str]], target: str) -> None:
-    """Section 2.2.2 written down a second time: the longest match decides, allow wins a tie."""
+    """Section 2.2.2 implemented a second time: the longest match decides, allow wins a tie."""
     lines = [(allow, re.sub(r"\*+", "*", pattern)) for allow, pattern in lines if "$" not in pattern[:-1]]
     robots = "user-agent: *\n" + "".join(
         f"{'allow' if allow else 'disallow'}: {pattern}\n" for allow, pattern in lines
@@ -288,7 +288,7 @@ def test_never_fails(body: bytes, target: str) -> None:
         st.sampled_from(["user-agent: me", "user-agent: *", "allow: /a", "disallow: /", "crawl-delay: 2"])
     )
 )
-def test_stored_form_answers_the_same(lines: list[str]) -> None:
+def test_the_stored_form_gives_the_same_verdicts(lines: list[str]) -> None:
     body = "\n".join(lines).encode()
     stored = RobotsRules(read(body, "me"))
     assert [stored.allowed(path) for path in ("/", "/a")] == [

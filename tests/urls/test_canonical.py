@@ -1,4 +1,4 @@
-"""Request forms, duplicate keys and the cheap cuts (`urls/README.md`, "Forms of a URL")."""
+"""Request forms, duplicate keys, and the functions that return parts of them (`urls/README.md`, "Forms of a URL")."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -24,7 +24,7 @@ from crawler.urls.canonical import (
 )
 
 BASE = "http://h.example/a/b?c"
-# Pieces that meet all branches of the parser and of the forms built on it.
+# Pieces that together reach all branches of the parser and of the functions based on it.
 PIECES = (
     "http:", "HTTPS://", "//", "/", "\\", ".", "..", "%2e", "%2E%2e", "%7E", "%7e", "%2f", "%", "?", "#", ":",
     "@", "u:p@", ":80", ":443", ":8080", "h.example", "WWW.H.example.", "[::1]", "1.2.3.4", "0x7f.1", "a",
@@ -59,7 +59,7 @@ encodings = st.sampled_from(
     ],
 )
 def test_request_form(raw_url: str, url: str) -> None:
-    """Kept form as section 4 has it: escapes of the target stay as they are, the rest is normal."""
+    """Escapes in path and query are unchanged, the rest is in canonical form."""
     assert canonical(raw_url) == url
 
 
@@ -83,7 +83,7 @@ def test_request_form(raw_url: str, url: str) -> None:
         ("http://h/" + "a/../" * LENGTH_MAX * RAW_LENGTH_FACTOR, TOO_LONG),
     ],
 )
-def test_drops_have_a_rule(raw_url: str, rule: str) -> None:
+def test_each_rejected_url_names_its_rule(raw_url: str, rule: str) -> None:
     assert resolve_or_rule(None, raw_url) == ("", rule)
     assert canonical(raw_url) is None
 
@@ -108,11 +108,11 @@ def test_length_limit_is_inclusive() -> None:
         ("https:x", "https://x/"),
     ],
 )
-def test_relative(href: str, url: str) -> None:
+def test_relative_references(href: str, url: str) -> None:
     assert resolve(BASE, href) == url
 
 
-def test_base_that_is_no_http_url() -> None:
+def test_bases_other_than_http() -> None:
     assert resolve("about:blank", "http://h/") == "http://h/"
     assert resolve("about:blank", "x") is None
     assert resolve("", "x") is None
@@ -153,14 +153,14 @@ def test_duplicate_key(raw_url: str, key: bytes) -> None:
     assert duplicate_key(url) == key
 
 
-def test_session_ids_can_stay() -> None:
+def test_session_ids_can_be_kept() -> None:
     url = "http://h/a;jsessionid=1?PHPSESSID=2&x=%7E"
     assert duplicate_key(url, strip_session_ids=False) == b"http://h/a;jsessionid=1?PHPSESSID=2&x=~"
 
 
 @given(st.sampled_from(["/~u/a-b._c", "/x?y=~1"]), st.data())
-def test_key_of_equivalent_spellings(path: str, data: st.DataObject) -> None:
-    """Any choice of unreserved characters to escape, in any case of hex digits, leaves the key as it is."""
+def test_equivalent_spellings_have_one_key(path: str, data: st.DataObject) -> None:
+    """Any choice of unreserved characters to escape, in any case of hex digits, gives the same key."""
     spelled = "".join(
         data.draw(st.sampled_from([f"%{ord(c):02x}", f"%{ord(c):02X}", c])) if c not in "/?=" else c
         for c in path
@@ -174,7 +174,7 @@ def test_key_of_equivalent_spellings(path: str, data: st.DataObject) -> None:
 @example("http://u:p@h.example.:80/\ud800\x00?#", "utf-8")
 @settings(max_examples=300)
 def test_resolve_never_raises_and_is_idempotent(raw_url: str, encoding: str) -> None:
-    """Any text gives a form that is its own form, or a rule; cuts and key work on every form."""
+    """Any text gives a form that is its own request form, or a rule; parts and key of every form can be computed."""
     for base in (None, BASE, "https://[::1]:8443/x/", raw_url):
         url, rule = resolve_or_rule(base, raw_url, encoding=encoding)
         assert bool(url) != bool(rule)
@@ -195,7 +195,7 @@ def test_resolve_never_raises_and_is_idempotent(raw_url: str, encoding: str) -> 
 
 
 @given(st.binary(max_size=200))
-def test_bytes_in_any_decoding(data: bytes) -> None:
+def test_arbitrary_bytes_in_any_decoding(data: bytes) -> None:
     for text in (
         data.decode("latin-1"),
         data.decode("utf-8", "surrogateescape"),
@@ -209,7 +209,7 @@ def test_bytes_in_any_decoding(data: bytes) -> None:
     "unit", ["\x00", "\ud800", "é", "%2e/", "../", "//", "@", ":", "?", "a" * 64 + ".", "[", "xn--"]
 )
 def test_inputs_of_100_kilobytes(unit: str) -> None:
-    """Long junk ends quickly and without an exception."""
+    """Long inputs end quickly and without an exception."""
     long = unit * (100_000 // len(unit))
     for text in (long, "http://" + long, "http://h/" + long, "//" + long, "?" + long):
         assert resolve(BASE, text, encoding="gbk") is None or len(resolve(BASE, text) or "") <= LENGTH_MAX
@@ -226,8 +226,8 @@ def test_inputs_of_100_kilobytes(unit: str) -> None:
         "http://1.2.3.4:5/",
     ],
 )
-def test_cuts(url: str) -> None:
-    """hostname, authority and target agree with the parser's own getters."""
+def test_parts_agree_with_the_parser(url: str) -> None:
+    """`hostname`, `authority` and `target` agree with the parser's own getters."""
     from ada_url import URL
 
     parsed = URL(url)
@@ -259,8 +259,8 @@ plain_pieces = st.sampled_from(
     ),
 )
 @settings(max_examples=500)
-def test_plain_join_is_the_parser(href: str, base: str) -> None:
-    """Where plain_join answers, its answer is that of the parser."""
+def test_plain_join_agrees_with_the_parser(href: str, base: str) -> None:
+    """If `plain_join` gives an answer, it is that of the parser."""
     joined = plain_join(ancestors(base), href)
     assert joined in ("", resolve(base, href))
 
@@ -269,7 +269,7 @@ def test_plain_join_is_the_parser(href: str, base: str) -> None:
     "href",
     ["a.html", "../a/b-c_d.html?x=1&y=%20", "/a/", "/", "../../../x", "http://h.example", "https://a.b/c?d"],
 )
-def test_plain_join_answers(href: str) -> None:
-    """The common shapes are plain."""
+def test_plain_join_handles_common_forms(href: str) -> None:
+    """`plain_join` handles the common forms."""
     base = "http://h.example/a/b/c.html"
     assert plain_join(ancestors(base), href) == resolve(base, href)

@@ -1,4 +1,4 @@
-"""The CLOCK cache, compiled and interpreted, against what must hold of any such cache."""
+"""The CLOCK cache, compiled and interpreted: the properties of any such cache, and a model."""
 
 import random
 import sys
@@ -24,20 +24,20 @@ LAST = 2**64 - 1
 
 
 def key(home: int, short: int, bits: int) -> int:
-    """The key of that home slot and abbreviated key, which differs from others in what counts."""
+    """Return a key with this home slot and abbreviated key; its unused low bits are 0."""
     return home << (64 - bits) | short << 2
 
 
 @st.composite
 def keys_of(draw: st.DrawFn, bits: int) -> int:
-    """Few homes and few abbreviated keys, so that all meet; now and then the ends of the range."""
+    """Draw from few homes and few abbreviated keys, so that they collide; sometimes from the ends of the range."""
     if draw(st.integers(0, 15)) == 0:
         return draw(st.sampled_from([0, 3, 4, LAST, LAST - 4, 1 << 63]))
     return key(draw(st.integers(0, 2**bits - 1)), draw(st.integers(0, 3)), bits)
 
 
 class Model:
-    """The same structure without bit tricks: slots of [key, mark], each circle as a list of its slots."""
+    """The same structure without bit operations: slots of [key, mark], each circle as a list of its slots."""
 
     def __init__(self, bits: int) -> None:
         self.bits = bits
@@ -89,7 +89,7 @@ class Model:
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Both forms and the model side by side, every answer and every place; and what holds of any cache."""
+    """Both forms and the model in parallel: every answer, every position, and the properties of any cache."""
 
     @initialize(bits=st.integers(1, 4))
     def make(self, bits: int) -> None:
@@ -101,13 +101,13 @@ class CacheMachine(RuleBasedStateMachine):
         self.last: int | None = None
 
     def _expect(self, asked: int, was_new: bool) -> None:
-        """What any answer must be, whatever is evicted, and what the model answers."""
+        """Check an answer against the properties of any cache and against the model."""
         assert was_new == self.model.add(asked)
         asked &= ~3
         if asked not in self.asked:
             assert was_new, "a hit on a key that was never added"
         elif len(self.asked) <= self.size or asked == self.last:
-            assert not was_new, "a key was forgotten that must be held"
+            assert not was_new, "a key was evicted that must be held"
         self.asked.add(asked)
         self.last = asked
 
@@ -161,8 +161,8 @@ TestCacheMachine = CacheMachine.TestCase
 TestCacheMachine.settings = settings(max_examples=40, stateful_step_count=30)
 
 
-def test_the_picture_of_the_docstring(form: type) -> None:
-    """E, C with home 2 and B with home 5: E in slot 2, B in 5, C in the lowest slot that was free."""
+def test_the_example_of_the_docstring(form: type) -> None:
+    """E and C have home 2, B has home 5: E is in slot 2, B in 5, C in the lowest slot that was free."""
     cache = form(3)
     e, b, c = key(2, 7, 3), key(5, 1, 3), key(2, 9, 3)
     assert [cache.add(one) for one in (e, b, c, e)] == [True, True, True, False]
@@ -172,7 +172,7 @@ def test_the_picture_of_the_docstring(form: type) -> None:
 
 
 def test_clock_evicts_the_first_unmarked_key_before_the_hand(form: type) -> None:
-    """By hand: slots 0 to 3 hold a to d; a and c are marked; the hand passes a, evicts b, then passes c."""
+    """Slots 0 to 3 hold a to d; a and c are marked; the hand passes a, evicts b, then passes c."""
     a, b, c, d = (key(home, 1, 2) for home in range(4))
     e, f = key(1, 2, 2), key(3, 2, 2)
     cache = form(2)
@@ -186,7 +186,7 @@ def test_clock_evicts_the_first_unmarked_key_before_the_hand(form: type) -> None
 
 
 def test_a_new_key_is_unmarked(form: type) -> None:
-    """Section 3.4 marks on a hit only: of two keys in a full cache, the one asked twice stays."""
+    """Section 3.4 marks only on a hit: of two keys in a full cache, the one requested twice stays."""
     cache = form(1)
     a, b, c = key(0, 1, 1), key(1, 1, 1), key(0, 2, 1)
     for one in (a, b, b, c):
@@ -201,7 +201,7 @@ def test_a_new_key_is_unmarked(form: type) -> None:
     ids=["one home", "two homes", "all homes"],
 )
 def test_hostile_keys(form: type, bits: int, homes) -> None:
-    """Circles as long as the table, and k + 1 keys round and round."""
+    """The keys form circles as long as the table, or are k + 1 keys in rotation."""
     size = 2**bits
     asked = [key(homes(n, size), n, bits) for n in range(size + 1)] * 3
     cache = form(bits)
@@ -218,12 +218,12 @@ def test_the_ends_of_the_range(form: type) -> None:
         cache = form(bits)
         assert cache.add(0) and cache.add(LAST)
         assert not cache.add(0) and not cache.add(LAST)
-        assert not cache.add(3), "the two lowest bits do not count"
+        assert not cache.add(3), "the two lowest bits are not used"
         assert cache.keys() == [0, LAST & ~3]
 
 
-def test_both_forms_are_the_model_on_a_crawl() -> None:
-    """Long enough for marks to be moved about and to decide what is evicted."""
+def test_both_forms_agree_with_the_model_on_a_crawl() -> None:
+    """The crawl is long enough for marks to be moved and to decide which keys are evicted."""
     links = crawl_links(20_000, hosts=4)
     model = Model(6)
     expected = bytes(map(model.add, links.tolist()))
@@ -234,7 +234,7 @@ def test_both_forms_are_the_model_on_a_crawl() -> None:
 
 @pytest.mark.parametrize("bits", [1, 8, 15])
 def test_no_bit_of_a_key_is_lost(form: type, bits: int) -> None:
-    """Keys that differ in one of the 62 bits are different keys, and come back as they were."""
+    """Keys that differ in one of the 62 bits are different keys, and are returned unchanged."""
     base = 0x9E3779B97F4A7C14
     for place in range(2, 64):
         cache = form(bits)
@@ -290,7 +290,7 @@ def test_both_forms_agree_on_a_crawl() -> None:
 
 @pytest.mark.parametrize("bits", [8, 10, 12])
 def test_miss_rate_is_that_of_an_ideal_clock(bits: int) -> None:
-    """Within 2 % of CLOCK over an array, where keys never move: here moves disturb the hand's order."""
+    """The rate is within 2 % of CLOCK over an array, where keys never move; here moves disturb the hand's order."""
     links = crawl_links(150_000, hosts=20)
     cache = INSTALLED.ClockCache(bits)
     ideal = DictClock(2**bits)
@@ -298,15 +298,15 @@ def test_miss_rate_is_that_of_an_ideal_clock(bits: int) -> None:
     assert misses == pytest.approx(sum(map(ideal.add, links.tolist())), rel=0.02)
 
 
-def test_memory_is_a_word_an_entry() -> None:
-    """Eight bytes an entry and at most 256 for the rest; interpreted, the rest is Python objects."""
+def test_memory_is_a_word_per_entry() -> None:
+    """Eight bytes per entry and at most 256 for the rest; if interpreted, the rest is Python objects."""
     for bits in (1, 10, 18):
         assert sys.getsizeof(INTERPRETED.ClockCache(bits)) - (8 << bits) <= 256
         assert sys.getsizeof(INSTALLED.ClockCache(bits)) - (8 << bits) <= 256
 
 
-def test_a_second_thread_is_told_so() -> None:
-    """While one thread is in `add_many`, without the lock, others get an error."""
+def test_a_second_thread_gets_an_error() -> None:
+    """While one thread is in `add_many`, without the interpreter lock, others get an error."""
     cache = INSTALLED.ClockCache(10)
     keys = np.random.default_rng(1).integers(0, 2**64, 2_000_000, dtype=np.uint64)
     thread = threading.Thread(target=cache.add_many, args=(keys,))

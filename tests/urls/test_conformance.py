@@ -1,4 +1,4 @@
-"""URL forms against the data of others: WPT URLs, percent-encoding, IDNA; the public suffix list's tests."""
+"""URL forms tested with external data: WPT URLs, percent-encoding, IDNA; the public suffix list's tests."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ DATA = Path(__file__).resolve().parent.parent / "data"
 
 
 def cases(name: str) -> list[dict]:
-    """The objects of a WPT file; its strings are comments."""
+    """Return the objects of a WPT file; its strings are comments."""
     return [case for case in json.loads((DATA / name).read_text(encoding="utf-8")) if isinstance(case, dict)]
 
 
@@ -20,7 +20,7 @@ URL_CASES = cases("url/wpt-urltestdata.part.json")
 
 
 def test_wpt_urls() -> None:
-    """All 574 cases, of any scheme: the parser used gives `href`, and rejects what must fail."""
+    """In all 574 cases, of any scheme, the parser returns `href`, or rejects what must fail."""
     wrong = []
     for case in URL_CASES:
         wanted = None if case.get("failure") else case["href"]
@@ -31,7 +31,7 @@ def test_wpt_urls() -> None:
 
 
 def request_form(case: dict) -> str | None:
-    """What the parts of a WPT case make of a request form, put together independently."""
+    """Assemble the request form from the parts of a WPT case, independently of our code."""
     if case.get("failure") or case["protocol"] not in ("http:", "https:"):
         return None
     name = case["hostname"].removesuffix(".")
@@ -57,7 +57,7 @@ def percent_encoding_cases() -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(("text", "encoding", "wanted"), percent_encoding_cases())
 def test_wpt_percent_encoding(text: str, encoding: str, wanted: str) -> None:
-    """A query is encoded in the page's encoding, and the path of the same href in UTF-8."""
+    """A query is in the page's encoding, and the path of the same href in UTF-8."""
     assert resolve("http://h/", "?" + text, encoding=encoding) == "http://h/?" + wanted
     assert resolve("http://h/", "p%3F" + text + "x", encoding=encoding) == resolve(
         "http://h/", f"p%3F{text}x"
@@ -77,9 +77,9 @@ def psl_cases() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "wanted"), psl_cases())
 def test_public_suffix_list(name: str, wanted: str) -> None:
-    """Names go through the URL parser first, as all names here do; a suffix is its own domain.
+    """Names pass the URL parser first, like all names in the crawler; a suffix is its own domain.
 
-    `null` (no name) and names with a leading dot are no host names of ours.
+    `null` (no name) and names with a leading dot are not valid host names here.
     """
     url = canonical(f"http://{name}/")
     assert url is not None

@@ -1,4 +1,4 @@
-"""Authorities that are proven to be one site (`urls/README.md`, "Forms of a URL")."""
+"""Authorities that are proven to be the same site (`urls/README.md`, "Forms of a URL")."""
 
 import json
 
@@ -26,8 +26,8 @@ def prove(equivalences: Equivalences, source: str, other: str) -> list[bool]:
         ("http://h.example", "http://www.h.example"),
     ],
 )
-def test_five_redirects_prove(source: str, other: str) -> None:
-    """From then on both spellings have one key and one fingerprint; what is sent is not touched."""
+def test_five_redirects_prove_an_equivalence(source: str, other: str) -> None:
+    """From then on both spellings have one key and one fingerprint; the URL that is sent does not change."""
     equivalences = Equivalences()
     fingerprinter = Fingerprinter(SEED, equivalences=equivalences)
     assert fingerprinter.fingerprint(source + "/x?y") != fingerprinter.fingerprint(other + "/x?y")
@@ -55,7 +55,7 @@ def test_other_redirects_prove_nothing(source: str, other: str) -> None:
     assert prove(Equivalences(), source, other) == [False] * PROOFS
 
 
-def test_only_the_same_path_counts_and_in_a_row() -> None:
+def test_only_consecutive_redirects_to_the_same_path_prove() -> None:
     equivalences = Equivalences()
     for number in range(20):
         assert not equivalences.redirected(f"http://h.example/{number}", "https://h.example/login")
@@ -64,30 +64,30 @@ def test_only_the_same_path_counts_and_in_a_row() -> None:
         assert not equivalences.redirected(f"http://h.example/{number}", f"{other}/{number}")
 
 
-def test_an_authority_that_answers_is_no_alias() -> None:
-    """A site that serves pages in plain text and redirects only some of them."""
+def test_an_authority_that_answers_is_not_an_alias() -> None:
+    """The site serves some pages over plain http and redirects only the others."""
     equivalences = Equivalences()
     equivalences.answered("http://h.example/page")
     assert prove(equivalences, "http://h.example", "https://h.example") == [False] * PROOFS
 
 
-def test_no_ring() -> None:
-    """A site that changes its mind, or sends everyone round, is proven one way only."""
+def test_proofs_form_no_ring() -> None:
+    """A site that reverses its redirects, or redirects in a circle, is proven in one direction only."""
     equivalences = Equivalences()
     assert prove(equivalences, "https://h.example", "https://www.h.example")[-1]
     assert not any(prove(equivalences, "https://www.h.example", "https://h.example"))
     equivalences._check()
 
 
-def test_chains_are_one_step() -> None:
+def test_chains_resolve_in_one_step() -> None:
     equivalences = Equivalences()
     assert prove(equivalences, "http://h.example", "https://h.example")[-1]
     assert prove(equivalences, "https://h.example", "https://www.h.example")[-1]
     assert equivalences.proven["http://h.example"] == "https://www.h.example"
 
 
-def test_the_bucket_stays_that_of_the_host() -> None:
-    """`www` of a public suffix has another owner; its links must still go there."""
+def test_the_bucket_remains_that_of_the_host() -> None:
+    """`www` of a public suffix has another owner; its links must still go to that owner."""
     equivalences = Equivalences()
     fingerprinter = Fingerprinter(SEED, equivalences=equivalences)
     before = fingerprinter.bucket("www.github.io")

@@ -1,4 +1,4 @@
-"""Which kinds of files are asked and stored (`--accept`, `--reject`)."""
+"""The kinds of files that are requested and stored (`--accept`, `--reject`)."""
 
 import doctest
 
@@ -7,7 +7,7 @@ import pytest
 from crawler.urls import file_kinds
 from crawler.urls.file_kinds import Kinds
 
-# (accept, reject, path, type of the answer, asked, stored)
+# (accept, reject, path, type of the answer, whether it is requested, whether it is stored)
 CASES = [
     ([], [], "/a.zip", "application/zip", True, True),
     (["pdf"], [], "/a.PDF?v=1", "application/pdf", True, True),
@@ -32,7 +32,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("accept", "reject", "path", "kind", "asked", "stored"), CASES)
-def test_what_is_asked_and_what_is_stored(
+def test_which_kinds_are_requested_and_stored(
     accept: list[str], reject: list[str], path: str, kind: str, asked: bool, stored: bool
 ) -> None:
     wanted = Kinds(accept, reject)

@@ -26,8 +26,8 @@ urls = st.builds(
 )
 
 
-def by_the_page(url: str, domain: str, method: str) -> int:
-    """The formula of the specification, written down once more from its text."""
+def fingerprint_by_formula(url: str, domain: str, method: str) -> int:
+    """Compute the formula of `urls/README.md`, implemented a second time from its text."""
 
     def h(data: bytes) -> int:
         if method == "mmh3":
@@ -52,14 +52,14 @@ def by_the_page(url: str, domain: str, method: str) -> int:
         ("http://co.uk/", "co.uk"),
     ],
 )
-def test_formula(url: str, domain: str, method: str) -> None:
+def test_fingerprint_follows_the_formula(url: str, domain: str, method: str) -> None:
     fingerprinter = Fingerprinter(SEED, method=method)
-    for _ in range(2):  # the second time the host is remembered
-        assert fingerprinter.fingerprint(url) == by_the_page(url, domain, method)
+    for _ in range(2):  # the second time the host is in the cache
+        assert fingerprinter.fingerprint(url) == fingerprint_by_formula(url, domain, method)
 
 
 def test_golden_values() -> None:
-    """Fixed for good: a change of any of them makes stored crawls unreadable.
+    """These values must never change: a change of any of them makes stored crawls unreadable.
 
     First computed with mmh3 5.3.1 and hashlib of Python 3.11.
     """
@@ -68,21 +68,21 @@ def test_golden_values() -> None:
 
 
 def test_hash_of_the_reference_vector() -> None:
-    """MurmurHash3_x64_128 with seed 0, as the implementations of many languages publish it."""
+    """MurmurHash3_x64_128 with seed 0, as published by implementations in many languages."""
     data = b"The quick brown fox jumps over the lazy dog"
     assert Fingerprinter(bytes(16)).hash(data) == 0xE34BBC7BBC071B6C
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_check_value_tells_seeds_and_methods_apart(method: str) -> None:
+def test_check_value_differs_by_seed_and_method(method: str) -> None:
     values = {Fingerprinter(bytes([i]) * 16, method=m).check_value for i in range(8) for m in METHODS}
     assert len(values) == 16
     assert Fingerprinter(SEED, method=method).check_value == Fingerprinter(SEED, method=method).check_value
 
 
 @given(urls, st.sampled_from(METHODS), st.sampled_from(["domain", "host"]))
-def test_bucket_is_the_domains(url: str, method: str, partition: str) -> None:
-    """The top 16 bits are the bucket of the host: that of its domain, or its own."""
+def test_bucket_is_that_of_the_domain(url: str, method: str, partition: str) -> None:
+    """The top 16 bits are the bucket of the host: its domain's or its own, depending on the partition."""
     fingerprinter = Fingerprinter(SEED, method=method, partition=partition)
     name = url.split("/")[2]
     unit = registrable_domain(name) if partition == "domain" else name
@@ -98,7 +98,7 @@ def test_bucket_is_the_domains(url: str, method: str, partition: str) -> None:
 
 
 @given(st.lists(urls, max_size=20), st.sampled_from(METHODS))
-def test_many_at_once(given_urls: list[str], method: str) -> None:
+def test_fingerprints_of_many_urls(given_urls: list[str], method: str) -> None:
     fingerprinter = Fingerprinter(SEED, method=method)
     many = fingerprinter.fingerprints(given_urls)
     assert many.dtype == np.uint64
@@ -112,8 +112,8 @@ def test_spellings_of_one_key_have_one_fingerprint() -> None:
     assert kept.fingerprint("http://h/u?PHPSESSID=1") != kept.fingerprint("http://h/u")
 
 
-def test_memory_of_hosts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With room for four hosts the answers are those of one with room for all."""
+def test_cache_of_hosts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for four hosts the answers are the same as with room for all."""
     free = Fingerprinter(SEED)
     monkeypatch.setattr(module, "_HOSTS_MAX", 4)
     tight = Fingerprinter(SEED)
@@ -127,13 +127,13 @@ def test_memory_of_hosts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("seed", "options"), [(b"short", {}), (SEED, {"method": "md5"}), (SEED, {"partition": "planet"})]
 )
-def test_bad_settings(seed: bytes, options: dict) -> None:
+def test_invalid_settings_are_refused(seed: bytes, options: dict) -> None:
     with pytest.raises(ConfigError):
         Fingerprinter(seed, **options)
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=9))
-def test_cache_keys_turn_left_by_16(values: list[int]) -> None:
+def test_cache_keys_are_rotated_left_by_16(values: list[int]) -> None:
     turned = cache_keys(np.array(values, np.uint64))
     assert turned.tolist() == [(value << 16 | value >> 48) & (2**64 - 1) for value in values]
     assert cache_keys(values).tolist() == turned.tolist()

@@ -1,4 +1,4 @@
-"""SURT prefixes: every way to write one, against the URLs that it should hold."""
+"""SURT prefixes: every accepted notation, and the URLs that each should match."""
 
 import doctest
 
@@ -27,7 +27,7 @@ def test_examples() -> None:
         ("http://([::1])/", "http://[::1]/a", "http://[::2]/a"),
     ],
 )
-def test_a_prefix_holds_what_it_names(prefix: str, within: str, without: str) -> None:
+def test_a_prefix_matches_the_urls_below_it(prefix: str, within: str, without: str) -> None:
     begun = surt_prefix(prefix)
     assert surt_of(within).startswith(begun)
     assert not surt_of(without).startswith(begun)
@@ -37,5 +37,5 @@ def test_a_prefix_holds_what_it_names(prefix: str, within: str, without: str) ->
 @pytest.mark.parametrize(
     "text", ["", "example.org", "http://example.org/", "http://()/", "http://(org example)", "(org,a/b"]
 )
-def test_what_is_no_prefix(text: str) -> None:
+def test_texts_that_are_not_prefixes(text: str) -> None:
     assert surt_prefix(text) == ""

@@ -35,7 +35,7 @@ def test_it_is_made_once_and_keeps_its_seed(crawl: CrawlDirectory) -> None:
     crawl.create()
     crawl.create(SEED)
     assert crawl.seed() == SEED
-    with pytest.raises(DirectoryError, match="another secret"):
+    with pytest.raises(DirectoryError, match="different secret"):
         crawl.create(bytes(16))
     assert stat.S_IMODE((crawl.path / "seed").stat().st_mode) == 0o600
     assert crawl.crawl_id() == hashlib.blake2b(SEED, digest_size=8, person=b"crawl id").hexdigest()
@@ -53,7 +53,7 @@ def test_without_a_seed_a_random_one_is_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("00" * 15, "15 bytes where 16"), ("zz" * 16, "cannot be read"), (None, "cannot be read")],
+    [("00" * 15, "15 bytes; expected 16"), ("zz" * 16, "cannot be read"), (None, "cannot be read")],
 )
 def test_a_seed_that_is_none_is_refused(crawl: CrawlDirectory, text: str | None, said: str) -> None:
     (crawl.path / "seed").unlink()
@@ -65,10 +65,10 @@ def test_a_seed_that_is_none_is_refused(crawl: CrawlDirectory, text: str | None,
 
 def test_a_place_where_nothing_can_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DirectoryError, match="file: cannot be made: File exists"):
+    with pytest.raises(DirectoryError, match="file: cannot be created: File exists"):
         CrawlDirectory(tmp_path / "file").create()
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
-    with pytest.raises(DirectoryError, match="may not write there"):
+    with pytest.raises(DirectoryError, match="no permission to write there"):
         CrawlDirectory(tmp_path / "new").create()
 
 

@@ -42,5 +42,5 @@ def test_one_that_cannot_be_renamed_is_named(tmp_path: Path, monkeypatch: pytest
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(Path, "rename", fails)
-    with pytest.raises(DirectoryError, match="crawl: cannot be put aside: Invalid cross-device link"):
+    with pytest.raises(DirectoryError, match="crawl: cannot be renamed: Invalid cross-device link"):
         put_aside(crawl)

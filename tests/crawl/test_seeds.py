@@ -91,7 +91,7 @@ def test_a_long_seed_is_cut_in_the_log(
     monkeypatch.setattr(logging.getLogger("crawler"), "propagate", True)
     monkeypatch.setattr(logging.getLogger("crawler"), "handlers", [])
     list(Seeds(convert(CONTACT), ["x:" + "y" * 1000]))
-    assert caplog.messages == [f"seed {'x:' + 'y' * 198!r} is no http(s) URL"]
+    assert caplog.messages == [f"seed {'x:' + 'y' * 198!r} is not an http(s) URL"]
 
 
 def test_whoever_writes_the_file_counts_what_it_refuses(tmp_path: Path) -> None:

@@ -257,7 +257,7 @@ def test_include_exclude_and_seeds_from_standard_input(
 def _asked_again(ran: Ran) -> list[str]:
     """The settings that a refusal asks for again, as words of a command line."""
     assert ran.code == 2 and ran.err.count("\n") == 1, ran
-    found = re.search(r"give them again for this seed too \((.*?)\), or other values", ran.err)
+    found = re.search(r"give them again for this seed too \((.*?)\), or give other values", ran.err)
     assert found is not None, ran
     return found[1].split()
 

@@ -385,7 +385,7 @@ def test_seeds_elsewhere_ask_for_looser_settings_again(open_joint: Open) -> None
     joint = open_joint(politeness={"delay": 0.0})
     directory = CrawlDirectory(joint.stages.directory.parent)
     directory.save_config(joint.stages.config)
-    with pytest.raises(UsageError, match="looser settings"):
+    with pytest.raises(UsageError, match="relaxed settings"):
         ask(joint.stages, "seed", urls=[HOME])
     with pytest.raises(UsageError, match=r"politeness\.delay is 0 in this crawl"):
         ask(joint.stages, "seed", urls=[HOME], settings={"politeness.delay": "3"})

@@ -36,10 +36,7 @@ def by_owner(joint: Joint, count: int = 4) -> dict[str, list[str]]:
 
 
 def take(
-    joint: Joint,
-    hrefs: list[str],
-    link_context: LinkContext = LinkContext(),
-    base: str = HOME,  # noqa: B008
+    joint: Joint, hrefs: list[str], link_context: LinkContext = LinkContext(), base: str = HOME  # noqa: B008
 ) -> Change:
     change = Change()
     joint.admission.links(change, base, hrefs, link_context)

@@ -184,7 +184,7 @@ def test_a_child_ends_with_the_code_of_its_error_in_one_line(
 
     done: list[str] = []
     stderr = io.StringIO()
-    monkeypatch.setattr(module, "take_long_turns", lambda: done.append("turns"))
+    monkeypatch.setattr(module, "use_long_slices", lambda: done.append("turns"))
     monkeypatch.setattr(module, "fork_parser", lambda: done.append("parser"))
     monkeypatch.setattr("gc.freeze", lambda: done.append("frozen"))
     monkeypatch.setattr(module.ending, "run", run)

@@ -286,7 +286,7 @@ def test_processes_that_not_even_a_kill_ends_are_left_alone(
 ) -> None:
     monkeypatch.setattr(supervision, "STOP_GRACE", 0.0)
     supervisor, _, ended = crawled(tmp_path / "crawl", stop="signal", immortal=True)
-    assert isinstance(ended, CrawlerError) and "do not end" in str(ended)
+    assert isinstance(ended, CrawlerError) and "did not end" in str(ended)
     assert supervisor.directory.report_file.exists(), "what is known is kept"
 
 

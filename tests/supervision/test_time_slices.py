@@ -11,10 +11,10 @@ from crawler.supervision import time_slices as slices
 
 SCRIPT = """
 import os
-from crawler.supervision.time_slices import take_long_turns
+from crawler.supervision.time_slices import use_long_slices
 before = os.nice(0)
 os.nice(2)
-asked = take_long_turns()
+asked = use_long_slices()
 pid = os.fork()
 if not pid:
     os._exit(0 if os.sched_getscheduler(0) == os.SCHED_BATCH else 1)

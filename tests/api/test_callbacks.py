@@ -254,7 +254,7 @@ def test_mistakes_end_in_one_line(web: Web, tmp_path: Path) -> None:
         crawl(web, tmp_path, lambda _: None, items=tmp_path / "items.xlsx")
     with pytest.raises(ConfigError, match="not a regular expression"):
         crawl(web, tmp_path, lambda _: None, follow=["("])
-    with pytest.raises(ConfigError, match="no CSS selector"):
+    with pytest.raises(ConfigError, match="not a CSS selector"):
         crawl(web, tmp_path, lambda _: None, follow=["css:["])
     with pytest.raises(ValueError, match="a lambda has none"):
         crawler.Request("/", callback=lambda _: None)

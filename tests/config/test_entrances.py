@@ -1,7 +1,7 @@
-"""A bad setting is refused by every entrance, before anything is begun, with one message.
+"""Every entrance rejects an invalid setting before it starts anything, with the same message.
 
-`crawler config check`, `crawler crawl`, the Python API and `crawler set` say the same of it;
-the first two also say in which line of the file it stands.
+`crawler config check`, `crawler crawl`, the Python API and `crawler set` report the same error;
+the first two also name the line of the file.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from crawler.errors import ConfigError
 
 
 class Bad(NamedTuple):
-    """Lines of a file, of which number `line` is wrong, and what is said of it."""
+    """Lines of a configuration file, the number of the invalid `line`, and the expected message."""
 
     text: str
     line: int
@@ -69,7 +69,7 @@ OUTSIDE = [
 
 
 def settings(bad: Bad) -> dict[str, str]:
-    """The same as `crawler set` is given it, `section.key: value`; lists as TOML has them."""
+    """Return the settings in the form of `crawler set`, `section.key: value`; lists in TOML syntax."""
     tree: dict[str, Any] = tomllib.loads(bad.text)
     return {
         f"{section}.{key}": value if isinstance(value, str) else json.dumps(value)
@@ -110,7 +110,7 @@ def test_every_entrance_says_the_same(
     "bad", [bad for bad in VALUES if settings(bad)], ids=lambda bad: bad.said.partition(": ")[0]
 )
 def test_so_does_a_change_of_a_crawl(bad: Bad, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As a live crawl judges it (`safe_settings.changed`), and by `crawler set`, which keeps nothing of it."""
+    """A running crawl (`safe_settings.changed`) and `crawler set` reject the change, and nothing is saved."""
     with pytest.raises(ConfigError) as raised:
         safe_settings.changed(convert({}), settings(bad))
     assert str(raised.value).startswith(f"configuration: {bad.said}"), str(raised.value)

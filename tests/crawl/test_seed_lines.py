@@ -1,4 +1,4 @@
-"""Seeds files with columns: what they mean, and which words are refused."""
+"""Seeds files with columns: their meaning, and the errors that are reported."""
 
 import pytest
 

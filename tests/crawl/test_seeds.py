@@ -1,4 +1,4 @@
-"""Seeds: canonical, in pieces, refused in words; and the file in which several processes read them."""
+"""Seeds: made canonical in batches, rejected with a reason, and written to the file that several processes read."""
 
 import logging
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_what_is_no_url_is_counted_and_the_first_are_named(
 ) -> None:
     with_handlers = logging.getLogger("crawler")
     monkeypatch.setattr(with_handlers, "propagate", True)
-    monkeypatch.setattr(with_handlers, "handlers", [])  # what an earlier command left
+    monkeypatch.setattr(with_handlers, "handlers", [])  # remove the handlers of an earlier command
     seeds = Seeds(convert(CONTACT), [f"x:{n}" for n in range(50)])
     assert list(seeds) == [[]] and seeds.refused == 50
     assert len(caplog.messages) == REFUSED_SHOWN + 1

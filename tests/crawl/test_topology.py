@@ -1,4 +1,4 @@
-"""Who crawls what: names, the table that is valid, and the tables that are refused."""
+"""The processes of a crawl: their names, the bucket table in force, and the tables that are refused."""
 
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def test_a_crawl_keeps_its_processes(tmp_path: Path) -> None:
     crawl.create()
     check_processes(config_of(2), crawl)
     (tmp_path / "p0" / "store").mkdir(parents=True)
-    check_processes(config_of(2), crawl)  # moved here: its store keeps the table
+    check_processes(config_of(2), crawl)  # a folder that was moved here; its store keeps the table
     crawl.save_config(config_of(1))
     check_processes(config_of(1), crawl)
     with pytest.raises(UsageError, match="are p0, not p0, p1; use `crawler reshard`"):

@@ -1,4 +1,4 @@
-"""What the commands that change a crawl say of it."""
+"""The output of the commands that change a crawl."""
 
 import json
 from pathlib import Path

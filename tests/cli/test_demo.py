@@ -1,4 +1,4 @@
-"""`crawler demo` ends by itself, and its second half keeps copies fresh, as its own web says."""
+"""`crawler demo` ends by itself, and its second half keeps copies fresh, as measured by its own web."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `crawler status` says of a crawl that keeps pages fresh."""
+"""The output of `crawler status` for a crawl that keeps pages fresh."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a command line says of mistakes: one line that names what was meant."""
+"""Mistakes on the command line: one line that names what was meant."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The shape of the code, checked by parsing imports (`crawler/README.md`, "Rules of the house")."""
+"""The shape of the code, checked by parsing imports (`crawler/README.md`, "Rules of the code")."""
 
 import ast
 import enum

@@ -17,7 +17,7 @@ _NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": 
 # Outcomes that show that something could be fetched.
 SUCCESSES = ("fetched", "empty", "unchanged", "truncated")
 
-REASONS_SHOWN = 5  # hosts named where not one page could be fetched
+REASONS_SHOWN = 5  # hosts named where no page could be fetched
 
 
 def with_share(splitter: SplitterCounts) -> dict[str, Any]:

@@ -1,12 +1,12 @@
-"""The Python API: what `import crawler` offers.
+"""The Python API, which `import crawler` provides.
 
-crawl.py      Crawl: a crawl as an object, its hooks; configure
-calls.py      run, run_async, fetch: a whole crawl, or one page, in a call
-page.py       Page, Element, Elements
-request.py    Request: what a callback asks for, and its form in the store
-delivery.py   pages on their way to the user's code, each at least once
-items.py      items to JSONL, CSV, Parquet
-follow_rules.py  which links are followed
+crawl.py         Crawl: a crawl as an object, its hooks; configure
+calls.py         run, run_async, fetch: a whole crawl, or one page, in a single call
+page.py          Page, Element, Elements
+request.py       Request: a request made by a callback, and its form in the store
+delivery.py      delivers each page to the user's code at least once
+items.py         writes items to JSONL, CSV or Parquet
+follow_rules.py  rules for the links to follow
 """
 
 from crawler.api.calls import fetch, run, run_async

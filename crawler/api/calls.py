@@ -45,18 +45,18 @@ async def run_async(
         {'fetched': 2}
 
     Args:
-        seeds: where the crawl begins, one URL or request, or several.
-        parse: gets each page with status 2xx; yields items and `Request`s.
-        items: file of the items; its name ends in .jsonl, .csv or .parquet; they are added to what is in it.
-        directory: the crawl directory; a crawl in it is gone on with.
-        config: settings over the defaults, nested, as in the configuration file.
-        follow: links that are followed beside the requests: True those in the scope, False none,
-            or rules: regular expressions of URLs, and selectors behind "css:".
-        fresh: begin anew; a crawl that is in the directory is put aside.
-        on_error: what an error of the user's code does, "continue" or "stop".
+        seeds: where the crawl starts: a URL or request, or several.
+        parse: receives each page with status 2xx; yields items and `Request`s.
+        items: file of the items, named .jsonl, .csv or .parquet; items are appended to an existing file.
+        directory: the crawl directory; a crawl that exists there is continued.
+        config: settings that override the defaults, nested as in the configuration file.
+        follow: links to follow in addition to the requests: True all links in scope, False none, or
+            rules: regular expressions of URLs, and CSS selectors prefixed with "css:".
+        fresh: start a new crawl; an existing crawl in the directory is renamed.
+        on_error: the reaction to an error of the user's code, "continue" or "stop".
 
     Raises:
-        CrawlerError: as `Crawl` and `Crawl.run`.
+        CrawlerError: see `Crawl` and `Crawl.run`.
     """
     if fresh:
         put_aside(CrawlDirectory(Path(directory)))
@@ -80,7 +80,7 @@ async def run_async(
 def _taking(
     described: Callable[Taken, Awaitable[Given]],
 ) -> Callable[[Callable[..., Given]], Callable[Taken, Given]]:
-    """Let a function take what `described` takes: for readers, editors and type checkers."""
+    """Give a function the signature of `described`, for readers, editors and type checkers."""
 
     def sign(function: Callable[..., Given]) -> Callable[Taken, Given]:
         function.__signature__ = inspect.signature(described)  # type: ignore[attr-defined]
@@ -91,7 +91,7 @@ def _taking(
 
 @_taking(run_async)
 def run(*positional: Any, **options: Any) -> dict[str, Any]:
-    """`run_async` for scripts.
+    """Crawl to the end and return the report: `run_async` for scripts.
 
     With `url` a site of two pages, `folder` a Path, `settings` the user's own:
 
@@ -100,14 +100,14 @@ def run(*positional: Any, **options: Any) -> dict[str, Any]:
         ('done', {'fetched': 2})
 
     Raises:
-        UsageError: a loop runs here already, as in a notebook: `await crawler.run_async(...)` there.
+        UsageError: an event loop is already running here, as in a notebook; use `await crawler.run_async(...)`.
     """
     _check_no_loop("run")
     return asyncio.run(run_async(*positional, **options))
 
 
 def fetch(url: str, config: Settings = None) -> Page:
-    """Fetch one page, polite as a crawl, and keep nothing; to try selectors on.
+    """Fetch one page as politely as a crawl would, and store nothing; useful for trying selectors.
 
     Redirects are followed; the last answer is returned.
 
@@ -115,7 +115,7 @@ def fetch(url: str, config: Settings = None) -> Page:
         'Home'
 
     Raises:
-        CrawlerError: it could not be fetched.
+        CrawlerError: the page could not be fetched.
     """
     _check_no_loop("fetch")
     with tempfile.TemporaryDirectory(prefix="crawler-") as folder:
@@ -140,4 +140,4 @@ def _check_no_loop(name: str) -> None:
     except RuntimeError:
         return
     hint = "`await crawler.run_async(...)`" if name == "run" else "`asyncio.to_thread(crawler.fetch, url)`"
-    raise UsageError(f"crawler.{name}: a loop runs here already; use {hint}")
+    raise UsageError(f"crawler.{name}: an event loop is already running here; use {hint}")

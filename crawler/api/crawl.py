@@ -10,14 +10,14 @@ Hooks are plain callables, or names of entry points in the groups
 `crawler.filters`, `crawler.extractors` and `crawler.sinks`:
 
     url_filter(url) -> bool                    False drops the URL (rule "hook")
-    link_extractor(page) -> iterable of URLs   in place of the built-in one, for HTML pages
+    link_extractor(page) -> iterable of URLs   replaces the built-in one for HTML pages
     page_sink(page)                            called once the page is durable; may be a coroutine function
 
-`parse(page)` is a callback as in Scrapy (`delivery.py`): it yields items, which go to
-`items=`, and `Request`s. `follow` says which further links are followed: True all that
-the scope allows, False none, or rules (`follow_rules.py`).
-An error of the user's code is counted in the report's `hooks`, logged with the
-URL, and its page is given again at the next run; `on_error="stop"` ends the run.
+`parse(page)` is a callback as in Scrapy (`delivery.py`): it yields items, which are written
+to `items=`, and `Request`s. `follow` says which other links are followed: True all links in
+scope, False none, or rules (`follow_rules.py`).
+An error of the user's code is counted in the report's `hooks` and logged with the URL, and
+the page is delivered again in the next run; `on_error="stop"` ends the run.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ log = logging.getLogger("crawler")
 
 HOSTS_IN_REPORT = 100
 COMPLETE = "complete; known pages are not fetched again (`crawler refresh` or --fresh, fresh=True)"
-PAGES_WAITING_MAX = 64  # pages kept for a slow consumer of `pages()`; then the crawl waits for it
+PAGES_WAITING_MAX = 64  # pages queued for a slow consumer of `pages()`; beyond this the crawl waits for it
 
 
 UrlFilterHook = Callable[[str], bool]
@@ -72,7 +72,7 @@ PageSinkHook = Callable[[Page], Awaitable[None] | None]
 
 
 def configure(settings: Mapping[str, Any] | None = None) -> Config:
-    """The configuration of nested settings over the defaults; ConfigError names a wrong key.
+    """Return the configuration of nested settings over the defaults; a ConfigError names the invalid key.
 
     >>> crawler.configure({"crawl": {"max_time": "2 h"}}).crawl.max_time
     7200.0
@@ -81,12 +81,12 @@ def configure(settings: Mapping[str, Any] | None = None) -> Config:
 
 
 def entry_point(group: str, name: str) -> Any:
-    """The object that an installed package offers as `name` in `group`; ConfigError if none does."""
+    """Return the object that an installed package provides as `name` in `group`; ConfigError if there is none."""
     return find_entry_point(group, name).load()
 
 
 class Hooks(msgspec.Struct, frozen=True):
-    """The callables that a user hangs into the crawl; None where there is none.
+    """The callables that a user adds to the crawl; None if not used.
 
     >>> crawler.Hooks(url_filter=lambda url: "/tag/" not in url).url_filter("http://x/tag/1")
     False
@@ -98,7 +98,7 @@ class Hooks(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, config: Config, given: "Hooks") -> "Hooks":
-        """`given`, completed by the entry points that the configuration names."""
+        """Return `given`, completed with the entry points named in the configuration."""
         return cls(
             *(
                 getattr(given, name) or _named(name, group, getattr(config.hooks, name))
@@ -115,7 +115,7 @@ def _named(key: str, group: str, name: str) -> Any:
 
 
 class Crawl:
-    """One crawl directory, crawled by this process; with `member`, as one of several.
+    """One crawl directory, crawled by this process alone or, with `member`, as one of several processes.
 
         >>> async def titles():
         ...     async with crawler.Crawl(settings, directory=folder / "crawl", seeds=url) as crawl:
@@ -125,11 +125,11 @@ class Crawl:
         >>> [page.status for page in crawler.Crawl(directory=folder / "crawl").stored()]
         [200, 200]
 
-    `parser` is a child forked before the loop began (`reader.fork_parser`);
-    without it one is started as a program when a heavy page comes.
+    `parser` is a child forked before the event loop started (`reader.fork_parser`);
+    without it, a parser program is started for the first heavy page.
     Entering opens the directory (DirectoryError if it is locked or damaged);
     leaving stops the crawl and closes it. `seeds` are URLs or requests, or the file
-    of them that a supervisor has written.
+    of seeds written by a supervisor.
     """
 
     def __init__(
@@ -149,11 +149,11 @@ class Crawl:
         parser: ForkedChild | None = None,
     ) -> None:
         self.config = config if isinstance(config, Config) else configure(config)
-        if follow is not True:  # what a callback or a rule does not ask for is not fetched
+        if follow is not True:  # fetch only what a callback or a rule asks for
             silent = msgspec.structs.replace(self.config.sitemaps, robots=False, guess=False, feeds=False)
             self.config = msgspec.structs.replace(self.config, sitemaps=silent)
         self.directory = CrawlDirectory(Path(directory))
-        self.final: Report | None = None  # once the run has ended
+        self.final: Report | None = None  # set when the run has ended
         self.hooks = Hooks.of(self.config, Hooks(url_filter, link_extractor, page_sink))
         self._member = member
         self._parser = parser
@@ -184,7 +184,7 @@ class Crawl:
         place = topology(self.config, self.directory.path, name)
         if self._member is None and place.peers:
             raise UsageError("crawler.Crawl is one process; `crawler crawl --processes N` starts several")
-        if not self._supervised:  # a supervisor has seen to it
+        if not self._supervised:  # otherwise the supervisor has done this
             check_processes(self.config, self.directory)
         self.stages = Stages(
             self.config,
@@ -210,11 +210,11 @@ class Crawl:
         return self
 
     async def _open(self) -> None:
-        """Make what needs the stages; keep the configuration once it has turned out to be good."""
+        """Create the parts that need the stages; save the configuration once it has proven valid."""
         if self._items_path is not None:
             self._items = open_items(self._items_path)
         self.stages.reserve_ballast()
-        if self._asks:  # what requests carry may be secret
+        if self._asks:  # requests may contain secrets
             (self.stages.directory / "store").chmod(0o700)
         self.process = Process(
             self.stages,
@@ -249,9 +249,9 @@ class Crawl:
             await asyncio.wait({self._running})
         self._close_items()
         if self.process.commits.writing:
-            return  # its thread still uses the store; the next run finds what was committed
+            return  # its thread still uses the store; the next run continues from the last commit
         self._opened = False
-        self.process.commit_rest()  # of a crawl that was never run
+        self.process.commit_rest()  # for a crawl that was opened but never run
         self.process.close()
         self.stages.close(clean=self.process.failure is None)
 
@@ -261,18 +261,18 @@ class Crawl:
             self._items = None
 
     def _switch_delivery(self) -> None:
-        """Let pages go to the user's code if anybody wants them."""
+        """Turn on the delivery of pages if the user's code wants any."""
         fetch_tasks, wanted = self.process.fetch_tasks, self._delivery.wanted
         fetch_tasks.sink = self._delivery.deliver if wanted else None
         fetch_tasks.promise = self._delivery.promise if wanted else None
         fetch_tasks.request_options_of = self._delivery.request_options_of
 
     def _rank(self, link: Link) -> int:
-        """The place of a link in its host's queue."""
+        """Return the rank of a link in its host's queue."""
         return PRIORITY if self._delivery is None else self._delivery.rank_of(link)
 
     def _texts(self, seeds: Iterable[str | Request]) -> Iterator[str]:
-        """Those of the seeds that are URLs; requests among them are queued as they come."""
+        """Yield the seeds that are URLs; queue those that are requests."""
         contact = Contact(self.config)
         for seed in seeds:
             if isinstance(seed, str) or (url := canonical(seed.url)) is None:
@@ -298,7 +298,7 @@ class Crawl:
         return extract
 
     def _guarded_filter(self) -> UrlFilterHook | None:
-        """The user's filter; a URL that it fails on is dropped."""
+        """Return the user's filter; a URL for which it raises is dropped."""
         hook = self.hooks.url_filter
         if hook is None:
             return None
@@ -327,8 +327,8 @@ class Crawl:
         {'fetched': 2}
 
         Raises:
-            StoreError: the disk failed; start again when it is mended.
-            NoSeedError: the crawl ended without one page fetched.
+            StoreError: the disk failed; start again when it is repaired.
+            NoSeedError: the crawl ended without fetching a single page.
         """
         try:
             await self._delivery.deliver_waiting()
@@ -337,19 +337,19 @@ class Crawl:
             self.final = self._build_report()
             if not self._supervised:
                 self._save_report()
-        alone = not self.stages.topology.peers  # others may have fetched what this one could not
+        alone = not self.stages.topology.peers  # otherwise other processes may have fetched pages
         if alone and not self.process.stopped_on_purpose() and not self.final.any_success:
             reasons = self.final.why_nothing(self._seeds.refused)
-            raise NoSeedError(f"not one page could be fetched: {reasons}")
+            raise NoSeedError(f"no page could be fetched: {reasons}")
         return self.report
 
     def say_if_complete(self) -> None:
-        """Log why a run has given nothing, if that is because all was had before.
+        """Log that a run fetched nothing because the crawl was already complete.
 
         >>> async def again():
         ...     async with crawler.Crawl(settings, directory=folder / "again", seeds=url) as crawl:
         ...         await crawl.run()
-        ...         crawl.say_if_complete()  # nothing to say
+        ...         crawl.say_if_complete()  # logs nothing: pages were fetched
         >>> asyncio.run(again())
         """
         if self.final is not None and self.final.nothing_new:
@@ -373,7 +373,7 @@ class Crawl:
         return self.final.plain() | {"hooks": hooks}
 
     def _save_report(self) -> None:
-        """Raises StoreError, unless the run failed already: then that is what to tell."""
+        """Save the report; raise StoreError on failure, unless the run itself has failed."""
         try:
             self.directory.save_report(self.report)
         except StoreError:
@@ -383,11 +383,11 @@ class Crawl:
     async def pages(self) -> AsyncIterator[Page]:
         """Crawl, yielding each page once it is durable; the crawl waits for a slow consumer.
 
-        A page is each fetch that has ended, in the order of the ends: answers
-        with any status (`page.ok` tells 2xx), redirects with their own status,
-        and requests without an answer (status 0, `page.outcome` says why). A URL
-        that is tried again comes again. Pages that an earlier run has stored are
-        not fetched again: `stored` gives them.
+        Every finished fetch is yielded as a page, in the order in which they finish:
+        answers with any status (`page.ok` is true for 2xx), redirects with their own
+        status, and requests without an answer (status 0, the reason in `page.outcome`).
+        A URL that is retried is yielded again. Pages stored by an earlier run are not
+        fetched again; `stored` returns them.
 
         >>> async def statuses():
         ...     async with crawler.Crawl(settings, directory=folder / "pages", seeds=url) as crawl:
@@ -395,8 +395,8 @@ class Crawl:
         >>> asyncio.run(statuses())
         [200, 200]
 
-        A page counts as taken when the next one is asked for. One in whose turn
-        the loop was left, by an exception or `break`, comes again in the next run.
+        A page is considered taken when the next one is requested. If the loop is left by an
+        exception or `break`, its current page is yielded again in the next run.
         """
         queue: asyncio.Queue[_Offer] = asyncio.Queue(PAGES_WAITING_MAX)
         self._delivery.consume = lambda page: _offer(queue, page)
@@ -413,14 +413,16 @@ class Crawl:
         finally:
             self._delivery.consume = None
             self.stop("closed")
-            while not running.done():  # free those who wait to offer a page
+            while not running.done():  # release tasks that wait to offer a page
                 if (offer := await _next(queue, running)) is not None:
                     offer.answer(False)
             await running
             self.say_if_complete()
 
     def stored(self, *, newest: bool = True) -> Iterator[Page]:
-        """The stored pages, newest copies, or with `newest` False all; of an open crawl those committed so far.
+        """Yield the stored pages: the newest copies, or all copies if `newest` is False.
+
+        For an open crawl these are the pages committed so far.
 
         >>> _ = crawler.run(url, directory=folder / "stored", config=settings)
         >>> sorted(page.title for page in crawler.Crawl(directory=folder / "stored").stored())
@@ -440,7 +442,7 @@ class Crawl:
                 yield from _stored(stages, newest)
 
     def stop(self, reason: str = "stopped", *, grace: float = STOP_GRACE) -> None:
-        """End the run soon: nothing new is taken, what ends within `grace` seconds is committed.
+        """End the run soon: start no new fetches, and commit those that finish within `grace` seconds.
 
         >>> async def first():
         ...     async with crawler.Crawl(settings, directory=folder / "stop", seeds=url) as crawl:
@@ -457,8 +459,10 @@ class Crawl:
         return self._member is not None and self._member.supervised
 
     def signal(self, urls: Iterable[str], source: str = "signal") -> dict[str, Any]:
-        """Say that pages have changed: how many are noted, queued, sent, not_refreshed, retired,
-        out_of_scope and refused, `why` by reason, and `urls` with the fate of the first hundred.
+        """Report that pages have changed; return the number of URLs by fate.
+
+        The fates are noted, queued, sent, not_refreshed, retired, out_of_scope and refused; `why` counts the
+        refused by reason, and `urls` gives the fate of each of the first hundred.
 
         >>> async def tell():
         ...     async with crawler.Crawl(settings, directory=folder / "signal", seeds=url) as crawl:
@@ -474,10 +478,10 @@ class Crawl:
         return said
 
     def kill(self) -> None:
-        """Nothing runs outside this process that would have to be ended."""
+        """Do nothing: this process has no children to kill."""
 
     def status(self) -> Status:
-        """What is going on; `plain()` makes JSON of it.
+        """Return the current state; its method `plain()` makes JSON values of it.
 
         >>> async def todo():
         ...     async with crawler.Crawl(settings, directory=folder / "status", seeds=url) as crawl:
@@ -489,7 +493,7 @@ class Crawl:
         return self.process.commands.status()
 
     async def command(self, request: Mapping[str, Any]) -> Any:
-        """Answer what `crawler status`, `why` and the others ask: {"command": name, argument: value, ...}."""
+        """Answer a command of the command line (`status`, `why`, ...): {"command": name, argument: value, ...}."""
         if request.get("command") == "stop":
             self.stop("stopped")
             return {}
@@ -502,7 +506,7 @@ class Crawl:
                 break
             await asyncio.sleep(0)
         if request.get("command") in CHANGING and not await self.process.kept():
-            raise StoreError("not on disk yet: the answer of the disk is late; say it again")
+            raise StoreError("the change is not on disk yet, because the disk is slow; try again")
         return answer
 
     def _build_report(self) -> Report:
@@ -528,7 +532,7 @@ class Crawl:
 
 
 class _Offer(msgspec.Struct, frozen=True):
-    """A page for the consumer of `pages()`, and who waits to hear whether it was taken."""
+    """A page for the consumer of `pages()`, and the future that tells whether it was taken."""
 
     page: Page
     taken: "asyncio.Future[bool]"
@@ -539,14 +543,14 @@ class _Offer(msgspec.Struct, frozen=True):
 
 
 async def _offer(queue: "asyncio.Queue[_Offer]", page: Page) -> bool:
-    """Offer a page; whether it was taken."""
+    """Offer a page; return whether it was taken."""
     offer = _Offer(page, asyncio.get_running_loop().create_future())
     await queue.put(offer)
     return await offer.taken
 
 
 async def _next(queue: "asyncio.Queue[_Offer]", running: "asyncio.Task[dict[str, Any]]") -> _Offer | None:
-    """The next page; None once the run has ended and nothing waits."""
+    """Return the next page; None once the run has ended and no page waits."""
     getting = asyncio.ensure_future(queue.get())
     await asyncio.wait({getting, running}, return_when=asyncio.FIRST_COMPLETED)
     if getting.done():
@@ -556,7 +560,7 @@ async def _next(queue: "asyncio.Queue[_Offer]", running: "asyncio.Task[dict[str,
 
 
 def _stored(stages: Stages, newest: bool) -> Iterator[Page]:
-    """Pages of a store; what cannot be read is logged and left out."""
+    """Yield the pages of a store; log and skip those that cannot be read."""
     archive, pages = stages.pages, StoredPages(stages.config)
     captures = (
         (capture for _, capture in archive.newest_captures())

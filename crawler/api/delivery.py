@@ -1,13 +1,13 @@
-"""Pages on their way to the user's code: each at least once, its requests committed with it.
+"""Delivery of pages to the user's code: each page at least once, its requests committed with it.
 
-    commit of a page   x/<fingerprint> says that it waits          (`promise`)
+    commit of a page   x/<fingerprint> records that it waits       (`promise`)
     user's code        page sink, callback, consumer of `pages()`  (`deliver`)
     items              written and synced
-    commit             x/ goes, the callback's requests come       (one change)
+    commit             x/ is deleted, the callback's requests are added (one change)
 
-An exception is counted and logged with the URL, and the page waits: the next run
-begins with it (`deliver_waiting`), read back from the page cache. So it does after a
-crash.
+If the user's code raises, the error is counted and logged with the URL, and the page
+waits: the next run reads it from the page cache and delivers it first
+(`deliver_waiting`). The same happens after a crash.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from crawler.urls.canonical import canonical, resolve
 log = logging.getLogger("crawler")
 
 OnError = Literal["continue", "stop"]
-Consume = Callable[[Page], Awaitable[bool]]  # whether the page was taken
+Consume = Callable[[Page], Awaitable[bool]]  # returns whether the page was taken
 
 
 _RANKED, _SEED, _OWN_REQUEST = LinkFlag.RANKED, LinkFlag.SEED, LinkFlag.OWN_REQUEST
@@ -44,7 +44,7 @@ _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
 
 
 class Errors:
-    """Errors of the user's code: counted by kind, logged with the URL; with "stop" the first one ends the run."""
+    """Errors of the user's code: counted by kind and logged with the URL; with "stop" the first one ends the run."""
 
     def __init__(self, on_error: OnError, fail: Callable[[BaseException], None]) -> None:
         self.counts: Counter[str] = Counter()
@@ -61,10 +61,10 @@ class Errors:
 
 
 class Delivery:
-    """Hands the pages of `process` to the user's code.
+    """Delivers the pages of `process` to the user's code.
 
-    `parse` is the callback of pages whose request names no other; it gets
-    answers with status 2xx. `sink` and the consumer (`consume`) get all.
+    `parse` is the callback for pages whose request names no other; it receives answers
+    with status 2xx. `sink` and the consumer (`consume`) receive all pages.
     """
 
     def __init__(
@@ -84,18 +84,18 @@ class Delivery:
         self._parse = parse
         self._items = items
         self._callbacks: dict[str, Callback] = {}
-        self._keeping: set[bytes] = set()  # keys of handovers in changes that are not durable yet
+        self._keeping: set[bytes] = set()  # keys of handovers in changes that are not yet durable
         self._syncing: asyncio.Task[None] | None = None
         self.consume: Consume | None = None
 
     @property
     def items_written(self) -> int:
-        """Items written in this run."""
+        """Return the number of items written in this run."""
         return 0 if self._items is None else self._items.written
 
     @property
     def wanted(self) -> bool:
-        """Whether anybody wants pages."""
+        """Return whether any user code wants pages."""
         return not (self._sink is None and self._parse is None and self.consume is None) or bool(
             self._callbacks
         )
@@ -103,7 +103,7 @@ class Delivery:
     # -- the crawl's side ------------------------------------------------------
 
     def promise(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """Note with a page's change that it waits for the user's code, if it can be read back."""
+        """Record in a page's change that the page waits for the user's code, if it can be read back."""
         if not fetch.final:
             return
         if fetch.outcome in _STORED:
@@ -114,22 +114,22 @@ class Delivery:
             self._pass_on(fetch_task, fetch, change)
 
     def _pass_on(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """Who waits for a page gets the one that it redirects to, unless that is had."""
+        """Deliver the target of a redirect to the callback that waits for the page, unless it was already fetched."""
         kept = self._handover(fetch_task.fingerprint)
         target = resolve(fetch.url, fetch.location)
         if target is not None and (kept.callback or kept.meta):
             self._keep(change, self._stages.fingerprinter.fingerprint(target), kept)
 
     def request_options_of(self, fetch_task: FetchTask) -> RequestOptions:
-        """How a fetch task with the flag OWN_WAY is asked."""
+        """Return the request options of a fetch task with the flag OWN_WAY."""
         return self._handover(fetch_task.fingerprint).options
 
     def rank_of(self, link: Link) -> int:
-        """The place of a link in its host's queue."""
+        """Return the rank of a link in its host's queue."""
         return self._handover(link.fingerprint).rank if link.flags & _RANKED else requests.PRIORITY
 
     def begin(self, request: Request) -> None:
-        """Queue a request that is a seed; its URL is one."""
+        """Queue a request that is a seed; its URL counts as a seed, too."""
         if request.callback is not None:
             self._callbacks[callback_name(request.callback)] = request.callback
         self._process.queue(lambda: self._seed(request))
@@ -143,13 +143,13 @@ class Delivery:
         return change
 
     async def deliver(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None) -> None:
-        """Hand over a page that is durable."""
+        """Deliver a page that is durable."""
         handover = self._handover(fetch_task.fingerprint)
         page = page_of(fetch_task, fetch, extracted, handover.meta)
         await self._hand_over(fetch_task.fingerprint, page, handover, final=fetch.final)
 
     async def deliver_waiting(self) -> None:
-        """Hand over the pages that an earlier run has left waiting."""
+        """Deliver the pages that an earlier run left waiting."""
         waiting = [
             (int.from_bytes(at[2:], "big"), handover)
             for at, value in scan_prefix(self._stages.store, requests.HANDOVER)
@@ -207,7 +207,7 @@ class Delivery:
             yield "pages", self.consume(page)
 
     async def _call_back(self, page: Page, handover: Handover, found: list[Request]) -> bool:
-        """Run the page's callback; its items count once it has ended well."""
+        """Run the page's callback; discard its items if it raises."""
         rows = []
         async for each in _results(self._callback(handover.callback)(page)):
             if isinstance(each, Request):
@@ -216,12 +216,12 @@ class Delivery:
                 rows.append(plain(each))
         for row in rows:
             if self._items is None:
-                raise UsageError("items were yielded, but items= names no file for them")
+                raise UsageError("a callback yielded items, but no file is given; set items=")
             self._items.add(row)
         return True
 
     def _callback(self, name: str) -> Callback:
-        """The callback of that name: of a request of this run, beside `parse`, or `parse` itself for ""."""
+        """Return the callback with that name, from a request of this run or the module of `parse`; "" means `parse`."""
         if not name:
             assert self._parse is not None
             return self._parse
@@ -232,7 +232,7 @@ class Delivery:
         return found  # type: ignore[no-any-return]
 
     async def _sync(self) -> None:
-        """Make the items durable; those who come meanwhile share the next sync."""
+        """Make the items durable; callers that arrive meanwhile share the next sync."""
         assert self._items is not None
         begun = self._syncing
         if begun is not None and not begun.done():
@@ -242,7 +242,7 @@ class Delivery:
         await asyncio.shield(self._syncing)
 
     def _change(self, fingerprint: int, page: Page, found: list[Request], final: bool) -> Change:
-        """The page is done with unless another try follows, and its requests go the way of its links."""
+        """Return the change that marks the page as delivered, unless a retry follows, and adds its requests as links."""
         change = Change()
         if final:
             change.delete(requests.key(fingerprint))
@@ -265,7 +265,7 @@ class Delivery:
     def _ask(
         self, change: Change, url: str, request: Request, link_context: LinkContext, *, plainly: bool = True
     ) -> bool:
-        """Queue a request and keep what it says beside its URL; True if it is a link like any other, left to do."""
+        """Queue a request and store its options with its URL; return True if it is a plain link instead, left to do."""
         if request.callback is not None:
             self._callbacks[callback_name(request.callback)] = request.callback
         printer = self._stages.fingerprinter
@@ -280,7 +280,7 @@ class Delivery:
         return False
 
     def _keep(self, change: Change, fingerprint: int, handover: Handover) -> None:
-        """Keep what is to be done with a page, unless it is had, or an earlier request for it has said so."""
+        """Store the handover of a page, unless the page was fetched or an earlier request has stored one."""
         at = requests.key(fingerprint)
         known = self._stages.pages.record(fingerprint) is not None or self._stages.store.get(at) is not None
         if not known and at not in self._keeping:
@@ -290,7 +290,7 @@ class Delivery:
 
 
 def page_of(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, meta: dict[str, Any]) -> Page:
-    """The page of a fetch."""
+    """Return the page of a fetch."""
     return Page(
         url=fetch.url if fetch_task.flags & _OWN_REQUEST else fetch_task.url,
         status=fetch.status,
@@ -310,7 +310,7 @@ def page_of(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, me
 def stored_page(
     stored: StoredPage, pages: StoredPages, flags: int = 0, depth: int = 0, meta: dict[str, Any] | None = None
 ) -> Page:
-    """A page read back from the page cache by `pages`; `flags` are the LinkFlags of its URL."""
+    """Return a page read back from the page cache by `pages`; `flags` are the LinkFlags of its URL."""
     capture = stored.capture
     found = pages.read(stored, flags)
     return Page(
@@ -337,7 +337,7 @@ async def _called(sink: Callable[[Page], object], page: Page) -> bool:
 
 
 async def _results(made: Any) -> AsyncIterator[Any]:
-    """What a callback gives: of an asynchronous or plain generator, a coroutine, a list; None gives nothing."""
+    """Yield the results of a callback: of a generator, an async generator, a coroutine or a list; none for None."""
     if inspect.isasyncgen(made):
         async for each in made:
             yield each

@@ -1,4 +1,4 @@
-"""Rules by which links of a page are followed, within the scope."""
+"""Rules that select which links of a page are followed, within the scope."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ Follow = bool | Sequence[str]
 
 
 class FollowRules(msgspec.Struct, frozen=True):
-    """Rules of `follow=`: regular expressions for absolute URLs, and CSS selectors behind `css:`.
+    """Rules of `follow=`: regular expressions for absolute URLs, and CSS selectors prefixed with `css:`.
 
     >>> from crawler import Page
     >>> from crawler.api.follow_rules import FollowRules
@@ -26,7 +26,7 @@ class FollowRules(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, rules: Sequence[str]) -> "FollowRules":
-        """Raises ConfigError for what is neither."""
+        """Parse the rules; raise ConfigError for an invalid regular expression or selector."""
         if isinstance(rules, str):
             rules = [rules]
         patterns, queries = [], []
@@ -42,11 +42,11 @@ class FollowRules(msgspec.Struct, frozen=True):
             try:
                 patterns.append(re.compile(rule))
             except re.error as error:
-                raise ConfigError(f"follow: {rule!r} is no regular expression: {error}") from None
+                raise ConfigError(f"follow: {rule!r} is not a regular expression: {error}") from None
         return cls(tuple(patterns), tuple(queries))
 
     def links(self, page: Page) -> Iterator[str]:
-        """The URLs to follow, in the order of the page; those of selectors behind, as they stand."""
+        """Yield the URLs to follow: links that match an expression in page order, then raw links of the selectors."""
         if self.patterns:
             yield from filter(self._match, page.urls())
         for query in self.queries:
@@ -57,7 +57,7 @@ class FollowRules(msgspec.Struct, frozen=True):
 
 
 def _links_of(page: Page, query: str) -> Iterable[str]:
-    """The raw links that a selector finds, and those in what it finds."""
+    """Return the raw links of the elements that a selector matches, and of the elements within them."""
     for element in page.css(query):
         for link in (element, *element.css("a[href]")) if element.tag != "a" else (element,):
             if href := link.attr("href"):

@@ -1,9 +1,9 @@
-"""Items to a file: JSONL, CSV or Parquet, as its name ends.
+"""Writes items to a JSONL, CSV or Parquet file, chosen by the extension of its name.
 
-An existing file is continued, so a crawl in several runs ends with one file. Items
-written before `sync` returns survive a crash. A page whose items were written but
-whose end was not committed is given again: after a crash an item may stand twice.
-None is lost.
+Items are appended to an existing file, so a crawl in several runs makes one file. Items
+written before `sync` returns survive a crash. A page whose items were written but whose
+delivery was not committed is delivered again, so after a crash an item may occur twice.
+No item is lost.
 """
 
 import csv
@@ -22,10 +22,10 @@ from crawler.storage.files import new_file
 
 
 def plain(item: object) -> dict[str, Any]:
-    """An item as a mapping of JSON values.
+    """Return an item as a mapping of JSON values.
 
     Raises:
-        TypeError: it is no mapping, dataclass or msgspec struct.
+        TypeError: the item is not a mapping, dataclass or msgspec struct.
     """
     if isinstance(item, Mapping):
         return dict(msgspec.to_builtins(dict(item), str_keys=True))
@@ -39,27 +39,27 @@ def plain(item: object) -> dict[str, Any]:
 
 
 class Items(Protocol):
-    """Where items go."""
+    """A destination of items."""
 
     @property
     def written(self) -> int:
-        """Rows taken."""
+        """Return the number of rows added."""
 
     def add(self, row: dict[str, Any]) -> None:
-        """Take a row."""
+        """Add a row."""
 
     def sync(self) -> None:
-        """Make the rows taken so far durable; may be called in another thread."""
+        """Make the rows added so far durable; may be called from another thread."""
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining rows."""
 
 
 def open_items(path: Path) -> Items:
-    """The file of items at `path`.
+    """Open the items file at `path`.
 
     Raises:
-        UsageError: the name says no format, or the file cannot be written.
+        UsageError: the extension is unknown, or the file cannot be written.
     """
     kinds: dict[str, Callable[[Path], Items]] = {
         ".jsonl": JsonLinesItems,
@@ -69,7 +69,7 @@ def open_items(path: Path) -> Items:
     }
     kind = kinds.get(path.suffix.lower())
     if kind is None:
-        raise UsageError(f"items {path}: the name ends in none of {', '.join(kinds)}")
+        raise UsageError(f"items {path}: the name must end in one of {', '.join(kinds)}")
     try:
         return kind(path)
     except OSError as error:
@@ -77,7 +77,7 @@ def open_items(path: Path) -> Items:
 
 
 class _File:
-    """A file that rows are appended to."""
+    """A file to which rows are appended."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -86,7 +86,7 @@ class _File:
         self._mend()
 
     def _mend(self) -> None:
-        """Cut off a row that a crash left half written."""
+        """Remove an incomplete row that a crash left at the end."""
         end = self._file.seek(0, os.SEEK_END)
         if not end:
             return
@@ -108,7 +108,7 @@ class _File:
 
 
 class JsonLinesItems(_File):
-    """An object a line."""
+    """One JSON object per line."""
 
     def add(self, row: dict[str, Any]) -> None:
         self._file.write(msgspec.json.encode(row) + b"\n")
@@ -116,7 +116,7 @@ class JsonLinesItems(_File):
 
 
 class CsvItems(_File):
-    """A header of the first item's keys, then a line an item; lists and mappings stand as JSON.
+    """A header of the first item's keys, then one line per item; lists and mappings are written as JSON.
 
     Raises:
         ValueError: an item has a key that the header lacks.
@@ -133,7 +133,9 @@ class CsvItems(_File):
             self._columns = list(row)
             self._write(self._columns)
         if unknown := [name for name in row if name not in self._columns]:
-            raise ValueError(f"{self.path}: no column {', '.join(unknown)}; give all keys in each item")
+            raise ValueError(
+                f"{self.path}: no column {', '.join(unknown)}; every item must have the same keys"
+            )
         self._write([_cell(row.get(name)) for name in self._columns])
         self.written += 1
 
@@ -150,7 +152,7 @@ def _cell(value: object) -> object:
 
 
 class ParquetItems:
-    """A Parquet file, written from a JSONL file beside it (`.rows`) when the crawl ends."""
+    """A Parquet file, written when the crawl ends from a JSONL file next to it (`.rows`)."""
 
     def __init__(self, path: Path) -> None:
         try:

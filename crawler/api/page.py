@@ -1,4 +1,4 @@
-"""A page as the user's code gets it: request URL, answer, decoded content; parsed once, on first use."""
+"""A page as the user's code receives it: URL, answer and decoded content; parsed once, on first use."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -32,7 +32,7 @@ class Element:
 
     @property
     def text(self) -> str:
-        """The text in it, of its descendants too, without white space at both ends.
+        """The text of the element and its descendants, without white space at both ends.
 
         >>> Page.of("http://x/", "<p> Green <b>tea</b> ").css("p")[0].text
         'Green tea'
@@ -41,7 +41,7 @@ class Element:
 
     @property
     def html(self) -> str:
-        """Its source, as the parser understood it.
+        """The source of the element, as the parser understood it.
 
         >>> Page.of("http://x/", "<P>Green <b>tea</P>").css("b")[0].html
         '<b>tea</b>'
@@ -50,7 +50,7 @@ class Element:
 
     @property
     def tag(self) -> str:
-        """Its name in lower case.
+        """The name of the element in lower case.
 
         >>> Page.of("http://x/", "<H1>Tea").css("h1")[0].tag
         'h1'
@@ -58,7 +58,7 @@ class Element:
         return str(self._node.tag)
 
     def attr(self, name: str, default: str = "") -> str:
-        """An attribute; "" if it stands without a value, `default` if it is not there.
+        """Return an attribute; "" if it has no value, `default` if it is missing.
 
         >>> link = Page.of("http://x/", "<a href=/1 hidden>One</a>").css("a")[0]
         >>> link.attr("href"), link.attr("hidden"), link.attr("title", "none")
@@ -73,7 +73,7 @@ class Element:
         return self.attr(name)
 
     def css(self, query: str) -> "Elements":
-        """The elements in it that a CSS selector finds; ValueError if it is no selector.
+        """Return the descendants that match a CSS selector; raise ValueError if the selector is invalid.
 
         >>> shelf = Page.of("http://x/", "<ul><li>Green<li>Black</ul>").css("ul")[0]
         >>> shelf.css("li").texts
@@ -86,7 +86,7 @@ class Element:
 
 
 class Elements(tuple[Element, ...]):
-    """What a selector found, in the order of the page.
+    """The elements that match a selector, in page order.
 
     >>> from crawler import Page
     >>> links = Page.of("http://x/", "<a href=/1>One</a><a href=/2>Two</a>").css("a")
@@ -98,7 +98,7 @@ class Elements(tuple[Element, ...]):
 
     @property
     def text(self) -> str:
-        """The text of the first one; "" if there is none.
+        """The text of the first element; "" if there is none.
 
         >>> page = Page.of("http://x/", "<li>Green<li>Black")
         >>> page.css("li").text, page.css("h1").text
@@ -108,7 +108,7 @@ class Elements(tuple[Element, ...]):
 
     @property
     def texts(self) -> list[str]:
-        """The text of each.
+        """The text of each element.
 
         >>> Page.of("http://x/", "<li>Green<li>Black").css("li").texts
         ['Green', 'Black']
@@ -116,7 +116,7 @@ class Elements(tuple[Element, ...]):
         return [element.text for element in self]
 
     def attr(self, name: str, default: str = "") -> str:
-        """An attribute of the first one; `default` if there is none.
+        """Return an attribute of the first element; `default` if there is none.
 
         >>> page = Page.of("http://x/", "<a href=/1>One</a><a href=/2>Two</a>")
         >>> page.css("a").attr("href"), page.css("img").attr("src", "no image")
@@ -125,7 +125,7 @@ class Elements(tuple[Element, ...]):
         return self[0].attr(name, default) if self else default
 
     def attrs(self, name: str) -> list[str]:
-        """An attribute of each that has it.
+        """Return an attribute of each element that has it.
 
         >>> Page.of("http://x/", "<a href=/1>One</a><a>Two</a>").css("a").attrs("href")
         ['/1']
@@ -136,12 +136,12 @@ class Elements(tuple[Element, ...]):
 def _select(node: Any, query: str) -> Elements:
     try:
         return Elements(Element(found) for found in node.css(query))
-    except Exception as error:  # the parser raises its own class
-        raise ValueError(f"{query!r} is no CSS selector") from error
+    except Exception as error:  # the parser raises its own exception class
+        raise ValueError(f"{query!r} is not a CSS selector") from error
 
 
 def _fields_of(form: Element) -> dict[str, str]:
-    """Names and values that a browser would send with a form that nobody has filled in (HTML, 4.10.21.4)."""
+    """Return the names and values that a browser would send with an untouched form (HTML, 4.10.21.4)."""
     fields: dict[str, str] = {}
     for control in form.css("input[name], select[name], textarea[name], button[name]"):
         name, kind = control["name"], control.attr("type").lower()
@@ -163,15 +163,15 @@ def _fields_of(form: Element) -> dict[str, str]:
     return fields
 
 
-_PRESSED = "\0"  # stands for the first button, which is the one that is pressed
+_PRESSED = "\0"  # marks the first button, which is the one that is pressed
 
 
 class Page(msgspec.Struct, frozen=True, dict=True):
-    """A page that was fetched and is durable.
+    """A fetched page, which is durable.
 
     `url` is the request form, `content` the body without content coding,
-    `fetched_at` an instant, `links` are the raw URLs of it, `meta` is what the
-    `Request` for it carried. Text and tree are made when they are asked for, once.
+    `fetched_at` an instant, `links` are its raw URLs, `meta` is the `meta` of the
+    `Request` for it. Text and tree are computed once, on first use.
 
         >>> from crawler import Page
         >>> page = Page.of("http://x/shop/", "<title>Shop</title><h1>Tea</h1><a href=green>Green</a>")
@@ -194,7 +194,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @classmethod
     def of(cls, url: str, content: str | bytes, content_type: str = "text/html", status: int = 200) -> "Page":
-        """A page made by hand, to try callbacks on.
+        """Make a page by hand, for trying callbacks.
 
         >>> from crawler import Page
         >>> Page.of("http://x/", '{"price": 3}', "application/json").json()
@@ -206,7 +206,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the status is 2xx.
+        """True if the status is 2xx.
 
         >>> Page.of("http://x/", "", status=404).ok
         False
@@ -215,7 +215,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def headers(self) -> CIMultiDictProxy[str]:
-        """The headers of the answer; names in any case, `getall` for those that stand more than once.
+        """The headers of the answer; names are case-insensitive; `getall` returns repeated headers.
 
         >>> raw = ((b"ETag", b"7"), (b"Link", b"</a>"), (b"Link", b"</b>"))
         >>> page = Page("http://x/", 200, "fetched", 0, 0.0, "text/html", raw, b"")
@@ -231,7 +231,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def encoding(self) -> str:
-        """The encoding of the text (WHATWG name): of a byte order mark, the header, or the page itself.
+        """The encoding of the text (WHATWG name), from a byte order mark, the header, or the page itself.
 
         >>> Page.of("http://x/", b"<meta charset=latin1>").encoding
         'windows-1252'
@@ -240,7 +240,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def text(self) -> str:
-        """The content as text; what is no character of the encoding is U+FFFD.
+        """The content as text; bytes that are invalid in the encoding become U+FFFD.
 
         >>> Page.of("http://x/", b"<meta charset=latin1>caf\\xe9").text
         '<meta charset=latin1>caf\xe9'
@@ -249,7 +249,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def tree(self) -> LexborHTMLParser:
-        """The parsed page, as selectolax has it.
+        """The page parsed by selectolax.
 
         >>> Page.of("http://x/", "<h1>Tea").tree.css_first("h1").tag
         'h1'
@@ -257,7 +257,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         return LexborHTMLParser(self.text)
 
     def css(self, query: str) -> Elements:
-        """The elements that a CSS selector finds; ValueError if it is no selector.
+        """Return the elements that match a CSS selector; raise ValueError if the selector is invalid.
 
         >>> Page.of("http://x/", "<p class=price>3.50").css("p.price").text
         '3.50'
@@ -270,20 +270,20 @@ class Page(msgspec.Struct, frozen=True, dict=True):
     def json(self, kind: type[T]) -> T: ...
 
     def json(self, kind: Any = Any) -> Any:
-        """The content as JSON, checked and converted if a `kind` (dataclass, msgspec struct) is given.
+        """Return the content as JSON, checked and converted if a `kind` (dataclass, msgspec struct) is given.
 
         >>> page = Page.of("http://x/", '{"price": 3}', "application/json")
         >>> page.json()["price"], page.json(dict[str, int])
         (3, {'price': 3})
 
         Raises:
-            ValueError: it is no JSON, or not of that kind (msgspec.DecodeError, ValidationError).
+            ValueError: the content is not JSON, or not of that kind (msgspec.DecodeError, ValidationError).
         """
         return msgspec.json.decode(self._utf8[0], type=kind)
 
     @cached_property
     def base(self) -> str:
-        """What relative URLs are relative to: the page's `<base>`, else its URL.
+        """The URL to which relative URLs are resolved: the page's `<base>`, otherwise its URL.
 
         >>> Page.of("http://x/shop/1", "<base href=/tea/>").base
         'http://x/tea/'
@@ -292,14 +292,14 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         return (resolve(self.url, href) if href else None) or self.url
 
     def url_join(self, raw_url: str) -> str:
-        """A URL of the page in its absolute, canonical form; ValueError if it is no http(s) URL.
+        """Return a URL of the page in absolute, canonical form; raise ValueError if it is not an http(s) URL.
 
         >>> Page.of("http://x/shop/1", "").url_join("../about#top")
         'http://x/about'
         """
         joined = resolve(self.base, raw_url, encoding=self.encoding)
         if joined is None:
-            raise ValueError(f"{self.url}: {raw_url!r} is no http(s) URL")
+            raise ValueError(f"{self.url}: {raw_url!r} is not an http(s) URL")
         return joined
 
     def submit(
@@ -310,9 +310,9 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         css: str = "form",
         meta: Mapping[str, Any] = {},
     ) -> Request:
-        """A request that sends a form of the page: `fields`, and what stands in the form beside them.
+        """Return a request that submits a form of the page with `fields` and the form's other values.
 
-        The form is, of those that `css` finds, the one with most of the fields. ValueError if there is none.
+        Of the forms that match `css`, the one with most of the fields is used. ValueError if there is none.
 
         >>> from crawler import Page
         >>> page = Page.of("http://x/in", "<form method=post><input name=token value=7><input name=user></form>")
@@ -322,7 +322,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         """
         forms = [(form, _fields_of(form)) for form in self.css(css)]
         if not forms:
-            raise ValueError(f"{self.url}: {css!r} finds no form")
+            raise ValueError(f"{self.url}: {css!r} matches no form")
         form, found = max(forms, key=lambda each: len(fields.keys() & each[1].keys()))
         sent = found | dict(fields)
         target = self.url_join(form.attr("action") or self.url)
@@ -331,7 +331,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         return Request(f"{target.partition('?')[0]}?{urlencode(sent)}", callback, meta)
 
     def urls(self, css: str = "a[href]", attribute: str = "href") -> Iterator[str]:
-        """The absolute URLs of an attribute of what a selector finds; what is no http(s) URL is left out.
+        """Yield the absolute URLs in an attribute of the matching elements; skip those that are not http(s) URLs.
 
         >>> page = Page.of("http://x/shop/", "<a href=1>One</a><a href=mailto:me@x>Mail</a><img src=1.png>")
         >>> list(page.urls()), list(page.urls("img", "src"))

@@ -1,8 +1,8 @@
-"""A callback's request: a further URL, how it is asked, and who gets its page.
+"""A request made by a callback: another URL, how to fetch it, and which callback receives its page.
 
-A request that is more than a plain GET of its URL has a fingerprint of its own, made
-of the URL's, method and body (with `dont_filter` also of chance). So the duplicate
-check distinguishes it from the page of that URL and from other forms sent there.
+A request that is more than a plain GET has its own fingerprint, made from the URL's
+fingerprint, the method and the body (with `dont_filter` also from a random value). So
+the duplicate check distinguishes it from the page of that URL and from other forms sent there.
 """
 
 import os
@@ -21,26 +21,26 @@ from crawler.storage.kv import seal, unseal
 
 Callback = Callable[[Any], Any]
 
-PRIORITY = 128  # of a link in the frontier: 0 is first, 255 last
+PRIORITY = 128  # rank of a link in the frontier: 0 is first, 255 last
 _LOW_48 = (1 << 48) - 1
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A URL to fetch, relative to the page it was found on, once in a crawl.
+    """A URL to fetch once per crawl; it may be relative to the page on which it was found.
 
-    `callback` gets its page instead of `parse`: a named function or method, as
-    its name is kept with the URL. `meta` comes back as `page.meta`; it is kept
-    as JSON. The URL filter, robots.txt, politeness and the check for duplicates
-    hold for it as for any link; a URL that was fetched before is not fetched again.
+    `callback` receives the page instead of `parse`. It must be a named function or
+    method, because its name is stored with the URL. `meta` is returned as `page.meta`;
+    it is stored as JSON. The URL filter, robots.txt, politeness and the duplicate check
+    apply as for any link; a URL that was fetched before is not fetched again.
 
         >>> from crawler import Request
         >>> Request("/page/2", meta={"shelf": 7}).url
         '/page/2'
 
-    `priority`: those with a higher one are asked before others of their host (0; from -127 to 128).
+    `priority`: requests with a higher one are sent before others of their host (0; from -127 to 128).
     `method` and `body`: a body is bytes, text (UTF-8), or a mapping, which is sent
-    as a form; with a body and no method it is a POST. The same form is sent once.
-    `headers` go with this request, those with credentials to its own host only.
+    as a form; a request with a body and no method is a POST. The same form is sent once.
+    `headers` are added to this request; headers with credentials are sent only to its own host.
     `dont_filter`: fetch it even if it was fetched before.
 
         >>> Request("/search", body={"q": "green tea"}).method
@@ -59,16 +59,16 @@ class Request(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         name = callback_name(self.callback)
         if self.callback is not None and (not name or name.startswith("<")):
-            raise ValueError(f"Request({self.url!r}): a callback needs a name; a lambda has none")
+            raise ValueError(f"Request({self.url!r}): a callback must have a name; a lambda has none")
         method = (self.method or ("POST" if self.body else "GET")).upper()
         if method not in METHODS:
-            raise ValueError(f"Request({self.url!r}): method {method} is none of {', '.join(METHODS)}")
+            raise ValueError(f"Request({self.url!r}): method {method} is not one of {', '.join(METHODS)}")
         msgspec.structs.force_setattr(self, "method", method)
         try:
             for line in self._headers():
                 header_field(line)
         except ConfigError:
-            raise ValueError(f"Request({self.url!r}): a header is none") from None
+            raise ValueError(f"Request({self.url!r}): a header is invalid") from None
 
     def _headers(self) -> tuple[str, ...]:
         lines = [f"{name}: {value}" for name, value in self.headers.items()]
@@ -80,18 +80,18 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def options(self) -> RequestOptions:
-        """How it is asked."""
+        """Return the options with which the request is sent."""
         body = urlencode(self.body) if isinstance(self.body, Mapping) else self.body
         return RequestOptions(self.method, body.encode() if isinstance(body, str) else body, self._headers())
 
     @property
     def flags(self) -> int:
-        """The flags of its link."""
+        """Return the flags of the request's link."""
         own = self.dont_filter or self.options != RequestOptions()
         return (LinkFlag.OWN_REQUEST if own else 0) | (LinkFlag.RANKED if self.priority else 0)
 
     def fingerprint(self, of_url: int, hash: Callable[[bytes], int]) -> int:
-        """Its fingerprint, beside that of its URL."""
+        """Return the fingerprint of the request; `of_url` is that of its URL."""
         way = self.options
         if not self.dont_filter and (way.method, way.body) == ("GET", b""):
             return of_url
@@ -101,16 +101,15 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def callback_name(callback: Callback | None) -> str:
-    """The name by which a callback is kept; "" for none."""
+    """Return the name under which a callback is stored; "" for None."""
     return "" if callback is None else str(getattr(callback, "__name__", ""))
 
 
 class Handover(msgspec.Struct, frozen=True, array_like=True):
-    """How a page is to be asked and handed to the user's code: the value of `x/<fingerprint>`.
+    """How a page is to be requested and delivered to the user's code: the value of `x/<fingerprint>`.
 
-    It is there from the request on, if that says more than a URL;
-    `waiting` from the commit of the page on; gone once the user's code is done
-    with the page.
+    It exists from the request on if the request has options, with `waiting` from the
+    commit of the page on, and until the user's code has finished with the page.
     """
 
     callback: str = ""
@@ -131,15 +130,15 @@ _decode = msgspec.msgpack.Decoder(Handover).decode
 
 
 def key(fingerprint: int) -> bytes:
-    """The key of a page's handover."""
+    """Return the key of a page's handover."""
     return HANDOVER + fingerprint.to_bytes(8, "big")
 
 
 def pack(handover: Handover) -> bytes:
-    """The store's value."""
+    """Encode a handover as the value in the store."""
     return seal(msgspec.msgpack.encode(handover))
 
 
 def unpack(at: bytes, value: bytes | None) -> Handover:
-    """What `pack` was given; the plain handover if there is none."""
+    """Decode the value made by `pack`; return an empty handover for None."""
     return Handover() if value is None else _decode(unseal(at, value))

@@ -1,8 +1,8 @@
-"""The `crawler` command: one file of this folder a command.
+"""The `crawler` command. Each command has one file in this folder.
 
 Only the file of the given command is imported, so `--help` and short commands start
-fast. Every error the world can cause ends in one line on standard error and the exit
-code of its class (`errors.py`).
+fast. An error from outside the program (server, disk, configuration) prints one line on
+standard error and sets the exit code of its class (`errors.py`).
 """
 
 import importlib
@@ -49,7 +49,7 @@ COMMANDS = {
     "bench": ("crawler.bench.__main__", "run the built-in benchmarks beside their references"),
 }
 
-IN_ORDER = ("crawl", "refresh", "node")  # commands that a signal stops in order, from their first line on
+IN_ORDER = ("crawl", "refresh", "node")  # commands that shut down cleanly on a signal, even during startup
 
 USAGE = """\
 usage: crawler COMMAND [options]
@@ -79,13 +79,13 @@ def main(argv: list[str] | None = None) -> int:
             return _main(argv, leaves=False)
         try:
             return _main(sys.argv[1:], leaves=True)
-        except Exception:  # a bug; its text may hold what a page said
+        except Exception:  # a bug; the message may contain text from a web page
             traceback.print_exc()
             return 1
 
 
 def _main(argv: list[str], *, leaves: bool) -> int:
-    """Run a command line; with `leaves` the process ends here once a loop has run."""
+    """Run a command line; with `leaves`, exit the process here if the command ran an event loop."""
     collect_rarely()
     arguments = list(argv)
     name = arguments[0] if arguments else "--help"
@@ -107,7 +107,7 @@ def _main(argv: list[str], *, leaves: bool) -> int:
         code = _run(name, arguments[1:])
     shutdown = sys.modules.get(
         "crawler.process.lifecycle.shutdown"
-    )  # imported by commands that have a loop only
+    )  # imported only by commands that run an event loop
     return shutdown.leave(code) if leaves and shutdown is not None else code
 
 
@@ -115,9 +115,9 @@ def _no_command(name: str) -> str:
     from crawler.cli.parsing import suggestion
 
     if name.startswith("-"):
-        return f"{name}: flags follow the command, as in `crawler crawl {name} ...`; `crawler --help` lists commands"
+        return f"{name}: flags come after the command, as in `crawler crawl {name} ...`; `crawler --help` lists commands"
     if "://" in name or "." in name:
-        return f"{name!r} is no command; did you mean `crawler crawl {name}`?"
+        return f"{name!r} is not a command; did you mean `crawler crawl {name}`?"
     return f"no command {name!r}{suggestion(name, COMMANDS)}; `crawler --help` lists them"
 
 
@@ -127,7 +127,7 @@ def _run(name: str, arguments: list[str]) -> int:
     except CrawlerError as error:
         full = isinstance(error, DirectoryError) and disk_failed(error)
         return _fail(str(error), StoreError.exit_code if full else error.exit_code)
-    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+    except BrokenPipeError:  # the reader of our output has closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""How a command reaches a crawl: through the control socket of a running process, else on the directory itself."""
+"""Access to a crawl: through the control socket of each running process, otherwise through the directory itself."""
 
 import contextlib
 import time
@@ -13,16 +13,16 @@ from crawler.upgrade.ready import ready
 if TYPE_CHECKING:
     from crawler.process.opening.stages import Stages
 
-RESTART_WAIT = 10.0  # seconds for which a process may be missing while its siblings answer
-# The same for what only reads: whoever starts the process waits for the lock of a reader.
+RESTART_WAIT = 10.0  # seconds to wait for a missing process while other processes of the crawl answer
+# The same for read-only requests: a process that starts meanwhile waits until the reader releases the lock.
 READING_WAIT = 2.0
 READING = frozenset(("status", "why", "get", "signals", "host"))
 
 
 def ask(path: Path, request: dict[str, Any]) -> list[Any]:
-    """Put one request to every process of the crawl in `path`; the answers in the order of the processes.
+    """Send one request to every process of the crawl in `path`; return the answers in the order of the processes.
 
-    A process that is missing while others run is read at rest if the request changes nothing.
+    If the request changes nothing, a process that is missing while others run is read from its directory.
     """
     directory = CrawlDirectory(path)
     found = {name: _ask_running(directory, name, request) for name in names(directory)}
@@ -37,7 +37,7 @@ def ask(path: Path, request: dict[str, Any]) -> list[Any]:
 def _ask_missing(
     directory: CrawlDirectory, name: str, request: dict[str, Any], *, running: bool, reads: bool
 ) -> Any:
-    """The answer of a process that does not run; with `running` others do, and it may be on its way up."""
+    """Return the answer of a process that does not run; `running` tells that others do, so it may be starting."""
     if running:
         answered, answer = _ask_running(
             directory, name, request, wait=READING_WAIT if reads else RESTART_WAIT
@@ -46,11 +46,11 @@ def _ask_missing(
             return answer
         if not reads:
             raise DirectoryError(
-                f"{directory.process(name)}: not running, while others of the crawl are; try again"
+                f"{directory.process(name)}: not running, while other processes of the crawl are; try again"
             )
     try:
         return _ask_at_rest(directory, name, request)
-    except BusyError:  # it came up meanwhile
+    except BusyError:  # the process has started in the meantime
         answered, answer = _ask_running(directory, name, request, wait=RESTART_WAIT)
         if not answered:
             raise
@@ -58,7 +58,7 @@ def _ask_missing(
 
 
 def begun_names(directory: CrawlDirectory) -> list[str]:
-    """The processes of a crawl that is ready, one whose store or folder is lost among them."""
+    """Return the processes of a crawl that is ready, including those whose store or folder is lost."""
     from crawler.config import convert
     from crawler.crawl.topology import process_names
 
@@ -68,17 +68,17 @@ def begun_names(directory: CrawlDirectory) -> list[str]:
 
 
 def names(directory: CrawlDirectory) -> list[str]:
-    """The processes of a crawl, at least one; the directory is ready then."""
+    """Return the processes of a crawl, at least one; make the directory ready first."""
     directory.require()
     ready(directory)
     names = begun_names(directory)
-    if not names:  # it was stopped before it could begin, or somebody took its store away
-        raise DirectoryError(f"{directory.path}: nothing was crawled here yet; `crawler crawl` begins it")
+    if not names:  # the crawl was stopped before it started, or its store was removed
+        raise DirectoryError(f"{directory.path}: nothing was crawled here yet; start with `crawler crawl`")
     return names
 
 
 def ask_first(path: Path, request: dict[str, Any]) -> Any:
-    """Put a request to one process, which lets the others know; its answer."""
+    """Send a request to one process, which forwards it to the others; return its answer."""
     directory = CrawlDirectory(path)
     name = names(directory)[0]
     found, answer = _ask_running(directory, name, request)
@@ -86,17 +86,17 @@ def ask_first(path: Path, request: dict[str, Any]) -> Any:
 
 
 def is_running(path: Path) -> bool:
-    """Whether a process of the crawl answers."""
+    """Return whether a process of the crawl answers."""
     directory = CrawlDirectory(path)
     found, _ = _ask_running(directory, names(directory)[0], {"command": "status", "hosts": 0})
     return found
 
 
 def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
-    """Put a request to every process of a running crawl; their answers.
+    """Send a request to every process of a running crawl; return the answers.
 
     Raises:
-        UsageError: it does not run.
+        UsageError: the crawl is not running.
     """
     directory = CrawlDirectory(path)
     answers = []
@@ -105,14 +105,14 @@ def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
         if found:
             answers.append(answer)
     if not answers:
-        raise UsageError(f"{path}: the crawl does not run")
+        raise UsageError(f"{path}: the crawl is not running")
     return answers
 
 
 def _ask_running(
     directory: CrawlDirectory, name: str, request: dict[str, Any], *, wait: float = 0.0
 ) -> tuple[bool, Any]:
-    """(whether the process runs, its answer); one that may be on its way up is given `wait` seconds."""
+    """Return (whether the process runs, its answer); wait up to `wait` seconds for one that may be starting."""
     from crawler.admin.control import NOBODY, ask
 
     give_up = time.monotonic() + wait
@@ -132,7 +132,7 @@ def _ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) 
 
 @contextlib.contextmanager
 def at_rest(directory: CrawlDirectory, name: str, *, restore: bool = True) -> Iterator["Stages"]:
-    """The stages of one process of a crawl that is not running, under its lock; `restore` as for `Stages`."""
+    """Yield the stages of one process of a crawl that is not running, under its lock; `restore` as for `Stages`."""
     from crawler.clock import SystemClock
     from crawler.config import convert
     from crawler.process.opening import stages

@@ -1,4 +1,4 @@
-"""`crawler seed`, `signal`, `block`, `unblock`, `retire`, `set`: changing a crawl.
+"""`crawler seed`, `signal`, `block`, `unblock`, `retire`, `set`: change a crawl, running or not.
 
 `pause`, `resume` and `stop` need a running crawl.
 """
@@ -22,14 +22,14 @@ _TEXTS = {
         "crawler seed https://example.org/new/ --dir example",
     ),
     "signal": (
-        "Report that pages have changed. They are fetched again sooner if signals of this source were right before.",
+        "Report that pages have changed. They are fetched again sooner if earlier signals of this source were right.",
         "URL",
         "crawler signal https://example.org/news/ --dir example",
     ),
     "block": ("Stop fetching from a host.", "HOST", "crawler block slow.example.org --dir example"),
     "unblock": ("Fetch from a blocked host again.", "HOST", "crawler unblock slow.example.org --dir example"),
     "retire": (
-        "Drop waiting and parked URLs that match a regular expression, for good.\n"
+        "Permanently drop waiting and parked URLs that match a regular expression.\n"
         "Stored pages are kept, served and refreshed as before.",
         "REGEX",
         r"crawler retire '/calendar/' --dir example",
@@ -53,7 +53,7 @@ _FATES = {
     Fate.NOTED: "noted",
     Fate.QUEUED: "queued (not fetched yet)",
     Fate.SENT: "sent to their processes",
-    Fate.NOT_REFRESHED: "known, but not refreshed here",
+    Fate.NOT_REFRESHED: "known, but not refreshed by this crawl",
     Fate.RETIRED: "dropped by `crawler retire`",
     Fate.OUT_OF_SCOPE: "out of scope",
     Fate.REFUSED: "refused",
@@ -61,7 +61,7 @@ _FATES = {
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Run one of the commands and say what it did."""
+    """Run one of the commands and print what it did."""
     description, metavar, example = _TEXTS[command]
     parser = options.parser(command, description, example)
     if metavar:
@@ -75,7 +75,7 @@ def main(command: str, argv: list[str]) -> int:
             "--source",
             choices=NAMES,
             default="signal",
-            help=f"where the signal comes from; each source is trusted as far as it has been right. {recipes}",
+            help=f"source of the signal; each source is trusted according to its past precision. {recipes}",
         )
         parser.add_argument("--json", action="store_true", help="print JSON, with the fate of each URL")
     args = parser.parse_args(argv)
@@ -86,7 +86,7 @@ def main(command: str, argv: list[str]) -> int:
         print({"pause": "paused", "resume": "going on", "stop": "stopping"}[command])
         return 0
     request = _request(command, args)
-    # Seeds and signals go from one process to their owners; the other commands are for whichever has the host.
+    # One process forwards seeds and signals to their owners; the other commands go to every process.
     routed = command in ("seed", "signal")
     answers = [access.ask_first(args.dir, request)] if routed else access.ask(args.dir, request)
     print(json.dumps(answers[0], indent=2) if command == "signal" and args.json else _said(command, answers))
@@ -94,7 +94,7 @@ def main(command: str, argv: list[str]) -> int:
 
 
 def _set(args: argparse.Namespace) -> int:
-    """Change a running crawl, or only what the next run begins with."""
+    """Change settings of a running crawl, or of the next run if none is running."""
     directory = CrawlDirectory(args.dir)
     directory.require()
     ready(directory)
@@ -110,7 +110,7 @@ def _set(args: argparse.Namespace) -> int:
 
 
 def _fates(said: dict[str, Any]) -> str:
-    """URLs by fate, those not taken with the reason."""
+    """Return the number of URLs by fate, one line each; rejected URLs with the reason."""
     lines = [f"{said[fate]:,} {text}" for fate, text in _FATES.items() if said[fate] or fate is Fate.NOTED]
     return ", ".join(lines) + "".join(f"\n  {why}: {n:,}" for why, n in sorted(said["why"].items()))
 
@@ -139,5 +139,5 @@ def _said(command: str, answers: list[Any]) -> str:
         return _fates(answers[0])
     if command == "retire":
         count = sum(answer["retired"] for answer in answers)
-        return f"{count:,} waiting URLs dropped; stored pages stay, and are refreshed as before"
+        return f"{count:,} waiting URLs dropped; stored pages are kept and refreshed as before"
     return f"{answers[0]['host']}: {command}ed"

@@ -1,4 +1,4 @@
-"""`crawler check`: verify a crawl directory that is not running; `--repair` mends what can be mended."""
+"""`crawler check`: verify a crawl directory that is not running; `--repair` repairs what it can."""
 
 import argparse
 
@@ -9,7 +9,7 @@ from crawler.upgrade.ready import ready
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Verify: 0 if all is well, 3 if something is not (each on a line); with --repair 1 if something is left."""
+    """Verify and print one line per problem; return 0 if there is none, 3 if so, with --repair 1 if any remains."""
     parser = options.parser(
         "check",
         "Verify the counters, store, DUE runs and WARC records of a crawl that is not running.",
@@ -18,7 +18,7 @@ def main(_command: str, argv: list[str]) -> int:
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="repair what can be repaired, queue lost pages to be fetched again, and print each repair",
+        help="repair the damage where possible, queue lost pages to be fetched again, and print each repair",
     )
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)
@@ -32,18 +32,18 @@ def main(_command: str, argv: list[str]) -> int:
     for problem in problems:
         print(problem)
     if not problems:
-        print(f"{args.dir}: all is well")
+        print(f"{args.dir}: no problems found")
     return (1 if args.repair else 3) if problems else 0
 
 
 def _make_ready(directory: CrawlDirectory) -> None:
-    """Mend what keeps the directory from being of the present format, and what every other step reads."""
+    """Repair the configuration and the directory's format, which all further checks depend on."""
     from crawler.upkeep.check import mend_stores
 
     _print_repaired([directory.renew_format()])
     try:
         ready(directory, "repair")
-    except (ConfigError, DamageError):  # its configuration, or a store
+    except (ConfigError, DamageError):  # in the configuration, or in a store
         _print_repaired([directory.renew_config(), *mend_stores(directory)])
         ready(directory, "repair")
     _print_repaired([directory.renew_config()])
@@ -55,7 +55,7 @@ def _print_repaired(lines: list[str]) -> None:
 
 
 def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:
-    """What is wrong with the secret of the admin server; a repair removes it, so that another is made."""
+    """Return the problems of the admin server's secret; a repair removes it, so that a new one is made."""
     from crawler.admin.actions import damaged_token
 
     found = damaged_token(directory.path, repair=args.repair)
@@ -66,7 +66,7 @@ def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:
 
 
 def _check_one(directory: CrawlDirectory, name: str, args: argparse.Namespace) -> list[str]:
-    """What is wrong with a process, or is so even after the repair, whose steps are printed."""
+    """Return the problems of a process; with --repair, print each repair and return the problems that remain."""
     from crawler.clock import SystemClock
     from crawler.config import convert
     from crawler.upkeep.check import check, repair

@@ -1,4 +1,4 @@
-"""The companions of a crawl that the command line started: the admin server, and messages to systemd."""
+"""The companions of a crawl started from the command line: the admin server, and messages to systemd."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from crawler.clock import SystemClock
 from crawler.config import AdminConfig, Config
 
 if TYPE_CHECKING:
-    from crawler.admin.lazy_server import LazyAdminServer  # imported when it is needed
+    from crawler.admin.lazy_server import LazyAdminServer  # imported only when needed, as it is slow
     from crawler.admin.status_source import StatusSource
 
 OFF = "off"
@@ -23,7 +23,7 @@ OFF = "off"
 async def companions(
     source: "StatusSource", config: Config, directory: Path, *, quiet: bool
 ) -> AsyncIterator[None]:
-    """Admin server and systemd's notifications while the crawl runs; `source` answers the server's questions."""
+    """Run the admin server and notify systemd while the crawl runs; `source` answers the server's questions."""
     server = _admin(source, config, directory, quiet=quiet)
     notify("READY=1")
     beating = asyncio.create_task(_beat())
@@ -53,7 +53,7 @@ def _admin(
 
 
 def notify(state: str) -> None:
-    """Tell systemd (sd_notify(3)): one datagram to $NOTIFY_SOCKET; nothing where there is none."""
+    """Send one datagram to systemd's $NOTIFY_SOCKET (sd_notify(3)); do nothing if the variable is not set."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address[:1] not in ("/", "@"):
         return
@@ -63,7 +63,7 @@ def notify(state: str) -> None:
 
 
 async def _beat() -> None:
-    """Show the watchdog that the loop turns, twice as often as it asks for ($WATCHDOG_USEC)."""
+    """Notify systemd's watchdog that the loop runs, twice per interval ($WATCHDOG_USEC)."""
     try:
         interval = int(os.environ.get("WATCHDOG_USEC", "")) / 2e6
     except ValueError:

@@ -1,4 +1,4 @@
-"""`crawler completion bash|zsh|fish`, `crawler man [COMMAND]`: made from the parsers of the commands."""
+"""`crawler completion bash|zsh|fish` and `crawler man [COMMAND]`, generated from the parsers of the commands."""
 
 import argparse
 import importlib
@@ -14,7 +14,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Print a shell's completion, or a manual page."""
+    """Print completion code for a shell, or a manual page."""
     return {"completion": _completion, "man": _man}[command](argv)
 
 
@@ -33,9 +33,9 @@ def _completion(argv: list[str]) -> int:
 
 
 def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Each command that has a parser, with it."""
+    """Yield (command, parser) for each command that has a parser."""
     for name, (module, _) in COMMANDS.items():
-        if name in ("lab", "bench"):  # they have commands of their own
+        if name in ("lab", "bench"):  # these have subcommands of their own
             continue
         made = parser_of(importlib.import_module(module).main, name)
         if made is not None:
@@ -49,7 +49,7 @@ def _flags(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Acti
 
 
 def _choices(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[str]]]:
-    """The words that may follow a flag."""
+    """Yield (flag, the words it accepts) for each flag with a fixed choice of words."""
     for flag, action in _flags(parser):
         words = list(map(str, action.choices or ()))
         if (
@@ -64,7 +64,7 @@ def _choices(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[str]]]
 
 
 def _live_settings() -> dict[str, tuple[str, ...]]:
-    """What `crawler set` takes."""
+    """Return the settings that `crawler set` accepts, each with its fixed values."""
     return {key: keys().get(key, LEVELS) for key in (*LIVE, LOG_LEVEL)}
 
 
@@ -191,7 +191,7 @@ def _fish() -> str:
 
 
 def _fish_function(name: str, known: dict[str, tuple[str, ...]]) -> str:
-    """A function that prints what may stand as KEY=VALUE; with a key alone while none is typed."""
+    """Return a fish function that completes KEY=VALUE: keys at first, then the values of the key typed."""
     pairs = " ".join(f"{key}={word}" for key, words in known.items() for word in words)
     return (
         f"function {name}\n"

@@ -1,4 +1,4 @@
-"""`crawler config show | check`."""
+"""`crawler config show | check`: print the configuration in force, or check a file."""
 
 import argparse
 from pathlib import Path
@@ -30,7 +30,7 @@ def _check(args: argparse.Namespace) -> int:
     """Check a file together with the flags and the environment, as `crawl --config FILE` reads them."""
     args.config = args.file or args.config
     options.starting(options.layers(args))
-    print(f"{args.config or 'defaults'}: good")
+    print(f"{args.config or 'defaults'}: valid")
     return 0
 
 

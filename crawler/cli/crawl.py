@@ -38,19 +38,21 @@ if TYPE_CHECKING:
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Crawl; exit code 0 when done or stopped as asked, 14 and 15 at a limit of size and time, 75 on a full disk."""
+    """Crawl; return 0 if done or stopped on request, 14 at a size limit, 15 at a time limit, 75 on a full disk."""
     args = _parse(argv)
     directory = CrawlDirectory(args.dir)
     if args.dry_run and (args.fresh or args.login is not None or args.mirror or args.report is not None):
-        raise UsageError("--dry-run keeps nothing: no --fresh, --login, --mirror or --report with it")
+        raise UsageError(
+            "--dry-run keeps nothing: it cannot be combined with --fresh, --login, --mirror or --report"
+        )
     if args.fresh and (aside := put_aside(directory)) is not None and not args.quiet:
-        print(f"the former crawl is put aside: {aside}", file=sys.stderr)
+        print(f"the existing crawl was moved to {aside}", file=sys.stderr)
     layers = options.layers(args, directory)
     add_logins(args, layers)
     _add_parts(args, layers)
     config = options.starting(layers)
     if not (args.urls or args.seeds or config.seeds or directory.exists()):
-        raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to go on with")
+        raise UsageError("nothing to crawl: give URLs, --seeds FILE, or the --dir of a crawl to continue")
     if args.dry_run:
         return _dry_run(args, config, directory)
     check_report(args.report)
@@ -61,7 +63,7 @@ def main(_command: str, argv: list[str]) -> int:
     options.set_up_log(args, directory.log_file)
     if args.login is not None:
         config = _logged_in(args, layers, directory)
-    log.info("crawl in %s begins", args.dir)
+    log.info("crawl in %s started", args.dir)
     report = run(config, args, given)
     log.info("crawl in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
     if not args.quiet and args.report != STDOUT:
@@ -75,13 +77,13 @@ LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}  #
 
 
 def exit_code(report: dict[str, Any]) -> int:
-    """What the run returns: of one that a limit of size or time has cut short, which one it was."""
+    """Return the exit code of a run: if a size or time limit stopped it, the code of that limit."""
     code = LIMIT_CODES.get(report.get("stopped_by") or "", 0)
     return code if code == StoreError.exit_code or report.get("frontier", {}).get("todo") else 0
 
 
 def _dry_run(args: argparse.Namespace, config: Config, directory: CrawlDirectory) -> int:
-    """Print what would be asked."""
+    """Print the URLs that would be fetched."""
     from crawler.cli.dry_run import dry_run
 
     options.set_up_log(args)
@@ -95,7 +97,7 @@ def _dry_run(args: argparse.Namespace, config: Config, directory: CrawlDirectory
 
 
 def _logged_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Config:
-    """Log in; the configuration with the cookies of that."""
+    """Log in and return the configuration with the cookies of the login."""
     from crawler.cli import login
 
     cookies = directory.path.absolute() / "cookies.txt"
@@ -105,7 +107,7 @@ def _logged_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirecto
 
 
 def _write_mirror(args: argparse.Namespace) -> None:
-    """Write what is stored so far as files, in place of those of an earlier run."""
+    """Write the pages stored so far as files, replacing the copy of an earlier run."""
     from crawler.export import worker_pool, writing
 
     problems: list[str] = []
@@ -138,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="imply --requisites, and write a copy to read offline to DIR/mirror",
     )
-    what("--spider", action="store_true", help="follow links and store nothing, then see `crawler report`")
+    what("--spider", action="store_true", help="follow links but store nothing; then see `crawler report`")
     what("--dry-run", action="store_true", help="print the URLs that would be fetched; keep nothing")
     what("--fresh", action="store_true", help="start a new crawl; move the existing one to DIR.1, DIR.2, ...")
     flags.add_config_flags(groups, "crawl")
@@ -147,30 +149,30 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="LIST",
-        help="store only files with these endings or media types (pdf,image/*); still follow links of pages",
+        help="store only files with these extensions or media types (pdf,image/*); still follow links of pages",
     )
     what(
         "--reject",
         action="append",
         default=[],
         metavar="LIST",
-        help="skip files with these endings, name patterns or media types (zip,*.iso,video/*)",
+        help="skip files with these extensions, name patterns or media types (zip,*.iso,video/*)",
     )
     login = groups[flags.LOGIN].add_argument
     login("--http-user", metavar="USER", help="user name for HTTP Basic authentication at the seeds' hosts")
     login(
         "--http-password",
         metavar="PASSWORD",
-        help="its password; http://USER:PASSWORD@HOST/ as a seed works too",
+        help="password for --http-user; a seed http://USER:PASSWORD@HOST/ works too",
     )
-    login("--login", metavar="URL", help="first log in with the form on this page, and keep its cookies")
+    login("--login", metavar="URL", help="log in first with the form on this page, and keep its cookies")
     login(
         "-d",
         "--data",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a field of the login form; with NAME alone, the value is asked for and not shown",
+        help="a field of the login form; with NAME alone, the value is prompted for and not echoed",
     )
     add_output_flags(groups)
     return parser
@@ -189,7 +191,7 @@ def add_output_flags(groups: "dict[str, argparse._ArgumentGroup]") -> None:
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    """The flags, those that set a key of the configuration under that key's name."""
+    """Parse the flags; a flag that sets a configuration key is stored under that key's name."""
     args = _parser().parse_args(argv)
     setattr(args, "refresh.endless", False)
     args.stdin, args.prog = None, "crawl"
@@ -203,7 +205,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         setattr(args, "filter.reject", patterns)
     if args.spider:
         if args.mirror:
-            raise UsageError("--spider stores nothing, so there is nothing to --mirror")
+            raise UsageError("--spider stores nothing, so it cannot be combined with --mirror")
         setattr(args, "pages.store", "none")
     if args.mirror:
         setattr(args, "crawl.requisites", True)
@@ -213,21 +215,21 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _words(lists: list[str]) -> list[str]:
-    """The words of lists with commas."""
+    """Return the words of comma-separated lists."""
     return [word.strip() for text in lists for word in text.split(",") if word.strip()]
 
 
 def _is_pattern(word: str) -> bool:
-    """Whether a kind is a media type or a pattern, not an ending of a name."""
+    """Return whether a kind of file is a media type or a pattern, rather than an extension."""
     return "/" in word or bool(set("*?[") & set(word.removeprefix("*")))
 
 
 def seeds(config: Config, args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Seeds:
-    """All seeds of a run.
+    """Return all seeds of a run.
 
     Raises:
-        UsageError: one of the command line lies where looser settings of the directory were not given for;
-            those of a file are looked at while they are read.
+        UsageError: a seed of the command line is outside the part of the web for which the directory's relaxed
+            settings were given. Seeds of a file are checked while they are read.
     """
     saved = str(directory.config_file)
     given = {key for key, source in layers.sources.items() if source != saved}
@@ -239,14 +241,14 @@ def seeds(config: Config, args: argparse.Namespace, layers: Layers, directory: C
 
 
 def _raw_seeds(args: argparse.Namespace) -> Iterator[str]:
-    """The seeds of the command line, then those of the file, line by line."""
+    """Yield the seeds of the command line, then those of the file, line by line."""
     yield from args.urls
     if args.seeds is not None:
         with _seed_file(args) as rows:
             for row in rows:
                 if not row.is_plain and args.prog == "node":
                     raise UsageError(
-                        f"{row.where}: a node has columns from [[override]] of its configuration"
+                        f"{row.where}: columns are not read by a node; use [[override]] in its configuration"
                     )
                 if row.url:
                     yield row.url
@@ -256,14 +258,14 @@ def _raw_seeds(args: argparse.Namespace) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedLine]]:
-    """The rows of `--seeds`; standard input is kept, as it is read twice."""
+    """Yield the rows of `--seeds`; keep a copy of standard input, because it is read twice."""
     name = "standard input" if args.seeds == "-" else args.seeds
     with contextlib.ExitStack() as stack:
         try:
             if args.seeds == "-":
                 if args.stdin is None:
                     kept = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
-                    args.stdin = kept  # closed behind the last seed
+                    args.stdin = kept  # closed after the last seed
                     shutil.copyfileobj(sys.stdin, args.stdin)
                 args.stdin.seek(0)
                 file = args.stdin
@@ -275,7 +277,7 @@ def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedLine]]:
 
 
 def _add_parts(args: argparse.Namespace, layers: Layers) -> None:
-    """Let the columns of the seeds file bind the parts of the web that its seeds span."""
+    """Apply the columns of the seeds file as overrides to the part of the web under each seed."""
     if args.seeds is None:
         return
     crawl_scope = str(layers.tree.get("crawl", {}).get("scope", "host"))
@@ -297,8 +299,10 @@ def _add_parts(args: argparse.Namespace, layers: Layers) -> None:
 def run(
     config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None" = None
 ) -> dict[str, Any]:
-    """Crawl in this process (as `member` of several), or under a supervisor; return the report."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # they spin at first, and nothing multiplies matrices
+    """Crawl in this process (as `member` of several) or under a supervisor; return the report."""
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # its threads spin at startup, and no matrix is multiplied
     try:
         if config.crawl.processes > 1:
             return _supervise(config, args, seeds)
@@ -309,7 +313,7 @@ def run(
 
 
 def _copy_report(made: Path, wanted: Path) -> None:
-    """Copy the report of the run, however it ended."""
+    """Copy the report of the run, even if the run failed."""
     if made.exists() and wanted == STDOUT:
         sys.stdout.write(made.read_text(encoding="utf-8"))
     elif made.exists():
@@ -321,7 +325,7 @@ def _copy_report(made: Path, wanted: Path) -> None:
 
 
 def check_report(path: Path | None) -> None:
-    """Raises UsageError, before the crawl, if the report could not be written where it is wanted."""
+    """Check before the crawl that the report can be written to `path`; raise UsageError otherwise."""
     try:
         if path is not None and path != STDOUT:
             refuse_output(path)
@@ -340,11 +344,11 @@ def _run_one(
     from crawler.process.fetching.reader import fork_parser
 
     parser = fork_parser()
-    gc.freeze()  # what was imported is never collected
+    gc.freeze()  # imported modules are never collected, so the collector need not visit them
     limit = config.crawl.shutdown_step_max
     try:
         return shutdown.run(_crawl(config, args, seeds, member, parser), uvloop.new_event_loop, limit)
-    finally:  # a directory that cannot be opened leaves it to nobody
+    finally:  # close also if the directory cannot be opened
         if parser is not None:
             parser.end()
 
@@ -366,7 +370,7 @@ def _supervise(config: Config, args: argparse.Namespace, seeds: Seeds) -> dict[s
 
 
 def _progress(args: argparse.Namespace) -> str:
-    """How progress is shown."""
+    """Return the kind of progress display to use."""
     return "none" if args.quiet else args.progress
 
 
@@ -411,15 +415,15 @@ async def _crawl(
 
 
 def _command(config: Config) -> str:
-    """The command that goes on with such a run."""
+    """Return the command that continues this kind of run."""
     return "refresh" if config.refresh.endless else "crawl"
 
 
 class _Stopper:
-    """First signal: stop in order. Second: at once; nothing is lost either way.
+    """Signal handling: the first signal shuts down cleanly, the second exits immediately; neither loses data.
 
-    These are signal handlers of Python, not of the loop: the second one ends a loop that stands, too.
-    A signal from before there is a loop was noted (`early_signals.py`), and the crawl stops as soon as it runs.
+    The handlers are Python's own, not the event loop's, so the second signal also ends a blocked loop.
+    A signal that arrives before the loop exists is noted (`early_signals.py`); the crawl stops as soon as it runs.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -431,7 +435,7 @@ class _Stopper:
         self._asked = False
 
     def __enter__(self) -> None:
-        """Take the signals from now on."""
+        """Install the signal handlers."""
         self._loop = asyncio.get_running_loop()
         self._before = {number: signal.signal(number, self) for number in self.SIGNALS}
         if early_signals.has_signal():
@@ -446,20 +450,20 @@ class _Stopper:
             self._crawl.kill()
             os._exit(130)
         self._asked = True
-        said = f"stopping; go on later with: crawler {self._command} --dir {quoted(self._directory)}\n"
-        os.write(2, said.encode(errors="backslashreplace"))  # print might interrupt another print
+        said = f"stopping; continue later with: crawler {self._command} --dir {quoted(self._directory)}\n"
+        os.write(2, said.encode(errors="backslashreplace"))  # the handler may have interrupted a print
         self._loop.call_soon_threadsafe(self._crawl.stop, "signal")
 
 
 def _nothing_new(report: dict[str, Any]) -> bool:
-    """Whether the crawl was complete before the run."""
+    """Return whether the crawl was already complete before the run."""
     run = report["run"]
     asked = any([*run.get("pages", {}).values(), *run.get("refresh", {}).values()])
     return report["stopped_by"] == "done" and not asked and not report["frontier"]["todo"]
 
 
 def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> str:
-    """What a person wants to know when the run has ended."""
+    """Return the summary printed at the end of a run."""
     run = report["run"]
     pages = run.get("pages", {})
     failed = {name: n for name, n in sorted(pages.items()) if name in _FAILURES and n}
@@ -472,28 +476,30 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
     ]
     if refreshed := run.get("refresh", {}):
         lines.append(
-            f"refreshed: {refreshed.get('done', 0):,} pages asked again; {refreshed.get('content_changed', 0):,} had "
+            f"refreshed: {refreshed.get('done', 0):,} pages fetched again; {refreshed.get('content_changed', 0):,} had "
             f"changed, {refreshed.get('content_same', 0) + refreshed.get('unchanged', 0):,} had not"
         )
     if command == "crawl" and _nothing_new(report):
         lines.append(
-            "complete; known pages are not fetched again (crawler refresh, or --fresh to begin anew)"
+            "complete; known pages are not fetched again (use crawler refresh, or --fresh to start over)"
         )
     if cut := pages.get("cut", 0):
         lines.append(
-            f"cut off: {cut:,} longer than fetch.body_bytes_max or fetch.wire_bytes_max (--set raises them)"
+            f"truncated: {cut:,} longer than fetch.body_bytes_max or fetch.wire_bytes_max (--set raises them)"
         )
     if failed:
         lines.append("not fetched: " + ", ".join(f"{name} {n:,}" for name, n in failed.items()))
     if cut := run.get("bodies", {}).get("cut"):
-        lines.append(f"cut at fetch.body_bytes_max or sitemaps.bytes_max: {cut:,} bodies")
+        lines.append(f"truncated at fetch.body_bytes_max or sitemaps.bytes_max: {cut:,} bodies")
     if unwritten := run.get("bodies", {}).get("unwritten"):
-        lines.append(f"stored without their bodies for an error of the crawler, see the log: {unwritten:,}")
+        lines.append(
+            f"stored without their bodies because of an error in the crawler (see the log): {unwritten:,}"
+        )
     if report["conservation"] != "holds":
         lines += [f"counting error: {problem}" for problem in report["conservation"]]
-    lines.append(f"pages: {where}/*/warc   log of fetches: {where}/pages.jsonl   report: {where}/report.json")
+    lines.append(f"pages: {where}/*/warc   fetch log: {where}/pages.jsonl   report: {where}/report.json")
     if frontier["todo"] or command == "refresh":
-        lines.append(f"go on with: crawler {command} --dir {where}")
+        lines.append(f"continue with: crawler {command} --dir {where}")
     return "\n".join(lines)
 
 

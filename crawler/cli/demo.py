@@ -1,7 +1,7 @@
-"""`crawler demo`: the whole crawler on a small web of its own, in under a minute.
+"""`crawler demo`: run the whole crawler on a small built-in web, in under a minute.
 
-First the web is crawled to its end. Then its news and its prices change, and for `REFRESH_SECONDS` the
-crawl keeps its copies fresh; the web itself says how many of them are current.
+The demo first crawls the web completely. Then news and prices change, and for `REFRESH_SECONDS` the
+crawl keeps its copies fresh; the web itself reports how many of them are current.
 """
 
 import argparse
@@ -24,12 +24,12 @@ SETTINGS: dict[str, Any] = {
 REFRESH_SECONDS = 12.0
 REFRESH: dict[str, Any] = {
     "crawl": {"max_time": REFRESH_SECONDS, "rate": 25.0},
-    "refresh": {"endless": True, "min_age": 0.0, "speed": 86_400},  # a day of the sites is a second here
+    "refresh": {"endless": True, "min_age": 0.0, "speed": 86_400},  # one day of page age passes per second
 }
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Crawl the demonstration web and say what was fetched and where it lies."""
+    """Crawl the demonstration web; print what was fetched and where it is stored."""
     parser = options.parser(
         "demo",
         "Crawl a small built-in web of five hosts on loopback, then keep the copies fresh while the pages change.\n"
@@ -48,7 +48,7 @@ def main(_command: str, argv: list[str]) -> int:
     options.set_up_log(args, directory.log_file)
 
     if aside is not None and not args.quiet:
-        print(f"the crawl that was in {args.dir} is {aside.name} now")
+        print(f"the earlier crawl in {args.dir} was moved to {aside.name}")
 
     import uvloop
 
@@ -66,7 +66,7 @@ def _config(args: argparse.Namespace, *more: dict[str, Any]) -> Config:
 
 
 async def _demo(args: argparse.Namespace) -> None:
-    """Crawl the web; let it change, and keep the copies fresh; say what came of both."""
+    """Crawl the web, let it change, keep the copies fresh, and print the results of both."""
     from crawler.cli.crawl import summary
     from crawler.cli.demo_web import HOSTS, DemoWeb
 
@@ -100,12 +100,12 @@ async def _crawl(config: Config, args: argparse.Namespace, seeds: list[str]) -> 
 
 
 def _refreshed(report: dict[str, Any], current: int, changing: int, changes: int) -> str:
-    """What the refreshes came to, by the crawl's books and by the web's own."""
+    """Return the results of the refreshes, as counted by the crawl and by the web itself."""
     asked, kept = report["run"].get("refresh", {}), report["refreshing"]
     return (
-        f"{asked.get('done', 0):,} pages asked again, {asked.get('content_changed', 0):,} of them had changed; "
+        f"{asked.get('done', 0):,} pages fetched again, {asked.get('content_changed', 0):,} of them had changed; "
         f"{kept['expected_freshness'] or 0.0:.0%} of {kept['pages']:,} copies are expected to be current\n"
-        f"the web says: {changing:,} pages changed {changes:,} times, of {current:,} the copy is current"
+        f"checked against the web: {changing:,} pages changed {changes:,} times; {current:,} copies of them are current"
     )
 
 

@@ -1,13 +1,13 @@
-"""The web of `crawler demo`: five small hosts on loopback, each with a habit of the real web.
+"""The web of `crawler demo`: five small hosts on loopback, each with a feature of the real web.
 
 manual    127.0.0.11    a manual: chapters, sections, one navigation on every page, gzip
 shop      127.0.0.12    redirects, dead links, session ids; robots.txt forbids /cart; a sitemap
 news      127.0.0.13    a feed, meta refresh, pages in windows-1252
-busy      127.0.0.14    answers 429 with Retry-After when asked too fast
+busy      127.0.0.14    answers 429 with Retry-After to requests that come too fast
 endless   127.0.0.15    a calendar without end, which only a depth limit stops
 
-Once told to `change`, articles change every few seconds, later ones less often, and one product in four
-its price; each such page has an ETag and answers 304 while it is the same.
+After a call of `change`, articles change every few seconds, those with higher numbers less often, and one
+product in four changes its price. Each such page has an ETag and answers 304 until it changes.
 """
 
 import gzip
@@ -34,14 +34,14 @@ BUSY_PER_SECOND = 8
 
 
 def page(title: str, *links: str, text: str = "") -> str:
-    """An HTML page with a list of links."""
+    """Return an HTML page with a list of links."""
     items = "".join(f'<li><a href="{link}">{link}</a></li>' for link in links)
     words = text or f"{title} is a page of the demonstration. " * 20
     return f"<!doctype html><title>{title}</title><h1>{title}</h1><p>{words}</p><ul>{items}</ul>"
 
 
 def _period(host: str, name: str) -> float:
-    """Seconds between two changes of a page; 0 of one that never changes."""
+    """Return the seconds between two changes of a page; 0 if it never changes."""
     digits = name.rpartition("/" if host == "news" else " ")[2]
     number = int(digits) if digits.isascii() and digits.isdigit() else 0
     if host == "news":
@@ -74,23 +74,23 @@ class DemoWeb(LoopbackSites):
     # -- change
 
     def change(self) -> None:
-        """From now on pages change."""
+        """Let pages change from now on."""
         self._changing_since = time.monotonic()
 
     def current(self) -> tuple[int, int, int]:
-        """(pages of which the guest has the present version, pages that change, changes so far)."""
+        """Return (pages whose present version was sent, pages that change, changes so far)."""
         now = {key: self._version(*key) for key in self._sent if _period(*key)}
         return sum(self._sent[key] == version for key, version in now.items()), len(now), sum(now.values())
 
     def _version(self, host: str, name: str) -> int:
-        """How often a page has changed."""
+        """Return how many times a page has changed."""
         period = _period(host, name)
         if self._changing_since is None or not period:
             return 0
         return int((time.monotonic() - self._changing_since) / period)
 
     def _versioned(self, request: web.BaseRequest, host: str, title: str, text: str) -> web.Response:
-        """The present version of a page, or 304."""
+        """Return the present version of a page, or 304 if the client has it."""
         version = self._version(host, title)
         self._sent[host, title] = version
         tag = f'"{title}-{version}"'.replace(" ", "-")

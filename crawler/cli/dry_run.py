@@ -1,9 +1,9 @@
-"""`crawler crawl --dry-run`: prints the URLs that would be asked and keeps nothing.
+"""`crawler crawl --dry-run`: print the URLs that would be fetched, and keep nothing.
 
-    new directory      asks the seeds, with their robots.txt, in a temporary folder; prints their links
-    existing crawl     asks nothing; prints the URLs that wait in its queues
+    new directory      fetches the seeds and their robots.txt in a temporary folder; prints their links
+    existing crawl     fetches nothing; prints the URLs in its queues
 
-URLs go to standard output, one a line; the rest to standard error.
+URLs go to standard output, one per line; everything else goes to standard error.
 """
 
 import sys
@@ -19,13 +19,13 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import NoSeedError
 
-SHOWN_RULES = 8  # rules named, those that reject most
+SHOWN_RULES = 8  # the number of rules listed; those that reject most come first
 
 Crawling = Callable[[Config, Path], dict[str, Any]]
 
 
 def dry_run(config: Config, directory: CrawlDirectory, run: Crawling, given: Iterable[str]) -> int:
-    """Print the URLs; `run` crawls with a configuration into a folder, `given` are the seeds."""
+    """Print the URLs; `run` crawls with a configuration into a folder, and `given` are the seeds."""
     if directory.exists():
         return _go_on(directory, given)
     alone = replace(config.crawl, depth=0, processes=1)
@@ -48,12 +48,12 @@ def dry_run(config: Config, directory: CrawlDirectory, run: Crawling, given: Ite
         print(url)
     rejected = sorted(report["urls"].get("filtered", {}).items(), key=lambda each: -each[1])[:SHOWN_RULES]
     _say(
-        f"{len(asked):,} asked now, {len(next_ones):,} would be asked next{_limits(config)}; nothing is kept"
+        f"{len(asked):,} fetched now, {len(next_ones):,} would be fetched next{_limits(config)}; nothing is kept"
     )
     if rejected:
         _say("links not followed: " + ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in rejected))
     if config.crawl.depth == 0:
-        _say("--depth 0: the pages behind the seeds would be parked, not asked")
+        _say("--depth 0: links of the seeds would be parked, not fetched")
     return 0
 
 
@@ -69,13 +69,13 @@ def _go_on(directory: CrawlDirectory, given: Iterable[str]) -> int:
         print(url)
     seeds = f", {len(new):,} seeds if they are new" if new else ""
     _say(
-        f"{count:,} URLs would be asked next{seeds}, with what they lead to; {parked:,} are parked; nothing was asked"
+        f"{count:,} URLs would be fetched next{seeds}, then their links; {parked:,} are parked; nothing was fetched"
     )
     return 0
 
 
 def _waiting(directory: CrawlDirectory) -> Iterator[tuple[bool, str]]:
-    """(whether it is parked, URL) of each URL in the queues, host by host, in their order."""
+    """Yield (whether the URL is parked, the URL) for each queued URL, host by host, in queue order."""
     from crawler.cli.access import at_rest, names
 
     for name in names(directory):

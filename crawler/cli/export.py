@@ -21,7 +21,7 @@ crawler export --dir example --format cdxj > example.cdxj
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Export; 0 also if some captures could not be read, which are named on standard error."""
+    """Export; return 0 even if some captures could not be read, and name those on standard error."""
     args = _parse(argv)
     problems: list[str] = []
     progress = ExportProgress(shown=not args.quiet and sys.stderr.isatty())
@@ -33,7 +33,7 @@ def main(_command: str, argv: list[str]) -> int:
     for problem in problems:
         print(f"crawler: {problem}", file=sys.stderr)
     if args.where and not count and not args.quiet:
-        print(f"crawler: no page is one with {args.where}", file=sys.stderr)
+        print(f"crawler: no page matches {args.where}", file=sys.stderr)
     return 0
 
 
@@ -109,7 +109,7 @@ def _request(args: argparse.Namespace) -> ExportRequest:
 
 
 class ExportProgress:
-    """One line on a terminal, renewed twice a second."""
+    """One progress line on a terminal, updated twice per second."""
 
     def __init__(self, *, shown: bool) -> None:
         self._shown = shown

@@ -1,7 +1,7 @@
 """The flags that set a configuration key, in the groups in which `--help` shows them.
 
-A flag that sets a key is a row of `FLAGS`; the key appears nowhere else in the command
-line. A row names the commands that do not have the flag, because it has no effect there.
+Each such flag is a row of `FLAGS`; the command line mentions the key nowhere else. A row
+names the commands that lack the flag because it has no effect there.
 """
 
 import argparse
@@ -12,15 +12,15 @@ WHAT, HOW_MUCH, POLITENESS, IDENTITY, LOGIN = "what to crawl", "how much", "poli
 REFRESH, PROCESSES, OUTPUT = "refresh", "many processes", "output"
 GROUPS = (WHAT, HOW_MUCH, POLITENESS, IDENTITY, LOGIN, REFRESH, PROCESSES, OUTPUT)
 
-# `crawler shell` fetches one page and keeps nothing.
+# `crawler shell` fetches one page and stores nothing.
 _CRAWLING = ("shell",)
 
 
 class Flag(NamedTuple):
     """A flag that sets a key.
 
-    `metavar` None makes a switch; `repeatable` flags collect their values; `not_in` are the
-    commands without the flag.
+    A flag with `metavar` None is a switch; `repeatable` flags collect their values; `not_in`
+    lists the commands without the flag.
     """
 
     group: str
@@ -143,7 +143,7 @@ FLAGS = (
         "--patience",
         "crawl.patience",
         "T",
-        "end the crawl when every URL left must wait longer than this (5 min)",
+        "end the crawl when every remaining URL must wait longer than this (5 min)",
         not_in=(*_CRAWLING, "refresh"),
     ),
     Flag(
@@ -188,7 +188,7 @@ FLAGS = (
         "--robots",
         "robots.policy",
         "obey|ignore",
-        "obey robots.txt (default), or ignore it: only for your own sites",
+        "obey robots.txt (default), or ignore it (only for your own sites)",
     ),
     Flag(
         POLITENESS,
@@ -220,7 +220,7 @@ FLAGS = (
         "--load-cookies",
         "fetch.cookies_file",
         "FILE",
-        "send the cookies in this cookies.txt, as browsers and curl write it",
+        "send the cookies in this cookies.txt, as written by browsers and curl",
     ),
     Flag(
         REFRESH,
@@ -235,7 +235,7 @@ FLAGS = (
         "--refresh-share",
         "refresh.share",
         "S",
-        "share of the fetches spent on known pages, 0 to 1; auto, or no value: whatever is worth more",
+        "share of the fetches spent on known pages, 0 to 1; auto, or no value: let the crawl value decide",
         not_in=_CRAWLING,
     ),
     Flag(

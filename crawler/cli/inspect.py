@@ -1,4 +1,4 @@
-"""`crawler status`, `crawler why URL`, `crawler get URL`: looking into a crawl, running or at rest."""
+"""`crawler status`, `crawler why URL`, `crawler get URL`: inspect a crawl, running or not."""
 
 import argparse
 import sys
@@ -55,7 +55,7 @@ def _status(argv: list[str]) -> int:
 
 
 def _summary(status: Status) -> list[str]:
-    """What most people ask, in half a dozen lines; what is zero is left out."""
+    """Return the summary that most people need, in about six lines; values that are zero are left out."""
     frontier, count = status.frontier, status.counters.get
     filtered = sum(group(status.counters, "urls.filtered").values())
     received = count("bytes.wire", 0)
@@ -86,14 +86,14 @@ def _summary(status: Status) -> list[str]:
 
 
 def _signals(args: argparse.Namespace) -> int:
-    """Which sitemaps and feeds are right: those of most signals first."""
+    """Print how reliable the sitemaps and feeds are, those with the most signals first."""
     rows = [row for answer in access.ask(args.dir, {"command": "signals"}) for row in answer]
     rows.sort(key=lambda row: -row["signals"])
     if args.json:
         _print_json(rows)
     elif not rows:
         print(
-            "no signals were heard (`crawler refresh` reads sitemaps and feeds again; `crawler signal URL`)"
+            "no signals received yet (`crawler refresh` reads sitemaps and feeds again; `crawler signal URL` sends one)"
         )
     else:
         print(f"{'host':<40} {'source':<9} {'signals':>8} {'right':>6} {'changes told':>13} {'after':>8}")
@@ -107,7 +107,7 @@ def _signals(args: argparse.Namespace) -> int:
 
 
 def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
-    """What more bandwidth would bring, how old copies are, hosts by pages, and arms where policies are compared."""
+    """Return the value of more bandwidth, the age of copies, the hosts by pages, and the arms of a comparison."""
     if not refreshing.get("pages"):
         return []
     rows = {}
@@ -131,12 +131,12 @@ def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
 
 
 def _arm_text(arm: Mapping[str, Any]) -> str:
-    """One arm of a comparison; with 95 % intervals."""
+    """Return the results of one arm of a comparison, with 95 % intervals."""
     found = f"{arm['refreshes']:,} refreshes, {arm['changed']:,} of them found a change"
     parts = [_count(arm["pages"], "page"), found]
     for name, text in (
         ("expected", "expected to be current"),
-        ("seen", "of the time current, as refreshes saw it"),
+        ("seen", "of the time current, as measured by refreshes"),
     ):
         if name in arm:
             parts.append(f"{arm[name]:.1%} +- {1.96 * arm[f'{name}_error']:.1%} {text}")
@@ -144,7 +144,7 @@ def _arm_text(arm: Mapping[str, Any]) -> str:
 
 
 def _freshness(refreshing: Mapping[str, Any]) -> str:
-    """How fresh the copies are expected to be, and whether the expectation is right; "" where nothing is refreshed."""
+    """Return the expected freshness of the copies and the accuracy of the forecast; "" if nothing is refreshed."""
     if not refreshing.get("pages"):
         return ""
     expected = refreshing.get("expected_freshness")
@@ -161,7 +161,7 @@ def _freshness(refreshing: Mapping[str, Any]) -> str:
 
 
 def _running(status: Status) -> dict[str, str]:
-    """Who runs, since when, how fast and how long it will take so; nothing for a crawl at rest."""
+    """Return the processes, their uptime, speed and expected end; {} for a crawl that is not running."""
     processes = status.processes
     if not processes:
         return {"state": "at rest"}
@@ -173,20 +173,20 @@ def _running(status: Status) -> dict[str, str]:
     lag = max(each.get("loop_lag", 0.0) for each in processes)
     missing = f"; {gone}" if (gone := missing_words(status)) else ""
     return {
-        "state": f"runs for {duration(up)}{paused}: {pids}{missing}",
-        "speed": f"{rate:,.1f} pages/s{_reached(status.recent)}, loop late by {1000 * lag:,.0f} ms at most",
+        "state": f"running for {duration(up)}{paused}: {pids}{missing}",
+        "speed": f"{rate:,.1f} pages/s{_reached(status.recent)}, event loop late by at most {1000 * lag:,.0f} ms",
         "left": eta.describe_eta(status.eta),
     }
 
 
 def _reached(recent: Mapping[str, float]) -> str:
-    """Hosts that answered for the first time, a minute."""
+    """Return the number of hosts per minute that answered for the first time."""
     span = recent.get("span", 0.0)
-    return f", {60.0 * recent.get('hosts', 0.0) / span:,.0f} new hosts a minute" if span > 0.0 else ""
+    return f", {60.0 * recent.get('hosts', 0.0) / span:,.0f} new hosts per minute" if span > 0.0 else ""
 
 
 def _connections(counts: Mapping[str, int]) -> str:
-    """How requests were carried."""
+    """Return how many requests used a kept connection, a full or resumed TLS handshake, or no TLS."""
     total = sum(counts.values())
     if not total:
         return ""
@@ -202,7 +202,7 @@ def _count(n: int, noun: str) -> str:
 
 
 def _numbers(values: dict[str, int]) -> str:
-    """Those that are not 0, the largest first."""
+    """Return the values that are not 0, the largest first."""
     ranked = sorted(values.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {n:,}" for name, n in ranked if n)
 
@@ -238,7 +238,7 @@ def _busy_and_failing_first(host: HostStatus) -> tuple[bool, int, int]:
 
 
 def _process_text(part: Status) -> str:
-    """One process: its share of the work, and the peers it cannot reach or has links for."""
+    """Return the state of one process: its share of the work, unreachable peers, and links that wait for a peer."""
     fetched, frontier = part.counters.get("pages.fetched", 0), part.frontier
     line = (
         f"{part.name + ':':<10}fetched {fetched:,}, todo {frontier.todo:,}, in_flight {frontier.in_flight:,}"
@@ -277,7 +277,7 @@ def _why(argv: list[str]) -> int:
 
 
 def _knows_best(answer: dict[str, Any]) -> bool:
-    """Whether the answer is that of the process that owns the URL."""
+    """Return whether the answer is from the process that owns the URL."""
     return answer["owner"] == answer["process"] if "owner" in answer else answer.get("known", False)
 
 
@@ -333,5 +333,5 @@ def _first_copy(args: Any) -> dict[str, Any]:
         if page is not None:
             return page
     raise CrawlerError(
-        f"{args.url}: no stored copy; `crawler why {quoted(args.url)} --dir {quoted(args.dir)}` tells more"
+        f"{args.url}: no stored copy; `crawler why {quoted(args.url)} --dir {quoted(args.dir)}` explains why"
     )

@@ -1,10 +1,10 @@
 """`crawler crawl --login URL -d user=me -d password`: log in with a form, and crawl with that login.
 
-    GET the page of the form --> its fields and those given --> POST --> redirects --> cookies, DIR/cookies.txt (0600)
+    GET the form's page --> its fields and the given ones --> POST --> redirects --> cookies, DIR/cookies.txt (0600)
 
-The crawl begins with the cookies of that file, like those of `--load-cookies`. The
-requests are the user's own: robots.txt does not apply to them, and they stand in no
-archive and no log.
+The crawl starts with the cookies of that file, like those of `--load-cookies`. The
+requests are made for the user: robots.txt does not apply to them, and they are neither
+archived nor logged.
 """
 
 import asyncio
@@ -33,20 +33,20 @@ from crawler.urls.canonical import canonical, hostname, resolve
 
 
 def fields(data: Sequence[str]) -> dict[str, str]:
-    """What `-d` gave: NAME=VALUE, or NAME alone, whose value is asked for and not shown.
+    """Return the fields given by `-d`: NAME=VALUE, or NAME alone, whose value is prompted for and not echoed.
 
     Raises:
-        UsageError: no name, or nobody to ask.
+        UsageError: a name is missing, or there is no terminal to prompt on.
     """
     found: dict[str, str] = {}
     for text in data:
         name, equals, value = text.partition("=")
         if not name:
-            raise UsageError("--data: expected NAME=VALUE, or NAME to be asked for its value")
+            raise UsageError("--data: expected NAME=VALUE, or NAME alone to be prompted for its value")
         if not equals:
             if not sys.stdin.isatty():
                 raise UsageError(
-                    f"--data {name}: there is no terminal to ask for its value; give {name}=VALUE"
+                    f"--data {name}: there is no terminal to prompt for its value; give {name}=VALUE"
                 )
             value = getpass.getpass(f"{name}: ")
         found[name] = value
@@ -57,11 +57,11 @@ def log_in(url: str, sent: dict[str, str], config: Config, file: Path) -> None:
     """Log in and keep the cookies in `file`, mode 0600.
 
     Raises:
-        UsageError: the server does not answer, or does not let this user in.
+        UsageError: the server does not answer or rejects the login.
     """
     target = canonical(url)
     if target is None:
-        raise UsageError(f"--login {url!r} is no http(s) URL")
+        raise UsageError(f"--login {url!r} is not an http(s) URL")
     jar = asyncio.run(_log_in(target, sent, config))
     atomic_write(file, as_file(jar).encode(), mode=0o600)
 
@@ -80,14 +80,14 @@ async def _log_in(url: str, sent: dict[str, str], config: Config) -> CookieJar:
         await visit.client.close()
         await visit.resolver.close()
     if _asks_again(answer, sent):
-        raise UsageError(f"--login {url}: the answer asks for the password again: user or password is wrong")
+        raise UsageError(f"--login {url}: the server asks for the password again: user or password is wrong")
     if not len(visit.jar):
-        raise UsageError(f"--login {url}: the server set no cookie, so nobody is logged in")
+        raise UsageError(f"--login {url}: the server set no cookie, so the login failed")
     return visit.jar
 
 
 class _Visit:
-    """Requests with one jar of cookies, redirects followed."""
+    """Requests that share one cookie jar and follow redirects."""
 
     def __init__(self, config: Config) -> None:
         clock, network = SystemClock(), config.network
@@ -101,7 +101,7 @@ class _Visit:
         self._config = config
 
     async def ask(self, url: str, options: RequestOptions) -> Page:
-        """The page at the end of the redirects; UsageError if there is none."""
+        """Return the page at the end of the redirects; raise UsageError if there is none."""
         for _ in range(self._config.fetch.redirects_max + 1):
             task = FetchRequest(
                 url, headers=options.headers, jar=self.jar, method=options.method, body=options.body
@@ -124,7 +124,7 @@ class _Visit:
 
 
 def _asks_again(page: Page, sent: dict[str, str]) -> bool:
-    """Whether a page holds the form that was sent."""
+    """Return whether a page contains the form that was sent."""
     return any(
         sent.keys() & {each.attr("name") for each in form.css("input")}
         for form in page.css("form:has(input[type=password])")

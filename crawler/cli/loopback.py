@@ -1,4 +1,4 @@
-"""A web on loopback: hosts with an address each, all on one port; for the demonstration, the lab and tests."""
+"""Web sites on loopback, one address per host, all on one port; used by the demonstration, the lab and tests."""
 
 import socket
 import ssl
@@ -9,7 +9,7 @@ from aiohttp import web
 
 
 def free_ports(count: int, address: str = "127.0.0.1") -> list[int]:
-    """Return `count` ports of an address at which nobody listened a moment ago."""
+    """Return `count` ports of an address that were free when this was called."""
     held = [_listening(address, 0) for _ in range(count)]
     ports = [each.getsockname()[1] for each in held]
     for each in held:
@@ -18,7 +18,7 @@ def free_ports(count: int, address: str = "127.0.0.1") -> list[int]:
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A port that nobody listened at a moment ago."""
+    """Return a port that was free when this was called."""
     return free_ports(1, address)[0]
 
 
@@ -30,12 +30,12 @@ def _listening(address: str, port: int) -> socket.socket:
 
 
 class LoopbackSites:
-    """Answers at some addresses until closed; use as an async context manager.
+    """Serves on some addresses until closed; use as an async context manager.
 
     Args:
-        answer: the handler of all requests; HTTPException is an answer too.
-        addresses: one a host.
-        port: of all hosts; 0: the system chooses one on entering.
+        answer: handles all requests; it may return or raise an HTTPException.
+        addresses: one per host.
+        port: shared by all hosts; 0: the system chooses one on entering.
         tls: for https.
     """
 

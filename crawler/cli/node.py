@@ -1,4 +1,4 @@
-"""`crawler node`: one process of a crawl of many machines."""
+"""`crawler node`: one process of a crawl on many machines."""
 
 import argparse
 from pathlib import Path
@@ -33,7 +33,7 @@ NODE_FLAGS = (
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Crawl as one of several; exit code 0 when the crawl has ended or this process was stopped."""
+    """Crawl as one of several processes; return 0 when the crawl has ended or this process was stopped."""
     args = _parse(argv)
     directory = CrawlDirectory(args.dir)
     layers = options.layers(args, directory)
@@ -51,7 +51,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser = options.parser(
         "node",
         "Run one process of a crawl on many machines. Its peers, table and secret come from the configuration, the\n"
-        "environment (CRAWLER_SPLITTER__PEERS) or flags. Links to a missing peer wait here until it connects.",
+        "environment (CRAWLER_SPLITTER__PEERS) or flags. Links for a missing peer are kept here until it connects.",
         "crawler node --dir crawl --name a --peer a=10.0.0.1:7077 --peer b=10.0.0.2:7077 --secret-file secret",
         settings=True,
     )
@@ -73,7 +73,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _completed(config: Config) -> Config:
-    """The configuration with what follows from it: where to listen, room kept for a full disk."""
+    """Return the configuration with derived values: the address to listen on, the disk space held in reserve."""
     from crawler.config.forms import host_port, named_addresses
 
     if config.crawl.processes > 1:
@@ -87,7 +87,7 @@ def _completed(config: Config) -> Config:
         raise ConfigError(f"splitter.name {name!r} is not among the peers {', '.join(sorted(peers))}")
     layers = Layers()
     host, port = host_port(config.splitter.listen)
-    if port == 0:  # the port of this process's entry; its host too, unless another one is given
+    if port == 0:  # take the port of this process's entry, and its host unless another one is given
         own_host, port = peers[name]
         given = config.splitter.listen != SplitterConfig().listen
         layers.set("node", "splitter.listen", f"{host if given else own_host}:{port}")
@@ -97,7 +97,7 @@ def _completed(config: Config) -> Config:
 
 
 def _with(config: Config, layers: Layers) -> Config:
-    """`config` under the values of `layers`."""
+    """Return `config`, overridden by the values of `layers`."""
     import msgspec
 
     made = Layers()
@@ -109,7 +109,7 @@ def _with(config: Config, layers: Layers) -> Config:
 
 
 def _member(config: Config, directory: CrawlDirectory) -> "Member":
-    """This process's place; makes the directory, whose seed comes from the shared secret if there is one."""
+    """Return this process's place; create the directory, whose seed comes from the shared secret if there is one."""
     from crawler.config.forms import named_addresses
     from crawler.process.exchange.exchange import Member
     from crawler.splitter.peers import listen_address
@@ -118,7 +118,7 @@ def _member(config: Config, directory: CrawlDirectory) -> "Member":
     splitter = config.splitter
     secret = read_secret(Path(splitter.secret_file)) if splitter.secret_file else b""
     listen_address(splitter, secret)
-    # A crawl that `crawler crawl` began keeps the seed it has, if the configuration names that crawl.
+    # A crawl that `crawler crawl` started keeps its seed, if the configuration names that crawl.
     grown = directory.exists() and splitter.crawl == directory.crawl_id()
     directory.create(fingerprint_seed(secret) if secret and not grown else b"")
     addresses = named_addresses(splitter.peers)

@@ -1,6 +1,6 @@
-"""Flags shared by the commands, and the configuration they make.
+"""Flags shared by the commands, and the configuration that they produce.
 
-Flag > `CRAWLER_SECTION__KEY` environment > file > the directory's own
+Precedence: flag > `CRAWLER_SECTION__KEY` environment > file > the directory's own
 crawl.toml > default. The flags that set a key are in `flags.py`.
 """
 
@@ -20,14 +20,14 @@ from crawler.upgrade.ready import ready
 
 
 def url(argument: str) -> str:
-    """An argument as text that can be sent on: bytes that are no UTF-8 become `?`."""
+    """Return an argument as valid text: bytes that are not UTF-8 become `?`."""
     return argument.encode("utf-8", "replace").decode()
 
 
 def parser(
     command: str, description: str, example: str, *, settings: bool = False, on_crawl: bool = True
 ) -> argparse.ArgumentParser:
-    """Return a parser with the common flags and an example at its end.
+    """Return a parser with the common flags and with an example at its end.
 
     Args:
         settings: the command reads settings: add `--config` and `--set`.
@@ -80,7 +80,7 @@ def add_set(group: argparse._ActionsContainer) -> None:
 
 
 def layers(args: argparse.Namespace, directory: CrawlDirectory | None = None) -> Layers:
-    """The configuration layers of a command line, weakest first."""
+    """Return the configuration layers of a command line, the weakest first."""
     made = Layers()
     if directory is not None:
         ready(directory)
@@ -101,12 +101,12 @@ def layers(args: argparse.Namespace, directory: CrawlDirectory | None = None) ->
 
 
 def settings_of(file: Path) -> dict[str, Any]:
-    """The settings in a TOML file, under the names that they have now."""
+    """Return the settings in a TOML file; keys with an old name are renamed."""
     return renewed(read_file(file), str(file))
 
 
 def starting(layers: Layers) -> Config:
-    """The configuration of a crawl that is about to begin; a ConfigError says where a bad value came from."""
+    """Return the configuration of a crawl that is about to start; a ConfigError says where a bad value came from."""
     from crawler.crawl.start_checks import check_start  # imported here, as it is slow
 
     config = layers.config()
@@ -116,12 +116,12 @@ def starting(layers: Layers) -> Config:
 
 
 def load(args: argparse.Namespace, directory: CrawlDirectory | None = None) -> Config:
-    """The configuration of a command line; a ConfigError names the key that is wrong."""
+    """Return the configuration of a command line; a ConfigError names the invalid key."""
     return layers(args, directory).config()
 
 
 class _PlainFormatter(logging.Formatter):
-    """Lines of a log, in the file too, that no page can forge or fill with control sequences."""
+    """Formats log lines so that no page can forge a line or insert control sequences, in the file too."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = printable(record.message)
@@ -132,9 +132,9 @@ class _PlainFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """A JSON object a line: the fields of the plain form, and the facts of a line (`fields`) that has some.
+    """Formats one JSON object per line: the parts of the plain form, and the `fields` of lines that have them.
 
-    `process` names one of several.
+    With several processes, `process` is the name of the one that logs.
     """
 
     def __init__(self, process: str = "") -> None:
@@ -158,12 +158,12 @@ class _JsonFormatter(logging.Formatter):
 
 
 class _LogFile(logging.FileHandler):
-    """A log that a full disk leaves behind: what fails for want of room says so itself."""
+    """A log file that ignores write errors such as a full disk, which the crawl itself reports."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             super().emit(record)
-        except OSError:  # it cannot even be opened
+        except OSError:  # the file cannot be opened
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
@@ -172,17 +172,17 @@ class _LogFile(logging.FileHandler):
 
 
 def set_up_log(args: argparse.Namespace, log_file: Path | None = None) -> None:
-    """Send the log to standard error, and to `log_file` whatever the verbosity."""
+    """Send the log to standard error, and to `log_file` regardless of the verbosity."""
     send_log(log_level(args), log_file, json=args.log_format == "json")
 
 
 def log_level(args: argparse.Namespace) -> int:
-    """What is shown of the log on standard error."""
+    """Return the level from which log lines are shown on standard error."""
     return logging.ERROR if args.quiet else logging.DEBUG if args.verbose else logging.WARNING
 
 
 def send_log(level: int, log_file: Path | None = None, *, json: bool = False, process: str = "") -> None:
-    """Send the log from `level` on to standard error, and to `log_file`; `process` names one of several."""
+    """Send log lines of at least `level` to standard error, and to `log_file`; `process` names one of several."""
     name = f" {process}" if process else ""
     plain = _PlainFormatter(f"%(asctime)s{name} %(levelname)s %(name)s: %(message)s")
     shown = logging.StreamHandler(printing(sys.stderr))

@@ -1,4 +1,4 @@
-"""Command-line parsers whose errors are one line and suggest what was meant.
+"""Command-line parsers that report errors in one line and suggest what was meant.
 
 Options and arguments come in any order. `parser_of` gets the parser of a command
 without running it, for completions and manual pages.
@@ -18,27 +18,27 @@ _wanted: ContextVar[bool] = ContextVar("wanted", default=False)
 
 
 class _Made(Exception):
-    """The parser of a command, instead of the run that it was made for."""
+    """Carries the parser out of a command's `main`, in place of running the command."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self.parser = parser
 
 
 def suggestion(word: str, words: Iterable[str]) -> str:
-    """`; did you mean X?` if one of `words` is like `word`, else ""."""
+    """Return `; did you mean X?` if one of `words` resembles `word`, else ""."""
     close = difflib.get_close_matches(word, list(words), 1, 0.6)
     return f"; did you mean {close[0]}?" if close else ""
 
 
 def quoted(word: object) -> str:
-    """A path or URL as it may be pasted into a shell."""
+    """Return a path or URL quoted for pasting into a shell."""
     return shlex.quote(str(word))
 
 
 def parser_of(
     main: Callable[[str, list[str]], int], command: str, argv: Sequence[str] = ()
 ) -> argparse.ArgumentParser | None:
-    """The parser of a command, None if it has none."""
+    """Return the parser of a command, None if it has none."""
     token = _wanted.set(True)
     try:
         main(command, list(argv))
@@ -52,7 +52,7 @@ def parser_of(
 
 
 class PlainHelp(argparse.RawDescriptionHelpFormatter):
-    """Help with a usage line that shows required flags and arguments only."""
+    """Help whose usage line shows only required flags and arguments."""
 
     def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
         optional = argparse.Action([], "options", metavar="[options]")
@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that raises UsageError where argparse would print its usage and exit."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse, options and arguments mixed as they come."""
+        """Parse options and arguments in any order."""
         if _wanted.get():
             raise _Made(self)
         mixable = not any(
@@ -75,7 +75,7 @@ class Parser(argparse.ArgumentParser):
         return super().parse_args(args, namespace)
 
     def _flags(self) -> set[str]:
-        """All flags, those of subcommands among them."""
+        """Return all flags, including those of subcommands."""
         below = [
             parser
             for action in self._actions
@@ -88,7 +88,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}{self._hint(message)}; `{self.prog} --help` lists the flags")
 
     def _hint(self, message: str) -> str:
-        """What was meant instead of a flag or a choice that is none."""
+        """Return a suggestion for an unknown flag or choice, "" if none is similar."""
         if found := re.match(r"unrecognized arguments: (\S+)", message):
             return suggestion(found[1].partition("=")[0], self._flags())
         if found := re.match(r"argument (\S+?): invalid choice: '(.*?)' \(", message):

@@ -13,12 +13,12 @@ from crawler.printable import printable, raw_stream
 from crawler.records import HostStatus, Outcome
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType  # imported when there is a terminal
+    from rich.console import RenderableType  # imported only for a terminal
 
 LIVE_INTERVAL = 0.5
 PLAIN_INTERVAL = 5.0
 HOSTS_SHOWN = 12
-LONG_WAIT = 2.0  # seconds of waiting that are worth a word
+LONG_WAIT = 2.0  # seconds; a longer wait is shown
 
 
 _REASONS = {
@@ -30,7 +30,7 @@ _REASONS = {
 
 
 class Shown(Protocol):
-    """A crawl, or the supervisor of one."""
+    """A crawl, or the supervisor of a crawl."""
 
     def status(self) -> Status: ...
 
@@ -46,7 +46,7 @@ async def show(crawl: Shown, mode: str) -> None:
 
 
 class Rates:
-    """Pages and bytes per second since the last look."""
+    """Pages and bytes per second since the previous measurement."""
 
     def __init__(self, status: Status) -> None:
         self._at = time.monotonic()
@@ -81,14 +81,14 @@ def line(status: Status, rates: dict[str, float]) -> str:
 
 
 def fetches(status: Status) -> int:
-    """Fetches of URLs that have ended, whatever their outcome; what robots.txt forbids is not fetched."""
+    """Return the number of finished fetches, whatever their outcome, without the URLs that robots.txt forbids."""
     asked = [outcome for outcome in Outcome if outcome is not Outcome.ROBOTS_DENIED]
     new, known = group(status.counters, "pages"), group(status.counters, "refresh")
     return sum(new.get(outcome, 0) + known.get(outcome, 0) for outcome in asked)
 
 
 def waiting_for(status: Status) -> str:
-    """What a crawl with nothing in flight waits for, and until when; "" if it does not wait long."""
+    """Return what a crawl with nothing in flight waits for, and until when; "" if the wait is short."""
     if status.paused:
         return f"; paused ({', '.join(status.paused)})"
     if status.frontier.in_flight or not status.frontier.todo:
@@ -129,7 +129,7 @@ async def _live(crawl: Shown) -> None:
 
 
 def screen(status: Status, rates: dict[str, float], elapsed: float) -> "RenderableType":
-    """The live screen: totals above, hosts with what they wait for below; 20 lines of 80 columns at most."""
+    """Return the live screen: totals, then hosts with what they wait for; at most 20 lines of 80 columns."""
     from rich.console import Group
     from rich.text import Text
 
@@ -175,7 +175,7 @@ def _totals(status: Status) -> "RenderableType":
 
 
 def _hosts(hosts: list[HostStatus]) -> "RenderableType":
-    """The hosts with most to do."""
+    """Return a table of the hosts with the most to do."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -185,7 +185,7 @@ def _hosts(hosts: list[HostStatus]) -> "RenderableType":
         table.add_column(
             title,
             justify=justify,  # type: ignore[arg-type]
-            no_wrap=title != "host",  # it alone gives way
+            no_wrap=title != "host",  # only this column is shortened
             overflow="ellipsis",
             min_width=width,
         )

@@ -13,15 +13,17 @@ log = logging.getLogger("crawler")
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Ask known pages again in the order of their crawl value; exit code 0 when stopped as asked."""
+    """Fetch known pages again in the order of their crawl value; return 0 when stopped on request."""
     args = _parse(argv)
     directory = CrawlDirectory(args.dir)
     if not directory.exists():
-        raise UsageError(f"no crawl in {args.dir}; `crawler crawl URL --dir {quoted(args.dir)}` makes one")
+        raise UsageError(
+            f"no crawl in {args.dir}; create one with `crawler crawl URL --dir {quoted(args.dir)}`"
+        )
     config = options.starting(options.layers(args, directory))
     crawl.check_report(args.report)
     options.set_up_log(args, directory.log_file)
-    log.info("refresh in %s begins", args.dir)
+    log.info("refresh in %s started", args.dir)
     report = crawl.run(config, args, Seeds(config, ()))
     log.info("refresh in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
     if not args.quiet:
@@ -33,7 +35,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser = options.parser(
         "refresh",
         "Fetch the stored pages of a crawl again, the most valuable refresh first, until stopped.\n"
-        "Change rates and the quality of change signals are learned on the way. New links are followed, too.",
+        "Change rates and the reliability of change signals are learned from the results. New links are followed, too.",
         "crawler refresh --dir example --rate 0.5 --max-time '1 h'",
         settings=True,
     )

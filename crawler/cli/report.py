@@ -1,4 +1,4 @@
-"""`crawler report`: the faults of the site that was crawled."""
+"""`crawler report`: list the faults of the crawled site."""
 
 import argparse
 import sys
@@ -17,7 +17,7 @@ crawler report --dir example
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Report; 0 whatever is found."""
+    """Print the report; return 0 whatever it contains."""
     parser = options.parser(
         "report",
         "List dead links, redirect chains, slow pages, duplicates, orphans and more. The crawl may be running.",
@@ -35,7 +35,7 @@ def main(_command: str, argv: list[str]) -> int:
     )
     args = parser.parse_args(argv)
     if args.limit < 1:
-        raise UsageError("report: --limit is at least 1")
+        raise UsageError("report: --limit must be at least 1")
     _write(args, _made(args))
     return 0
 

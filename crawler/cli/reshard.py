@@ -1,4 +1,4 @@
-"""`crawler reshard`, `crawler recover`: move a crawl to other processes; rebuild the to-do list of a lost disk."""
+"""`crawler reshard`, `crawler recover`: move a crawl to other processes; rebuild the queue of a lost disk."""
 
 import argparse
 import sys
@@ -41,12 +41,12 @@ def _reshard(argv: list[str]) -> int:
     directory.require()
     ready(directory, "reshard")
     if finish(directory):
-        _say(args, "finished the reshard that was cut off")
+        _say(args, "finished the reshard that was interrupted")
     ready(directory)
     options.set_up_log(args, directory.log_file)
     config, target = _target(args, directory)
     Resharding(directory, config, target, SystemClock(), lambda text: _say(args, text)).run()
-    print(f"{args.dir}: {', '.join(target.names)} share the crawl now, table epoch {target.epoch}")
+    print(f"{args.dir}: the crawl is divided among {', '.join(target.names)}, table epoch {target.epoch}")
     return 0
 
 
@@ -56,7 +56,7 @@ def _say(args: argparse.Namespace, text: str) -> None:
 
 
 def _target(args: argparse.Namespace, directory: CrawlDirectory) -> "tuple[Config, Partition]":
-    """The configuration and the table after the move."""
+    """Return the configuration and the table after the move."""
     from msgspec.structs import replace
 
     from crawler.config import convert
@@ -101,14 +101,14 @@ def _recover(argv: list[str]) -> int:
     ready(directory, "recover", args.name)
     names = directory.process_names()
     if args.name in names:
-        raise DirectoryError(f"{directory.process(args.name)}: it is here; move it away if it is lost")
+        raise DirectoryError(f"{directory.process(args.name)} exists; move it away if its data is lost")
     options.set_up_log(args, directory.log_file)
     total = 0
     for name in names:
         with access.at_rest(directory, name) as stages:
             recovery = Recovery(
                 stages, args.name
-            )  # before the journal: a name that is no peer's changes nothing
+            )  # before the journal is written, so that a name that is not a peer changes nothing
             keep_journal(directory.path, Journal("recover", args.name))
             total += recovery.run()
         for problem in recovery.problems:

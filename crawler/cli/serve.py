@@ -1,4 +1,4 @@
-"""`crawler serve`: the page cache of a crawl that does not run, over HTTP."""
+"""`crawler serve`: serve the page cache of a crawl that is not running, over HTTP."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ DEFAULT_ADDRESS = "127.0.0.1:8080"
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Serve until a signal comes."""
+    """Serve until a signal arrives."""
     parser = options.parser(
         command,
         "Serve the stored pages of a crawl over HTTP: /page?url=URL, Memento, and as a proxy (curl -x).",

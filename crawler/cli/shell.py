@@ -1,4 +1,4 @@
-"""`crawler shell URL`: a page at the Python prompt, to try selectors on."""
+"""`crawler shell URL`: fetch a page and try selectors on it at the Python prompt."""
 
 import sys
 from typing import Any
@@ -8,12 +8,12 @@ from crawler.cli.url_arguments import checked
 
 BANNER = """\
 page       {page}
-css(Q)     what a selector finds: css("h1").text, css("a").attrs("href")
-fetch(URL) another page; it becomes `page`"""
+css(Q)     the elements that match a selector: css("h1").text, css("a").attrs("href")
+fetch(URL) fetch another page; it becomes `page`"""
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Fetch a page and begin a prompt, or run `-c CODE`."""
+    """Fetch a page and open a prompt, or run `-c CODE`."""
     parser = options.parser(
         "shell",
         "Fetch a page and open a Python prompt to try selectors on it: `page`, css(query), fetch(url). Nothing is kept.",
@@ -47,7 +47,7 @@ def main(_command: str, argv: list[str]) -> int:
 
 
 def _run(source: str, names: dict[str, Any]) -> int:
-    """Run the user's code; its traceback is theirs to see."""
+    """Run the user's code; print the traceback if it fails."""
     try:
         value = eval(compile(source, "<-c>", "eval"), names)
     except SyntaxError:

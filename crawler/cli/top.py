@@ -1,4 +1,4 @@
-"""`crawler top`: a crawl live on a terminal, from outside; hosts that are busy or fail first."""
+"""`crawler top`: show a running crawl live on a terminal; hosts that are busy or fail come first."""
 
 import argparse
 import sys
@@ -19,7 +19,7 @@ ORDERS = {
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Show until Ctrl-C, or `--count` times."""
+    """Show the crawl until Ctrl-C, or `--count` times."""
     parser = options.parser(
         command,
         "Show a running crawl live on the terminal, like top(1).",
@@ -46,7 +46,7 @@ Look = tuple[Status, dict[str, float], float]
 
 
 def _looks(args: argparse.Namespace) -> Iterator[Look]:
-    """(status, rates, seconds since the start of the crawl), one each interval."""
+    """Yield (status, rates, seconds since the start of the crawl) once per interval."""
     rates = None
     number = 0
     while not args.count or number < args.count:

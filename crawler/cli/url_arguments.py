@@ -1,4 +1,4 @@
-"""The URLs of a command line, checked first, and the logins that go with them."""
+"""The URLs of a command line, checked, and the logins that they contain."""
 
 import base64
 from argparse import Namespace
@@ -10,26 +10,26 @@ from crawler.urls.canonical import canonical, hostname
 
 
 def checked(text: str) -> str:
-    """`text` as it stands; one without a scheme, as browsers take them, is refused with the URL that was meant.
+    """Return `text` unchanged if it has a scheme; otherwise reject it and suggest the URL that was meant.
 
     Raises:
-        UsageError: it has none.
+        UsageError: the scheme is missing.
     """
     if canonical(text) is None and "://" not in text:
         scheme = "http" if text.startswith(("localhost", "127.", "[::1]")) else "https"
         guess = canonical(f"{scheme}://{text}")
         if guess is not None and "@" not in text:
-            raise UsageError(f"{text!r} is no URL; did you mean {guess} ?")
+            raise UsageError(f"{text!r} is not a URL; did you mean {guess} ?")
     return text
 
 
 def basic(user: str, password: str) -> str:
-    """The header of a login (RFC 7617)."""
+    """Return the Authorization header of a login (RFC 7617)."""
     return "Authorization: Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 def without_login(url: str) -> tuple[str, str]:
-    """A URL without the user and password in it, and the header that they make; "" if there are none."""
+    """Return (a URL without its user and password, the header made from them); "" if it has none."""
     scheme, separator, rest = url.partition("://")
     place, slash, path = rest.partition("/")
     login, at, host = place.rpartition("@")
@@ -40,9 +40,9 @@ def without_login(url: str) -> tuple[str, str]:
 
 
 def add_logins(args: Namespace, layers: Layers) -> None:
-    """Let the logins of the command line bind: `--http-user` at the seeds' hosts, those in URLs at their own.
+    """Add the logins of the command line: `--http-user` for the seeds' hosts, those in URLs for their own host.
 
-    The URLs lose them. They are kept as all credentials are.
+    They are removed from the URLs and stored like all credentials.
     """
     tables = {}
     for place, url in enumerate(args.urls):
@@ -66,5 +66,5 @@ def _headers(layers: Layers) -> list[str]:
 
 
 def _is_login(table: dict[str, object], logins: dict[str, str]) -> bool:
-    """Whether an override is the login of an earlier run at a host that has one now."""
+    """Return whether an override is the login of an earlier run at a host that has a login in this run."""
     return table.get("match") in logins and table.keys() <= {"match", "headers"}

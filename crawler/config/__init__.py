@@ -1,11 +1,13 @@
-"""The configuration: TOML into frozen structs, one a stage.
+"""The configuration: TOML decoded into frozen structs, one per stage.
 
-schema      every key, its type, default and range
-key_words   the keys, and the words that may be their values
-units       lengths of time, sizes, ranges of numbers
-checks      a nested mapping -> Config, or a ConfigError that names the key
-overrides   `[[override]]`: other values for a part of the web
-layers      defaults, file, environment, flags; and TOML again
+schema       every key with its type, default and range
+key_words    the keys, and the words that they accept as values
+units        times, sizes, and ranges of numbers
+checks       converts a nested mapping to a Config; a ConfigError names the invalid key
+overrides    `[[override]]`: different values for a part of the web
+layers       merges defaults, file, environment and flags; writes TOML
+forms        values with a syntax of their own, such as host:port
+credentials  secret settings, which are stored separately
 """
 
 from crawler.config.checks import convert

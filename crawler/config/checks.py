@@ -1,4 +1,4 @@
-"""From a nested mapping to a checked `Config`; an error is one line that names the key."""
+"""Conversion of a nested mapping to a checked `Config`; each error is one line that names the key."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from crawler.config.schema import ARMS_MAX, Config, RefreshPolicy, SplitterConfi
 from crawler.config.units import ByteCount, Seconds
 from crawler.errors import ConfigError, bad_setting
 
-LINK_BYTES_MAX = 16 << 10  # the longest URL and what goes with it, on its way to another process
+LINK_BYTES_MAX = 16 << 10  # bytes of the longest link (URL and metadata) sent to another process
 FRAME_BYTES_MAX = 1 << 20
 PROXY = r"(?:https?|socks4a?|socks5h?)://[^/\s]"
 
@@ -36,7 +36,7 @@ def convert(tree: Mapping[str, Any]) -> Config:
     """Return the configuration of a nested mapping.
 
     Raises:
-        ConfigError: an unknown key, a wrong type, a bad unit; with its path.
+        ConfigError: an unknown key, a wrong type or a bad unit; the message gives the key's path.
     """
     try:
         config = msgspec.convert(tree, Config, dec_hook=_decode_hook, str_keys=True)
@@ -47,20 +47,20 @@ def convert(tree: Mapping[str, Any]) -> Config:
 
 
 def _as_setting(readable: str) -> ConfigError:
-    """The error of a text "key: what"."""
+    """Return the ConfigError of a message "key: reason"."""
     key, colon, what = readable.partition(": ")
     return bad_setting(key, what) if colon else ConfigError(f"configuration: {readable}")
 
 
 def _readable(message: str) -> str:
-    """What msgspec says of a value, with the key in front as it stands in the file."""
+    """Return a message of msgspec with the key first, written as in the file."""
     what, _, where = message.partition(" - at `$.")
     path = where.removesuffix("`")
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
         key = f"{path}.{unknown[1]}" if path else unknown[1]
         return f"{key}: there is no such key{_meant(key)}; config/default.toml lists all"
     if what.startswith("Invalid enum value"):
-        what = f"{what.removeprefix('Invalid enum value ')} is none of {', '.join(words(path))}"
+        what = f"{what.removeprefix('Invalid enum value ')} is not one of {', '.join(words(path))}"
     names = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
     for kind, name in names.items():
         what = re.sub(rf"`{kind}(?: \| null)?`", name, what)
@@ -69,8 +69,8 @@ def _readable(message: str) -> str:
 
 
 def _meant(key: str) -> str:
-    """The key that is like one that there is not."""
-    import difflib  # imported here, as it is seldom needed
+    """Return a suggestion of an existing key similar to `key`, "" if there is none."""
+    import difflib  # imported here because it is rarely needed
 
     known = [field.name for field in msgspec.structs.fields(Config)] + list(keys())
     if close := difflib.get_close_matches(key, known, 1, 0.75):
@@ -80,7 +80,7 @@ def _meant(key: str) -> str:
 
 
 def check_values(config: Config) -> None:
-    """Raises ConfigError for a value of the right type that means nothing, or that another one contradicts."""
+    """Raise ConfigError for a value of the right type that is meaningless or contradicts another value."""
     for name, _ in sections():
         _check_sizes(name, getattr(config, name))
     _check_forms(config)
@@ -88,7 +88,7 @@ def check_values(config: Config) -> None:
     if config.fetch.proxy and not re.match(PROXY, config.fetch.proxy):
         wrong = repr(re.sub(r"//[^/@]*@", "//", config.fetch.proxy))
         raise bad_setting(
-            "fetch.proxy", f"{wrong} is no URL such as http://proxy:3128 or socks5://proxy:1080"
+            "fetch.proxy", f"{wrong} is not a URL such as http://proxy:3128 or socks5://proxy:1080"
         )
     for text in config.network.dns_servers:
         _check_server(text)
@@ -105,12 +105,12 @@ def check_values(config: Config) -> None:
         least = config.refresh.min_age if table.min_age is None else table.min_age
         _check_ages("override", least, config.refresh.max_age if table.max_age is None else table.max_age)
         if not table.match:
-            raise bad_setting("override.match", "missing; a host, *.domain or URL prefix")
+            raise bad_setting("override.match", "missing; give a host, *.domain or URL prefix")
 
 
 def _check_forms(config: Config) -> None:
-    """Raises ConfigError for text that is not of the form that its key has."""
-    from crawler.urls.canonical import canonical  # imported here, as they are slow
+    """Raise ConfigError for text that does not have the syntax of its key."""
+    from crawler.urls.canonical import canonical  # imported here because they load slowly
     from crawler.urls.surt_prefix import surt_prefix
 
     splitter, serve = config.splitter, config.serve
@@ -142,20 +142,20 @@ def _check_forms(config: Config) -> None:
     for text in config.crawl.surts:
         if not surt_prefix(text):
             raise bad_setting(
-                "crawl.surts", f"{text!r} is no SURT prefix such as http://(org,example,)/docs/"
+                "crawl.surts", f"{text!r} is not a SURT prefix such as http://(org,example,)/docs/"
             )
     for url in config.seeds:
         if canonical(url) is None:
-            raise bad_setting("seeds", f"{url!r} is no http(s) URL")
+            raise bad_setting("seeds", f"{url!r} is not an http(s) URL")
     for line in serve.websub:
         parts = line.split()
         if len(parts) != 2 or None in (canonical(parts[0]), canonical(parts[1])):
-            raise bad_setting("serve.websub", f"{line!r} is not the URL of a feed and that of its hub")
+            raise bad_setting("serve.websub", f"{line!r}: expected the URL of a feed and the URL of its hub")
 
 
 @contextmanager
 def _of(key: str) -> Iterator[None]:
-    """Say of which key an error is."""
+    """Add the key to ConfigErrors raised in this block."""
     try:
         yield
     except ConfigError as error:
@@ -163,7 +163,7 @@ def _of(key: str) -> Iterator[None]:
 
 
 def _check_together(config: Config) -> None:
-    """Raises ConfigError for values that contradict one another."""
+    """Raise ConfigError for values that contradict one another."""
     refresh, splitter, serve = config.refresh, config.splitter, config.serve
     if refresh.clock_min > refresh.clock_max:
         raise bad_setting(
@@ -172,18 +172,20 @@ def _check_together(config: Config) -> None:
     check_limits(splitter)
     tls = [name for name in ("tls_certificate", "tls_key", "tls_authority") if getattr(splitter, name)]
     if len(tls) in (1, 2):
-        raise bad_setting(f"splitter.{tls[0]}", "tls_certificate, tls_key and tls_authority belong together")
+        raise bad_setting(
+            f"splitter.{tls[0]}", "tls_certificate, tls_key and tls_authority must be given together"
+        )
     if serve.websub and not re.match(r"https?://", serve.public_url):
         raise bad_setting(
-            "serve.websub", "hubs call back, so serve.public_url must say under which http(s) URL"
+            "serve.websub", "hubs call back, so serve.public_url must give the http(s) URL they can reach"
         )
 
 
 def check_limits(config: SplitterConfig) -> None:
-    """Refuse limits of which an entry, or the longest URL, would not fit into a frame, or an entry into the window.
+    """Check that an entry and the longest URL fit into a frame, and an entry into the window.
 
     Raises:
-        ConfigError: they are such.
+        ConfigError: one does not fit.
     """
     least = config.entry_bytes + LINK_BYTES_MAX
     if not least <= config.frame_bytes_max <= FRAME_BYTES_MAX:
@@ -196,24 +198,24 @@ def check_limits(config: SplitterConfig) -> None:
 
 
 def _check_ages(where: str, least: float, most: float) -> None:
-    """Raises ConfigError if a page would have to be asked sooner than it may be."""
+    """Raise ConfigError if the maximum age is below the minimum age."""
     if most and most < least:
         raise bad_setting(f"{where}.max_age", f"{most:g} s is less than min_age, {least:g} s")
 
 
 def _check_arms(arms: tuple[str, ...]) -> None:
-    """Raises ConfigError unless they are policies, not too many."""
+    """Raise ConfigError unless all arms are refresh policies, at most `ARMS_MAX`."""
     policies = get_args(RefreshPolicy)
     for text in arms:
         if text not in policies:
-            raise bad_setting("refresh.arms", f"{text!r} is none of {', '.join(policies)}")
+            raise bad_setting("refresh.arms", f"{text!r} is not one of {', '.join(policies)}")
     if len(arms) > ARMS_MAX:
         raise bad_setting("refresh.arms", f"{len(arms)} arms; at most {ARMS_MAX}")
 
 
 def _check_network(text: str) -> None:
-    """Raises ConfigError unless `text` is a network."""
-    import ipaddress  # imported here, as it is seldom needed
+    """Raise ConfigError unless `text` is a network."""
+    import ipaddress  # imported here because it is rarely needed
 
     try:
         ipaddress.ip_network(text, strict=False)
@@ -222,16 +224,16 @@ def _check_network(text: str) -> None:
 
 
 def _check_pattern(path: str, text: str) -> None:
-    """Raises ConfigError unless `text` is a regular expression."""
+    """Raise ConfigError unless `text` is a regular expression."""
     try:
         re.compile(text)
     except re.error as error:
-        raise bad_setting(path, f"{text!r} is no regular expression: {error}") from None
+        raise bad_setting(path, f"{text!r} is not a regular expression: {error}") from None
 
 
 def _check_server(text: str) -> None:
-    """Raises ConfigError unless `text` is an IP address, with or without a port."""
-    import ipaddress  # imported here, as it is seldom needed
+    """Raise ConfigError unless `text` is an IP address, with or without a port."""
+    import ipaddress  # imported here because it is rarely needed
 
     bracketed = re.fullmatch(r"\[(.+)\](?::(\d+))?", text) or re.fullmatch(r"([^:]+):(\d+)", text)
     address, port = bracketed.groups() if bracketed else (text, None)
@@ -241,12 +243,12 @@ def _check_server(text: str) -> None:
             raise ValueError
     except ValueError:
         raise bad_setting(
-            "network.dns_servers", f"{text!r} is no IP address, nor one with a port (9.9.9.9:53)"
+            "network.dns_servers", f"{text!r} is not an IP address, with or without a port (9.9.9.9:53)"
         ) from None
 
 
 def _check_sizes(section: str, values: msgspec.Struct) -> None:
-    """Raises ConfigError for a size under the least one its field names (msgspec checks plain numbers only)."""
+    """Raise ConfigError for a size below the minimum of its field (msgspec checks plain numbers only)."""
     for field in msgspec.structs.fields(values):
         if get_origin(field.type) is not Annotated:
             continue
@@ -254,4 +256,4 @@ def _check_sizes(section: str, values: msgspec.Struct) -> None:
         least = (meta.extra or {}).get("least", 0)
         if least and getattr(values, field.name) < least:
             value = int(getattr(values, field.name))
-            raise bad_setting(f"{section}.{field.name}", f"{value} is out of range; at least {least}")
+            raise bad_setting(f"{section}.{field.name}", f"{value} is out of range; must be at least {least}")

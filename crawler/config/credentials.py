@@ -1,7 +1,7 @@
 """The secret settings: headers with credentials, and the user and password of a proxy.
 
-They go to the part of the web for which they were given, and into one file, which
-only the user may read.
+They are sent only to the part of the web for which they were given, and are stored in
+one file that only the user may read.
 """
 
 import re
@@ -21,7 +21,7 @@ REDACTED = "[redacted]"
 
 
 def is_credential(header: str) -> bool:
-    """Whether a header "Name: value" lets its bearer in somewhere."""
+    """Return whether a header "Name: value" carries a credential."""
     name = header.partition(":")[0].strip().lower()
     return name in _NAMES or _WORD.search(name) is not None
 
@@ -31,17 +31,17 @@ def has_credentials(headers: tuple[str, ...]) -> bool:
 
 
 def without_credentials(config: Config) -> Config:
-    """The configuration as everybody may read it from a file."""
+    """Return the configuration without credentials, for files that others may read."""
     return _replaced(config, _public, "//")
 
 
 def redacted(config: Config) -> Config:
-    """The configuration as it may be shown: names of credentials with `[redacted]` for their values."""
+    """Return the configuration for display: the values of credentials are replaced by `[redacted]`."""
     return _replaced(config, redacted_headers, f"//{REDACTED}@")
 
 
 def redacted_headers(headers: Iterable[str]) -> tuple[str, ...]:
-    """Headers "Name: value" with `[redacted]` for the values of credentials."""
+    """Return headers "Name: value" with the values of credentials replaced by `[redacted]`."""
     return tuple(
         f"{header.partition(':')[0]}: {REDACTED}" if ":" in header and is_credential(header) else header
         for header in headers
@@ -62,7 +62,7 @@ def _replaced(config: Config, headers: Callable[[tuple[str, ...]], tuple[str, ..
 
 
 def credentials_of(config: Config) -> dict[str, Any]:
-    """The settings that `without_credentials` leaves out, as a nested mapping; empty if there are none."""
+    """Return the settings that `without_credentials` leaves out, as a nested mapping; {} if there are none."""
     found: dict[str, Any] = {}
     if has_credentials(config.identity.headers):
         found["identity"] = {"headers": list(config.identity.headers)}
@@ -76,7 +76,7 @@ def credentials_of(config: Config) -> dict[str, Any]:
 
 
 def add_credentials(tree: dict[str, Any], found: dict[str, Any]) -> None:
-    """Put what `credentials_of` found back into the nested mapping of the rest."""
+    """Put the result of `credentials_of` back into the nested mapping of the other settings."""
     for section in ("identity", "fetch"):
         if section in found:
             tree.setdefault(section, {}).update(found[section])

@@ -1,7 +1,7 @@
-"""Values of the configuration that have a form of their own; stages read them with these functions.
+"""Configuration values that have a syntax of their own; stages read them with these functions.
 
-`checks.py` calls them for every key of such a form, so a configuration that was read is
-one that a crawl can begin with. Errors say what is expected; the caller adds the key.
+`checks.py` calls them for every such key, so a configuration that was loaded is valid
+for starting a crawl. Errors say what is expected; the caller adds the key.
 """
 
 import re
@@ -19,36 +19,37 @@ _LISTEN = re.compile(r"\[?([0-9A-Za-z.:_-]*)\]?:([0-9]{1,5})")
 
 
 def product_token(text: str) -> str:
-    """`text`, if robots.txt can name it (RFC 9309, section 2.2.1).
+    """Return `text` if it is a product token that robots.txt can name (RFC 9309, section 2.2.1).
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: it is not.
     """
     if not _PRODUCT.fullmatch(text):
-        raise ConfigError(f"{text!r}: letters, - and _ only (RFC 9309, 2.2.1)")
+        raise ConfigError(f"{text!r}: only letters, - and _ are allowed (RFC 9309, 2.2.1)")
     return text
 
 
 def header_field(line: str) -> tuple[str, str]:
-    """Name and value of a header field given as "Name: value".
+    """Return (name, value) of a header field given as "Name: value".
 
     Raises:
-        ConfigError: no field name, or bytes that would end the field. What may be a secret is not shown.
+        ConfigError: the name is invalid, or the value would end the field. The message never shows the value,
+            which may be secret.
     """
     name, colon, value = line.partition(":")
     value = value.strip(" \t")
     if not colon or not _FIELD_NAME.fullmatch(name):
         raise ConfigError(f'{re.split("[: =]", line, maxsplit=1)[0]!r}: expected "Name: value"')
     if any(byte in value for byte in "\r\n\0"):
-        raise ConfigError(f"{name!r}: its value has an end of line or a zero byte")
+        raise ConfigError(f"{name!r}: its value contains a line break or a zero byte")
     return name, value
 
 
 def host_port(text: str) -> Address:
-    """(host, port) of "host:port" or "[address]:port".
+    """Return (host, port) of "host:port" or "[address]:port".
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: `text` has neither form.
     """
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
@@ -57,45 +58,45 @@ def host_port(text: str) -> Address:
 
 
 def listen_at(text: str) -> Address:
-    """("127.0.0.1", 8080) of "127.0.0.1:8080"; a port alone means loopback.
+    """Return (host, port) of "127.0.0.1:8080"; a port alone means loopback.
 
     Raises:
-        ConfigError: it is no ADDRESS:PORT.
+        ConfigError: `text` is not ADDRESS:PORT.
     """
     match = _LISTEN.fullmatch(text if ":" in text else f"127.0.0.1:{text}")
     if match is None or int(match[2]) > 65_535 or not match[1]:
-        raise ConfigError(f"{text!r} is no ADDRESS:PORT such as 127.0.0.1:8080")
+        raise ConfigError(f"{text!r} is not ADDRESS:PORT such as 127.0.0.1:8080")
     return match[1], int(match[2])
 
 
 def process_name(text: str) -> str:
-    """`text`, if a process can be called so (it is part of store keys and of messages).
+    """Return `text` if it is a valid process name (it becomes part of store keys and of messages).
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: it is not.
     """
     if not _PROCESS_NAME.fullmatch(text):
-        raise ConfigError(f"{text!r} is no process name (letters, digits, '.', '_', '-'; at most 63)")
+        raise ConfigError(f"{text!r} is not a process name (letters, digits, '.', '_', '-'; at most 63)")
     return text
 
 
 def named_addresses(entries: Iterable[str]) -> dict[str, Address]:
-    """The addresses by name of "name=host:port" entries.
+    """Return the addresses of "name=host:port" entries by name.
 
     Raises:
-        ConfigError: an entry is not of this form, or a name comes twice.
+        ConfigError: an entry does not have this form, or a name occurs twice.
     """
     found: dict[str, Address] = {}
     for text in entries:
         name, equals, address = text.partition("=")
         if not equals or process_name(name) in found:
-            raise ConfigError(f"expected different name=host:port entries, got {text!r}")
+            raise ConfigError(f"expected name=host:port entries with different names, got {text!r}")
         found[name] = host_port(address)
     return found
 
 
 def file_name_part(text: str) -> str:
-    """`text`, if it can be part of a file's name.
+    """Return `text` if it can be part of a file name.
 
     Raises:
         ConfigError: it cannot.

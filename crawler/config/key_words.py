@@ -1,4 +1,4 @@
-"""The keys of the configuration, `section.key`, and the words that may be their values."""
+"""The keys of the configuration, `section.key`, and the words that they accept as values."""
 
 from collections.abc import Iterator
 from types import UnionType
@@ -10,14 +10,14 @@ from crawler.config.schema import Config, Override
 
 
 def sections() -> Iterator[tuple[str, type[msgspec.Struct]]]:
-    """The sections, each with its struct."""
+    """Yield (name, struct) for each section."""
     for section in msgspec.structs.fields(Config):
         if isinstance(section.type, type) and issubclass(section.type, msgspec.Struct):
             yield section.name, section.type
 
 
 def keys() -> dict[str, tuple[str, ...]]:
-    """All keys in the order of the schema, with the words that they may be; () for those that are no words."""
+    """Return all keys in the order of the schema, each with the words that it accepts; () if it takes no words."""
     return {
         f"{name}.{field.name}": _words(field.type)
         for name, kind in sections()
@@ -26,7 +26,7 @@ def keys() -> dict[str, tuple[str, ...]]:
 
 
 def words(path: str) -> tuple[str, ...]:
-    """The words that the key `path` may be; an override's key is named `override[3].key`."""
+    """Return the words that the key `path` accepts; a key of an override is named `override[3].key`."""
     section, _, key = path.partition(".")
     if not section.startswith("override"):
         return keys()[path]

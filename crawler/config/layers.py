@@ -1,8 +1,8 @@
-"""Layers of values, weakest first, and the way back to TOML.
+"""Layers of configuration values, and their output as TOML.
 
 From weakest to strongest: the defaults of `schema.py`, a TOML file,
-`CRAWLER_SECTION__KEY` environment variables, and flags (`--set section.key=value`
-among them); the source of each value is kept for `crawler config show`.
+`CRAWLER_SECTION__KEY` environment variables, and flags (including `--set section.key=value`).
+The source of each value is recorded for `crawler config show`.
 """
 
 import os
@@ -27,26 +27,26 @@ def read_file(path: Path) -> dict[str, Any]:
             return tomllib.load(file)
     except OSError as error:
         raise ConfigError(f"configuration {path}: {error.strerror}") from error
-    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
+    except ValueError as error:  # invalid TOML, invalid UTF-8, or a number with thousands of digits
         raise ConfigError(f"configuration {path}: {error}") from error
     except RecursionError:
         raise ConfigError(f"configuration {path}: too deeply nested") from None
 
 
 def environment_overrides(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """`CRAWLER_SECTION__KEY=value` as {"section.key": value}."""
+    """Return the `CRAWLER_SECTION__KEY=value` variables as {"section.key": value}."""
     found = {}
     for name, value in environ.items():
         if name.startswith("CRAWLER_") and "__" in name:
             section, key = name[len("CRAWLER_") :].lower().split("__", 1)
             found[f"{section}.{key}"] = value
         elif right := _with_two_underscores(name):
-            raise ConfigError(f"environment: {name}: a section ends in two underscores; {right} is meant")
+            raise ConfigError(f"environment: {name}: use two underscores after the section: {right}")
     return found
 
 
 def _with_two_underscores(name: str) -> str:
-    """The variable that `CRAWLER_SECTION_KEY` should have been; "" if it is none of a key."""
+    """Return the correct name of a variable `CRAWLER_SECTION_KEY`; "" if it does not name a key."""
     if not name.startswith("CRAWLER_"):
         return ""
     rest = name[len("CRAWLER_") :].lower()
@@ -58,7 +58,7 @@ def _with_two_underscores(name: str) -> str:
 
 
 def _field_type(section: str, key: str) -> Any:
-    """The type of `section.key` without its range, None if there is no such key."""
+    """Return the type of `section.key` without its range, None if there is no such key."""
     fields = {field.name: field.type for field in msgspec.structs.fields(Config)}
     if section:
         kind = fields.get(section)
@@ -72,7 +72,7 @@ def _field_type(section: str, key: str) -> Any:
 
 
 def _from_text(text: str, kind: Any) -> Any:
-    """The value that `text` means for a key of type `kind`: TOML syntax, or plain text where that is meant."""
+    """Return the value of `text` for a key of type `kind`; accept TOML syntax, or plain text if the type is text."""
     if kind is str:
         return text
     if kind == tuple[str, ...] and not text.lstrip().startswith("["):
@@ -84,7 +84,7 @@ def _from_text(text: str, kind: Any) -> Any:
 
 
 def set_key(tree: dict[str, Any], path: str, value: object) -> None:
-    """Put `value` at "section.key" of `tree`; text is read as the key's type asks."""
+    """Set "section.key" of `tree` to `value`; text is converted to the key's type."""
     section, dot, key = path.partition(".")
     if not dot:
         section, key = "", section
@@ -97,14 +97,14 @@ def set_key(tree: dict[str, Any], path: str, value: object) -> None:
 
 
 class Layers:
-    """Configuration layers, weakest first, merged key by key; remembers where each value came from."""
+    """Configuration layers, the weakest first, merged key by key; records the source of each value."""
 
     def __init__(self) -> None:
         self.tree: dict[str, Any] = {}
         self.sources: dict[str, str] = {}
 
     def add(self, source: str, tree: Mapping[str, Any]) -> None:
-        """Lay the nested mapping `tree` over what is there."""
+        """Merge the nested mapping `tree` over the existing layers."""
         for section, value in tree.items():
             if isinstance(value, Mapping):
                 if not isinstance(self.tree.get(section, {}), dict):
@@ -121,17 +121,17 @@ class Layers:
         self.sources[path] = source
 
     def config(self) -> Config:
-        """The configuration of all layers.
+        """Return the configuration of all layers.
 
         Raises:
-            ConfigError: a value is none of its key; it says which file and line, flag or variable gave it.
+            ConfigError: a value is invalid; the message names the file and line, flag or variable that set it.
         """
         with self.naming():
             return convert(self.tree)
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Let errors about settings say where the value came from."""
+        """Add the source of the value to ConfigErrors raised in this block."""
         try:
             yield
         except ConfigError as error:
@@ -144,15 +144,15 @@ class Layers:
 
 
 def _table_of(key: str) -> str:
-    """The source of a list or table is kept under its own name: `seeds`, `override`, `identity.headers`."""
+    """Return the name under which the source of a list or table is recorded: `seeds`, `override`, `identity.headers`."""
     plain = re.sub(r"\[\d+\].*", "", key)
     return "override" if plain.startswith("override") else plain
 
 
 def line_of(file: Path, key: str) -> int | None:
-    """The line, from 1, at which a TOML file sets `key`, or of its section; None if it is no such file.
+    """Return the line, from 1, at which a TOML file sets `key` or starts its section; None if there is no such line.
 
-    `override[2].delay` is looked for in the third [[override]] table.
+    `override[2].delay` is looked up in the third [[override]] table.
     """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -184,12 +184,12 @@ def _sets(line: str, name: str) -> bool:
     return re.match(rf"\s*{re.escape(name)}\s*=", line) is not None
 
 
-# Limits of one run, not of the crawl: they do not bind when the crawl goes on later.
+# Limits of one run, not of the crawl: they do not apply when the crawl is continued later.
 RUN_KEYS = ("max_pages", "max_time", "max_bytes", "timestamping")
 
 
 def to_toml(config: Config, *, skip_run_keys: bool = False) -> str:
-    """The whole configuration as TOML that `read_file` reads back to the same."""
+    """Return the whole configuration as TOML, which `read_file` reads back unchanged."""
     tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
     overrides = tree.pop("override")
     lines = [f"seeds = {_toml_value(tree.pop('seeds'))}"]

@@ -1,4 +1,4 @@
-"""`[[override]]`: other values for a part of the web."""
+"""`[[override]]`: different values for a part of the web."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,12 +10,12 @@ from crawler.urls.surt_prefix import surt_of
 
 
 class Overrides:
-    """The `[[override]]` tables, asked by URL; where several match, the later one wins key by key.
+    """The `[[override]]` tables, looked up by URL; where several match, the later one wins key by key.
 
     A table matches a host by its name, a domain with all hosts below it by
     `*.domain`, and a part of a site by a URL prefix (with `://` in it) or a SURT
-    prefix (with `://(`, by either scheme); with `$` at its end, that URL only.
-    Tables are found by host, so a crawl may have as many as seeds.
+    prefix (with `://(`, for http and https); with `$` at its end, only that URL.
+    Tables are indexed by host, so a crawl may have one per seed.
     """
 
     def __init__(self, tables: Sequence[Override]) -> None:
@@ -43,7 +43,7 @@ class Overrides:
         return bool(self.tables)
 
     def for_url(self, url: str, hostname: str) -> Override:
-        """The values for a URL; None where no table sets one."""
+        """Return the values for a URL; None for keys that no table sets."""
         near = [*self._of_any, *self._of_host.get(hostname, ())]
         if self._of_domain:
             name = hostname
@@ -58,7 +58,7 @@ class Overrides:
 
 
 def _host_of(prefix: str) -> str:
-    """The host name in a URL prefix; "" if it may be cut off in it."""
+    """Return the host name in a URL prefix; "" if the prefix may end within the host name."""
     authority, slash, _ = prefix.partition("://")[2].partition("/")
     name, colon, port = authority.rpartition(":")
     return (name if colon and port.isdigit() else authority) if slash else ""
@@ -69,7 +69,7 @@ def set_values(table: Override) -> dict[str, Any]:
 
 
 def _override_matches(match: str, url: str) -> bool:
-    """Whether the path fits, of a table that the host has led to."""
+    """Return whether a URL matches the path of a table that was found by its host."""
     if "://" not in match:
         return True
     form = surt_of(url) if "://(" in match else url

@@ -1,8 +1,8 @@
 """Every section of the configuration as a frozen struct, with the type and range of each key.
 
-Every stage receives its own struct and nothing else. `config/default.toml`
-lists every key with unit and reason, and a test keeps the two equal. Rules over
-several fields stand in `checks.py`.
+Every stage receives only its own struct. `config/default.toml` lists every key with
+unit and reason, and a test keeps the two equal. Rules that involve several fields are
+in `checks.py`.
 """
 
 from typing import Annotated, Literal
@@ -17,7 +17,7 @@ RobotsPolicy = Literal["obey", "ignore"]
 TlsPolicy = Literal["verify", "record"]
 ChangeKind = Literal["raw", "text", "simhash"]
 BitCount = Annotated[int, Meta(ge=0, le=64)]
-ARMS_MAX = 16  # refresh policies side by side
+ARMS_MAX = 16  # refresh policies compared at the same time
 RefreshPolicy = Literal["ncis", "greedy", "cis", "azar-lds", "uniform", "interval"]
 
 
@@ -29,15 +29,15 @@ class CrawlConfig(_Section, frozen=True):
     """What is crawled and when it ends."""
 
     scope: ScopeName = "host"
-    surts: tuple[str, ...] = ()  # SURT prefixes that are in scope beside what the seeds span
-    max_pages: Count = 0  # of this run; 0 = no limit
+    surts: tuple[str, ...] = ()  # SURT prefixes that are in scope in addition to the seeds' scope
+    max_pages: Count = 0  # limit of this run; 0 = no limit
     max_time: Seconds = Seconds(0)
     max_bytes: ByteCount = ByteCount(0)
     depth: Limit = -1  # -1 = no limit (20 in scope any)
     pages_per_host: Limit = -1  # -1 = no limit (10,000 in scope any)
     pages_per_domain: Limit = -1  # -1 = no limit (20,000 in scope any)
     hosts_per_domain: Limit = -1  # -1 = no limit (200 in scope any)
-    timestamping: bool = False  # of this run; known pages are asked once more
+    timestamping: bool = False  # for this run only; known pages are fetched once more
     patience: Seconds = Seconds(300)
     requisites: bool = False
     rate: Number = 0.0  # pages per second over all processes; 0 = no limit
@@ -50,7 +50,7 @@ class CrawlConfig(_Section, frozen=True):
 
 
 class IdentityConfig(_Section, frozen=True):
-    """Who asks."""
+    """The identity of the crawler in its requests."""
 
     token: str = "crawler"
     contact: str = ""
@@ -62,45 +62,53 @@ class IdentityConfig(_Section, frozen=True):
 class PolitenessConfig(_Section, frozen=True):
     """Gaps between requests (`frontier/README.md`, "Politeness")."""
 
-    delay: Seconds = Seconds(1.0)  # least gap a host
+    delay: Seconds = Seconds(1.0)  # minimum gap per host
     delay_factor: Number = 10.0  # gap as a multiple of the last answer time
-    delay_max: Seconds = Seconds(30.0)  # most the factor can make of it
+    delay_max: Seconds = Seconds(30.0)  # upper limit of the gap from `delay_factor`
     crawl_delay_max: Seconds = Seconds(86_400)
     retry_after_max: Seconds = Seconds(86_400)
     address_delay_share: Number = 0.5  # gap per address as a share of `delay`
-    shared_address_domains: Count = 50  # from so many registrable domains on, an address is shared hosting
+    shared_address_domains: Count = 50  # an address with this many registrable domains is shared hosting
     shared_address_in_flight: Count = 16
     shared_address_rate: Number = 50.0  # requests per second to it over all processes; 0 = no limit
     backoff_first: Seconds = Seconds(60)
     backoff_max: Seconds = Seconds(14_400)
     give_up_after: Seconds = Seconds(259_200)  # 3 days without any answer
-    refusals_max: Count = 20  # 401, 403, 406, 451 in a row hold the host as if blocked
-    slowdown_max: Number = 64.0  # most that 429 and 503, each doubling it, make of the gap
-    slowdown_recovery: Number = 0.98  # the factor shrinks by this with each good answer: halved after 34
-    slowdown_gap: Seconds = Seconds(0.5)  # what is doubled where `delay` is less
+    refusals_max: Count = 20  # after this many 401, 403, 406 or 451 in a row, the host is held as if blocked
+    slowdown_max: Number = (
+        64.0  # upper limit of the slowdown factor of the gap, which each 429 or 503 doubles
+    )
+    slowdown_recovery: Number = 0.98  # each good answer multiplies the factor by this: halved after 34
+    slowdown_gap: Seconds = Seconds(0.5)  # the gap that the factor multiplies, if `delay` is less
 
 
 class FrontierConfig(_Section, frozen=True):
     """Queues, retries and memory of the frontier."""
 
-    front_factor: Positive = 12  # hosts kept as objects: this times concurrency
+    front_factor: Positive = 12  # hosts kept as objects, as a multiple of concurrency
     read_ahead: Positive = 16  # queue entries read at once for a host in the front
     turn_max: Positive = (
-        48  # fetch tasks of a host in the front before one that waits outside takes its place
+        48  # fetch tasks of a front host before a host that waits outside the front takes its place
     )
-    tries: Positive = 3  # of a URL in all
+    tries: Positive = 3  # attempts per URL, including the first
     retry_delays: tuple[Number, ...] = (30.0, 120.0)  # seconds between the tries
     retry_jitter: Number = 0.2
-    strikes_max: Count = 5  # host failures on one URL while the host answers others: then the URL has failed
-    later_max: Count = 128  # URLs of one host that wait for a retry or robots.txt; then the host waits
-    entries_max: Count = 32_768  # URLs in memory, 350 bytes each; `read_ahead` a front host may exceed it
-    addresses_max: Count = 20_000  # addresses remembered: those in use and the latest others
-    untried_share: Number = 0.8  # of the places, for hosts whose last answer did not come soon
-    address_waiters_max: Count = 64  # hosts of the front that wait for one address; more go back
+    strikes_max: Count = (
+        5  # host failures on one URL while the host answers others, before the URL has failed
+    )
+    later_max: Count = 128  # URLs of one host that may wait for a retry or robots.txt before the host waits
+    entries_max: Count = (
+        32_768  # URLs in memory, 350 bytes each; may be exceeded by `read_ahead` per front host
+    )
+    addresses_max: Count = 20_000  # addresses in memory: those in use and the most recent others
+    untried_share: Number = (
+        0.8  # share of the fetch slots for hosts that are new or answered slowly last time
+    )
+    address_waiters_max: Count = 64  # front hosts that may wait for one address; further ones leave the front
 
 
 class OrderConfig(_Section, frozen=True):
-    """Which new URL goes first (`orders/`)."""
+    """The order in which new URLs are fetched (`orders/`)."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)] = "breadth-first"
     file: str = ""
@@ -110,12 +118,14 @@ class OrderConfig(_Section, frozen=True):
 
 
 class RefreshConfig(_Section, frozen=True):
-    """What is asked again, and when (`frontier/refresh/`)."""
+    """Which known pages are fetched again, and when (`frontier/refresh/`)."""
 
-    share: Annotated[float, Meta(ge=0, le=1)] | Literal["auto"] = 0.0  # 0 = known pages are never asked again
+    share: Annotated[float, Meta(ge=0, le=1)] | Literal["auto"] = (
+        0.0  # 0 = known pages are never fetched again
+    )
     endless: bool = False
     policy: RefreshPolicy = "ncis"
-    arms: tuple[str, ...] = ()  # policies side by side, pages split by hash
+    arms: tuple[str, ...] = ()  # policies to compare; pages are assigned to them by hash
     prior: Literal["uniform", "depth"] = "uniform"
     prior_requests: Annotated[float, Meta(gt=0, le=1e12)] = 1.0
     importance_file: str = ""
@@ -146,12 +156,12 @@ class RobotsConfig(_Section, frozen=True):
     bytes_max: ByteCount = ByteCount(512_000)
     copy_max_age: Seconds = Seconds(86_400)
     unreachable_delays: tuple[Number, ...] = (60.0, 300.0, 1800.0, 3600.0)  # the last one repeats
-    unreachable_max: Seconds = Seconds(2_592_000)  # 30 days, then all is allowed
+    unreachable_max: Seconds = Seconds(2_592_000)  # 30 days; after that everything is allowed
     redirects_max: Count = 5
     nofollow_links: bool = True  # obey rel=nofollow
-    rules_max: Count = 10_000  # allow and disallow lines taken of one file
-    wildcards_max: Count = 1_000  # of them with * or $
-    sitemaps_max: Count = 500  # Sitemap lines taken of one file
+    rules_max: Count = 10_000  # allow and disallow lines read per file
+    wildcards_max: Count = 1_000  # rules with * or $ read per file
+    sitemaps_max: Count = 500  # Sitemap lines read per file
 
 
 class FetchConfig(_Section, frozen=True):
@@ -162,24 +172,22 @@ class FetchConfig(_Section, frozen=True):
     header_timeout: Seconds = Seconds(20)
     silence_timeout: Seconds = Seconds(20)
     total_timeout: Seconds = Seconds(60)
-    crowded_timeout: Seconds = Seconds(
-        15
-    )  # the same while others wait for a place, of hosts that answer late
+    crowded_timeout: Seconds = Seconds(15)  # total timeout of slow hosts while others wait for a fetch slot
     header_bytes_max: ByteCount = ByteCount(65_536)
     header_field_bytes_max: ByteCount = ByteCount(65_536)
     header_fields_max: Count = 256
     body_bytes_max: ByteCount = ByteCount(10 << 20)  # decoded
     wire_bytes_max: ByteCount = ByteCount(10 << 20)
-    held_bytes_max: ByteCount = ByteCount(512 << 20)  # of bodies being received
+    held_bytes_max: ByteCount = ByteCount(512 << 20)  # memory for bodies being received
     decode_step_bytes: ByteCount = ByteCount(256 << 10)
     content_codings_max: Count = 2
     redirects_max: Count = 10
-    keep_alive_extra: Seconds = Seconds(5)  # an idle connection is kept for the host's gap and this
+    keep_alive_extra: Seconds = Seconds(5)  # an idle connection is kept for the host's gap plus this
     keep_alive_max: Seconds = Seconds(35)
-    idle_connections_max: Count = 3000  # kept open over all hosts, 60 KiB each with TLS
+    idle_connections_max: Count = 3000  # idle connections kept over all hosts, 60 KiB each with TLS
     cookies: bool = False
     cookie_domains_max: Count = 10_000  # registrable domains whose cookies are kept
-    cookies_file: str = ""  # Netscape's format; what it holds stands in no record
+    cookies_file: str = ""  # in Netscape's format; its cookies appear in no record
     tls: TlsPolicy = "verify"
     proxy: str = ""  # http(s)://, socks5:// or socks4://
     bytes_per_second: ByteCount = ByteCount(0)  # received, over all connections and processes; 0 = no limit
@@ -189,11 +197,11 @@ class NetworkConfig(_Section, frozen=True):
     """Addresses and names (`fetcher/README.md`, "Addresses")."""
 
     allow_networks: tuple[str, ...] = ()
-    allow_ports: tuple[Port, ...] = ()  # among those of other protocols (WHATWG Fetch)
+    allow_ports: tuple[Port, ...] = ()  # exceptions from the ports of other protocols (WHATWG Fetch)
     dns_timeout: Seconds = Seconds(5)
     dns_patience: Seconds = Seconds(1.5)
     dns_concurrency: Positive = 256
-    dns_servers: tuple[str, ...] = ()  # empty = the system's
+    dns_servers: tuple[str, ...] = ()  # empty = the system's servers
     dns_ttl_min: Seconds = Seconds(60)
     dns_ttl_max: Seconds = Seconds(86_400)
     dns_negative_ttl: Seconds = Seconds(3600)
@@ -214,25 +222,25 @@ class ExtractConfig(_Section, frozen=True):
 
     cpu_seconds_max: Seconds = Seconds(2.0)
     links_max: Count = 20_000
-    attributes_max: Count = 2_000  # of one tag; a page with more gets a plain scan
-    depth_max: Count = 2_000  # of open elements; a page with more gets a plain scan
+    attributes_max: Count = 2_000  # per tag; a page with more gets a plain scan
+    depth_max: Count = 2_000  # open elements; a page with more gets a plain scan
     tags_max: Count = 200_000  # start tags; a page with more gets a plain scan
-    all_attributes: bool = False  # every URL-bearing attribute, not only links
+    all_attributes: bool = False  # extract every attribute that holds a URL, not only links
     inline_bytes_max: ByteCount = ByteCount(512 << 10)  # larger pages are parsed in a worker
     inline_tags_max: Count = 25_000  # pages with more tags are parsed in a worker
-    worker_queue_max: Positive = 32  # pages that wait for the worker; further ones get a plain scan
-    worker_memory_bytes_max: ByteCount = ByteCount(256 << 20)  # of the worker's data
+    worker_queue_max: Positive = 32  # pages that may wait for the worker; further ones get a plain scan
+    worker_memory_bytes_max: ByteCount = ByteCount(256 << 20)  # data segment of the worker
 
 
 class FilterConfig(_Section, frozen=True):
-    """URL filter."""
+    """The URL filter (`urlfilter/README.md`)."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     exclude_extensions: tuple[str, ...] = ()  # such as ".zip"
     accept: tuple[str, ...] = ()  # kinds: "pdf", "image/*", "report-*.csv"; () = all
     reject: tuple[str, ...] = ()
-    memo_bytes_max: ByteCount = ByteCount(24 << 20)  # remembered results of raw links
+    memo_bytes_max: ByteCount = ByteCount(24 << 20)  # cached results of raw links
 
 
 class TrapsConfig(_Section, frozen=True):
@@ -247,18 +255,18 @@ class SitemapsConfig(_Section, frozen=True):
     """Sitemaps and feeds as link sources (`extract/README.md`, "Sitemaps and feeds")."""
 
     robots: bool = True  # follow Sitemap lines of robots.txt
-    guess: bool = False  # also ask /sitemap.xml
-    feeds: bool = True  # take links of RSS and Atom
+    guess: bool = False  # also fetch /sitemap.xml
+    feeds: bool = True  # follow links of RSS and Atom
     bytes_max: ByteCount = ByteCount(50 << 20)
     urls_max: Count = 50_000
     cpu_seconds_max: Seconds = Seconds(20)
     maps_max: Count = 500
-    maps_per_host_max: Annotated[int, Meta(ge=0, le=65_535)] = 2_000  # beside the pages of the host's budget
+    maps_per_host_max: Annotated[int, Meta(ge=0, le=65_535)] = 2_000  # in addition to the host's page budget
     depth_max: Count = 2
 
 
 class CacheConfig(_Section, frozen=True):
-    """The CLOCK caches before the DUE and before the outbox (`urls/README.md`, "URL cache")."""
+    """The CLOCK caches in front of the DUE and the outbox (`urls/README.md`, "URL cache")."""
 
     bits: Annotated[int, Meta(ge=4, le=30)] = 18
 
@@ -268,24 +276,28 @@ class DueConfig(_Section, frozen=True):
 
     method: Literal["runs", "one_file", "memory"] = "runs"
     buffer_entries_max: Positive = 1 << 18
-    part_links_max: Positive = 4096  # new links of a flush that reach the frontier in one commit
+    part_links_max: Positive = 4096  # new links of a flush that one commit adds to the frontier
     max_wait: Seconds = Seconds(5)
     merge_chunk_bytes: ByteCount = ByteCount(4 << 20)
-    log_bytes_max: ByteCount = ByteCount(16 << 20)  # a links log file of this size is followed by a new one
+    log_bytes_max: ByteCount = ByteCount(16 << 20)  # size at which a new links log file is started
 
 
 class StoreConfig(_Section, frozen=True):
     """Durability and space (`storage/README.md`)."""
 
-    engine: Literal["auto", "leveldb", "rocksdict"] = "auto"  # of a new crawl; recorded, it cannot change
+    engine: Literal["auto", "leveldb", "rocksdict"] = (
+        "auto"  # storage engine of a new crawl; fixed afterwards
+    )
     durability: Literal["power", "process"] = "power"
-    group_entries_max: Positive = 256  # results of one commit
-    commit_delay: Seconds = Seconds(0.05)  # that a commit waits for more results while more can come
+    group_entries_max: Positive = 256  # results per commit
+    commit_delay: Seconds = Seconds(0.05)  # time that a commit waits for more results while some are expected
     write_buffer_bytes: ByteCount = ByteCount(8 << 20)
     block_cache_bytes: ByteCount = ByteCount(16 << 20)
     table_bytes: Annotated[ByteCount, Meta(extra={"least": 1 << 20})] = ByteCount(2 << 20)
-    tables_max: Annotated[int, Meta(ge=64, le=ENDLESS)] = 64  # tables open, and mapped, at a time
-    low_water_bytes: ByteCount = ByteCount(2 << 30)  # or 5 % of the disk, if that is less: stop fetching
+    tables_max: Annotated[int, Meta(ge=64, le=ENDLESS)] = 64  # tables open and mapped at the same time
+    low_water_bytes: ByteCount = ByteCount(
+        2 << 30
+    )  # free space (or 5 % of the disk, if less) that stops fetching
     stop_water_bytes: ByteCount = ByteCount(256 << 20)  # stop cleanly
     ballast_bytes: ByteCount = ByteCount(0)
 
@@ -295,7 +307,7 @@ class PagesConfig(_Section, frozen=True):
 
     store: Literal["raw", "decoded", "none"] = "raw"
     segment_bytes: Annotated[ByteCount, Meta(extra={"least": 1})] = ByteCount(10**9)
-    gzip_level: Annotated[int, Meta(ge=0, le=9)] = 1  # isal 0 to 3; 9 = zlib's best, for archivists
+    gzip_level: Annotated[int, Meta(ge=0, le=9)] = 1  # 0 to 3: isal; 9: zlib's best compression, for archives
     prefix: str = "crawl"
     change: ChangeKind = "text"
     simhash_distance: BitCount = 3
@@ -314,7 +326,7 @@ class SplitterConfig(_Section, frozen=True):
     """The host splitter (`splitter/README.md`, "Protocol")."""
 
     name: str = "p0"
-    peers: tuple[str, ...] = ()  # "name=host:port", this process among them
+    peers: tuple[str, ...] = ()  # "name=host:port" of all processes, including this one
     table_file: str = ""  # bucket table (JSON); empty = equal ranges over the sorted names
     crawl: str = ""  # identity of the crawl, the same in all processes; empty = derived from the secret
     listen: str = "127.0.0.1:0"
@@ -326,7 +338,7 @@ class SplitterConfig(_Section, frozen=True):
     backoff_min: Seconds = Seconds(0.1)
     backoff_max: Seconds = Seconds(30)
     handshake_timeout: Seconds = Seconds(10)
-    strangers_max: Count = 4  # connections beside one a peer that have not shown the secret
+    strangers_max: Count = 4  # unauthenticated connections, in addition to one per peer
     heartbeat: Seconds = Seconds(1)
     spool_bytes_max: ByteCount = ByteCount(1 << 30)
     tls_certificate: str = ""
@@ -337,8 +349,8 @@ class SplitterConfig(_Section, frozen=True):
 class ServeConfig(_Section, frozen=True):
     """The page server (`crawler serve`; `serve/README.md`)."""
 
-    address: str = ""  # ADDRESS:PORT; empty = no page server beside the crawl
-    names: tuple[str, ...] = ()  # host names it answers to, beside addresses and localhost
+    address: str = ""  # ADDRESS:PORT; empty = no page server during the crawl
+    names: tuple[str, ...] = ()  # host names it answers to, in addition to addresses and localhost
     peers: tuple[str, ...] = ()  # "name=host:port", the page servers of the other nodes
     public_url: str = ""  # http(s) URL under which hubs reach this page server
     websub: tuple[str, ...] = ()  # "TOPIC HUB": feeds to subscribe to
@@ -363,21 +375,21 @@ class AdminConfig(_Section, frozen=True):
     """The admin server: dashboard, metrics, state changes (`admin/README.md`)."""
 
     address: str = "127.0.0.1:8081"  # ADDRESS:PORT or "off"
-    names: tuple[str, ...] = ()  # host names it answers to, beside addresses and localhost
+    names: tuple[str, ...] = ()  # host names it answers to, in addition to addresses and localhost
     connections_max: Positive = 64
     history: Seconds = Seconds(86_400)
     history_interval: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(10)
 
 
 class Override(_Section, frozen=True):
-    """`[[override]]`: other values for a part of the web (a host, `*.domain`, URL or SURT prefix)."""
+    """`[[override]]`: different values for a part of the web (a host, `*.domain`, URL or SURT prefix)."""
 
     match: str = ""
     delay: Seconds | None = None
     delay_factor: Number | None = None
     pages: Count | None = None  # of a host
     pages_per_domain: Count | None = None
-    scope: Literal["page", "prefix", "host", "domain"] | None = None  # of seeds there
+    scope: Literal["page", "prefix", "host", "domain"] | None = None  # scope of the seeds in this part
     depth: Count | None = None
     robots: RobotsPolicy | None = None
     tls: TlsPolicy | None = None
@@ -393,7 +405,7 @@ class Override(_Section, frozen=True):
 
 
 class Config(_Section, frozen=True):
-    """All sections; `seeds` are URLs given in the file."""
+    """All sections; `seeds` are the URLs given in the file."""
 
     seeds: tuple[str, ...] = ()
     crawl: CrawlConfig = CrawlConfig()

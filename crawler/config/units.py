@@ -1,7 +1,7 @@
-"""Numbers of the configuration: lengths of time and sizes with their units, and the ranges of the others.
+"""Numbers of the configuration: times and sizes with units, and the ranges of other numbers.
 
-A length of time is a number of seconds or text such as "5 min"; a size is a
-number of bytes or text such as "10 MiB". Infinity and NaN are refused.
+A time is a number of seconds or text such as "5 min"; a size is a number of bytes or
+text such as "10 MiB". Infinity and NaN are rejected.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-ENDLESS = 1 << 62  # no number of the configuration is larger
+ENDLESS = 1 << 62  # the largest number that the configuration accepts
 
 Count = Annotated[int, Meta(ge=0, le=ENDLESS)]
 Positive = Annotated[int, Meta(ge=1, le=ENDLESS)]
@@ -22,7 +22,7 @@ _TIME_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600
 _SIZE_UNITS = {
     "": 1,
     "b": 1,
-    "k": 1 << 10,  # as wget and curl read them
+    "k": 1 << 10,  # as in wget and curl
     "m": 1 << 20,
     "g": 1 << 30,
     "kb": 1000,
@@ -36,7 +36,7 @@ _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([a-z]*)\s*", re
 
 
 class Seconds(float):
-    """A length of time in seconds; written as a number or with ms, s, min, h or d."""
+    """A time in seconds, written as a number or with ms, s, min, h or d."""
 
     @classmethod
     def parse(cls, value: object) -> "Seconds":
@@ -44,7 +44,7 @@ class Seconds(float):
 
 
 class ByteCount(int):
-    """A size in bytes; written as a number or with kB, MB, GB, KiB (k), MiB (m) or GiB (g)."""
+    """A size in bytes, written as a number or with kB, MB, GB, KiB (k), MiB (m) or GiB (g)."""
 
     @classmethod
     def parse(cls, value: object) -> "ByteCount":

@@ -1,1 +1,1 @@
-"""What a crawl is: its directory, identity, topology, seeds."""
+"""The parts that define a crawl: its directory, identity, topology and seeds."""

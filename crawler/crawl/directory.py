@@ -1,18 +1,18 @@
-"""The crawl directory: what lies where, and what makes it one crawl.
+"""The crawl directory: the files in it, and the identity of the crawl.
 
-    DIR/crawl.toml      the configuration in force, without credentials; where the seeds lie (`relaxed_settings.py`)
-    DIR/credentials     headers that let in somewhere, a proxy's password; for the user only (mode 0600)
+    DIR/crawl.toml      the configuration in force, without credentials; the hosts of the seeds (`relaxed_settings.py`)
+    DIR/credentials     headers with credentials, a proxy's password; readable by the user only (mode 0600)
     DIR/seed            16 secret random bytes in hex, mode 0600: the key of all fingerprints
-    DIR/format          the number of the form in which all this is stored (`upgrade/README.md`)
-    DIR/journal.json    there while a command changes the crawl at rest (`journal.py`)
+    DIR/format          the number of the storage format (`upgrade/README.md`)
+    DIR/journal.json    exists while a command changes the crawl at rest (`journal.py`)
     DIR/report.json     summary of the last run
-    DIR/pages.jsonl     a line per fetch
+    DIR/pages.jsonl     one line per fetch
     DIR/crawler.log     the log
-    DIR/p0.begun        there once p0 has begun: if its folder is gone then, it was lost; the number of its state
-    DIR/p0/ ...         one folder a process: store/ due/ links/ warc/ trace/ node.lock control.sock
+    DIR/p0.begun        exists once p0 has started, so that the loss of its folder is noticed; the number of its state
+    DIR/p0/ ...         one folder per process: store/ due/ links/ warc/ trace/ node.lock control.sock
 
-The crawl's id is a hash of the seed, so two directories never share one by
-accident and the seed itself need not be shown.
+The crawl's id is a hash of the seed, so no two directories share an id by accident,
+and the seed itself need not be shown.
 """
 
 import errno
@@ -34,13 +34,13 @@ from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
 from crawler.storage.files import atomic_write, rename, sync_directory
 
 SEED_BYTES = 16
-FORMAT = 4  # of directories as they are written now; each step up to it is a function in `upgrade/`
+FORMAT = 4  # the format in which directories are written; each step up to it is a function in `upgrade/`
 BEGUN = ".begun"
-# A comment, since it is no setting: as the configuration of another crawl the file must not bring it along.
+# A comment, not a setting: a file that is used as the configuration of another crawl must not pass it on.
 _PLACES = "# Looser settings were given for the seeds at: "
 _HEAD = "# Written by crawler, up to the line that says so; `--set` and flags change it, or an editor."
 _END = "# The end."
-_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # a place for files of others, not a disk that fails
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # the user may not write there; the disk works
 
 
 class CrawlDirectory:
@@ -80,34 +80,34 @@ class CrawlDirectory:
         return (self.path / "seed").exists()
 
     def process_names(self) -> list[str]:
-        """The processes that this crawl has, in their order."""
+        """Return the processes of this crawl, in their order."""
         names = [folder.parent.name for folder in self.path.glob("*/store")]
         return sorted(names, key=lambda name: (len(name), name))
 
     def has_begun(self, name: str) -> bool:
-        """Whether a process has begun here, although its folder may be lost."""
+        """Return whether a process has ever started here, even if its folder has been lost."""
         return (self.path / f"{name}{BEGUN}").exists()
 
     def forget_begun(self, name: str) -> None:
-        """A process whose folder is lost may begin anew: the others have queued what they know of it."""
+        """Let a process whose folder is lost start again; the others have queued what they know of its links."""
         self.path.joinpath(name + BEGUN).unlink(missing_ok=True)
 
     def note_state(self, name: str, state: int) -> None:
-        """Remember outside of its folder how often a process was opened and ended cleanly.
+        """Record outside of the process's folder how often the process was opened and closed cleanly.
 
-        So the loss of the folder, and a store of an earlier state, are noticed.
+        This shows when the folder is lost, or when its store is of an earlier state.
         """
         atomic_write(self.path / f"{name}{BEGUN}", _with_crc(state))
 
     def state(self, name: str) -> int:
-        """How often a process was opened and ended cleanly, so far as that is known."""
+        """Return how often a process was opened and closed cleanly, as far as that is known."""
         try:
             return _numbered((self.path / f"{name}{BEGUN}").read_bytes()) or 0
         except OSError:
             return 0
 
     def format(self) -> int:
-        """The number of the form in which the crawl is stored; 0 if it was begun before there was one.
+        """Return the number of the crawl's storage format; 0 if it is older than format numbers.
 
         Raises:
             DirectoryError: a newer crawler wrote it.
@@ -120,81 +120,81 @@ class CrawlDirectory:
         except OSError as error:
             raise DirectoryError(f"{self.format_file}: cannot be read: {error.strerror}") from error
         if (number := _numbered(data)) is None:
-            raise DamageError(f"{self.format_file} is damaged; `crawler check --repair` writes it anew")
+            raise DamageError(f"{self.format_file} is damaged; `crawler check --repair` rewrites it")
         if number > FORMAT:
             raise DirectoryError(
-                f"{self.path}: a newer crawler wrote it, in format {number}; this one knows formats up to {FORMAT}"
+                f"{self.path}: written by a newer crawler in format {number}; this one reads formats up to {FORMAT}"
             )
         return number
 
     def note_format(self, number: int) -> None:
-        """Remember that all is stored in the form with this number."""
+        """Record the number of the format in which everything is stored."""
         atomic_write(self.format_file, _with_crc(number))
 
     def renew_format(self) -> str:
-        """Forget a number that cannot be read: then every step up is done again; what was done, "" if nothing."""
+        """Remove an unreadable format number, so that all upgrades run again; return what was done, "" if nothing."""
         try:
             self.format()
         except DamageError:
             self.format_file.unlink()
             sync_directory(self.path)
-            return f"{self.format_file.name} is written anew"
+            return f"{self.format_file.name} is rewritten"
         return ""
 
     def require(self) -> None:
-        """Raises DirectoryError if there is no crawl here."""
+        """Raise DirectoryError if there is no crawl here."""
         if not self.exists():
             raise DirectoryError(
                 f"{self.path}: no crawl here; name one with --dir, or start one with `crawler crawl`"
             )
 
     def create(self, seed: bytes = b"") -> None:
-        """Make the directory and its secret seed, `seed` or a random one, unless they are there.
+        """Create the directory and its secret seed, `seed` or a random one, unless they exist.
 
         Raises:
-            DirectoryError: it cannot be made, or its seed is another one.
+            DirectoryError: the directory cannot be created, or it has a different seed.
             StoreError: the disk is full or fails.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DirectoryError(f"{self.path}: cannot be made: {error.strerror}") from error
+            raise DirectoryError(f"{self.path}: cannot be created: {error.strerror}") from error
         if not os.access(self.path, os.W_OK):
-            raise DirectoryError(f"{self.path}: this user may not write there")
+            raise DirectoryError(f"{self.path}: no permission to write there")
         if not self.exists():
             self._write_seed(seed or os.urandom(SEED_BYTES))
         if seed and self.seed() != seed:
-            raise DirectoryError(f"{self.path}: the crawl in it was begun under another secret")
+            raise DirectoryError(f"{self.path}: the crawl in it was started with a different secret")
 
     def _write_seed(self, seed: bytes) -> None:
         try:
-            if not self.process_names():  # else they may have come from a directory of another format
+            if not self.process_names():  # existing processes may be from a directory of another format
                 self.note_format(FORMAT)
             atomic_write(self.path / "seed", seed.hex().encode() + b"\n", mode=0o600)
             sync_directory(self.path.absolute().parent)
         except StoreError as error:
             if isinstance(error.__cause__, OSError) and error.__cause__.errno in _NOT_OURS:
-                raise DirectoryError(f"{self.path}: cannot be made: {error.__cause__.strerror}") from error
+                raise DirectoryError(f"{self.path}: cannot be created: {error.__cause__.strerror}") from error
             raise
 
     def seed(self) -> bytes:
-        """The key of all fingerprints of this crawl, 16 bytes."""
+        """Return the key of all fingerprints of this crawl, 16 bytes."""
         try:
             seed = bytes.fromhex((self.path / "seed").read_text().strip())
         except (OSError, ValueError) as error:
             raise DirectoryError(f"{self.path / 'seed'}: cannot be read: {error}") from error
         if len(seed) != SEED_BYTES:
-            raise DirectoryError(f"{self.path / 'seed'}: {len(seed)} bytes where {SEED_BYTES} are due")
+            raise DirectoryError(f"{self.path / 'seed'}: {len(seed)} bytes; expected {SEED_BYTES}")
         return seed
 
     def crawl_id(self) -> str:
         return hashlib.blake2b(self.seed(), digest_size=8, person=b"crawl id").hexdigest()
 
     def save_config(self, config: Config) -> None:
-        """Keep `config` as the one in force, without the limits of this run, with the engine of its stores.
+        """Save `config` as the configuration in force, with the engine of the stores but without the limits of the run.
 
         Raises:
-            DirectoryError: the stores that are there are of another engine.
+            DirectoryError: the existing stores use another engine.
         """
         config = self._with_engine(config)
         if found := credentials_of(config):
@@ -212,17 +212,17 @@ class CrawlDirectory:
         return structs.replace(config, store=structs.replace(config.store, engine=engine))
 
     def config_text(self, config: Config) -> str:
-        """What the file says with `config` in force: no credentials, no limits of a run; the places of seeds."""
+        """Return the text of crawl.toml for `config`: no credentials or limits of a run, but the hosts of the seeds."""
         return _config_text(config, self.seed_places())
 
     def write_config(self, config: Config, places: Iterable[str]) -> None:
-        """Write crawl.toml: settings without credentials and limits of a run, and where the seeds lie."""
+        """Write crawl.toml: settings without credentials and limits of a run, and the hosts of the seeds."""
         atomic_write(self.config_file, _config_text(config, places).encode())
 
     def renew_config(self) -> str:
-        """Let defaults stand in for a configuration that is lost; "" if it is not, else what was done.
+        """Replace a configuration that is lost by the defaults; return what was done, "" if it is not lost.
 
-        One that cannot be read is kept beside it, for its owner to look at.
+        A file that cannot be read is kept under another name for the user to look at.
         """
         kept = ""
         if not self._config_problem():
@@ -232,22 +232,20 @@ class CrawlDirectory:
             except ConfigError:
                 damaged = self.config_file.with_suffix(".damaged")
                 rename(self.config_file, damaged)
-                kept = f"; what could not be read is in {damaged.name}"
+                kept = f"; the unreadable file is kept as {damaged.name}"
         count = max(1, len(self.process_names()), len([*self.path.glob(f"*{BEGUN}")]))
         self.write_config(self._with_engine(convert({"crawl": {"processes": count}})), ())
-        return (
-            f"{self.config_file.name} has the defaults; give the crawl's settings again when it goes on{kept}"
-        )
+        return f"{self.config_file.name} has the defaults; give the crawl's settings again when you continue it{kept}"
 
     def _config_problem(self) -> str:
-        """What is wrong with the file of the configuration; "" if nothing is, or no run has ended yet."""
+        """Return what is wrong with the configuration file; "" if nothing is, or if no run has ended yet."""
         if not self.config_file.exists():
             return "missing" if self.report_file.exists() else ""
         lines = self.config_file.read_bytes().splitlines()
         return "cut short" if lines[:1] == [_HEAD.encode()] and lines[-1] != _END.encode() else ""
 
     def seed_places(self) -> list[str]:
-        """Where the seeds of the crawl lie, as `relaxed.slot_of` names it."""
+        """Return the hosts of the crawl's seeds, as named by `relaxed_settings.slot_of`."""
         if self._config_problem() or not self.config_file.exists():
             return []
         for line in self.config_file.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -259,7 +257,7 @@ class CrawlDirectory:
         return []
 
     def note_places(self, places: Iterable[str]) -> None:
-        """Keep where the seeds lie."""
+        """Save the hosts of the seeds."""
         self.write_config(convert(self.saved_config()), places)
 
     def _config_tree(self) -> dict[str, Any]:
@@ -273,7 +271,7 @@ class CrawlDirectory:
         if problem := self._config_problem():
             raise DamageError(
                 f"{self.config_file} is {problem}, and the crawl's settings are lost; `crawler check --repair` "
-                "puts the defaults there, give yours again then"
+                "replaces them by the defaults; then give your settings again"
             )
         return read_file(self.config_file) if self.config_file.exists() else {}
 
@@ -281,22 +279,22 @@ class CrawlDirectory:
         atomic_write(self.report_file, msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
 
     def saved_config(self) -> dict[str, Any]:
-        """The configuration of the last run as a nested mapping; empty if there is none.
+        """Return the configuration of the last run as a nested mapping; {} if there is none.
 
         Raises:
-            DirectoryError: it is of an earlier format: `upgrade.ready` was not asked before.
+            DirectoryError: it has an earlier format, because `upgrade.ready` was not called before.
         """
         return self._with_credentials(self._config_tree())
 
     def former_config(self) -> dict[str, Any]:
-        """`saved_config` of a directory of any format, with the keys of its time."""
+        """Return `saved_config` of a directory of any format, with the keys of that format."""
         return self._with_credentials(self._read_tree())
 
     def _with_credentials(self, tree: dict[str, Any]) -> dict[str, Any]:
         try:
             add_credentials(tree, msgspec.json.decode(self.credentials_file.read_bytes()))
         except (FileNotFoundError, PermissionError):
-            pass  # there are none, or this user may only look
+            pass  # there are no credentials, or this user may not read them
         except (OSError, ValueError) as error:
             raise DirectoryError(f"{self.credentials_file}: cannot be read: {error}") from error
         return tree
@@ -309,7 +307,7 @@ def _with_crc(number: int) -> bytes:
 
 
 def _numbered(data: bytes) -> int | None:
-    """The number in a line that `_with_crc` made; None if it is none."""
+    """Return the number in a line made by `_with_crc`; None if the line is damaged."""
     try:
         digits, crc = data.split()
         return int(digits) if int(crc, 16) == crc32(digits) else None

@@ -1,7 +1,7 @@
-"""The identity of the crawler: whether those who are asked can reach who asks.
+"""The identity of the crawler: whether site owners can contact its operator.
 
-A crawler that cannot be reached is a nuisance. Without a contact there is a warning
-before the first public host, and scope `any` refuses to begin there.
+A crawler whose operator cannot be contacted is a nuisance. Without a contact, a warning
+is logged before the first public host, and scope `any` refuses to start there.
 """
 
 import ipaddress
@@ -14,7 +14,7 @@ log = logging.getLogger("crawler")
 
 
 def is_public(host: str) -> bool:
-    """False for addresses of special networks and for names that only mean this machine."""
+    """Return False for addresses of special networks and for names that only denote this machine."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_global
     except ValueError:
@@ -22,7 +22,7 @@ def is_public(host: str) -> bool:
 
 
 class Contact:
-    """Whether those whose hosts are asked can reach who asks."""
+    """Checks that site owners can contact the crawl's operator."""
 
     def __init__(self, config: Config) -> None:
         self._scope = config.crawl.scope

@@ -1,7 +1,7 @@
-"""Settings that what a crawl has stored rests on: each process keeps those that it was begun with.
+"""Settings that stored data depends on: each process keeps the values with which it was created.
 
-With other fingerprints every URL is unknown, and pages are fetched again; with another
-clock of the sites every stored instant of the refresh frontier means another one.
+With other fingerprints every URL would be unknown and every page fetched again; with
+another speed of the refresh clock every stored instant of the refresh frontier would shift.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from crawler.storage.reshard import load_json
 
 
 def immutable_settings(config: Config) -> dict[str, Any]:
-    """The settings of `config` that a process may not change, by key; the clock of the sites once it counts."""
+    """Return the settings that a process may not change, by key; `refresh.speed` only if known pages are refreshed."""
     held = {
         "urls.partition": config.urls.partition,
         "urls.fingerprint": config.urls.fingerprint,
@@ -27,37 +27,39 @@ def immutable_settings(config: Config) -> dict[str, Any]:
 
 
 def refreshes(config: Config) -> bool:
-    """Whether known pages are asked again in the order of their crawl value."""
+    """Return whether known pages are fetched again in the order of their crawl value."""
     return bool(config.refresh.share or config.refresh.endless)
 
 
 def check_immutable(kept: Mapping[str, Any], config: Config) -> None:
-    """Refuse a configuration under which the settings in `kept` are others.
+    """Check that the configuration has the settings in `kept`.
 
     Raises:
-        DirectoryError: one is.
+        DirectoryError: a setting differs.
     """
     for key, value in immutable_settings(config).items():
         if kept.get(key, value) != value:
             before, now = (msgspec.json.encode(each).decode() for each in (kept[key], value))
-            raise DirectoryError(f"{key} is {now}, but this crawl was begun with {before} and rests on it")
+            raise DirectoryError(
+                f"{key} is {now}, but this crawl was started with {before}, and it cannot change"
+            )
 
 
 def load_immutable(store: KeyValue) -> dict[str, Any]:
-    """The settings that the process of `store` was begun with; none for one of before they were kept."""
+    """Return the settings with which the process of `store` was created; {} if it is older than this record."""
     return load_json(store, SETTLED) or {}
 
 
 def encode_immutable(kept: Mapping[str, Any]) -> bytes:
-    """The value of `SETTLED`."""
+    """Return the value of the key `SETTLED`."""
     return seal(msgspec.json.encode(kept))
 
 
 def keep_immutable(store: KeyValue, config: Config) -> None:
-    """Note what a process is begun with, and what a first refresh adds.
+    """Record the settings with which a process is created, and those that the first refresh adds.
 
     Raises:
-        DirectoryError: it was begun with something else.
+        DirectoryError: it was created with different settings.
     """
     kept = load_immutable(store)
     check_immutable(kept, config)

@@ -1,15 +1,14 @@
-"""The journal of a command that changes a crawl at rest: what a kill must not make it forget.
+"""The journal of a command that changes a crawl at rest, which makes the command safe against kills.
 
     DIR/journal.json    {"command": "repair", "facts": {"p0": ...}}
 
-`check --repair`, `recover` and `reshard` note there, durably, what they are about to
-do before they do it, and remove the file when all is done. So after a kill every
-command knows that the crawl is between two states: the one that was cut off goes on
-where it stopped, and all others refuse the directory. (An upgrade needs no journal:
-`DIR/format` says how far it is.)
+`check --repair`, `recover` and `reshard` durably record in it what they are about to do,
+and remove the file when all is done. So after a kill every command knows that the crawl
+is between two states: the interrupted command continues where it stopped, and all others
+refuse the directory. (An upgrade needs no journal: `DIR/format` records its progress.)
 
-What a reshard builds before it writes the journal lies in `DIR/.reshard`; without a journal it
-is a leftover, and the next command removes it.
+A reshard builds the new folders in `DIR/.reshard` before it writes the journal. If that
+folder exists without a journal, it is a leftover, and the next command removes it.
 """
 
 import logging
@@ -26,16 +25,16 @@ log = logging.getLogger("crawler")
 
 JOURNAL = "journal.json"
 BUILT = ".reshard"
-# Command -> how it goes on; {subject} is the process that it was given.
+# Command -> how to continue it; {subject} is the process given to it.
 _REMEDIES = {
-    "repair": "`crawler check --repair` goes on with it",
-    "recover": "`crawler recover {subject}` goes on with it",
+    "repair": "`crawler check --repair` continues it",
+    "recover": "`crawler recover {subject}` continues it",
     "reshard": "`crawler reshard` with the same --to finishes it",
 }
 
 
 class Journal(msgspec.Struct, forbid_unknown_fields=True):
-    """`command` is at work; `facts` are its own, by name."""
+    """The command in progress and the facts that it records, by name."""
 
     command: str
     subject: str = ""
@@ -43,10 +42,10 @@ class Journal(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load_journal(directory: Path) -> Journal | None:
-    """The journal in a crawl directory; None if nothing is under way.
+    """Return the journal in a crawl directory; None if no command is in progress.
 
     Raises:
-        DamageError: it is not what was written.
+        DamageError: the journal is damaged.
     """
     path = directory / JOURNAL
     try:
@@ -58,7 +57,7 @@ def load_journal(directory: Path) -> Journal | None:
 
 
 def keep_journal(directory: Path, journal: Journal) -> None:
-    """Note what is under way; durable on return.
+    """Record the command in progress; durable on return.
 
     Raises:
         StoreError: the disk failed.
@@ -67,7 +66,7 @@ def keep_journal(directory: Path, journal: Journal) -> None:
 
 
 def end_journal(directory: Path) -> None:
-    """All is done.
+    """Remove the journal: the command has finished.
 
     Raises:
         StoreError: the disk failed.
@@ -80,23 +79,23 @@ def end_journal(directory: Path) -> None:
 
 
 def refuse_cut_off(directory: Path, finishing: str = "", subject: str = "") -> None:
-    """Refuse a crawl that a command is changing, unless `finishing` is that command, for the same `subject`.
+    """Refuse a crawl that a command is changing, unless `finishing` is that command with the same `subject`.
 
     Raises:
-        DirectoryError: it is under way, or was cut off.
+        DirectoryError: the command is in progress or was interrupted.
     """
     journal = load_journal(directory)
     if journal is None or (journal.command, journal.subject) == (finishing, subject):
         return
     name = f"{journal.command} {journal.subject}".strip()
-    remedy = _REMEDIES.get(journal.command, "the crawler that began it goes on with it")
+    remedy = _REMEDIES.get(journal.command, "the crawler that started it continues it")
     raise DirectoryError(
-        f"{directory}: a {name} is under way or was cut off; {remedy.format(subject=journal.subject)}"
+        f"{directory}: a {name} is in progress or was interrupted; {remedy.format(subject=journal.subject)}"
     )
 
 
 def drop_unfinished(directory: Path) -> None:
-    """Remove what a reshard built and did not decide upon, unless one is at work; name it if that is impossible."""
+    """Remove the folders of an unfinished reshard, unless one is in progress; log a warning if that is impossible."""
     built = directory / BUILT
     if not built.exists() or load_journal(directory) is not None:
         return
@@ -105,6 +104,6 @@ def drop_unfinished(directory: Path) -> None:
             if load_journal(directory) is None:
                 shutil.rmtree(built)
     except BusyError:
-        return  # it is being built
+        return  # a reshard is building it
     except (DirectoryError, OSError) as error:
-        log.warning("%s was left by a reshard that was cut off, and cannot be removed: %s", built, error)
+        log.warning("%s was left by an interrupted reshard and cannot be removed: %s", built, error)

@@ -1,9 +1,9 @@
-"""Settings looser than the defaults hold only for the seeds that they were given for.
+"""Relaxed settings, which are less strict than the defaults, apply only to the seeds for which they were given.
 
-A crawl directory keeps its settings, so the same command goes on where it stopped.
-Another seed would take a delay of 0 or `robots ignore` to a site that nobody meant.
-So `crawl.toml` records the places of the seeds, and a seed elsewhere needs each
-looser setting to be given again.
+A crawl directory keeps its settings, so that the same command continues the crawl. With
+a different seed, a delay of 0 or `robots ignore` would reach a site that the user did not
+mean. So `crawl.toml` records the hosts of the seeds; for a seed on another host, each
+relaxed setting must be given again.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -16,11 +16,11 @@ from crawler.errors import UsageError
 from crawler.urls.canonical import canonical, hostname
 from crawler.urls.fingerprint import registrable_domain
 
-PLACES_MAX = 1000  # recorded; settings that were given for more hosts than that were given for any
+PLACES_MAX = 1000  # hosts recorded; settings given for more hosts than that apply to any host
 ANYWHERE = "*"
 _SHOWN = 3
 
-# Looser than the default is: less of these,
+# A setting is relaxed if one of these is below its default,
 _LESS = (
     "politeness.delay",
     "politeness.delay_factor",
@@ -33,9 +33,9 @@ _LESS = (
     "politeness.slowdown_max",
     "politeness.slowdown_gap",
 )
-# more of these,
+# one of these is above its default,
 _MORE = ("politeness.shared_address_in_flight", "politeness.refusals_max")
-# and this value, or any if it is None.
+# or one of these has this value (None: any value but the default).
 _VALUES: dict[str, Any] = {
     "politeness.shared_address_rate": 0.0,
     "robots.policy": "ignore",
@@ -48,7 +48,7 @@ _DEFAULT = Config()
 
 
 def relaxed(config: Config) -> dict[str, str]:
-    """The settings that are looser than their defaults, by key, each as `--set` takes its value."""
+    """Return the relaxed settings by key, with values in the form that `--set` accepts."""
     found = [key for key in _LESS if _value(config, key) < _value(_DEFAULT, key)]
     found += [key for key in _MORE if _value(config, key) > _value(_DEFAULT, key)]
     for key, loose in _VALUES.items():
@@ -59,15 +59,15 @@ def relaxed(config: Config) -> dict[str, str]:
 
 
 def slot_of(url: str, scope: str) -> str:
-    """What of the web a seed (a request form) stands for: its host, or `*.domain` in scope domain."""
+    """Return the place of a seed (given in request form): its host, or `*.domain` in scope domain."""
     host = hostname(url).removeprefix("www.")
     return f"*.{registrable_domain(host)}" if scope == "domain" else host
 
 
 class SeedPlaces:
-    """Where the seeds of a crawl lie; `inherited` are the looser settings that nobody gave this time.
+    """The places of a crawl's seeds; `inherited` are the relaxed settings that were not given again this time.
 
-    `names` are the places, `grown` tells that one was added.
+    `names` are the places; `grown` is true if one was added.
     """
 
     def __init__(self, scope: str, inherited: dict[str, str] | None = None) -> None:
@@ -77,14 +77,14 @@ class SeedPlaces:
         self.grown = False
 
     def restrict(self, names: Iterable[str]) -> None:
-        """Add what is recorded."""
+        """Add the recorded places."""
         self.names = dict.fromkeys(names) | self.names
 
     def add(self, url: str) -> None:
-        """Note a seed.
+        """Add the place of a seed.
 
         Raises:
-            UsageError: it lies elsewhere, and looser settings were not given for it.
+            UsageError: the place is new, and relaxed settings were not given for it.
         """
         if self.covers(url):
             return
@@ -96,7 +96,7 @@ class SeedPlaces:
             self.names = {ANYWHERE: None}
 
     def covers(self, url: str) -> bool:
-        """Whether a seed lies where others did."""
+        """Return whether the place of a seed is known."""
         host = hostname(url).removeprefix("www.")
         if ANYWHERE in self.names or host in self.names:
             return True
@@ -104,7 +104,7 @@ class SeedPlaces:
         return any("*." + ".".join(labels[at:]) in self.names for at in range(len(labels)))
 
     def check(self, raw_urls: Iterable[str]) -> None:
-        """`add` those that are URLs; before anything is begun."""
+        """Call `add` for each valid URL, before the crawl starts."""
         for raw_url in raw_urls:
             if (url := canonical(raw_url)) is not None:
                 self.add(url)
@@ -116,18 +116,18 @@ class SeedPlaces:
         )
         again = " ".join(f"--set {key}={value}" for key, value in self._inherited.items())
         return (
-            f"{url}: this crawl's looser settings were given for {shown or 'other seeds'} only; "
-            f"give them again for this seed too ({again}), or other values, or another --dir"
+            f"{url}: this crawl's relaxed settings were given for {shown or 'other seeds'} only; "
+            f"give them again for this seed too ({again}), or give other values, or use another --dir"
         )
 
 
 def inherited(config: Config, given: Collection[str]) -> dict[str, str]:
-    """The looser settings of `config` whose keys are not among those `given` this time."""
+    """Return the relaxed settings of `config` whose keys are not among those `given` this time."""
     return {key: value for key, value in relaxed(config).items() if key not in given}
 
 
 def confirm(config: Config, settings: Mapping[str, str]) -> None:
-    """Raises UsageError if one of the settings is not in force: a seed changes none."""
+    """Raise UsageError if one of the settings differs from the one in force: adding a seed changes no setting."""
     tree = {section: dict(values) for section, values in _tree(config).items() if isinstance(values, dict)}
     for key, value in settings.items():
         set_key(tree, key, value)

@@ -1,4 +1,4 @@
-"""A crawl put aside, so that another one can begin in its place."""
+"""Moves an existing crawl to another directory name, so that a new crawl can start in its place."""
 
 import contextlib
 from itertools import count
@@ -26,5 +26,5 @@ def put_aside(directory: CrawlDirectory) -> Path | None:
         try:
             path.rename(aside)
         except OSError as error:
-            raise DirectoryError(f"{path}: cannot be put aside: {error.strerror}") from error
+            raise DirectoryError(f"{path}: cannot be renamed: {error.strerror}") from error
     return aside

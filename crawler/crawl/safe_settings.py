@@ -23,15 +23,15 @@ LIVE = (
     "crawl.concurrency",
     "refresh.share",
 )
-LOG_LEVEL = "log.level"  # of the processes that run; not part of the configuration
+LOG_LEVEL = "log.level"  # of the running processes; not part of the configuration
 LEVELS = ("debug", "info", "warning", "error")
 
 
 def parse(texts: list[str]) -> dict[str, str]:
-    """{"politeness.delay": "5"} of ["politeness.delay=5"].
+    """Parse KEY=VALUE texts: ["politeness.delay=5"] gives {"politeness.delay": "5"}.
 
     Raises:
-        UsageError: one is no KEY=VALUE.
+        UsageError: a text is not KEY=VALUE.
     """
     settings = {}
     for text in texts:
@@ -43,18 +43,18 @@ def parse(texts: list[str]) -> dict[str, str]:
 
 
 def changed(config: Config, settings: Mapping[str, str]) -> Config:
-    """`config` with these settings.
+    """Return `config` with these settings.
 
     Raises:
-        UsageError: one may not change while the crawl runs.
-        ConfigError: a value is none of its key.
+        UsageError: a setting may not change while the crawl runs.
+        ConfigError: a value is invalid for its key.
     """
     tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
     for key, value in settings.items():
         if key != LOG_LEVEL:
             set_key(tree, key, value)
         elif value not in LEVELS:
-            raise UsageError(f"{LOG_LEVEL}: one of {', '.join(LEVELS)}")
+            raise UsageError(f"{LOG_LEVEL}: must be one of {', '.join(LEVELS)}")
     made = convert(tree)
     for key in settings.keys() - {LOG_LEVEL, *LIVE}:
         known = ", ".join((*LIVE, LOG_LEVEL))
@@ -63,12 +63,12 @@ def changed(config: Config, settings: Mapping[str, str]) -> Config:
 
 
 def record(directory: CrawlDirectory, settings: Mapping[str, str]) -> None:
-    """Keep the settings in crawl.toml, so that they hold when the crawl goes on."""
+    """Save the settings in crawl.toml, so that they apply when the crawl is continued."""
     directory.save_config(changed(convert(directory.saved_config()), settings))
 
 
 def live_part(config: Config, saved: Mapping[str, object]) -> Config:
-    """`config` with the live settings of a saved configuration: what a process that starts again is to use."""
+    """Return `config` with the live settings of a saved configuration, for a process that is restarted."""
     tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
     for path in LIVE:
         section, _, key = path.partition(".")

@@ -1,18 +1,18 @@
-"""Lines of a seeds file: a URL, and the limits of what is found from it.
+"""Lines of a seeds file: a URL, and limits for the part of the web under it.
 
     url                          scope    depth  limit
     https://example.org/docs/    prefix   3      500
     https://example.com/
     +http://(net,example,
 
-The first line may name the columns, in any order, with blanks, tabs or commas between; without it they are in
-this order, and all but the URL may be left out (`-` in the middle). A line with `+` is
-a SURT prefix (Heritrix): a part of the web that is in scope, but no seed. The columns
-become `[[override]]` tables, which are kept with the crawl.
+The first line may name the columns, in any order, separated by blanks, tabs or commas. Without it they are in
+this order, and all but the URL may be omitted (with `-` in the middle). A line with `+` is
+a SURT prefix (Heritrix): a part of the web that is in scope, but not a seed. The columns
+become `[[override]]` tables, which are saved with the crawl.
 
     scope    page, prefix, host, domain, or a SURT prefix
-    depth    most link hops from a seed, in that part of the web
-    limit    most URLs of it: of the host, or in scope domain of the registrable domain
+    depth    maximum number of link hops from a seed, in that part of the web
+    limit    maximum number of URLs of the host, or in scope domain of the registrable domain
 """
 
 import csv
@@ -33,7 +33,7 @@ TABLE_KEYS = frozenset({"match", "scope", "depth", "pages", "pages_per_domain"})
 
 
 class SeedLine(msgspec.Struct, frozen=True):
-    """A line; `scope` "" is the crawl's, `depth` and `limit` -1 are none of its own. `where` says where it stands."""
+    """A line of the file, at `where`; scope "" means the crawl's scope, `depth` and `limit` -1 mean not set."""
 
     url: str
     scope: str = ""
@@ -47,10 +47,10 @@ class SeedLine(msgspec.Struct, frozen=True):
 
 
 def seed_lines(lines: Iterable[str], name: str) -> Iterator[SeedLine]:
-    """The rows of the file `name`.
+    """Yield the rows of the file `name`.
 
     Raises:
-        UsageError: a column, or a word in one, that has no meaning.
+        UsageError: an unknown column, or an invalid word in a column.
     """
     columns: tuple[str, ...] = COLUMNS
     commas, first = False, True
@@ -79,17 +79,17 @@ def _columns(words: list[str], where: str) -> tuple[str, ...]:
     names = tuple(word.lower() for word in words)
     for name in names:
         if name not in COLUMNS:
-            raise UsageError(f"{where}: no column {name!r}; there are {', '.join(COLUMNS)}")
+            raise UsageError(f"{where}: there is no column {name!r}; the columns are {', '.join(COLUMNS)}")
         if names.count(name) > 1:
-            raise UsageError(f"{where}: two columns {name}")
+            raise UsageError(f"{where}: column {name} is given twice")
     return names
 
 
 def _fitting(words: list[str], columns: tuple[str, ...], where: str) -> list[str]:
     if len(words) > len(columns):
         raise UsageError(
-            f"{where}: {words[len(columns)]!r} stands in no column; there are {', '.join(columns)} "
-            "(a blank in a URL is written %20)"
+            f"{where}: {words[len(columns)]!r} has no column; the columns are {', '.join(columns)} "
+            "(write a blank in a URL as %20)"
         )
     return words
 
@@ -103,7 +103,7 @@ def _row(cells: dict[str, str], where: str) -> SeedLine:
         scope = _surt(scope, where)
     depth, limit = (_number(name, given.get(name, ""), where) for name in ("depth", "limit"))
     if scope == "page" and (depth >= 0 or limit >= 0):
-        raise UsageError(f"{where}: a seed of scope page has neither depth nor limit")
+        raise UsageError(f"{where}: a seed of scope page can have neither depth nor limit")
     return SeedLine(given["url"], scope, depth, limit, where)
 
 
@@ -111,10 +111,10 @@ def _surt(text: str, where: str) -> str:
     if found := surt_prefix(text):
         return found
     if text.lower() == "any":
-        raise UsageError(f"{where}: scope any is of the whole crawl: --scope any")
+        raise UsageError(f"{where}: scope any applies to the whole crawl; use --scope any")
     raise UsageError(
-        f"{where}: scope {text[:100]!r} is none of {', '.join(SCOPES)}, nor a SURT prefix "
-        "such as http://(org,example,)/docs/ (a blank in a URL is written %20)"
+        f"{where}: scope {text[:100]!r} is not one of {', '.join(SCOPES)}, nor a SURT prefix "
+        "such as http://(org,example,)/docs/ (write a blank in a URL as %20)"
     )
 
 
@@ -122,15 +122,15 @@ def _number(name: str, text: str, where: str) -> int:
     if not text:
         return -1
     if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise UsageError(f"{where}: {name} {text!r} is no whole number")
+        raise UsageError(f"{where}: {name} {text!r} is not a whole number")
     return int(text)
 
 
 def tables_of(rows: Iterable[SeedLine], crawl_scope: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """The `[[override]]` tables that rows with columns make, and the SURT prefixes of the scope.
+    """Return (the `[[override]]` tables of rows with columns, the SURT prefixes that are in scope).
 
     Raises:
-        UsageError: limits that would count the same URLs.
+        UsageError: two limits would apply to the same URLs.
     """
     tables: list[dict[str, Any]] = []
     surts: list[str] = []
@@ -143,9 +143,7 @@ def tables_of(rows: Iterable[SeedLine], crawl_scope: str) -> tuple[list[dict[str
             continue
         kind = row.scope if row.scope in SCOPES else "page" if row.scope else crawl_scope
         if kind == "any":
-            raise UsageError(
-                f"{row.where}: depth and limit are of a part of the web; give a scope beside them"
-            )
+            raise UsageError(f"{row.where}: depth and limit apply to a part of the web; give a scope, too")
         values: dict[str, Any] = {"scope": "page" if "(" in row.scope else row.scope} if row.scope else {}
         if row.depth >= 0:
             values["depth"] = row.depth
@@ -169,11 +167,13 @@ def _without_scope(values: dict[str, Any]) -> dict[str, Any]:
 def _check_limit(limited: dict[str, str], row: SeedLine, counted: str) -> None:
     other = limited.setdefault(counted, row.where)
     if other != row.where:
-        raise UsageError(f"{row.where}: {counted} has a limit already ({other}); limits count all URLs of it")
+        raise UsageError(
+            f"{row.where}: {counted} already has a limit ({other}), which applies to all its URLs"
+        )
 
 
 def _matches(kind: str, url: str) -> list[str]:
-    """What `override.match` says for the part of the web that a seed spans."""
+    """Return the values of `override.match` for the part of the web under a seed."""
     name = hostname(url)
     if kind == "page":
         return [f"{surt_of(url)}$"]

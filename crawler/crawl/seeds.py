@@ -1,4 +1,4 @@
-"""The seeds of a run, checked, canonical, in pieces.
+"""The seeds of a run: checked, in canonical form, in batches.
 
 command line, configuration, file --> Seeds --(one process, a node)----------------> process/results/seed_intake.py
                                         |                                                ^
@@ -18,22 +18,22 @@ from crawler.urls.canonical import canonical, hostname
 
 log = logging.getLogger("crawler")
 
-SEEDS_AT_ONCE = 400  # seeds queued for one commit; read in one turn of the loop, some 8 ms
-REFUSED_SHOWN = 10  # a file that is no list of URLs must not fill screen and log
+SEEDS_AT_ONCE = 400  # seeds queued for one commit; they are read in one turn of the loop, about 8 ms
+REFUSED_SHOWN = 10  # a file that is not a list of URLs must not fill screen and log
 
 
 def _ignore(_places: Iterable[str]) -> None:
-    """Nobody wants to know where seeds lie."""
+    """No-op observer of the places."""
 
 
 class Seeds:
-    """Those of the configuration and of `raw_urls`, read once; what is no URL is logged and counted.
+    """The seeds of the configuration and of `raw_urls`, which can be read once; invalid URLs are logged and counted.
 
-    `places` is told of each; when all are read and there are new ones, `note` is called.
+    Each seed is added to `places`; after the last one, `note` is called if there are new places.
 
     Raises:
-        UsageError: while they are read, a host whose owner could not reach who asks, or for which looser
-            settings were not given.
+        UsageError: while reading: the host's owner could not contact the operator, or relaxed settings were
+            not given for the host.
     """
 
     def __init__(self, config: Config, raw_urls: Iterable[str], places: SeedPlaces | None = None) -> None:
@@ -62,21 +62,21 @@ class Seeds:
     def _refuse(self, raw_url: str) -> None:
         self.refused += 1
         if self.refused <= REFUSED_SHOWN:
-            log.error("seed %r is no http(s) URL", raw_url[:200])
+            log.error("seed %r is not an http(s) URL", raw_url[:200])
         if self.refused == REFUSED_SHOWN:
-            log.error("further seeds of this kind are only counted")
+            log.error("further invalid seeds are counted but not listed")
 
 
 class SeedFile:
-    """Canonical seeds, one a line, for all processes of a run; a file that is not there holds none."""
+    """A file of canonical seeds, one per line, for all processes of a run; a missing file has no seeds."""
 
-    refused = 0  # whoever wrote the file has counted them
+    refused = 0  # the writer of the file has counted them
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def write(self, pieces: Iterable[Iterable[str]]) -> None:
-        """Put the seeds there in place of others; no file if there are none."""
+        """Write the seeds, replacing the file; remove it if there are none."""
         with new_file(self.path) as file:
             for urls in pieces:
                 file.writelines(b"%b\n" % url.encode("ascii") for url in urls)

@@ -1,7 +1,7 @@
-"""Checks made before a crawl begins; `crawler config check` makes the same checks of a file.
+"""Checks made before a crawl starts; `crawler config check` makes the same checks of a file.
 
-`config/checks.py` has looked at every value when the configuration was read. Here follows
-what lies outside of it: files that it names, packages that it needs.
+`config/checks.py` checks every value when the configuration is read. The checks here
+concern things outside the configuration: files that it names and packages that it needs.
 """
 
 from collections.abc import Callable
@@ -30,10 +30,10 @@ HOOK_GROUPS = {
 
 
 def check_start(config: Config) -> None:
-    """Refuse a configuration with which no crawl can begin.
+    """Check that a crawl can start with a configuration.
 
     Raises:
-        ConfigError: a value means nothing, or what it names is not there or cannot be read.
+        ConfigError: a value is meaningless, or what it names does not exist or cannot be read.
     """
     check_values(config)
     named_fetchers(FETCHERS, config)
@@ -49,12 +49,12 @@ def check_start(config: Config) -> None:
 
 
 def find_entry_point(group: str, name: str) -> Any:
-    """The entry point that an installed package offers as `name` in `group`.
+    """Return the entry point that an installed package provides as `name` in `group`.
 
     Raises:
         ConfigError: there is none.
     """
-    from importlib import metadata  # imported here, as it is slow and seldom needed
+    from importlib import metadata  # imported here because it is slow and rarely needed
 
     found = metadata.entry_points(group=group, name=name)
     if not found:
@@ -87,7 +87,7 @@ def _value(config: Config, path: str) -> Any:
     return getattr(getattr(config, section), name)
 
 
-# Key, and what a crawl does with its value first.
+# Key, and the first use that a crawl makes of its value.
 _OUTSIDE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("fetch.proxy", check_proxy),
     ("fetch.cookies_file", lambda path: load_cookies(path, now=0.0)),

@@ -3,10 +3,10 @@
     crawl --processes N    p0 ... pN-1, all in one directory
     node                   the names of `splitter.peers`, each in a directory of its own
 
-The bucket table is a file of the configuration (`splitter.table_file`), else
-DIR/buckets.json, which a reshard leaves, else equal ranges. Every process keeps the
-table it was opened with. Another table is refused until `crawler reshard` has moved
-the buckets: otherwise two processes would ask one host.
+The bucket table is the configured file (`splitter.table_file`), otherwise
+DIR/buckets.json, which a reshard writes, otherwise equal ranges. Every process keeps the
+table it was opened with. Another table is refused until `crawler reshard` has moved the
+buckets: otherwise two processes would crawl the same host.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ TABLE_FILE = "buckets.json"
 
 
 class Topology(msgspec.Struct, frozen=True):
-    """Who shares the crawl, as the process `me` sees it."""
+    """The processes that share the crawl, as seen by the process `me`."""
 
     me: str
     partition: Partition
@@ -36,22 +36,22 @@ class Topology(msgspec.Struct, frozen=True):
 
     @property
     def peers(self) -> tuple[str, ...]:
-        """All processes but this one."""
+        """Return all processes except this one."""
         return tuple(name for name in self.names if name != self.me)
 
 
 def process_names(config: Config) -> list[str]:
-    """The names of all processes of a crawl."""
+    """Return the names of all processes of a crawl."""
     if config.splitter.peers:
         return sorted(named_addresses(config.splitter.peers))
     return [f"p{index}" for index in range(max(1, config.crawl.processes))]
 
 
 def topology(config: Config, directory: Path, me: str) -> Topology:
-    """The topology of the crawl in `directory`, whose process `me` this is.
+    """Return the topology of the crawl in `directory` for its process `me`.
 
     Raises:
-        ConfigError: the table cannot be read, or it does not hold these processes.
+        ConfigError: the table cannot be read, or it lists other processes.
     """
     names = process_names(config)
     table = Path(config.splitter.table_file) if config.splitter.table_file else directory / TABLE_FILE
@@ -68,33 +68,33 @@ def topology(config: Config, directory: Path, me: str) -> Topology:
 
 
 def check_processes(config: Config, directory: CrawlDirectory) -> None:
-    """Refuse a configuration with other processes than those that the directory was crawled with.
+    """Check that the configuration has the same processes as the directory.
 
     Raises:
-        UsageError: the number or the names of its processes would change.
+        UsageError: the number or the names of the processes differ.
     """
     if not directory.process_names() or not directory.config_file.exists():
-        return  # new, or a folder that was moved here from the directory of a reshard: its store keeps the table
+        return  # new, or a folder moved here from the directory of a reshard: its store keeps the table
     held, names = process_names(convert(directory.saved_config())), process_names(config)
     if held != names:
         raise UsageError(
             f"{directory.path}: the processes of this crawl are {', '.join(held)}, not {', '.join(names)}; "
-            "`crawler reshard` moves it to others"
+            "use `crawler reshard` to change them"
         )
 
 
 def keep_table(store: KeyValue, partition: Partition) -> None:
-    """Note the table that a process is opened with.
+    """Record the table that a process is opened with.
 
     Raises:
-        DirectoryError: it was opened with another one before.
+        DirectoryError: the process was opened with a different table before.
     """
     kept, table = store.get(BUCKET_TABLE), partition.encode()
     if kept == table:
         return
     if kept is not None:
         raise DirectoryError(
-            "the buckets of this process are not those it was opened with before; `crawler reshard` moves them"
+            "the bucket table of this process differs from the one it was opened with; use `crawler reshard` to change it"
         )
     batch = store.batch(sync=True)
     batch.put(BUCKET_TABLE, table)

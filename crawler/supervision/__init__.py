@@ -1,1 +1,1 @@
-"""N processes on one machine: supervisor, children, restarts."""
+"""Several processes on one machine: the supervisor, its children, and their restarts."""

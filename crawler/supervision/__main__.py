@@ -1,4 +1,4 @@
-"""`python -m crawler.supervision FD`: a child that is started again, as a program of its own."""
+"""`python -m crawler.supervision FD`: run a restarted child as a separate program."""
 
 import sys
 

@@ -1,13 +1,13 @@
-"""One process of `crawler crawl --processes N`, as the supervisor's child.
+"""One process of `crawler crawl --processes N`, as a child of the supervisor.
 
     python -m crawler.supervision FD
 
-FD is one end of a socket pair. The supervisor writes one JSON object a line:
+FD is one end of a socket pair. The supervisor writes one JSON object per line:
 first `Start`, then {"addresses": {name: port}} whenever ports become known,
-{"ended": true} when one process has found out that the crawl has ended, {"stop":
-reason}. The child writes {"port": n}, {"status": ...} as often as `Start` asks, and
-at last {"report": ...}. An end of the stream in any form means that the supervisor is
-gone, and so does the end of its process (`parent.py`).
+{"ended": true} when a process has found that the crawl has ended, and {"stop":
+reason}. The child writes {"port": n}, {"status": ...} at the interval given in `Start`,
+and finally {"report": ...}. The end of the stream means that the supervisor has ended;
+so does the end of the supervisor's process (`parent.py`).
 """
 
 import asyncio
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 MESSAGE_BYTES_MAX = 64 << 20
 LOOPBACK = "127.0.0.1"
-ORPHAN_GRACE = 1.0  # seconds that an orphan's fetches in flight are given
-CLEAR_LIMIT = 10.0  # seconds for what a child leaves behind in its loop
+ORPHAN_GRACE = 1.0  # seconds for the fetches in flight of an orphan
+CLEAR_LIMIT = 10.0  # seconds to end the tasks that remain in a child's loop
 
 
 class Start(msgspec.Struct):
-    """What a child is told first.
+    """The first message to a child.
 
-    `supervisor` is the number of the process that says it. `seeds_file` holds the seeds of this run.
-    `status_interval` is in seconds; 0 = nobody looks.
+    `supervisor` is the process id of the sender. `seeds_file` holds the seeds of this run.
+    `status_interval` is in seconds; 0 = send no status.
     """
 
     config: dict[str, Any]
@@ -65,14 +65,14 @@ class Start(msgspec.Struct):
 
 
 def main(argv: list[str]) -> int:
-    """`work` as a program of its own."""
+    """Run `work` as a separate program."""
     collect_rarely()
     with printable_output():
         return work(socket.socket(fileno=int(argv[0])))
 
 
 def warm_up() -> None:
-    """Import what each process would, once for all that are forked: saves each 0.02 CPU s."""
+    """Import the modules of a crawl before forking, once for all children: saves 0.02 CPU s per child."""
     import encodings.ascii
     import encodings.cp1252
     import encodings.idna  # noqa: F401
@@ -86,7 +86,7 @@ def warm_up() -> None:
 
 
 def work(link: socket.socket) -> int:
-    """Crawl as the supervisor at the other end of `link` says; the exit codes are those of `crawler crawl`."""
+    """Crawl as told by the supervisor at the other end of `link`; return an exit code of `crawler crawl`."""
     import gc
 
     import uvloop
@@ -106,7 +106,7 @@ async def _work(link: socket.socket, parser: ForkedChild | None) -> int:
     line = b""
     with contextlib.suppress(ConnectionError):
         line = await reader.readline()
-    if not line:  # the supervisor has ended before it had anything to do
+    if not line:  # the supervisor has ended before it sent anything
         writer.close()
         return 0
     start = msgspec.json.decode(line, type=Start)
@@ -115,7 +115,7 @@ async def _work(link: socket.socket, parser: ForkedChild | None) -> int:
 
 
 class _Child:
-    """The crawl of one process, and what is said about it."""
+    """The crawl of one process, and its messages to and from the supervisor."""
 
     def __init__(self, start: Start, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from crawler.cli.options import send_log
@@ -166,8 +166,8 @@ class _Child:
         self._writer.write(msgspec.json.encode(message) + b"\n")
 
     async def _listen(self, crawl: "Crawl") -> None:
-        """Do what the supervisor says until it is gone."""
-        with contextlib.suppress(ConnectionError):  # it ended with words of ours unread
+        """Execute the supervisor's messages until it has ended."""
+        with contextlib.suppress(ConnectionError):  # the supervisor ended before it read our messages
             while line := await self._reader.readline():
                 self._heed(crawl, msgspec.json.decode(line))
         self._orphaned(crawl)
@@ -185,14 +185,14 @@ class _Child:
         crawl.stop("supervisor gone", grace=ORPHAN_GRACE)
 
     async def _tell(self, crawl: "Crawl") -> None:
-        """Say how it goes, if anybody looks."""
+        """Send the status at each interval, if one is set."""
         while interval := self._start.status_interval:
             self._say({"status": crawl.status()})
             await self._writer.drain()
             await asyncio.sleep(interval)
 
     def _addresses(self) -> dict[str, tuple[str, int]]:
-        """Where the siblings listen, as far as it is known."""
+        """Return the known addresses of the siblings."""
         from crawler.crawl.topology import process_names
 
         me, ports = self._start.name, self._start.ports

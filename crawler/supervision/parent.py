@@ -1,8 +1,8 @@
-"""A child ends soon after its parent, whatever the state of their pipe.
+"""Ends a child soon after its parent has ended, whatever the state of their pipe.
 
-The pipe may be full, or broken by unread bytes, and the loop of the child may stand
-still. So a thread waits for the end of the parent process: its descriptor becomes
-readable then (Linux, pidfd_open).
+The pipe may be full, or broken by unread bytes, and the child's event loop may be
+blocked. So a thread waits for the end of the parent process, which makes the process's
+descriptor readable (Linux, pidfd_open).
 """
 
 import contextlib
@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 log = logging.getLogger("crawler")
 
-ORPHAN_LIMIT = 4.0  # seconds that an orphan has for its last commit; a crash at any point loses nothing
-ORPHANED = 1  # exit code of one that took longer
+ORPHAN_LIMIT = 4.0  # seconds for an orphan's last commit; a crash at any point loses nothing
+ORPHANED = 1  # exit code of an orphan that took longer
 
 
 def watch_parent(parent: int, gone: Callable[[], object], limit: float = ORPHAN_LIMIT) -> None:
@@ -27,23 +27,23 @@ def watch_parent(parent: int, gone: Callable[[], object], limit: float = ORPHAN_
 def _watch(parent: int, gone: Callable[[], object], limit: float) -> None:
     try:
         wait_for_end(parent)
-    except OSError as error:  # a kernel without such descriptors: the pipe is all there is
+    except OSError as error:  # the kernel has no pidfd_open: only the pipe can show the end
         log.warning("cannot watch the supervisor: %s", error)
         return
-    with contextlib.suppress(RuntimeError):  # the loop is closed: this process ends already
+    with contextlib.suppress(RuntimeError):  # the loop is closed, so this process is already ending
         gone()
     time.sleep(limit)
     os._exit(ORPHANED)
 
 
 def wait_for_end(parent: int) -> None:
-    """Return when the parent of this process has ended; at once if `parent` is not its parent any more."""
+    """Return when the parent of this process has ended; immediately if `parent` is no longer its parent."""
     try:
         descriptor = os.pidfd_open(parent)
     except ProcessLookupError:
         return
     try:
-        if os.getppid() == parent:  # else the number may be that of another process by now
+        if os.getppid() == parent:  # otherwise the number may belong to another process
             ended = select.poll()
             ended.register(descriptor, select.POLLIN)
             ended.poll()

@@ -1,37 +1,37 @@
-"""Decides whether, and when, a child that has ended is started again, by its exit code.
+"""Decides by the exit code whether, and when, a child that has ended is restarted.
 
-0, or all are to stop      it has ended for good
-2, 3 (usage, directory)    another start would end in the same way: the crawl fails
-anything else              again, after a growing delay if it did not last; at last the crawl fails
+0, or a stop of the crawl  not restarted: it has ended normally
+2, 3 (usage, directory)    not restarted, as it would fail again: the crawl fails
+anything else              restarted, after a growing delay if it failed soon; after `RESTARTS_MAX` the crawl fails
 """
 
 from enum import Enum
 
-RESTARTS_MAX = 10  # of a child that never lasted `LASTED`; then the crawl ends with its exit code
-LASTED = 60.0  # seconds after which a start counts as a success
+RESTARTS_MAX = 10  # restarts of a child that never ran for `LASTED`; then the crawl ends with its exit code
+LASTED = 60.0  # seconds after which a start is considered successful
 RESTART_DELAY, RESTART_DELAY_MAX = 0.2, 30.0
 HOPELESS = (2, 3)
 
 
 class Next(Enum):
-    """What follows the end of a child."""
+    """The reaction to the end of a child."""
 
     NOTHING = "nothing"
-    START = "start"  # again, after `Restarts.delay`
+    START = "start"  # restart it after `Restarts.delay`
     FAIL = "fail"
 
 
 class Restarts:
-    """The record of one child."""
+    """The record of one child's starts and failures."""
 
     def __init__(self) -> None:
-        self._failures = 0  # in a row, of starts that did not last
+        self._failures = 0  # starts in a row that ended before `LASTED`
 
     def __repr__(self) -> str:
         return f"Restarts({self._failures} failures in a row)"
 
     def ended(self, code: int, lasted: float, *, stopping: bool) -> Next:
-        """Note an end with exit code `code` (less than 0: a signal) `lasted` seconds after the start."""
+        """Note exit code `code` (negative: a signal) `lasted` seconds after the start; return the reaction."""
         if code == 0 or stopping:
             return Next.NOTHING
         self._failures = 0 if lasted >= LASTED else self._failures + 1
@@ -39,5 +39,5 @@ class Restarts:
 
     @property
     def delay(self) -> float:
-        """Seconds to wait before the next start."""
+        """Return the seconds to wait before the next start."""
         return float(min(RESTART_DELAY * 2 ** max(0, self._failures - 1), RESTART_DELAY_MAX))

@@ -2,17 +2,16 @@
 
     supervisor --socket pair--> p0 ... pN-1 (`child.py`), each with its own folder in DIR
         seeds      checked here, written to DIR/seeds.run, read by every child (each queues its own)
-                ports      each child listens on a port of its own; all are told
-        progress   the children's status, added up; at the end their reports, as one
+        ports      each child listens on its own port and learns those of the others
+        progress   the status of the children, added up; at the end their reports, merged
         stop       a first signal asks all children to stop, a second kills them
 
-Children begin as forks (`forked_children.py`), so modules are imported once. A child
-that dies is started again as a program of its own (`restarts.py` says when); meanwhile
-the links of its hosts wait in the outboxes of the others. A child that stops for a
-limit or the disk stops all; one that knows of the end of the crawl lets the others
-find it out. The parent reaps its children, so their CPU time counts. Children whose
-parent is gone stop by themselves (`parent.py`); a child that does not stop when asked
-is killed.
+Children start as forks (`forked_children.py`), so modules are imported once. A child
+that dies is restarted as a separate program (see `restarts.py`); meanwhile the links for
+its hosts wait in the outboxes of the others. A child that stops at a limit or because of
+the disk stops all; if one finds that the crawl has ended, the others are told. The
+supervisor reaps its children, so their CPU time is counted. Children whose parent has
+ended stop by themselves (`parent.py`); a child that does not stop when asked is killed.
 """
 
 import asyncio
@@ -52,17 +51,17 @@ from crawler.upgrade.ready import ready
 
 log = logging.getLogger("crawler")
 
-PROGRAM = ("-m", "crawler.supervision")  # what a child runs that is started again
-BACKOFF_MAX = 1.0  # seconds between attempts to connect to a sibling that is being started again
-SHUTDOWN_STEPS = 10  # of a child, each of `crawl.shutdown_step_max` at most
-FINISHED = ("done", "patience")  # nothing is left to do anywhere
+PROGRAM = ("-m", "crawler.supervision")  # arguments that start a restarted child
+BACKOFF_MAX = 1.0  # seconds between attempts to connect to a sibling that is restarting
+SHUTDOWN_STEPS = 10  # steps of a child's shutdown, each taking at most `crawl.shutdown_step_max`
+FINISHED = ("done", "patience")  # no process has anything left to do
 _LIMITS = ("max_pages", "max_time", "max_bytes", "disk", "signal", "stopped")
 
 
 class Supervisor:
     """Runs the processes of the crawl in `directory` to their common end.
 
-    They say how they get on every `status_interval` seconds; 0 = nobody asks for `status`.
+    They send their status every `status_interval` seconds; 0 = never, if `status` is not needed.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class Supervisor:
         self._children = [_Child(self, name) for name in process_names(config)]
 
     def fork(self) -> None:
-        """Start all processes, cheaply, if this one had no store open; only before it has a loop or threads."""
+        """Fork all processes, if this one has no open store; call it before there is a loop or a thread."""
         if can_fork() and not DiskStore.opened:
             warm_up()
             for child, forked in zip(self._children, fork_children(work, len(self._children)), strict=True):
@@ -106,8 +105,8 @@ class Supervisor:
 
         Raises:
             UsageError: the directory holds another number of processes.
-            CrawlerError: a child failed for good, with its exit code.
-            NoSeedError: the crawl ended without one page fetched.
+            CrawlerError: a child failed and was not restarted; has its exit code.
+            NoSeedError: the crawl ended without fetching a single page.
         """
         check_start(self._config)
         ready(self.directory)
@@ -126,7 +125,7 @@ class Supervisor:
             return self._finish()
 
     async def _run_children(self) -> None:
-        """Until all have ended for good; those that a kill does not end are left alone."""
+        """Run the children until all have ended; give up on those that survive a kill."""
         self._given_up = asyncio.Event()
         running = asyncio.ensure_future(self._all_ended())
         given_up = asyncio.ensure_future(self._given_up.wait())
@@ -136,7 +135,7 @@ class Supervisor:
             self._stopping.cancel()
         if not running.done():
             running.cancel()
-            self.failure = self.failure or CrawlerError("processes do not end; see the log")
+            self.failure = self.failure or CrawlerError("some processes did not end when killed; see the log")
         with contextlib.suppress(asyncio.CancelledError):
             await running
 
@@ -144,7 +143,7 @@ class Supervisor:
         await asyncio.gather(*(child.run() for child in self._children))
 
     async def _reap(self) -> None:
-        """Leave no child behind, whatever happened here."""
+        """End and reap all children, even after an error here."""
         limit = self._config.crawl.shutdown_step_max
         await asyncio.gather(*(within(limit, child.name, child.end()) for child in self._children))
 
@@ -158,13 +157,13 @@ class Supervisor:
             raise self.failure
         if self.stopped_by in ("", *FINISHED) and not final.any_success:
             reasons = final.why_nothing(self._seeds.refused)
-            raise NoSeedError(f"not one page could be fetched: {reasons}")
+            raise NoSeedError(f"no page could be fetched: {reasons}")
         return self.report
 
-    # -- what children say, and what they are told ---------------------------------
+    # -- messages from and to the children ------------------------------------------
 
     def start_of(self, name: str) -> Start:
-        """What the child `name` is to do."""
+        """Return the first message to the child `name`."""
         replace = msgspec.structs.replace
         splitter = self._config.splitter
         splitter = replace(splitter, listen="127.0.0.1:0", backoff_max=min(splitter.backoff_max, BACKOFF_MAX))
@@ -186,38 +185,38 @@ class Supervisor:
         )
 
     def listening(self, name: str, port: int) -> None:
-        """A child listens: tell all where."""
+        """Note the port on which a child listens, and send it to all children."""
         self.ports[name] = port
         self._tell({"addresses": self.ports})
 
     def learn_end(self) -> None:
-        """One process has found out that nothing is left to do anywhere: no other need wait for its silence."""
+        """Tell all children that a process has found the crawl ended, so that they need not find out themselves."""
         if not self.ended:
             self.ended = True
             self._tell({"ended": True})
 
     def stop(self, reason: str = "stopped") -> None:
-        """Let all children take no new work, commit and end, within their time."""
+        """Ask all children to start no new work, commit and end, within their time limit."""
         self.stopped_by = self.stopped_by or reason
         self._tell({"stop": reason})
         if self._stopping is None:
             self._stopping = asyncio.get_running_loop().call_later(self._stop_limit, self._kill_stubborn)
 
     def _kill_stubborn(self) -> None:
-        """End those that have not stopped: nothing that they committed is lost."""
+        """Kill the children that have not stopped; nothing that they committed is lost."""
         names = [child.name for child in self._children if child.runs]
-        log.error("%s: not stopped within %g s; killed", ", ".join(names), self._stop_limit)
+        log.error("%s: did not stop within %g s; killed", ", ".join(names), self._stop_limit)
         self.kill()
         limit = self._config.crawl.shutdown_step_max
         self._stopping = asyncio.get_running_loop().call_later(limit, self._given_up.set)
 
     def kill(self) -> None:
-        """End all children at once; nothing is lost."""
+        """Kill all children immediately; nothing that they committed is lost."""
         for child in self._children:
             child.kill()
 
     def fail(self, failure: CrawlerError) -> None:
-        """A child cannot go on: end the crawl with its reason."""
+        """End the crawl with the error of a child that cannot continue."""
         self.failure = self.failure or failure
         self.stop("error")
 
@@ -226,7 +225,7 @@ class Supervisor:
             child.tell(message)
 
     def folders(self) -> dict[str, Path]:
-        """The folder of each process, in which it answers."""
+        """Return the folder of each process, which holds its control socket."""
         return {child.name: self.directory.process(child.name) for child in self._children}
 
     @property
@@ -234,12 +233,12 @@ class Supervisor:
         return len(self._children)
 
     def status(self) -> Status:
-        """What is going on in all processes together."""
+        """Return the merged status of all processes."""
         return whole([child.status for child in self._children])
 
 
 class _Child:
-    """One process: started, listened to, started again, reaped."""
+    """Starts, listens to, restarts and reaps one process."""
 
     def __init__(self, supervisor: Supervisor, name: str) -> None:
         self._supervisor = supervisor
@@ -247,16 +246,16 @@ class _Child:
         self.status = Status(name=name)
         self.report: Report | None = None
         self._process: asyncio.subprocess.Process | ForkedChild | None = None
-        self._waiting: ForkedChild | None = None  # started, not yet told what to do
+        self._waiting: ForkedChild | None = None  # forked, but not yet sent its `Start`
         self._writer: asyncio.StreamWriter | None = None
         self._restarts = Restarts()
 
     def adopt(self, forked: ForkedChild) -> None:
-        """Take a process that has been started already."""
+        """Take over a process that has already been forked."""
         self._process = self._waiting = forked
 
     async def run(self) -> None:
-        """Keep the process alive until it ends as it should."""
+        """Keep the process running, with restarts, until it ends normally or for good."""
         while True:
             begun = time.monotonic()
             code = await self._run_once()
@@ -267,24 +266,24 @@ class _Child:
                 case Next.FAIL:
                     return self._supervisor.fail(_failure(self.name, code))
             delay = self._restarts.delay
-            log.error("%s: ended with %s; starting it again in %.1f s", self.name, _cause(code), delay)
+            log.error("%s: ended with %s; restarting it in %.1f s", self.name, _cause(code), delay)
             await self._wait(delay)
 
     async def _wait(self, delay: float) -> None:
-        """Let time pass before another start, unless all are to stop."""
+        """Wait `delay` seconds before a restart, or until the crawl is stopped."""
         while delay > 0.0 and not self._supervisor.stopped_by:
             await asyncio.sleep(min(delay, RESTART_DELAY))
             delay -= RESTART_DELAY
 
     def _ended(self, code: int) -> None:
-        """The process has ended for good: for its own reason it takes the others with it."""
+        """Note that the process has ended for good; stop the others if it ended for a reason of its own."""
         if code != 0 and self._supervisor.failure is None and code != -signal.SIGKILL:
             self._supervisor.fail(_failure(self.name, code))
         if self.report is not None and self.report.stopped_by in _LIMITS:
             self._supervisor.stop(self.report.stopped_by)
 
     async def _run_once(self) -> int:
-        """Start the process and wait for its end; its exit code."""
+        """Start the process, wait for its end and return its exit code."""
         process, ours = await self._start()
         self._process = process
         reader, self._writer = await asyncio.open_connection(sock=ours, limit=MESSAGE_BYTES_MAX)
@@ -300,13 +299,13 @@ class _Child:
         return code
 
     async def _start(self) -> tuple[asyncio.subprocess.Process | ForkedChild, socket.socket]:
-        """A process that waits for what it is to do, and our end of its socket pair."""
+        """Return (a process that waits for its `Start`, our end of its socket pair)."""
         if self._waiting is not None:
             forked, self._waiting = self._waiting, None
             return forked, forked.link
         ours, theirs = socket.socketpair()
         environ = dict(os.environ)
-        if self._process is not None:  # a fault is for the first start: each further one would end there too
+        if self._process is not None:  # inject faults into the first start only, as restarts would fail, too
             environ.pop("CRAWLER_FAULT", None)
         with theirs:
             process = await asyncio.create_subprocess_exec(
@@ -316,7 +315,7 @@ class _Child:
                 pass_fds=(theirs.fileno(),),
                 stdin=asyncio.subprocess.DEVNULL,
                 env=environ,
-                start_new_session=True,  # signals of a terminal reach the supervisor alone
+                start_new_session=True,  # signals from a terminal reach only the supervisor
             )
         return process, ours
 
@@ -333,7 +332,7 @@ class _Child:
                     self._supervisor.learn_end()
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Say something to the process if it runs."""
+        """Send a message to the process if it is running."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(msgspec.json.encode(message) + b"\n")
 
@@ -346,7 +345,7 @@ class _Child:
             self._process.kill()
 
     async def end(self) -> None:
-        """Kill and reap the process if it still runs."""
+        """Kill and reap the process if it is still running."""
         self.kill()
         if self._process is not None:
             await self._process.wait()
@@ -357,16 +356,16 @@ def _cause(code: int) -> str:
 
 
 def _failure(name: str, code: int) -> CrawlerError:
-    """The error with which the whole crawl ends for that of one process."""
+    """Return the error with which the whole crawl ends after the failure of one process."""
     if code == StoreError.exit_code:
-        return StoreError(f"{name}: the store failed; start again when it is mended")
-    failure = CrawlerError(f"{name}: ended with {_cause(code)}; its own message stands above")
+        return StoreError(f"{name}: the store failed; start again when the disk is repaired")
+    failure = CrawlerError(f"{name}: ended with {_cause(code)}; see its own message above")
     failure.exit_code = code if 0 < code < 128 else 1
     return failure
 
 
 def merged_report(reports: list[Report], supervisor: Supervisor) -> Report:
-    """The report of the whole crawl from those of its processes."""
+    """Return the report of the whole crawl, merged from those of its processes."""
     merged = merge([_nothing(supervisor), *reports])
     if supervisor.ended and not merged.problems and len(reports) == supervisor.process_count:
         merged.problems = _on_the_way(merged.splitter)
@@ -376,7 +375,7 @@ def merged_report(reports: list[Report], supervisor: Supervisor) -> Report:
 
 
 def _nothing(supervisor: Supervisor) -> Report:
-    """The supervisor's own part of the report: the time of the run."""
+    """Return the supervisor's own part of the report: the time of the run."""
     return Report(
         crawl_id=supervisor.directory.crawl_id(),
         started=supervisor.started,
@@ -397,7 +396,7 @@ def _nothing(supervisor: Supervisor) -> Report:
 
 
 def _on_the_way(splitter: SplitterCounts | None) -> list[str]:
-    """The law that holds once a crawl has ended: what was sent has been applied, and nothing waits."""
+    """Check that all sent links have been applied, which must hold once a crawl has ended; return any violation."""
     if splitter is None or splitter.sent == splitter.applied:
         return []
     return [f"sent = applied: {splitter.sent} != {splitter.applied}"]

@@ -250,11 +250,11 @@ def test_items_go_on_in_their_file_behind_a_torn_row(tmp_path: Path) -> None:
 
 
 def test_mistakes_end_in_one_line(web: Web, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="ends in none of .jsonl"):
+    with pytest.raises(UsageError, match="must end in one of .jsonl"):
         crawl(web, tmp_path, lambda _: None, items=tmp_path / "items.xlsx")
-    with pytest.raises(ConfigError, match="no regular expression"):
+    with pytest.raises(ConfigError, match="not a regular expression"):
         crawl(web, tmp_path, lambda _: None, follow=["("])
-    with pytest.raises(ConfigError, match="no CSS selector"):
+    with pytest.raises(ConfigError, match="not a CSS selector"):
         crawl(web, tmp_path, lambda _: None, follow=["css:["])
     with pytest.raises(ValueError, match="a lambda has none"):
         crawler.Request("/", callback=lambda _: None)

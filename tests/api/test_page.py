@@ -77,7 +77,7 @@ def test_urls_are_joined_to_the_base() -> None:
     )
     assert list(page.urls()) == ["http://x/c/d", "http://x/c/?%C3%A9=1"]
     assert page.url_join("../e#f") == "http://x/e"
-    with pytest.raises(ValueError, match="is no http"):
+    with pytest.raises(ValueError, match="is not an http"):
         page.url_join("javascript:x")
 
 
@@ -102,7 +102,7 @@ def test_selectors_that_are_none_and_attributes_that_are_not_there() -> None:
     assert page.css("b").text == "" and page.css("b").attr("href") == ""
     with pytest.raises(KeyError):
         _ = element["href"]
-    with pytest.raises(ValueError, match="is no CSS selector"):
+    with pytest.raises(ValueError, match="is not a CSS selector"):
         page.css("a[")
 
 

@@ -200,9 +200,9 @@ def test_how_redirects_are_followed(status: int, method: str, expected: str) -> 
 
 
 def test_mistakes_are_said_where_they_are_made() -> None:
-    with pytest.raises(ValueError, match="method HEAD is none of"):
+    with pytest.raises(ValueError, match="method HEAD is not one of"):
         crawler.Request("/", method="HEAD")
-    with pytest.raises(ValueError, match="a header is none"):
+    with pytest.raises(ValueError, match="a header is invalid"):
         crawler.Request("/", headers={"X": "a\r\nb"})
     assert (
         crawler.Request("/", body="x").method == "POST" and crawler.Request("/", method="put").method == "PUT"

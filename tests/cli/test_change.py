@@ -1,4 +1,4 @@
-"""What the commands that change a crawl say of it."""
+"""The output of the commands that change a crawl."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_signals_go_to_one_process_which_sends_them_on(
     assert change.main("signal", ["http://a/", "--json", "--dir", str(tmp_path)]) == 0
     assert asked[1]["source"] == "signal" and json.loads(capsys.readouterr().out) == SAID
     assert change._fates(Signalled(not_refreshed=1, queued=2).plain()) == (
-        "0 noted, 2 queued (not fetched yet), 1 known, but not refreshed here"
+        "0 noted, 2 queued (not fetched yet), 1 known, but not refreshed by this crawl"
     )
 
 
@@ -70,5 +70,5 @@ def test_retire_says_what_it_does(
     assert change.main("retire", ["/x/", "--dir", str(tmp_path)]) == 0
     assert (
         capsys.readouterr().out
-        == "1,002 waiting URLs dropped; stored pages stay, and are refreshed as before\n"
+        == "1,002 waiting URLs dropped; stored pages are kept and refreshed as before\n"
     )

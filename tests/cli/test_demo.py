@@ -1,4 +1,4 @@
-"""`crawler demo` ends by itself, and its second half keeps copies fresh, as its own web says."""
+"""`crawler demo` ends by itself, and its second half keeps copies fresh, as measured by its own web."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ def test_the_demo_crawls_and_keeps_fresh(
     assert demo.main("demo", ["--dir", str(tmp_path / "demo"), "--progress", "none"]) == 0
     said = capsys.readouterr().out
     assert "done after" in said and "crawler status" in said, said
-    asked = re.search(r"([\d,]+) pages asked again, ([\d,]+) of them had changed", said)
-    current = re.search(r"([\d,]+) pages changed ([\d,]+) times, of ([\d,]+) the copy is current", said)
+    asked = re.search(r"([\d,]+) pages fetched again, ([\d,]+) of them had changed", said)
+    current = re.search(r"([\d,]+) pages changed ([\d,]+) times; ([\d,]+) copies of them are current", said)
     assert asked is not None and current is not None, said
     assert int(asked[1]) > 30 and int(current[3]) <= int(current[1])

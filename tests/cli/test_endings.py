@@ -1,4 +1,4 @@
-"""How a command ends that met the world's faults: one line and an exit code, never a traceback."""
+"""A command that fails because of an external error prints one line and returns an exit code, never a traceback."""
 
 import errno
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from crawler.errors import CrawlerError, DirectoryError, StoreError
 
 
 def _directory_error(number: int) -> DirectoryError:
-    """One that an error of the system is behind."""
+    """Return an error caused by an error of the system."""
     try:
         raise DirectoryError("/x: cannot be made") from OSError(number, "why")
     except DirectoryError as error:
@@ -35,7 +35,7 @@ def _directory_error(number: int) -> DirectoryError:
 def test_exit_codes(
     error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A full disk is 75 whatever met it first: then it is tried again."""
+    """A full disk gives exit code 75, whatever part noticed it, so that the command is tried again."""
 
     def main(*_: Any) -> int:
         raise error
@@ -46,7 +46,7 @@ def test_exit_codes(
 
 
 def test_a_bug_is_no_ending(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is no fault of the disk is shown with its place."""
+    """An error that the disk did not cause is a bug and is shown with its traceback."""
 
     def main(*_: Any) -> int:
         raise FileNotFoundError(errno.ENOENT, "No such file", "/x")

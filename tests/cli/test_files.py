@@ -40,7 +40,7 @@ def site(*paths: str) -> dict[str, str]:
 
 
 def test_a_seeds_file_with_columns(tmp_path: Path) -> None:
-    """Each seed has its own scope, depth and limit; they are kept, so the crawl goes on within them."""
+    """Each seed has its own scope, depth and limit; they are saved, so a continued crawl observes them."""
     hosts = {name: f"{name}.localhost" for name in "abcd"}
     chain = {f"/{n}": page(f"/{n + 1}", text=str(n)) for n in range(6)}
     routes = {f"{hosts['a']}{path}": text for path, text in site("/docs/", "/docs/x", "/blog/").items()}
@@ -66,7 +66,7 @@ def test_a_seeds_file_with_columns(tmp_path: Path) -> None:
         assert crawl(tmp_path / "c")["stopped_by"] == "done" and len(web.paths()) == count
         (tmp_path / "seeds").write_text(web.url("/0", hosts["b"]) + " hots")
         ran = run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "d")
-        assert ran.code == 2 and "seeds, line 1: scope 'hots' is none of page" in ran.err
+        assert ran.code == 2 and "seeds, line 1: scope 'hots' is not one of page" in ran.err
         assert not (tmp_path / "d").exists()
 
 

@@ -1,4 +1,4 @@
-"""What `crawler status` says of a crawl that keeps pages fresh."""
+"""The output of `crawler status` for a crawl that keeps pages fresh."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def test_ages_price_hosts_and_arms() -> None:
         "price:    10% more rate would add 0.81 points of freshness",
         "  a.org: 1,000 pages, 93.1% expected to be current",
         "  arm ncis: 600 pages, 50 refreshes, 9 of them found a change, 90.0% +- 2.0% expected to be current, "
-        "80.0% +- 3.9% of the time current, as refreshes saw it",
+        "80.0% +- 3.9% of the time current, as measured by refreshes",
         "  arm uniform: 600 pages, 0 refreshes, 0 of them found a change",
     ]
     assert inspect._refreshing({}, 5) == inspect._refreshing({"pages": 0}, 5) == []

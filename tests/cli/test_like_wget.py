@@ -125,7 +125,7 @@ def test_a_dry_run_says_what_would_be_asked_and_keeps_nothing(tmp_path: Path) ->
         ran = run("crawl", web.url(), "--dir", tmp_path / "c", "--dry-run", *FAST)
         urls = [web.url(path) for path in ("/", "/a", "/b")]
         assert ran.code == 0 and ran.text.splitlines() == urls and web.paths() == ["/"], ran
-        assert "1 asked now, 2 would be asked next" in ran.err and "scope 1" in ran.err
+        assert "1 fetched now, 2 would be fetched next" in ran.err and "scope 1" in ran.err
         assert not (tmp_path / "c").exists()
         crawl(tmp_path / "c", web.url(), "--max-pages", "1")
         web.asked.clear()

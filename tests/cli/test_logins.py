@@ -53,7 +53,7 @@ def test_endings_that_are_rejected(tmp_path: Path) -> None:
 def test_a_page_that_is_cut_off_is_said_with_the_key(tmp_path: Path) -> None:
     with Web({"/": "x" * 5000}) as web:
         ran = run("crawl", web.url(), "--dir", tmp_path, *FAST, "--set", "fetch.body_bytes_max=1000")
-    assert "cut off: 1 longer than fetch.body_bytes_max" in ran.text
+    assert "truncated: 1 longer than fetch.body_bytes_max" in ran.text
 
 
 class Members:
@@ -97,7 +97,7 @@ def test_a_login_with_a_form(tmp_path: Path) -> None:
     [
         (("--login", "/login", "-d", "user=me", "-d", "pass=wrong"), "asks for the password again"),
         (("--login", "/none", "-d", "user=me"), "status 404"),
-        (("--login", "/login", "-d", "pass"), "no terminal to ask"),
+        (("--login", "/login", "-d", "pass"), "no terminal to prompt"),
         (("-d", "user=me"), "needs --login"),
         (("--login", "/free", "-d", "user=me"), "set no cookie"),
     ],

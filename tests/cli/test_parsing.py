@@ -1,4 +1,4 @@
-"""What a command line says of mistakes: one line that names what was meant."""
+"""Mistakes on the command line: one line that names what was meant."""
 
 import subprocess
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.end_to_end.web import FAST, Web, crawl, page, run
     [
         (["crwl"], "no command 'crwl'; did you mean crawl?"),
         (["example.org"], "did you mean `crawler crawl example.org`?"),
-        (["--dir", "x", "crawl"], "flags follow the command"),
+        (["--dir", "x", "crawl"], "flags come after the command"),
         (["crawl", "example.org"], "did you mean https://example.org/ ?"),
         (["crawl", "localhost:8000/a"], "did you mean http://localhost:8000/a ?"),
         (["crawl", "--max-page", "3"], "did you mean --max-pages?"),
@@ -36,7 +36,7 @@ def test_mistakes_name_what_was_meant(tmp_path: Path, arguments: list[str], said
 def test_one_underscore_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRAWLER_CRAWL_MAX_PAGES", "3")
     ran = run("config", "show")
-    assert ran.code == 2 and "CRAWLER_CRAWL__MAX_PAGES is meant" in ran.err
+    assert ran.code == 2 and "two underscores after the section: CRAWLER_CRAWL__MAX_PAGES" in ran.err
     monkeypatch.delenv("CRAWLER_CRAWL_MAX_PAGES")
     monkeypatch.setenv("CRAWLER_HOME", "/x")  # of somebody else
     assert run("config", "show").code == 0
@@ -70,7 +70,7 @@ def test_a_finished_crawl_says_so_and_fresh_begins_anew(tmp_path: Path) -> None:
         again = run("crawl", web.url(), "--dir", directory, *FAST)
         assert "complete; known pages are not fetched again" in again.text and web.paths() == ["/"]
         fresh = run("crawl", web.url(), "--dir", directory, "--fresh", *FAST)
-        assert f"put aside: {directory}.1" in fresh.err and web.paths() == ["/", "/"]
+        assert f"moved to {directory}.1" in fresh.err and web.paths() == ["/", "/"]
 
 
 def test_address_denied_gives_the_value_to_type(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_hints_can_be_pasted(tmp_path: Path) -> None:
     directory = tmp_path / "my crawl"
     with Web({"/": page("/a"), "/a": "a"}) as web:
         ran = run("crawl", web.url(), "--dir", directory, *FAST, "--max-pages", "1")
-        assert f"go on with: crawler crawl --dir '{directory}'" in ran.text
+        assert f"continue with: crawler crawl --dir '{directory}'" in ran.text
         assert f"pages: '{directory}'/*/warc" in ran.text
         ran = run("get", f"{web.url()}?a&b", "--dir", directory)
         assert f"`crawler why '{web.url()}?a&b' --dir '{directory}'`" in ran.err

@@ -27,7 +27,7 @@ def lines(status: Status) -> dict[str, str]:
 
 def test_a_crawl_that_shrinks_says_how_much_is_left() -> None:
     said = lines(running({"span": 60.0, "done": 100, "hosts": 6, "new": 50, "known": 50}))
-    assert said["speed"] == "1.5 pages/s, 6 new hosts a minute, loop late by 12 ms at most"
+    assert said["speed"] == "1.5 pages/s, 6 new hosts per minute, event loop late by at most 12 ms"
     assert (
         said["left"] == "about 700 URLs, 7.0 min at this rate; a page brings 0.50 new ones"
     )  # (300 + 50) / .5
@@ -41,10 +41,10 @@ def test_a_crawl_that_shrinks_says_how_much_is_left() -> None:
 def test_a_crawl_that_grows_says_so() -> None:
     said = lines(running({"span": 30.0, "done": 10, "hosts": 5, "new": 130, "known": 0}))
     assert said["left"] == "about 400 URLs wait and the crawl grows: a page brings 13.0 new ones"
-    assert "10 new hosts a minute" in said["speed"]
+    assert "10 new hosts per minute" in said["speed"]
 
 
 def test_what_is_not_known_is_not_said() -> None:
     said = lines(running({}))
-    assert "left" not in said and "a minute" not in said["speed"]
+    assert "left" not in said and "per minute" not in said["speed"]
     assert "requests" not in lines(Status(name="p0"))

@@ -1,7 +1,7 @@
-"""A bad setting is refused by every entrance, before anything is begun, with one message.
+"""Every entrance rejects an invalid setting before it starts anything, with the same message.
 
-`crawler config check`, `crawler crawl`, the Python API and `crawler set` say the same of it;
-the first two also say in which line of the file it stands.
+`crawler config check`, `crawler crawl`, the Python API and `crawler set` report the same error;
+the first two also name the line of the file.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from crawler.errors import ConfigError
 
 
 class Bad(NamedTuple):
-    """Lines of a file, of which number `line` is wrong, and what is said of it."""
+    """Lines of a configuration file, the number of the invalid `line`, and the expected message."""
 
     text: str
     line: int
@@ -31,30 +31,30 @@ class Bad(NamedTuple):
 
 
 VALUES = [
-    Bad("[identity]\ntoken = 'my bot/1.0'", 2, "identity.token: 'my bot/1.0': letters, - and _ only"),
+    Bad("[identity]\ntoken = 'my bot/1.0'", 2, "identity.token: 'my bot/1.0': only letters, - and _ are allowed"),
     Bad("[identity]\nheaders = ['X-A: 1', 'no colon']", 2, "identity.headers: 'no': expected \"Name: value\""),
-    Bad('[identity]\nheaders = ["X-A: 1\\r\\nX-B: 2"]', 2, "identity.headers: 'X-A': its value has an end of line"),
+    Bad('[identity]\nheaders = ["X-A: 1\\r\\nX-B: 2"]', 2, "identity.headers: 'X-A': its value contains a line break"),
     Bad("[identity]\nheaders = ['Bad Name: 1']", 2, "identity.headers: 'Bad': expected"),
-    Bad("[splitter]\nname = 'p0'\npeers = ['p0']", 3, "splitter.peers: expected different name=host:port"),
-    Bad("[splitter]\npeers = ['a=h:1', 'a=h:2']", 2, "splitter.peers: expected different name=host:port"),
+    Bad("[splitter]\nname = 'p0'\npeers = ['p0']", 3, "splitter.peers: expected name=host:port entries"),
+    Bad("[splitter]\npeers = ['a=h:1', 'a=h:2']", 2, "splitter.peers: expected name=host:port entries"),
     Bad("[splitter]\nlisten = '127.0.0.1:99999'", 2, "splitter.listen: expected host:port, got '127.0.0.1:99999'"),
-    Bad("[splitter]\nname = '../p0'", 2, "splitter.name: '../p0' is no process name"),
+    Bad("[splitter]\nname = '../p0'", 2, "splitter.name: '../p0' is not a process name"),
     Bad("[splitter]\nwindow_bytes = 1", 2, "splitter.window_bytes: 1: less than entry_bytes"),
     Bad("[splitter]\ntls_key = 'k'", 2, "splitter.tls_key: tls_certificate, tls_key and tls_authority"),
-    Bad("[admin]\naddress = '127.0.0.1:99999'", 2, "admin.address: '127.0.0.1:99999' is no ADDRESS:PORT"),
-    Bad("[serve]\naddress = 'nowhere'", 2, "serve.address: 'nowhere' is no ADDRESS:PORT"),
-    Bad("[serve]\npeers = ['p1']", 2, "serve.peers: expected different name=host:port"),
-    Bad("[serve]\nwebsub = ['http://a.org/feed']", 2, "serve.websub: 'http://a.org/feed' is not the URL of a feed"),
+    Bad("[admin]\naddress = '127.0.0.1:99999'", 2, "admin.address: '127.0.0.1:99999' is not ADDRESS:PORT"),
+    Bad("[serve]\naddress = 'nowhere'", 2, "serve.address: 'nowhere' is not ADDRESS:PORT"),
+    Bad("[serve]\npeers = ['p1']", 2, "serve.peers: expected name=host:port entries"),
+    Bad("[serve]\nwebsub = ['http://a.org/feed']", 2, "serve.websub: 'http://a.org/feed': expected the URL of a feed"),
     Bad("[serve]\nwebsub = ['http://a.org/f http://h.org/']", 2, "serve.websub: hubs call back"),
     Bad("[network]\nallow_ports = [99999]", 2, "network.allow_ports[0]: expected a whole number <= 65535"),
-    Bad("seeds = ['http://a.org/', 'htp:/x']", 1, "seeds: 'htp:/x' is no http(s) URL"),
-    Bad("[crawl]\nsurts = ['nothing at all']", 2, "crawl.surts: 'nothing at all' is no SURT prefix"),
+    Bad("seeds = ['http://a.org/', 'htp:/x']", 1, "seeds: 'htp:/x' is not an http(s) URL"),
+    Bad("[crawl]\nsurts = ['nothing at all']", 2, "crawl.surts: 'nothing at all' is not a SURT prefix"),
     Bad("[crawl]\nconcurrency = 0", 2, "crawl.concurrency: expected a whole number >= 1"),
     Bad("[politeness]\ndelay = 'soon'", 2, "politeness.delay: expected a time"),
     Bad("[pages]\nprefix = 'a/b'", 2, "pages.prefix: 'a/b' cannot be part of a file name"),
     Bad("[refresh]\nclock_max = 1", 2, "refresh.clock_max: 1 s is less than clock_min"),
-    Bad("[filter]\nexclude = ['(']", 2, "filter.exclude: '(' is no regular expression"),
-    Bad("[fetch]\nproxy = 'proxy:3128'", 2, "fetch.proxy: 'proxy:3128' is no URL"),
+    Bad("[filter]\nexclude = ['(']", 2, "filter.exclude: '(' is not a regular expression"),
+    Bad("[fetch]\nproxy = 'proxy:3128'", 2, "fetch.proxy: 'proxy:3128' is not a URL"),
     Bad("[crawl]\n# no such key\ndepht = 2", 3, "crawl.depht: there is no such key"),
     Bad("[[override]]\nmatch = 'a.org'\n[[override]]\nmatch = 'b.org'\ndepth = 'x'", 5, "override[1].depth: expected"),
 ]  # fmt: skip
@@ -69,7 +69,7 @@ OUTSIDE = [
 
 
 def settings(bad: Bad) -> dict[str, str]:
-    """The same as `crawler set` is given it, `section.key: value`; lists as TOML has them."""
+    """Return the settings in the form of `crawler set`, `section.key: value`; lists in TOML syntax."""
     tree: dict[str, Any] = tomllib.loads(bad.text)
     return {
         f"{section}.{key}": value if isinstance(value, str) else json.dumps(value)
@@ -110,7 +110,7 @@ def test_every_entrance_says_the_same(
     "bad", [bad for bad in VALUES if settings(bad)], ids=lambda bad: bad.said.partition(": ")[0]
 )
 def test_so_does_a_change_of_a_crawl(bad: Bad, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As a live crawl judges it (`safe_settings.changed`), and by `crawler set`, which keeps nothing of it."""
+    """A running crawl (`safe_settings.changed`) and `crawler set` reject the change, and nothing is saved."""
     with pytest.raises(ConfigError) as raised:
         safe_settings.changed(convert({}), settings(bad))
     assert str(raised.value).startswith(f"configuration: {bad.said}"), str(raised.value)
@@ -129,7 +129,7 @@ def test_flags_and_variables_are_named(
 ) -> None:
     words = ["crawl", "http://127.0.0.1:1/", "--dir", str(tmp_path / "crawl")]
     assert cli.main([*words, "--set", "identity.token=a b"]) == 2
-    assert capsys.readouterr().err.startswith("crawler: --set: identity.token: 'a b': letters")
+    assert capsys.readouterr().err.startswith("crawler: --set: identity.token: 'a b': only letters")
     assert cli.main([*words, "--header", "no colon"]) == 2
     assert capsys.readouterr().err.startswith("crawler: flag: identity.headers: 'no': expected")
     monkeypatch.setenv("CRAWLER_ADMIN__ADDRESS", "here:99999")

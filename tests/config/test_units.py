@@ -1,4 +1,4 @@
-"""Lengths of time and sizes as people write them."""
+"""Times and sizes as written by users."""
 
 from typing import Any
 

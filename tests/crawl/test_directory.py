@@ -1,4 +1,4 @@
-"""The crawl directory: one seed, the configuration that goes on, and what shows that files were lost."""
+"""The crawl directory: its seed, its saved configuration, and the detection of lost files."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ def test_it_is_made_once_and_keeps_its_seed(crawl: CrawlDirectory) -> None:
     crawl.create()
     crawl.create(SEED)
     assert crawl.seed() == SEED
-    with pytest.raises(DirectoryError, match="another secret"):
+    with pytest.raises(DirectoryError, match="different secret"):
         crawl.create(bytes(16))
     assert stat.S_IMODE((crawl.path / "seed").stat().st_mode) == 0o600
     assert crawl.crawl_id() == hashlib.blake2b(SEED, digest_size=8, person=b"crawl id").hexdigest()
@@ -53,7 +53,7 @@ def test_without_a_seed_a_random_one_is_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("00" * 15, "15 bytes where 16"), ("zz" * 16, "cannot be read"), (None, "cannot be read")],
+    [("00" * 15, "15 bytes; expected 16"), ("zz" * 16, "cannot be read"), (None, "cannot be read")],
 )
 def test_a_seed_that_is_none_is_refused(crawl: CrawlDirectory, text: str | None, said: str) -> None:
     (crawl.path / "seed").unlink()
@@ -65,10 +65,10 @@ def test_a_seed_that_is_none_is_refused(crawl: CrawlDirectory, text: str | None,
 
 def test_a_place_where_nothing_can_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DirectoryError, match="file: cannot be made: File exists"):
+    with pytest.raises(DirectoryError, match="file: cannot be created: File exists"):
         CrawlDirectory(tmp_path / "file").create()
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
-    with pytest.raises(DirectoryError, match="may not write there"):
+    with pytest.raises(DirectoryError, match="no permission to write there"):
         CrawlDirectory(tmp_path / "new").create()
 
 
@@ -107,7 +107,7 @@ def test_that_a_process_has_begun_outlasts_its_folder(crawl: CrawlDirectory) -> 
 
 @pytest.mark.parametrize("damage", [b"", b"7", b"7 00000000\n", b"\xff\xff \xff", b"8 %08x\n" % crc32(b"7")])
 def test_the_number_of_a_state_is_known_or_not_a_guess(crawl: CrawlDirectory, damage: bytes) -> None:
-    """A number that is not what was written would refuse a sound store."""
+    """A damaged state number is ignored, since a wrong number would refuse an intact store."""
     assert crawl.state("p0") == 0
     crawl.note_state("p0", 6)
     crawl.note_state("p0", 7)
@@ -168,7 +168,7 @@ def test_the_places_of_seeds_are_kept_beside_the_settings(crawl: CrawlDirectory)
 
 
 def test_a_file_that_is_cut_short_holds_no_settings(crawl: CrawlDirectory) -> None:
-    """It would be read as a shorter one: with the default politeness, without the places of the seeds."""
+    """A truncated file must not be read as a shorter configuration with default politeness and no seed hosts."""
     crawl.save_config(convert({"crawl": {"depth": 3}}))
     crawl.note_places(["a.org"])
     assert crawl.renew_config() == ""
@@ -206,7 +206,7 @@ def test_a_file_that_is_missing_behind_a_run_is_lost(crawl: CrawlDirectory, stor
 
 
 def test_the_names_of_its_files(crawl: CrawlDirectory) -> None:
-    """They are an interface: commands, people and other programs look for them."""
+    """The file names are an interface, on which commands, users and other programs rely."""
     files = (crawl.config_file, crawl.credentials_file, crawl.report_file, crawl.pages_file, crawl.log_file)
     assert [file.name for file in files] == [
         "crawl.toml",

@@ -1,4 +1,4 @@
-"""Who asks: a contact before the first public host."""
+"""The identity of the crawler: a contact is required before the first public host."""
 
 import logging
 

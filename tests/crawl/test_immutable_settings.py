@@ -1,4 +1,4 @@
-"""Settings that what is stored rests on."""
+"""Settings that cannot change because stored data depends on them."""
 
 from typing import Any
 

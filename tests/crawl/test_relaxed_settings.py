@@ -1,4 +1,4 @@
-"""Looser settings hold for the seeds that they were given for."""
+"""Relaxed settings apply only to the seeds for which they were given."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def test_what_is_loose_is_told_as_it_is_typed(tree: dict[str, object], key: str,
     ],
 )
 def test_a_seed_elsewhere_asks_again(scope: str, known: str, url: str, covered: bool) -> None:
-    """Goal: the gap is a host's, so a host that has a seed is no other place; scope domain spans its hosts."""
+    """Goal: a seed on a host that already has one is covered, in scope domain also on hosts of the same domain."""
     places = SeedPlaces(scope)
     places.add(known)
     names = list(places.names)
@@ -93,7 +93,7 @@ def test_the_places_outlast_every_other_change_of_the_file(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("damage", ["deleted", "cut"])
 def test_lost_settings_are_no_silent_new_beginning(tmp_path: Path, damage: str) -> None:
-    """A crawl.toml that was cut between two lines, or deleted, left the defaults, and nothing said so."""
+    """A crawl.toml that was truncated between two lines, or deleted, was silently replaced by the defaults."""
     directory = CrawlDirectory(tmp_path)
     directory.create()
     assert directory.saved_config() == {}, "nothing was begun yet"
@@ -120,7 +120,7 @@ def assert_defaults(directory: CrawlDirectory) -> None:
     ("old", "new"), [("[robots]", "[r\x00bots]"), ("[robots]", "[robots"), ("delay =", "dela\x19 =")]
 )
 def test_settings_that_cannot_be_read_are_put_aside(tmp_path: Path, old: str, new: str) -> None:
-    """A byte flipped in the file made `check --repair` refuse for ever."""
+    """A flipped byte in the file made `check --repair` refuse the crawl forever."""
     directory = CrawlDirectory(tmp_path)
     directory.create()
     directory.save_config(convert({"politeness": {"delay": 30.0}}))

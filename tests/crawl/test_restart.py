@@ -1,4 +1,4 @@
-"""A crawl is put aside under the first free number, unless somebody has it."""
+"""An existing crawl is renamed to the first free number, unless a process has it open."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def test_each_goes_to_the_first_free_number(tmp_path: Path) -> None:
         assert put_aside(crawl) == tmp_path / f"crawl.{number}"
         assert not crawl.path.exists()
         with Lock(tmp_path / f"crawl.{number}" / "p0" / "node.lock", "p0"):
-            pass  # let go again
+            pass  # released again
 
 
 def test_one_in_use_stays(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_one_in_use_stays(tmp_path: Path) -> None:
     with Lock(crawl.process("p1") / "node.lock", "p1"), pytest.raises(DirectoryError, match="p1"):
         put_aside(crawl)
     with Lock(crawl.process("p0") / "node.lock", "p0"):
-        pass  # the try has let go of it
+        pass  # the attempt has released it
     assert crawl.exists()
 
 
@@ -42,5 +42,5 @@ def test_one_that_cannot_be_renamed_is_named(tmp_path: Path, monkeypatch: pytest
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(Path, "rename", fails)
-    with pytest.raises(DirectoryError, match="crawl: cannot be put aside: Invalid cross-device link"):
+    with pytest.raises(DirectoryError, match="crawl: cannot be renamed: Invalid cross-device link"):
         put_aside(crawl)

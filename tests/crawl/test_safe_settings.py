@@ -1,4 +1,4 @@
-"""Settings that may change while a crawl runs: those and no others, and they are kept."""
+"""Settings that may change while a crawl runs: only the listed ones may, and changes are saved."""
 
 from pathlib import Path
 

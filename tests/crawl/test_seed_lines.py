@@ -1,4 +1,4 @@
-"""Seeds files with columns: what they mean, and which words are refused."""
+"""Seeds files with columns: their meaning, and the errors that are reported."""
 
 import pytest
 
@@ -33,11 +33,11 @@ def test_rows(text: str, expected: list[tuple[str, str, int, int]]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("url scope color\n", "line 1: no column 'color'; there are url, scope, depth, limit"),
-        ("url url\n", "two columns url"),
-        ("\nhttp://a/ hots", "line 2: scope 'hots' is none of page, prefix, host, domain"),
-        ("http://a/ host many", "depth 'many' is no whole number"),
-        ("http://a/ host 1 2 3", "'3' stands in no column"),
+        ("url scope color\n", "line 1: there is no column 'color'; the columns are url, scope, depth, limit"),
+        ("url url\n", "column url is given twice"),
+        ("\nhttp://a/ hots", "line 2: scope 'hots' is not one of page, prefix, host, domain"),
+        ("http://a/ host many", "depth 'many' is not a whole number"),
+        ("http://a/ host 1 2 3", "'3' has no column"),
         ("http://a/ any", "--scope any"),
         ("http://a/ page 1", "neither depth nor limit"),
         ("+example", "nor a SURT prefix"),
@@ -107,8 +107,8 @@ def test_a_host_is_matched_with_its_twin_if_it_can_have_one(url: str, matches: l
 @pytest.mark.parametrize(
     ("text", "scope", "said"),
     [
-        ("http://a/x/ prefix 1 2\nhttp://a/y/ prefix 1 2", "host", "a has a limit already (f, line 1)"),
-        ("http://a/ - 2", "any", "give a scope beside them"),
+        ("http://a/x/ prefix 1 2\nhttp://a/y/ prefix 1 2", "host", "a already has a limit (f, line 1)"),
+        ("http://a/ - 2", "any", "give a scope, too"),
     ],
 )
 def test_limits_that_would_not_hold_are_refused(text: str, scope: str, said: str) -> None:

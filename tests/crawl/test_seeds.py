@@ -1,4 +1,4 @@
-"""Seeds: canonical, in pieces, refused in words; and the file in which several processes read them."""
+"""Seeds: made canonical in batches, rejected with a reason, and written to the file that several processes read."""
 
 import logging
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_what_is_no_url_is_counted_and_the_first_are_named(
 ) -> None:
     with_handlers = logging.getLogger("crawler")
     monkeypatch.setattr(with_handlers, "propagate", True)
-    monkeypatch.setattr(with_handlers, "handlers", [])  # what an earlier command left
+    monkeypatch.setattr(with_handlers, "handlers", [])  # remove the handlers of an earlier command
     seeds = Seeds(convert(CONTACT), [f"x:{n}" for n in range(50)])
     assert list(seeds) == [[]] and seeds.refused == 50
     assert len(caplog.messages) == REFUSED_SHOWN + 1
@@ -91,7 +91,7 @@ def test_a_long_seed_is_cut_in_the_log(
     monkeypatch.setattr(logging.getLogger("crawler"), "propagate", True)
     monkeypatch.setattr(logging.getLogger("crawler"), "handlers", [])
     list(Seeds(convert(CONTACT), ["x:" + "y" * 1000]))
-    assert caplog.messages == [f"seed {'x:' + 'y' * 198!r} is no http(s) URL"]
+    assert caplog.messages == [f"seed {'x:' + 'y' * 198!r} is not an http(s) URL"]
 
 
 def test_whoever_writes_the_file_counts_what_it_refuses(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Who crawls what: names, the table that is valid, and the tables that are refused."""
+"""The processes of a crawl: their names, the bucket table in force, and the tables that are refused."""
 
 from pathlib import Path
 
@@ -60,10 +60,10 @@ def test_a_crawl_keeps_its_processes(tmp_path: Path) -> None:
     crawl.create()
     check_processes(config_of(2), crawl)
     (tmp_path / "p0" / "store").mkdir(parents=True)
-    check_processes(config_of(2), crawl)  # moved here: its store keeps the table
+    check_processes(config_of(2), crawl)  # a folder that was moved here; its store keeps the table
     crawl.save_config(config_of(1))
     check_processes(config_of(1), crawl)
-    with pytest.raises(UsageError, match="are p0, not p0, p1; `crawler reshard`"):
+    with pytest.raises(UsageError, match="are p0, not p0, p1; use `crawler reshard`"):
         check_processes(config_of(2), crawl)
 
 
@@ -71,6 +71,6 @@ def test_a_process_keeps_the_table_it_was_opened_with() -> None:
     store = MemoryStore()
     for _ in range(2):
         keep_table(store, Partition.equal_ranges(["p0", "p1"]))
-    with pytest.raises(DirectoryError, match="buckets of this process"):
+    with pytest.raises(DirectoryError, match="bucket table of this process"):
         keep_table(store, Partition.equal_ranges(["p0", "p1", "p2"]))
     keep_table(store, Partition.equal_ranges(["p0", "p1"]))

@@ -81,7 +81,7 @@ def test_looking_at_a_directory_at_rest(crawled: tuple[Path, Web]) -> None:
     assert "scope" in run("why", "http://elsewhere.localhost/", *at).text
     assert run("get", web.url("/a"), *at).text == SITE["/a"]
     assert run("get", web.url("/a"), *at, "--headers").text.startswith("HTTP 200")
-    assert run("check", *at).text.endswith("all is well\n")
+    assert run("check", *at).text.endswith("no problems found\n")
     assert run("config", "show", *at).code == 0
     assert run("config", "check", directory / "crawl.toml").code == 0
 
@@ -157,7 +157,7 @@ def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
             assert web.url("/a") in run("export", *at, "--format", "cdxj").text
             again = _asked_again(run("seed", web.url("/seeded", "b.localhost"), *at))
             assert run("seed", web.url("/seeded", "b.localhost"), *at, *again).text == "1 queued\n"
-            dropped = "2 waiting URLs dropped; stored pages stay, and are refreshed as before\n"
+            dropped = "2 waiting URLs dropped; stored pages are kept and refreshed as before\n"
             assert run("retire", "/never/", *at).text == dropped
             assert run("block", "b.localhost", *at).code == 0
             assert run("unblock", "b.localhost", *at).code == 0
@@ -203,7 +203,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
         try:
             _wait_until(lambda: "/hang" in web.paths(), crawling)
             crawling.send_signal(signal.SIGTERM)
-            assert "go on later with" in crawling.stderr.readline()
+            assert "continue later with" in crawling.stderr.readline()
             crawling.send_signal(signal.SIGTERM)
             crawling.communicate(timeout=30)
             assert crawling.returncode == 130
@@ -257,7 +257,7 @@ def test_include_exclude_and_seeds_from_standard_input(
 def _asked_again(ran: Ran) -> list[str]:
     """The settings that a refusal asks for again, as words of a command line."""
     assert ran.code == 2 and ran.err.count("\n") == 1, ran
-    found = re.search(r"give them again for this seed too \((.*?)\), or other values", ran.err)
+    found = re.search(r"give them again for this seed too \((.*?)\), or give other values", ran.err)
     assert found is not None, ran
     return found[1].split()
 

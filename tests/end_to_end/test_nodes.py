@@ -135,7 +135,7 @@ def test_a_node_with_another_secret_is_refused_with_the_reason(tmp_path: Path) -
     assert "secret" in log
     assert end(good).code == 0
     again = run(nodes, "b", "--max-time", "1")
-    assert again.code == 3 and "another secret" in again.err
+    assert again.code == 3 and "different secret" in again.err
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_crawl_that_one_process_began_goes_on_as_nodes(tmp_path: Path) -> None
         named = f"splitter.crawl={report_of(begun)['crawl_id']}"
         flags = ("--set", "crawl.processes=1", "--set", named)
         refused = run(nodes, "a", "--set", "crawl.processes=1")
-        assert refused.code == 3 and "another secret" in refused.err, "the crawl must be named"
+        assert refused.code == 3 and "different secret" in refused.err, "the crawl must be named"
         ended = [end(node) for node in [nodes.start("a", *flags), nodes.start("b", *flags)]]
         assert [each.code for each in ended] == [0, 0], ended
         assert len(web.fetched()) == web.fetched().total() == PAGES

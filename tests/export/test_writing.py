@@ -75,7 +75,7 @@ def test_where_that_nothing_fits_is_said(crawled: tuple[Path, Web]) -> None:
     directory, _ = crawled
     for form in ("jsonl", "links"):
         ran = run("export", "--dir", directory, "--format", form, "--where", 'host == "elsewhere.test"')
-        assert (ran.code, ran.text) == (0, "") and 'no page is one with host == "elsewhere.test"' in ran.err
+        assert (ran.code, ran.text) == (0, "") and 'no page matches host == "elsewhere.test"' in ran.err
 
 
 def test_parts(crawled: tuple[Path, Web], tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def is_refused_or_clean(directory: Path) -> None:
     try:
         ready(CrawlDirectory(directory))
     except DirectoryError as error:
-        assert "was cut off; `crawler re" in str(error)
+        assert "was interrupted; `crawler re" in str(error)
     else:
         assert not (directory / BUILT).exists()
 
@@ -136,7 +136,7 @@ def test_the_crawl_goes_on_behind_it(lost: tuple[TreeWeb, Path, str], tmp_path: 
     assert writes is not None
     assert run(directory, recover, kill_at=writes.writes // 2) is None
     refused = crawl(directory, *settings(*QUICK))
-    assert refused.code == 3 and f"`crawler recover {name}` goes on with it" in refused.err, refused
+    assert refused.code == 3 and f"`crawler recover {name}` continues it" in refused.err, refused
     assert ran(directory, recover) == 0
     again = crawl(directory, *settings(*QUICK))
     assert again.code == 0, again.err

@@ -135,7 +135,7 @@ def test_the_crawl_goes_on_behind_it(site: Site, tmp_path: Path, kill_at: int) -
     no_manifest(directory)
     assert run(directory, repair, directory, kill_at=kill_at) is None
     refused = crawl(directory, site.web.seed, *settings(*SMALL))
-    assert refused.code == 3 and "check --repair` goes on with it" in refused.err, refused
+    assert refused.code == 3 and "check --repair` continues it" in refused.err, refused
     assert run_to_end(directory, repair, directory) == 0
     finish(site.web, directory, *SMALL)
     found = judge(site.web, directory)

@@ -54,7 +54,7 @@ def test_first_signal_stops_in_order(web: TreeWeb, tmp_path: Path) -> None:
         process = begin(web, tmp_path / "crawl")
         process.send_signal(number)
         ended = end(process)
-        assert ended.code == 0 and "go on later with" in ended.err, ended
+        assert ended.code == 0 and "continue later with" in ended.err, ended
     finish(web, tmp_path / "crawl")
     found = judge(web, tmp_path / "crawl")
     assert found.flawless and found.refetched == 0, found
@@ -64,7 +64,7 @@ def test_second_signal_stops_at_once(tmp_path: Path) -> None:
     with TreeWeb(tmp_path, PAGES, "--delay", "0.3") as web:
         process = begin(web, tmp_path / "crawl", pages=3)
         process.send_signal(signal.SIGINT)
-        assert process.stderr is not None and "go on later with" in process.stderr.readline()
+        assert process.stderr is not None and "continue later with" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         killed = time.time()
         assert end(process).code == 130

@@ -286,7 +286,7 @@ def test_processes_that_not_even_a_kill_ends_are_left_alone(
 ) -> None:
     monkeypatch.setattr(supervision, "STOP_GRACE", 0.0)
     supervisor, _, ended = crawled(tmp_path / "crawl", stop="signal", immortal=True)
-    assert isinstance(ended, CrawlerError) and "do not end" in str(ended)
+    assert isinstance(ended, CrawlerError) and "did not end" in str(ended)
     assert supervisor.directory.report_file.exists(), "what is known is kept"
 
 
@@ -383,8 +383,8 @@ def test_a_child_that_dies_is_started_again_later_each_time(
             assert two.supervisor.failure is None and two.told == []
 
     asyncio.run(play())
-    assert "p0: ended with signal 9; starting it again in 0.2 s" in caplog.text
-    assert "p0: ended with exit code 1; starting it again in 0.4 s" in caplog.text
+    assert "p0: ended with signal 9; restarting it in 0.2 s" in caplog.text
+    assert "p0: ended with exit code 1; restarting it in 0.4 s" in caplog.text
 
 
 def test_a_start_that_lasted_begins_a_new_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -500,14 +500,14 @@ def test_all_are_asked_to_stop_and_have_their_time(tmp_path: Path, caplog: pytes
             first.cancel()
 
     asyncio.run(play())
-    assert f"not stopped within {limit:g} s; killed" in caplog.text
+    assert f"did not stop within {limit:g} s; killed" in caplog.text
 
 
 def test_a_crawl_without_one_page_says_why(tmp_path: Path) -> None:
     supervisor = Supervisor(convert(TWO), tmp_path, [])
     supervisor.directory.create()
     (tmp_path / "seeds.run").touch()
-    with pytest.raises(NoSeedError, match="not one page could be fetched"):
+    with pytest.raises(NoSeedError, match="no page could be fetched"):
         supervisor._finish()
     assert not (tmp_path / "seeds.run").exists() and supervisor.directory.report_file.exists()
     supervisor.stopped_by = "signal"

@@ -181,7 +181,7 @@ def test_a_newer_format_is_refused_by_every_command(
     for name, words in (COMMANDS | more).items():
         assert cli.main([*words, "--dir", str(directory)]) == 3, name
         out, err = capsys.readouterr()
-        assert f"a newer crawler wrote it, in format {FORMAT + 1}" in err and err.count("\n") == 1, (
+        assert f"written by a newer crawler in format {FORMAT + 1}" in err and err.count("\n") == 1, (
             name,
             out,
             err,
@@ -237,8 +237,8 @@ def test_the_journal_of_a_former_reshard_comes_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("journal", "remedy"),
     [
-        (Journal("repair", facts={"p0": True}), "check --repair` goes on"),
-        (Journal("recover", "p1"), "crawler recover p1` goes on"),
+        (Journal("repair", facts={"p0": True}), "check --repair` continues"),
+        (Journal("recover", "p1"), "crawler recover p1` continues"),
         (Journal("reshard"), "crawler reshard` with the same --to"),
     ],
 )
@@ -248,7 +248,7 @@ def test_what_was_cut_off_is_finished_by_its_own_command_only(
     directory = CrawlDirectory(tmp_path / "crawl")
     directory.create()
     keep_journal(directory.path, journal)
-    with pytest.raises(DirectoryError, match=f"under way or was cut off; .*{remedy}"):
+    with pytest.raises(DirectoryError, match=f"in progress or was interrupted; .*{remedy}"):
         ready(directory)
     with pytest.raises(DirectoryError):
         ready(directory, journal.command, "p7")

@@ -386,7 +386,7 @@ def test_seeds_on_a_new_site_need_relaxed_settings_confirmed(open_joint: Open) -
     joint = open_joint(politeness={"delay": 0.0})
     directory = CrawlDirectory(joint.stages.directory.parent)
     directory.save_config(joint.stages.config)
-    with pytest.raises(UsageError, match="looser settings"):
+    with pytest.raises(UsageError, match="relaxed settings"):
         ask(joint.stages, "seed", urls=[HOME])
     with pytest.raises(UsageError, match=r"politeness\.delay is 0 in this crawl"):
         ask(joint.stages, "seed", urls=[HOME], settings={"politeness.delay": "3"})

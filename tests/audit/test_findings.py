@@ -128,5 +128,5 @@ def test_nothing_of_a_site_gets_out_of_its_cell() -> None:
 
 def test_an_empty_crawl_has_a_report() -> None:
     audit = Auditor().audit()
-    assert "Nothing to complain about" in render.text(audit)
-    assert "Nothing to complain about" in html.page(audit)
+    assert "No problems found" in render.text(audit)
+    assert "No problems found" in html.page(audit)

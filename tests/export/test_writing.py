@@ -118,8 +118,8 @@ def test_nothing_is_left_behind(crawled: tuple[Path, Web]) -> None:
         (ExportRequest("jsonl", fields="utl"), "did you mean url"),
         (ExportRequest("jsonl", part_bytes=5), "needs -o FOLDER"),
         (ExportRequest("text", part_bytes=5), "for the formats jsonl and parquet"),
-        (ExportRequest("warc", where="status == 200"), "has all captures"),
-        (ExportRequest("links", where="len(text) > 2"), "cannot look at text"),
+        (ExportRequest("warc", where="status == 200"), "contains all captures"),
+        (ExportRequest("links", where="len(text) > 2"), "cannot use text"),
         (ExportRequest("text", fields="url"), "for the formats jsonl and parquet"),
     ],
 )

@@ -39,7 +39,7 @@ def test_patterns_leave_out_what_they_match() -> None:
     assert one == change_detection.content_digest(b"a<!-- 12:01 -->b token=2e", patterns)
     assert one != change_detection.content_digest(b"a<!-- 12:01 -->c token=2e", patterns)
     assert one == change_detection.content_digest(b"ab ")
-    with pytest.raises(ConfigError, match="to leave out of comparisons"):
+    with pytest.raises(ConfigError, match="to ignore in comparisons"):
         change_detection.compile_patterns(["("])
 
 

@@ -59,10 +59,10 @@ def test_a_sample_cut_anywhere_ends_in_damage(path: Path, tmp_path: Path) -> Non
     ("data", "message"),
     [
         (b"", "no WARC header"),
-        (b"HTTP/1.1 200 OK\r\n\r\n", "no WARC record"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", "not a WARC record"),
         (b"WARC/1.1\r\nWARC-Type: x\r\n\r\n", "no Content-Length"),
         (b"WARC/1.1\r\nContent-Length: -1\r\n\r\n", "no Content-Length"),
-        (b"WARC/1.1\r\nContent-Length: 4\r\n\r\nabc", "4 were promised"),
+        (b"WARC/1.1\r\nContent-Length: 4\r\n\r\nabc", "its header says 4"),
     ],
 )
 def test_what_is_no_record_is_damage(data: bytes, message: str) -> None:

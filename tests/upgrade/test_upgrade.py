@@ -118,7 +118,7 @@ def test_what_is_dropped_is_said_in_one_line_each(tmp_path: Path, caplog: pytest
     was = directory.former_config()
     ready(directory)
     lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len(lines) == 2 and all("is no setting any more" in line for line in lines), lines
+    assert len(lines) == 2 and all("was removed and is ignored" in line for line in lines), lines
     assert convert(directory.saved_config()).politeness.delay == 0.0 == was["politeness"]["delay"]
     assert directory.seed_places() == ["a.test"]
     caplog.clear()
@@ -216,7 +216,7 @@ def test_a_crawl_that_an_earlier_version_runs_is_left_alone(tmp_path: Path) -> N
     directory = CrawlDirectory(unpacked("2026-11-22-1b5de44", tmp_path))
     with (
         Lock(directory.process("p0") / "node.lock", "p0"),
-        pytest.raises(BusyError, match="stored in format 0, and is upgraded when nothing uses it"),
+        pytest.raises(BusyError, match="its format is 0; it is upgraded when no process uses it"),
     ):
         ready(directory)
     assert directory.format() == 0

@@ -50,8 +50,8 @@ from tests.upkeep.support import (
     write,
 )
 
-AGAIN = "1 URLs that nothing remembered are found again in stored pages and waiting links"
-RENEWED = "due: one run of the {} URLs known is written anew"
+AGAIN = "1 forgotten URLs were found again in stored pages and waiting links"
+RENEWED = "due: one run of the {} known URLs was written"
 FACTS = ("url", "state", "outcome", "status", "depth", "redirects", "fetched_at", "content_type", "digest")
 FACTS += ("location",)
 
@@ -84,22 +84,22 @@ def test_a_sound_process_is_left_as_it_is(directory: CrawlDirectory) -> None:
     [
         (
             [CAPTURE],
-            ["store: 0 keys c/, 5 were written (stored.captures)",
+            ["store: 0 keys c/, but 5 were written (stored.captures)",
              "5 captures restored from WARC records", RENEWED.format(7), AGAIN],
         ),
         (
             [PAGE],
-            ["store: 0 keys u/, 4 were written (stored.records)",
+            ["store: 0 keys u/, but 4 were written (stored.records)",
              "4 page records restored from WARC records", RENEWED.format(7), AGAIN],
         ),
-        ([TODO], ["store: 0 keys t/, the records of their hosts say 2", RENEWED.format(5), AGAIN.replace("1", "3", 1)]),
-        ([PARKED], ["store: 0 keys p/, the records of their hosts say 1", RENEWED.format(6), AGAIN.replace("1", "2", 1)]),
+        ([TODO], ["store: 0 keys t/, but the host records say 2", RENEWED.format(5), AGAIN.replace("1", "3", 1)]),
+        ([PARKED], ["store: 0 keys p/, but the host records say 1", RENEWED.format(6), AGAIN.replace("1", "2", 1)]),
         (
             [HOST],
             [
                 "new = done + todo + parked: 7 != 5",
-                "store: 2 keys t/, the records of their hosts say 0",
-                "3 queue entries of hosts whose record is lost, or twice, are removed",
+                "store: 2 keys t/, but the host records say 0",
+                "3 queue entries that were duplicates or whose host record is lost were removed",
                 RENEWED.format(4),
                 AGAIN.replace("1", "4", 1),
             ],
@@ -160,9 +160,9 @@ def test_a_broken_record_is_blanked_and_its_page_fetched_again(directory: CrawlD
     segment(directory).write_bytes(data)
     said = mend(directory)
     assert (
-        f"{broken.segment} at {broken.offset}: a broken record of {broken.length} bytes is blank now" in said
+        f"{broken.segment} at {broken.offset}: a broken record of {broken.length} bytes was blanked" in said
     )
-    assert "2 pages whose copies are gone are to be fetched again" in said
+    assert "2 pages whose copies are lost are queued to be fetched again" in said
     after = held(directory)
     gone = {"http://a.org/", "http://a.org/same"}
     assert after.captures == {url: capture for url, capture in before.items() if url not in gone}
@@ -175,7 +175,7 @@ def test_what_was_cut_off_is_fetched_again(directory: CrawlDirectory) -> None:
     data = segment(directory).read_bytes()
     segment(directory).write_bytes(data[: cut.offset + 10])
     said, left = repair(config(), directory, "p0", VirtualClock())
-    assert left == [] and "1 pages whose copies are gone are to be fetched again" in said
+    assert left == [] and "1 pages whose copies are lost are queued to be fetched again" in said
     assert held(directory).todo == TO_DO | LATE | {"http://a.org/r": 1}
     assert held(directory).captures.keys() == set(WEB) - {"http://a.org/r"} | {"http://a.org/robots.txt"}
 
@@ -190,7 +190,7 @@ def test_bytes_behind_the_last_whole_record_are_cut_off(directory: CrawlDirector
     said = mend(directory)
     name = before.captures["http://a.org/"].segment
     assert f"{name}: taken back from lost+found" in said
-    assert f"{name}: 13 bytes behind its last whole record are cut off" in said
+    assert f"{name}: 13 bytes after the last whole record were cut off" in said
     assert segment(directory).stat().st_size == size and held(directory).captures == before.captures
     assert held(directory).todo == TO_DO | LATE
 
@@ -215,11 +215,11 @@ def test_a_key_that_nobody_writes_is_named_and_removed(directory: CrawlDirectory
         write(store, {b"zz": b"?", b"m/none": b"?"})
     with opened(directory) as stages:
         assert check(stages) == [
-            "store: nobody writes the key b'm/none'",
-            "store: nobody writes the key b'zz'",
+            "store: the key b'm/none' is unknown",
+            "store: the key b'zz' is unknown",
         ]
     said = mend(directory)
-    assert "store: 1 values zz that could not be read are removed" in said
+    assert "store: 1 unreadable values zz were removed" in said
     assert held(directory).todo == TO_DO | LATE
 
 
@@ -229,7 +229,7 @@ def test_a_url_that_is_queued_twice_is_done_once(directory: CrawlDirectory) -> N
         order = int.from_bytes(key[10:], "big") + 7
         write(store, {key[:10] + order.to_bytes(8, "big"): value})
     said = mend(directory)
-    assert "2 queue entries of hosts whose record is lost, or twice, are removed" in said
+    assert "2 queue entries that were duplicates or whose host record is lost were removed" in said
     assert held(directory).todo == TO_DO | LATE
 
 

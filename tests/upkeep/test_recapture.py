@@ -202,7 +202,7 @@ def test_a_segment_that_is_gone_takes_its_captures_and_payloads_along(directory:
     name = segment(directory).name.removesuffix(segments.OPEN_SUFFIX)
     segment(directory).unlink()
     repair = mended(directory, store_damaged=False)
-    assert f"{name}: the segment is gone" in repair.done
+    assert f"{name}: the segment is missing" in repair.done
     assert dump(directory, CAPTURE, PAYLOAD, SEGMENT) == {}
     assert repair.lost >= {number(url) for url in (HOME, OTHER)}
 

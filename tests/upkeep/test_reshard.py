@@ -273,7 +273,7 @@ def test_a_table_must_be_newer_and_all_processes_here(tmp_path: Path) -> None:
     with Lock(directory.process("p1") / "node.lock", "p1"), pytest.raises(DirectoryError):
         move(directory, 3, 2)
     (directory.path / "p1").rename(tmp_path / "elsewhere")
-    with pytest.raises(DirectoryError, match="p1 is not here"):
+    with pytest.raises(DirectoryError, match="p1 is missing"):
         move(directory, 3, 2)
 
 

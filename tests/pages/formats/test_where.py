@@ -1,4 +1,4 @@
-"""The expression that selects rows: what it says, and what it refuses."""
+"""The expression that selects rows: its results, and the messages for invalid ones."""
 
 import pytest
 from hypothesis import given
@@ -43,11 +43,11 @@ ROW = {
         ('fetched_at >= "2026-11" and fetched_at < "2026-12"', True),
     ],
 )
-def test_what_it_selects(text: str, result: bool) -> None:
+def test_expressions_select_rows(text: str, result: bool) -> None:
     assert compile_where(text, FIELDS).test(ROW) is result
 
 
-def test_which_fields_it_looks_at() -> None:
+def test_the_used_fields_are_listed() -> None:
     assert compile_where("len(title) > 3 or status == 200", FIELDS).fields == {"title", "status"}
 
 
@@ -74,7 +74,7 @@ def test_which_fields_it_looks_at() -> None:
         ("noindex" + " " * 5000, "longer than"),
     ],
 )
-def test_what_it_refuses(text: str, message: str) -> None:
+def test_invalid_expressions_are_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         compile_where(text, FIELDS)
     assert message in str(caught.value)

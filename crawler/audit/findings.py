@@ -21,7 +21,7 @@ LISTED_MAX = 1000  # listed findings per section, by default
 SOURCES_MAX = 20  # pages listed per finding
 SLOW_SECONDS = 1.0  # an answer that takes longer is slow
 DEEP_HOPS = 4  # a page at least this far from the start is deep
-_HOPS_MAX = 50  # length of a redirect chain
+_HOPS_MAX = 50  # maximum length of a redirect chain
 
 _NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED
 _SITEMAP = LinkFlag.SITEMAP

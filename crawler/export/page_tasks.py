@@ -1,7 +1,7 @@
 """The work on one page, in any of the processes that share it.
 
-It combines the formats of `crawler/pages` with `crawler/extract`: the page's encoding and
-links, and whether it may be parsed.
+It combines the formats of `crawler/pages` with `crawler/extract`, which finds the page's
+encoding and links and decides whether it may be parsed.
 """
 
 from collections.abc import Callable, Sequence

@@ -125,7 +125,7 @@ class Export:
             try:
                 file = stack.enter_context(crawled.directory.pages_file.open("rb"))
             except OSError as error:
-                raise UsageError(f"{crawled.directory.pages_file}: {error.strerror}") from error
+                raise UsageError(f"{crawled.directory.pages_file}: cannot read: {error.strerror}") from error
             yield from crawl_log_lines(file, crawled.archives)
 
     def _text(self, crawled: Crawled) -> Iterator[bytes]:

@@ -1,1 +1,1 @@
-"""The page cache: the stored answers of each URL, their times, and whether the page had changed."""
+"""The page cache: the stored answers of each URL, with times and detected changes."""

@@ -82,7 +82,7 @@ Patterns = Sequence[re.Pattern[bytes]]
 
 
 def compile_patterns(texts: Sequence[str]) -> tuple[re.Pattern[bytes], ...]:
-    """Compile the patterns of what a comparison ignores; they are matched against the content's bytes.
+    """Compile the patterns of parts that a comparison ignores; they are matched against the content's bytes.
 
     Raises:
         ConfigError: a pattern is not a regular expression.
@@ -111,8 +111,9 @@ def visible_text(html: bytes) -> bytes:
 class Comparison(NamedTuple):
     """The rule for what counts as a change of a page whose digest differs.
 
-    kind: "raw": any byte; "text": the visible text of HTML; "simhash": a change of the text such that
-    the simhashes differ in more than `distance` of 64 bits. ignored: patterns of what all three ignore.
+    kind: "raw": any changed byte; "text": any change of the visible text of HTML; "simhash": a change of that
+    text after which the simhashes differ in more than `distance` of 64 bits. ignored: patterns of parts of
+    the content that all three ignore.
     """
 
     kind: str = "raw"

@@ -1,4 +1,4 @@
-"""Find damage in an archive, and what can be saved.
+"""Find damage in an archive, and forget the captures that are lost.
 
 `check` reads everything; `find_lost` only names the captures whose segment was
 missing or too short on opening, so that their pages can be fetched again.
@@ -14,7 +14,7 @@ from crawler.storage.kv import Batch, seal, unseal
 
 
 def find_lost(archive: Archive, damaged: Mapping[str, int]) -> list[Lost]:
-    """Return the captures that end beyond the bytes of their segment (`damaged`), and the revisits of such responses."""
+    """Return the captures that end beyond the bytes of their segment (`damaged`), and the revisits of such captures."""
     if not damaged:
         return []
     gone = {
@@ -61,7 +61,7 @@ def check(archive: Archive) -> Iterator[Problem]:
             yield Problem(segment, str(error))
     for _, capture in archive.all_captures():
         if end_of(capture) > lengths.get(capture.segment, 0):
-            yield Problem(capture.url, f"its capture lies beyond the end of {capture.segment}")
+            yield Problem(capture.url, f"its capture extends beyond the end of {capture.segment}")
         if capture.refers_to and archive.capture_at(capture.refers_to) is None:
             yield Problem(capture.url, "the response that it repeats is not in the store")
 

@@ -16,8 +16,8 @@ uncommitted decisions into account: of two equal answers in one group the second
 is a revisit of the first. That is safe: groups commit in order, and a group that
 fails ends the process.
 
-The cache opens even if a segment is missing or too short: `lost` names the
-captures that are gone, and `forget` deletes them.
+The cache opens even if a segment is missing or too short: `lost` lists the
+lost captures, and `forget` deletes them.
 """
 
 import hashlib
@@ -339,7 +339,7 @@ class PageCache(Archive):
         identity = warc.record_ids(self._builder.random, 1)[0]
         return self._compress(warc.warcinfo(identity, warc.date_text(now), name, self._about))
 
-    # -- third step: name
+    # -- third step: put the keys
 
     def stage(self, batch: Batch) -> None:
         """Put `u/`, `c/`, `g/` and `w/` of the captures that the last `write` appended."""

@@ -73,7 +73,7 @@ def expand(data: bytes, *, bytes_max: int = RECORD_BYTES_MAX, where: str = "reco
     except _IsalError as error:
         raise DamageError(f"{where}: broken gzip member: {error}") from error
     if len(content) > bytes_max:
-        raise DamageError(f"{where}: record of more than {bytes_max} bytes")
+        raise DamageError(f"{where}: record is larger than {bytes_max} bytes")
     if not inflater.eof or inflater.unused_data:
         raise DamageError(f"{where}: is not exactly one whole gzip member")
     return content
@@ -163,7 +163,7 @@ def records(path: Path, *, bytes_max: int = RECORD_BYTES_MAX) -> Iterator[Record
         with path.open("rb") as file:
             yield from _records_of(_Stream(_plain_chunks(file, str(path))), bytes_max, path.name)
     except OSError as error:
-        raise DamageError(f"{path}: {error.strerror}") from error
+        raise DamageError(f"{path}: cannot read: {error.strerror}") from error
 
 
 def _plain_chunks(file: BinaryIO, where: str) -> Iterator[bytes]:
@@ -232,7 +232,7 @@ def _records_of(stream: _Stream, bytes_max: int, where: str) -> Iterator[Record]
         version, fields = _parse_fields(_head_of(stream, line, where), where)
         length = _content_length(fields, where)
         if length > bytes_max:
-            raise DamageError(f"{where}: record of more than {bytes_max} bytes")
+            raise DamageError(f"{where}: record is larger than {bytes_max} bytes")
         block = stream.take(length)
         if len(block) < length:
             raise DamageError(f"{where}: record has {len(block)} bytes, but its header says {length}")

@@ -38,7 +38,7 @@ class RecordBuilder:
         fetch = capturing.fetch
         line = f"{fetch.version} {fetch.status:03d} {fetch.reason}".encode("latin-1", "replace")
         undone = self._decoded and bool(fetch.content)
-        confirms = fetch.outcome is Outcome.UNCHANGED  # then Content-Length is that of the page
+        confirms = fetch.outcome is Outcome.UNCHANGED  # a 304: its Content-Length is that of the page
         length = None if confirms else len(capturing.payload)
         headers = warc.stored_headers(fetch.headers, length, decoded=undone)
         head = warc.http_head(line, headers)

@@ -4,7 +4,7 @@
     <folder>/<prefix>-<process>-<time>-<serial>.warc.gz         finished
 
 The store's key `w/<name>` (without `.open`) holds the committed length. Bytes
-beyond it are ignored: a crash leaves at most a tail that no batch names, and
+beyond it are ignored: a crash leaves at most an uncommitted tail, and
 `recover` cuts it off before anything else happens. A segment without a key
 holds nothing that was committed and is moved to `lost+found/`; nothing is deleted. A
 writer always starts a new segment, so a torn file is never written again.
@@ -76,7 +76,7 @@ def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
         folder.mkdir(parents=True, exist_ok=True)
         names = sorted(path.name for path in folder.iterdir() if path.is_file())
     except OSError as error:
-        raise DirectoryError(f"{folder}: {error.strerror}") from error
+        raise DirectoryError(f"{folder}: cannot open: {error.strerror}") from error
     recovery = SegmentRecovery()
     for name in names:
         if name.removesuffix(OPEN_SUFFIX) not in committed:

@@ -156,7 +156,7 @@ class CommitPoint:
 
     @property
     def light(self) -> int:
-        """The number of queued changes without those of `add_heavy` that have not started."""
+        """The number of queued changes, not counting functions of `add_heavy` that have not started."""
         return len(self) - len(self._heavy)
 
     @property

@@ -134,7 +134,7 @@ def refuse_output(path: Path) -> None:
         number = errno.EACCES
     else:
         return
-    raise UsageError(f"{path}: {os.strerror(number)}")
+    raise UsageError(f"{path}: cannot write: {os.strerror(number)}")
 
 
 def refuse_occupied(folder: Path) -> None:
@@ -143,7 +143,7 @@ def refuse_occupied(folder: Path) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         occupied = folder.exists() and any(folder.iterdir())
     except OSError as error:
-        raise UsageError(f"{folder}: {error.strerror}") from error
+        raise UsageError(f"{folder}: cannot use as output: {error.strerror}") from error
     if occupied:
         raise UsageError(f"{folder}: is not empty; name a new directory")
 

@@ -2,7 +2,7 @@
 
 A key is a prefix of two bytes (a letter and a slash), followed by a part that its owner
 defines. Keys that belong to a host begin with its bucket (two bytes, big-endian), so a
-range of buckets is a range of keys.
+range of buckets corresponds to a range of keys.
 
     prefix  owner     key after the prefix         value
     u/      pages     <duplicate key>              page record: state, times, digests, validators
@@ -99,7 +99,7 @@ FAMILIES = (
 
 # `m/`: one value per key. (owner, how it moves, sealed)
 CLEAN = b"m/clean"  # present from a clean end until the next opening
-STATE = b"m/state"  # number of openings and clean ends
+STATE = b"m/state"  # number of openings and clean ends so far
 ENDED = b"m/ended"  # progress of this process when no work was left anywhere; until its clean end
 BUCKET_TABLE = b"m/buckets"  # the table with which this process was opened
 SETTLED = b"m/settled"  # settings on which stored state depends
@@ -138,7 +138,7 @@ METAS: Mapping[bytes, Family] = {
     OUTBOX_STATE: Family(OUTBOX_STATE, "splitter", Travel.ANEW),
 }
 
-# The prefix of the keys that each of these counters counts.
+# Counter of stored keys -> the prefix of those keys.
 KEPT: Mapping[str, bytes] = {"stored.records": PAGE, "stored.captures": CAPTURE}
 
 BY_BUCKET = tuple(family.prefix for family in FAMILIES if family.travel is Travel.BUCKET)

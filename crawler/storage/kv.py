@@ -25,7 +25,7 @@ from isal.isal_zlib import crc32  # takes a third of the time of zlib's for a sh
 from crawler.errors import DamageError, StoreError
 
 VALUE_VERSION = 1
-REMEDY = "`crawler check --repair` rebuilds it from what can be read"
+REMEDY = "`crawler check --repair` rebuilds it from its readable parts"
 
 _head = struct.Struct("<BI").pack
 

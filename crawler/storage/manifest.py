@@ -40,7 +40,7 @@ def lost_bookkeeping(store: Path) -> str:
     number = _oldest_log(manifest.read_bytes())
     if not number or (store / f"{number:06d}.log").exists():
         return ""
-    return f"{manifest.name} ends too early: it names {number:06d}.log, which is gone"
+    return f"{manifest.name} ends too early: it names {number:06d}.log, which is missing"
 
 
 def without_current(store: Path, kinds: tuple[str, ...]) -> str:

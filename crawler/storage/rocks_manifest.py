@@ -41,7 +41,7 @@ def lost_bookkeeping(store: Path) -> str:
         return ""
     log, begins = _oldest_log(store, known.log)
     if not begins and next(store.glob("*.sst"), None) is None:
-        return ""  # there is nothing to lose
+        return ""  # without a log or a table there is nothing to lose
     if begins == known.sequence + 1 or (not begins and log < known.next_file):
         return ""
     return f"{manifest.name} ends too early: it does not mention the writes before {log:06d}.log"

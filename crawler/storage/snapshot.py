@@ -43,7 +43,7 @@ def snapshot(store: Path, into: Path, *, pause: Callable[[float], None] = time.s
             if not (store / "CURRENT").exists():
                 raise DirectoryError(f"store {store}: cannot be read: CURRENT is missing") from None
         except PermissionError as error:
-            raise DirectoryError(f"{error.filename or store}: {error.strerror}") from error
+            raise DirectoryError(f"{error.filename or store}: cannot copy: {error.strerror}") from error
         except OSError as error:
             raise StoreError(f"store {store}: cannot be copied: {error.strerror or error}") from error
         pause(PAUSE)

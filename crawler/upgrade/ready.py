@@ -58,7 +58,7 @@ def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> 
         _adopt_journal(directory)
     refuse_cut_off(directory.path, finishing, subject)
     drop_unfinished(directory.path)
-    if number < FORMAT and finishing != "reshard":  # a reshard is completed first
+    if number < FORMAT and finishing != "reshard":  # an interrupted reshard is completed before the upgrade
         _upgrade(directory, number)
 
 

@@ -1,4 +1,4 @@
-"""`crawler check`: read and compare all data of one process, and report what opening it repaired."""
+"""`crawler check`: read and compare all data of one process, and report the repairs made by opening it."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -146,7 +146,7 @@ def mend_stores(directory: CrawlDirectory) -> list[str]:
 def _opened(
     config: Config, directory: CrawlDirectory, name: str, clock: Clock
 ) -> tuple[list[str], list[str]]:
-    """Return (the problems after opening the stages, what opening them repaired)."""
+    """Return (the problems found after opening the stages, the repairs made by opening them)."""
     try:
         with at_rest(config, directory, name, clock=clock) as stages:
             return check(stages), repaired(stages)
@@ -163,7 +163,7 @@ def _equivalences(folder: Path) -> Equivalences:
 
 
 def repaired(stages: Stages) -> list[str]:
-    """Return what opening these stages repaired, one line each."""
+    """Return the repairs made by opening these stages, one line each."""
     lines = [stages.mended] if stages.mended else []
     if stages.restored:
         lines.append(f"{stages.restored} pages whose copies are lost are queued to be fetched again")

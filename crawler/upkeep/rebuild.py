@@ -1,4 +1,4 @@
-"""`crawler check --repair`: rebuild what is damaged from what is left.
+"""`crawler check --repair`: rebuild damaged data from the remaining data.
 
 Every fact is written in at least two places, so little is lost permanently:
 
@@ -12,12 +12,12 @@ Every fact is written in at least two places, so little is lost permanently:
 
 Steps: `recapture.py` (WARC files and their keys), `requeue.py` (queues, DUE, counters), and on
 the opened process `rediscover.py` (links found again). A value that still cannot be read is
-removed and named, and its page is fetched again. Each step may be repeated, and facts that a
+removed and reported, and its page is fetched again. Each step may be repeated, and facts that a
 step could not see a second time are stored (`repair.py`), so the next repair completes one that
 was interrupted.
 
 Not rebuilt: politeness learned about hosts whose record is lost, URLs that only a
-sitemap or feed named, counters of fetches.
+sitemap or feed listed, counters of fetches.
 """
 
 from collections import Counter

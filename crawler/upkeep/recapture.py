@@ -40,7 +40,7 @@ class Found(NamedTuple):
 
 
 class Recapture:
-    """Repairs what `pages/` stores: `c/`, `u/`, `g/`, `w/` and the segments."""
+    """Repairs the data of `pages/`: the keys `c/`, `u/`, `g/`, `w/` and the segments."""
 
     def __init__(self, repair: Repair) -> None:
         self._repair = repair

@@ -1,7 +1,7 @@
 """The state that the steps of a repair share: the process's folder and store, and the repairs and losses so far.
 
-If a repair is killed, the next run must know what the first one found out and, having
-repaired it, can no longer be seen:
+If a repair is killed, the next run needs facts that the first run found and that its
+own changes have since hidden. They are stored in:
 
     journal          a repair has started, and whether the store may have lost keys
     repair.lost      fingerprints of pages whose copies are lost, noted before their keys are deleted

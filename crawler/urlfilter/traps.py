@@ -15,7 +15,7 @@ directory.
 
 PATH_SEGMENTS = "path_segments"
 REPEATED_SEGMENTS = "repeated_segments"
-_UNIT_MAX = 6  # segments; longer units cannot occur three times within 20 segments, and it bounds the work
+_UNIT_MAX = 6  # segments; longer units cannot occur three times within 20 segments
 
 
 def trap(url: str, segments_max: int = 20, repeats_max: int = 2) -> str:

@@ -55,7 +55,7 @@ RULES = {
     REQUISITE: "it is a page requisite, and crawl.requisites is off",
     SCOPE: "it is outside the scope of the seeds and their redirect targets",
     EXTENSION: "its file name ends with one of filter.exclude_extensions",
-    KIND: "its name is that of a kind which filter.reject names, or filter.accept does not",
+    KIND: "filter.reject lists its kind of file, or filter.accept does not",
     EXCLUDE: "it matches a pattern of filter.exclude",
     INCLUDE: "it matches no pattern of filter.include",
     PORT: "its port is that of another protocol (WHATWG Fetch), and network.allow_ports does not name it",

@@ -184,7 +184,7 @@ def fill(folder: Path, path: str, content: bytes) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise StoreError(f"{folder / path}: {error.strerror}") from error
+        raise StoreError(f"{folder / path}: cannot write: {error.strerror}") from error
 
 
 def _create(path: Path) -> bool:
@@ -199,7 +199,7 @@ def _create(path: Path) -> bool:
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
         return False
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}") from error
+        raise StoreError(f"{path}: cannot create: {error.strerror}") from error
     return True
 
 
@@ -224,10 +224,10 @@ def mirror_path(url: str, content_type: str) -> PurePosixPath:
 def _safe(part: str) -> str:
     """Return a path segment as a file name that is not empty and that no program acts on or misreads.
 
-    Escaped are separators, invisible characters and those that reorder text, the
-    last character if it is a dot or blank, and the first one (or the dot of the
-    suffix) of names with a meaning: those that begin with a dot or a hyphen, device
-    names, and the `_ACTIVE_` ones. No name is `.` or `..`.
+    It escapes separators, invisible characters and characters that reorder text; the
+    last character if it is a dot or blank; and the first character (or the dot of the
+    suffix) of special names: names that begin with a dot or a hyphen, device names,
+    and the `_ACTIVE_` names. No name is `.` or `..`.
     """
     decoded = unquote_to_bytes(part).decode("utf-8", "surrogateescape")
     name = "".join(

@@ -27,14 +27,14 @@ FIELDS: dict[str, type] = {
     "text": str,
     "language": str,  # ISO 639-1
     "content_type": str,
-    "digest": str,  # of the payload, as in the WARC
-    "simhash": str,  # 16 hexadecimal digits, of the text
+    "digest": str,  # digest of the payload, as in the WARC
+    "simhash": str,  # simhash of the text, 16 hexadecimal digits
     "duplicate_of": str,  # URL of the first page with equal content or nearly equal text
     "depth": int,
     "via": str,  # URL of the page on which it was first found
     "warc_file": str,
     "warc_offset": int,
-    "warc_length": int,  # of the gzip member at that offset
+    "warc_length": int,  # length of the gzip member at that offset
     "id": str,  # fingerprint
     "state": str,
     "outcome": str,

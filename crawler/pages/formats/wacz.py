@@ -68,7 +68,7 @@ def write_wacz(
             writer.add("pages/pages.jsonl", _page_lines(rows))
             writer.finish(software, title)
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror or error}") from error
+        raise StoreError(f"{path}: cannot write: {error.strerror or error}") from error
     return count
 
 

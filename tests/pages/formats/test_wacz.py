@@ -56,5 +56,5 @@ def test_wacz_is_complete_and_consistent(tmp_path: Path) -> None:
 
 
 def test_wacz_names_a_path_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"crawl\.wacz: No such file"):
+    with pytest.raises(UsageError, match=r"crawl\.wacz: cannot write: No such file"):
         wacz.write_wacz([], tmp_path / "missing" / "crawl.wacz", ALL, [], now=START)

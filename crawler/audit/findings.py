@@ -55,8 +55,8 @@ SECTIONS = {
     "missing_titles": ("Missing titles", "HTML pages without a title.", "", ""),
     "robots_blocked": ("Blocked by robots.txt", "URLs that the robots.txt of their host forbids.", "", "found on"),
     "sitemap_errors": ("Errors in sitemaps", "URLs in a sitemap that are not indexable pages.", "reason", ""),
-    "orphans": ("Orphans", "Pages listed in a sitemap to which no crawled page links.", "", ""),
-    "not_in_sitemap": ("Not in a sitemap", "Pages found by links that no sitemap lists.", "", "found on"),
+    "orphans": ("Orphans", "Pages that a sitemap lists but no crawled page links to.", "", ""),
+    "not_in_sitemap": ("Not in a sitemap", "Pages found through links but missing from every sitemap.", "", "found on"),
     "deep_pages": ("Deep pages", f"Pages at least {DEEP_HOPS} hops from the start.", "hops", "found on"),
 }  # fmt: skip
 ERRORS = frozenset({"dead_links", "redirect_loops", "mixed_content", "sitemap_errors"})

@@ -1,7 +1,7 @@
 """The one commit point of a process (`storage/README.md`, "The commit point").
 
 Results are queued in FIFO order: as `Change`s, or as functions that make them. All
-queued changes form one group. The shell may wait briefly while more results are
+queued changes, up to a limit, form one group. The shell may wait briefly while more results are
 expected, since a commit for one page costs as much as one for thirty. The steps of
 a commit (step 0 need not wait for the others):
 

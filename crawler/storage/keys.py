@@ -20,7 +20,7 @@ range of buckets corresponds to a range of keys.
     s/      frontier  <host key>                   refresh state of a site: its changes and signals
     n/      frontier  <directory key>              refresh state of a directory: its changes
     b/      frontier  <host key>                   reliability of a host's validators
-    a/      frontier  <duplicate key>              fetches that reading a sitemap or feed has saved
+    a/      frontier  <duplicate key>              decayed sums of the gain from readings of a sitemap or feed
     e/      frontier  <duplicate key>              time at which a page that was never fetched appeared
     r/      robots    <authority>                  robots.txt as it was fetched
     d/      due       runs, links, flushed         list of runs, committed ends of the links log

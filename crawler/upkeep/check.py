@@ -1,4 +1,4 @@
-"""`crawler check`: read and compare all data of one process, and report the repairs made by opening it."""
+"""`crawler check`: read and compare all data of one process, and report the repairs that opening it made."""
 
 from collections.abc import Callable
 from contextlib import closing

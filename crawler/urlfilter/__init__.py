@@ -8,5 +8,5 @@ link_filter.py   LinkFilter: the hot path from the hrefs of a page to accepted l
 
 A verdict is a pure function of the URL, its flags and the scope. Rules that depend
 on the state of a crawl (depth, budgets of hosts and domains, robots.txt) belong to
-the frontier, which parks or denies URLs; the URL filter drops them and counts them by rule.
+the frontier, which parks or denies URLs; the URL filter drops rejected URLs and counts them by rule.
 """

@@ -304,7 +304,7 @@ class UrlFilter:
         return widened
 
     def verdict(self, url: str, flags: int = 0) -> str:
-        """The name of the rule (a key of RULES) that rejects a request form; "" if it is accepted."""
+        """Return the name of the rule (a key of RULES) that rejects a request form; "" if it is accepted."""
         if flags & _REQUISITE and not self._requisites:
             return REQUISITE
         if flags & _ANY_HOST:

@@ -11,7 +11,7 @@ path of its file, by the crawl's own rule for which URLs are the same; redirects
 followed; a link to anything else becomes the absolute URL (`Linker`).
 
 Names come from servers, so they are made harmless. Percent-codes are decoded if the
-character is safe in a file name; all other characters stay or become percent-codes. `.`
+character is safe in a file name; unsafe characters are percent-encoded. `.`
 and `..` cannot occur. Names on which a program acts without being asked are escaped
 (`_safe`): a mirror contains no `.git`, `.htaccess` or `desktop.ini`. Names are cut to the
 length that file systems allow, with a digest of the URL at the end to keep them distinct.

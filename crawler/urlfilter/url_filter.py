@@ -55,13 +55,13 @@ RULES = {
     REQUISITE: "it is a page requisite, and crawl.requisites is off",
     SCOPE: "it is outside the scope of the seeds and their redirect targets",
     EXTENSION: "its file name ends with one of filter.exclude_extensions",
-    KIND: "filter.reject lists its kind of file, or filter.accept does not",
+    KIND: "it is of a kind that filter.reject lists, or filter.accept does not",
     EXCLUDE: "it matches a pattern of filter.exclude",
     INCLUDE: "it matches no pattern of filter.include",
     PORT: "its port is that of another protocol (WHATWG Fetch), and network.allow_ports does not name it",
     traps.PATH_SEGMENTS: "its path has more segments than traps.path_segments_max",
     traps.REPEATED_SEGMENTS: "it repeats a part of its path more often than traps.repeated_segments_max",
-    HOOK: "the URL filter supplied by the user rejects it",
+    HOOK: "it is rejected by the URL filter that the user supplied",
 }
 
 _REQUISITE = LinkFlag.REQUISITE

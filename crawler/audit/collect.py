@@ -1,4 +1,4 @@
-"""The crawl's records and stored pages, read into an audit."""
+"""Read the crawl's records and stored pages into an audit."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -33,7 +33,7 @@ def audit(
     report: Say = ignore,
     progress: Callable[[int], None] = lambda n: None,
 ) -> Audit:
-    """The audit of the crawl in the directory `path`, running or not."""
+    """Return the audit of the crawl in the directory `path`, running or not."""
     with opened(path) as crawled:
         auditor = Auditor(listed_max)
         for known in _all_known(crawled):
@@ -79,7 +79,7 @@ def _take_record(crawled: Crawled, auditor: Auditor, known: Known, report: Say) 
 
 
 def _listed(crawled: Crawled, known: Known) -> list[tuple[int, str]]:
-    """What a stored sitemap lists."""
+    """Return the URLs that a stored sitemap lists."""
     page = read_known([archive.folder for archive in crawled.archives], known)
     if page is None:
         return []
@@ -89,7 +89,7 @@ def _listed(crawled: Crawled, known: Known) -> list[tuple[int, str]]:
 
 
 class PageReader:
-    """What the audit wants to know of stored pages; `wanted` are the link targets that matter (sorted)."""
+    """Reads the facts of stored pages that the audit needs; `wanted` are the relevant link targets (sorted)."""
 
     def __init__(
         self, config: Config, folders: Sequence[Path], fingerprint: Callable[[str], int], wanted: np.ndarray
@@ -100,7 +100,7 @@ class PageReader:
         self._wanted = wanted
 
     def __call__(self, piece: list[Known], careful: bool) -> Done:
-        """A Page for each that can be read."""
+        """Return the facts of each page that can be read."""
         done = Done([], [])
         for known in piece:
             try:
@@ -128,6 +128,6 @@ class PageReader:
 
 
 def _insecure(base: str, requisites: list[str]) -> list[str]:
-    """The parts of an https page that are loaded over http."""
+    """Return the parts of an https page that are loaded over http."""
     urls = (resolve(base, raw_url) for raw_url in requisites)
     return [url for url in urls if url is not None and url.startswith("http:")]

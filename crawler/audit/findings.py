@@ -1,8 +1,8 @@
 """Findings about a site: noted record by record and page by page, then judged.
 
 `Auditor.record` takes a URL's record, `sitemap` the URLs of a sitemap, `page` a stored
-page; `audit` is the result. A *section* is
-one kind of finding: how many there are, and the first of them.
+page; `audit` returns the result. A *section* holds the findings of one kind: their
+number, and the first of them.
 """
 
 import heapq
@@ -17,16 +17,16 @@ import numpy as np
 
 from crawler.records import LinkFlag, Outcome, PageState
 
-LISTED_MAX = 1000  # findings of a section that are listed, by default
-SOURCES_MAX = 20  # pages named for one finding
-SLOW_SECONDS = 1.0  # an answer that took longer is slow
-DEEP_HOPS = 4  # a page further from the start is deep
-_HOPS_MAX = 50  # of a redirect chain
+LISTED_MAX = 1000  # listed findings per section, by default
+SOURCES_MAX = 20  # pages listed per finding
+SLOW_SECONDS = 1.0  # an answer that takes longer is slow
+DEEP_HOPS = 4  # a page at least this far from the start is deep
+_HOPS_MAX = 50  # maximum length of a redirect chain
 
 _NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED
 _SITEMAP = LinkFlag.SITEMAP
 _NOT_ASKED = frozenset({Outcome.ROBOTS_DENIED, Outcome.ADDRESS_DENIED})
-# What is behind a URL that a link should not lead to, in words.
+# A description of each outcome that makes a link dead.
 _OUTCOMES = {
     Outcome.GONE: "not found",
     Outcome.CLIENT_ERROR: "refused",
@@ -42,11 +42,11 @@ _OUTCOMES = {
     Outcome.TRUNCATED: "answer cut short",
 }
 
-# Section -> (title, what it means, name of `value`, name of `others`), in the order of the report.
+# Section -> (title, explanation, name of `value`, name of `others`), in the order of the report.
 SECTIONS = {
-    "dead_links": ("Dead links", "URLs that give no page, and the pages that link to them.", "answer", "linked from"),
-    "redirect_loops": ("Redirect loops", "Redirects that lead back to themselves.", "", "way"),
-    "redirect_chains": ("Redirect chains", "Redirects that need more than one hop.", "hops", "way"),
+    "dead_links": ("Dead links", "URLs that return no page, and the pages that link to them.", "answer", "linked from"),
+    "redirect_loops": ("Redirect loops", "Redirects that lead back to themselves.", "", "path"),
+    "redirect_chains": ("Redirect chains", "Redirects that need more than one hop.", "hops", "path"),
     "redirected_links": ("Links to redirects", "Redirects that pages link to.", "target", "linked from"),
     "mixed_content": ("Mixed content", "https pages that load parts over http: browsers block them.", "parts", "loads"),
     "slow_pages": ("Slow pages", f"Answers that took longer than {SLOW_SECONDS:g} s.", "seconds", ""),
@@ -54,18 +54,18 @@ SECTIONS = {
     "duplicate_contents": ("Duplicate contents", "The same bytes under several URLs.", "pages", "pages"),
     "missing_titles": ("Missing titles", "HTML pages without a title.", "", ""),
     "robots_blocked": ("Blocked by robots.txt", "URLs that the robots.txt of their host forbids.", "", "found on"),
-    "sitemap_errors": ("Errors in sitemaps", "URLs that a sitemap lists and that are no indexable pages.", "why", ""),
-    "orphans": ("Orphans", "Pages that stand in a sitemap only: no crawled page links to them.", "", ""),
-    "not_in_sitemap": ("Not in a sitemap", "Pages that were found by links and that no sitemap lists.", "", "found on"),
+    "sitemap_errors": ("Errors in sitemaps", "URLs in a sitemap that are not indexable pages.", "reason", ""),
+    "orphans": ("Orphans", "Pages that a sitemap lists but no crawled page links to.", "", ""),
+    "not_in_sitemap": ("Not in a sitemap", "Pages found through links but missing from every sitemap.", "", "found on"),
     "deep_pages": ("Deep pages", f"Pages at least {DEEP_HOPS} hops from the start.", "hops", "found on"),
 }  # fmt: skip
 ERRORS = frozenset({"dead_links", "redirect_loops", "mixed_content", "sitemap_errors"})
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line of a section: a URL (or a title), a value, and other URLs that have to do with it.
+    """One line of a section: a URL (or a title), a value, and related URLs.
 
-    `count` is how many others there are, of which the first are named.
+    `count` is the number of related URLs, of which the first are listed.
     """
 
     subject: str
@@ -82,7 +82,7 @@ class Section(msgspec.Struct):
 
 
 class Audit(msgspec.Struct):
-    """The report: numbers, and the sections that have findings."""
+    """The report: totals, and the sections that have findings."""
 
     started: str
     ended: str
@@ -98,7 +98,7 @@ class Audit(msgspec.Struct):
 
 
 class PageFacts(msgspec.Struct):
-    """What a stored page holds: title, fingerprints of what it links to, http URLs that an https page loads."""
+    """The facts of a stored page: title, fingerprints of its links, http URLs that an https page loads."""
 
     fingerprint: int
     url: str
@@ -108,14 +108,14 @@ class PageFacts(msgspec.Struct):
 
 
 class Repeated:
-    """Which URLs share a key; a key that is met once costs 8 bytes of hash and a reference."""
+    """The URLs that share a key; a key that occurs once takes 8 bytes of hash and a reference."""
 
     def __init__(self) -> None:
         self._first: dict[int, str] = {}
-        self.repeated: dict[str, tuple[int, list[str]]] = {}  # key -> (URLs, the first of them)
+        self.repeated: dict[str, tuple[int, list[str]]] = {}  # key -> (number of URLs, the first of them)
 
     def add(self, key: str, url: str) -> None:
-        """A URL with this key."""
+        """Add a URL with this key."""
         if key in self.repeated:
             _count_in(self.repeated, key, url)
             return
@@ -128,7 +128,7 @@ class Repeated:
 
 
 class Auditor:
-    """Collects; see the module's text. `listed_max` findings of a section are kept."""
+    """Collects findings (see the module's docstring); keeps `listed_max` findings per section."""
 
     def __init__(self, listed_max: int = LISTED_MAX) -> None:
         self._listed_max = listed_max
@@ -142,12 +142,12 @@ class Auditor:
         self._slow_total = 0
         self._urls = self._pages = 0
         self._sections = {name: Section(listed=[]) for name in SECTIONS}
-        self._dead: dict[int, tuple[str, str, str]] = {}  # fingerprint -> (url, what is behind it, via)
+        self._dead: dict[int, tuple[str, str, str]] = {}  # fingerprint -> (url, description, via)
         self._redirects: dict[int, tuple[str, int, str]] = {}  # fingerprint -> (url, target, its URL)
         self._found: dict[int, tuple[str, str, int]] = {}  # indexable pages: fingerprint -> (url, via, depth)
         self._noindex: set[int] = set()
         self._mapped: dict[int, str] = {}  # in a sitemap
-        self._linked: set[int] = set()  # what of `_mapped` a page links to
+        self._linked: set[int] = set()  # URLs of `_mapped` to which a page links
         self._sources: dict[int, tuple[int, list[str]]] = {}
         self._contents = Repeated()
         self._titles = Repeated()
@@ -158,7 +158,7 @@ class Auditor:
     def record(
         self, row: Mapping[str, Any], fingerprint: int, target: tuple[int, str] | None, flags: int
     ) -> None:
-        """A URL that was tried; `target` is where it redirects to (fingerprint, URL)."""
+        """Note a URL that was tried; `target` is its redirect target (fingerprint, URL)."""
         self._urls += 1
         self._note_time(row["fetched_at"])
         self._hosts[row["host"]] += 1
@@ -201,22 +201,23 @@ class Auditor:
             keep(self._slow, (took, url))
 
     def sitemap(self, urls: Iterable[tuple[int, str]]) -> None:
-        """(fingerprint, URL) of what a sitemap lists."""
+        """Note the (fingerprint, URL) pairs that a sitemap lists."""
         self._mapped.update(urls)
 
     # -- second pass
 
     def wanted(self) -> np.ndarray:
-        """The fingerprints (sorted) of URLs for which it matters who links to them."""
+        """Return the fingerprints (sorted) of the URLs for which incoming links are collected."""
         if self._wanted is None:
             names = {*self._dead, *self._redirects, *self._mapped}
             self._wanted = np.array(sorted(names), np.uint64)
         return self._wanted
 
     def page(self, page: PageFacts) -> None:
-        """A stored HTML page; its `links` are those that are `wanted`, as uint64."""
+        """Note a stored HTML page; its `links` are the `wanted` ones, as uint64."""
         if page.title:
-            url, *_ = self._found.get(page.fingerprint, (page.url,))  # the same object, not an equal one
+            # Share the string object that is already stored, to save memory.
+            url, *_ = self._found.get(page.fingerprint, (page.url,))
             self._titles.add(page.title, url)
         else:
             self._add("missing_titles", Finding(page.url))
@@ -234,7 +235,7 @@ class Auditor:
     # -- result
 
     def audit(self) -> Audit:
-        """The report of all that was noted."""
+        """Return the report of everything noted."""
         self._judge_dead()
         self._judge_redirects()
         self._judge_copies()
@@ -269,11 +270,11 @@ class Auditor:
             section.listed.append(finding)
 
     def _judge_dead(self) -> None:
-        """Dead URLs, those with the most links to them first."""
+        """Add the dead URLs, those with the most incoming links first."""
         ranked = sorted(self._dead.items(), key=lambda item: -self._sources.get(item[0], (0, []))[0])
         for fingerprint, (url, behind, via) in ranked:
             count, sources = self._sources.get(fingerprint, (0, []))
-            if not sources and via:  # the page that links to it is not stored
+            if not sources and via:  # the linking page is not stored
                 count, sources = 1, [via]
             self._add("dead_links", Finding(url, behind, tuple(sources), count))
 
@@ -292,7 +293,7 @@ class Auditor:
                 self._add("redirected_links", Finding(url, way[-1], tuple(sources), count))
 
     def _way(self, fingerprint: int, target_url: str) -> tuple[list[str], list[int]]:
-        """(URLs that a redirect leads through, fingerprints of the loop that it is part of or leads into)."""
+        """Return (the URLs that a redirect passes, the fingerprints of the loop that it is in or leads into)."""
         way = [target_url]
         met = [fingerprint]
         at = self._redirects[fingerprint][1]
@@ -327,7 +328,7 @@ class Auditor:
                 self._add("not_in_sitemap", Finding(url, "", _one(via), int(bool(via))))
 
     def _why_not(self, fingerprint: int) -> str:
-        """Why a URL has no place in a sitemap, "" if it may have one."""
+        """Return the reason why a URL does not belong in a sitemap; "" if it does."""
         if fingerprint in self._dead:
             return self._dead[fingerprint][1]
         if fingerprint in self._redirects:
@@ -367,7 +368,7 @@ def _behind(status: int | None, outcome: Outcome) -> str:
 
 
 def _percentiles(took: array) -> dict[str, float]:
-    """Answer times in seconds: median, 90 % and 99 % below, the longest."""
+    """Return answer times in seconds: median, 90th and 99th percentile, maximum."""
     if not took:
         return {}
     values = np.percentile(np.frombuffer(took, np.float32), (50, 90, 99, 100))
@@ -376,7 +377,7 @@ def _percentiles(took: array) -> dict[str, float]:
 
 
 def rows(audit: Audit) -> Iterator[tuple[str, Finding]]:
-    """(section, finding) of all that is listed."""
+    """Yield (section, finding) for every listed finding."""
     for name, section in audit.sections.items():
         for finding in section.listed:
             yield name, finding

@@ -1,4 +1,4 @@
-"""An audit as one HTML page to send around: no script, no request, light and dark, wide and narrow."""
+"""An audit as one self-contained HTML page: no script, no request, light and dark, wide and narrow."""
 
 from collections.abc import Mapping
 from html import escape
@@ -46,7 +46,7 @@ td[data-name]::before{content:attr(data-name) ": ";color:var(--soft)}}
 
 
 def page(audit: Audit) -> str:
-    """The whole document."""
+    """Return the whole document."""
     title = f"Crawl report: {next(iter(audit.hosts), 'nothing')}"
     if len(audit.hosts) > 1:
         title += f" and {len(audit.hosts) - 1} more hosts"
@@ -59,7 +59,7 @@ def page(audit: Audit) -> str:
         _tiles(audit),
         _charts(audit),
         *(_section(name, section) for name, section in audit.sections.items()),
-        "" if audit.sections else "<p>Nothing to complain about.</p>",
+        "" if audit.sections else "<p>No problems found.</p>",
         "</main></body></html>\n",
     ]
     return "".join(parts)
@@ -135,7 +135,7 @@ def _row(finding: Finding, value: str, others: str) -> str:
 
 
 def _linked(text: str) -> str:
-    """A URL as a link, other text as it is."""
+    """Return a URL as a link, other text escaped."""
     shown = escape(text)
     if not text.startswith(("http://", "https://")):
         return shown

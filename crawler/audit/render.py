@@ -1,4 +1,4 @@
-"""An audit as text, JSON and CSV."""
+"""Render an audit as text, JSON and CSV."""
 
 import csv
 import io
@@ -10,16 +10,16 @@ import msgspec
 from crawler.audit.findings import SECTIONS, Audit, Finding, rows
 from crawler.printable import csv_cell, printable, printable_text
 
-_TEXT_FINDINGS = 10  # of a section in the text
+_TEXT_FINDINGS = 10  # findings of a section shown in the text
 _TEXT_OTHERS = 3
-# What the other URLs are to the first; "<-" where they link to it.
+# The direction from the first URL to the others; "<-" if they link to it.
 _ARROWS = {"redirect_chains": "->", "redirect_loops": "->", "mixed_content": "->"} | dict.fromkeys(
     ("duplicate_titles", "duplicate_contents"), "="
 )
 
 
 def text(audit: Audit) -> str:
-    """What matters, on a screen or two."""
+    """Return a summary of one or two screens."""
     lines = [headline(audit), ""]
     tables: dict[str, Mapping[Any, Any]] = {
         "status": audit.statuses,
@@ -44,12 +44,12 @@ def text(audit: Audit) -> str:
                 f"  ... {section.total - _TEXT_FINDINGS:,} more; all with --format html, csv or json"
             )
     if not audit.sections:
-        lines += ["", "Nothing to complain about."]
+        lines += ["", "No problems found."]
     return "\n".join(lines) + "\n"
 
 
 def headline(audit: Audit) -> str:
-    """One sentence: how much, of what, when."""
+    """Return one sentence with the number of URLs, the hosts and the time."""
     hosts = len(audit.hosts)
     of = next(iter(audit.hosts), "no host") if hosts == 1 else f"{hosts:,} hosts"
     when = (
@@ -70,12 +70,12 @@ def _lines(finding: Finding, arrow: str) -> list[str]:
 
 
 def json(audit: Audit) -> str:
-    """Everything that is listed."""
+    """Return all listed findings."""
     return printable_text(msgspec.json.format(msgspec.json.encode(audit), indent=1).decode()) + "\n"
 
 
 def csv_table(audit: Audit) -> str:
-    """A line a finding and other URL: finding, subject, value, other."""
+    """Return one line per finding and related URL: finding, subject, value, other."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("finding", "subject", "value", "other"))

@@ -1,11 +1,12 @@
-"""Exports and reports of a crawl, running or at rest, without its help.
+"""Exports and reports of a crawl, running or at rest; the crawling processes are not involved.
 
-    archives    the archives of all processes, read from copies of their stores
-    crew        processes that share the work on many pages
-    page_work   what is done with one page: rows, links, files of a mirror
-    writing     one export from beginning to end
+    archives      the archives of all processes, read from copies of their stores
+    worker_pool   processes that share the work on many pages
+    page_tasks    the work on one page: rows, links, files of a mirror
+    stored_pages  reads title, links and directives from a stored page
+    writing       one export from beginning to end
 
-An export asks nothing of a running process and takes no lock of it, so it never holds
-up a crawl. It sees what was committed when it began. `crawler/pages/formats` has the
-formats, `crawler/audit` the report for webmasters.
+An export sends no request to a running process and takes none of its locks, so it never
+delays a crawl. It contains everything that was committed when it began.
+`crawler/pages/formats` has the formats, `crawler/audit` the report for webmasters.
 """

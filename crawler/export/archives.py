@@ -1,4 +1,4 @@
-"""The archives of a crawl as readers see them: one committed state, whether or not a process has them open."""
+"""The archives of a crawl for readers: one committed state, even if processes have the stores open."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ _PREFIX = "snapshot-"
 
 
 class Crawled(NamedTuple):
-    """What was crawled: an archive a process, the configuration, and how URLs are told apart."""
+    """The stored crawl: one archive per process, the configuration, and the function that identifies URLs."""
 
     directory: CrawlDirectory
     config: Config
@@ -36,11 +36,11 @@ class Crawled(NamedTuple):
 
     @property
     def fingerprint(self) -> Callable[[str], int]:
-        """Request form -> fingerprint."""
+        """Return a function from a request form to its fingerprint."""
         return self.fingerprinter.fingerprint
 
     def schedules(self, now: float) -> list[Refresh | None]:
-        """Return the estimators of freshness of each archive at `now`; None where nothing was ever refreshed."""
+        """Return the freshness estimator of each archive at `now`; None if nothing was ever refreshed there."""
         return [
             stored_view(
                 archive.store,
@@ -57,10 +57,10 @@ class Crawled(NamedTuple):
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Crawled]:
-    """The crawl in a directory, from copies of its stores that are deleted at the end.
+    """Open the crawl in a directory, using copies of its stores that are deleted at the end.
 
     Raises:
-        DirectoryError: there is no crawl, or nothing was crawled yet.
+        DirectoryError: there is no crawl, or nothing has been crawled yet.
         DamageError: a store cannot be read.
     """
     directory = CrawlDirectory(path)
@@ -68,7 +68,7 @@ def opened(path: Path) -> Iterator[Crawled]:
     ready(directory)
     names = directory.process_names()
     if not names:
-        raise DirectoryError(f"{path}: nothing was crawled here yet; `crawler crawl` begins it")
+        raise DirectoryError(f"{path}: nothing was crawled here yet; `crawler crawl` starts a crawl")
     config = convert(directory.saved_config())
     with contextlib.ExitStack() as stack:
         archives = []
@@ -90,7 +90,7 @@ def opened(path: Path) -> Iterator[Crawled]:
 
 @contextlib.contextmanager
 def _store_copy(process: Path) -> Iterator[KeyValue]:
-    """A copy of the store of one process, beside it if that can be, as links need one file system."""
+    """Yield a copy of the store of one process; beside it if possible, since links need one file system."""
     _remove_left_over(process)
     try:
         folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=process)
@@ -109,7 +109,7 @@ def _store_copy(process: Path) -> Iterator[KeyValue]:
 
 
 def _remove_left_over(process: Path) -> None:
-    """Delete copies whose makers were killed."""
+    """Delete the copies left by killed exports."""
     for folder in process.glob(f"{_PREFIX}*-*"):
         maker = folder.name.removeprefix(_PREFIX).partition("-")[0]
         if maker.isdigit() and not Path(f"/proc/{maker}").exists():

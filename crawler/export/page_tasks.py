@@ -1,7 +1,7 @@
 """The work on one page, in any of the processes that share it.
 
-It joins the formats of `crawler/pages` with `crawler/extract`: a page's encoding and
-links, and whether a parser may see it.
+It combines the formats of `crawler/pages` with `crawler/extract`, which finds the page's
+encoding and links and decides whether it may be parsed.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,17 +27,17 @@ _SVG = "image/svg+xml"
 
 
 class Done(NamedTuple):
-    """What came of a piece: a value a page, and what could not be read."""
+    """The result of one piece of work: a value for each page, and the problems met."""
 
     values: list[Any]
     problems: list[str]
 
 
 def read_known(folders: Sequence[Path], known: Known) -> StoredPage | None:
-    """The newest copy of a page; None if there is none that shows its content.
+    """Return the newest copy of a page; None if no copy shows its content.
 
     Raises:
-        DamageError: it cannot be read.
+        DamageError: the copy cannot be read.
     """
     capture = known.capture
     if capture is None or not shows_content(capture) or (capture.refers_to and known.original is None):
@@ -47,12 +47,12 @@ def read_known(folders: Sequence[Path], known: Known) -> StoredPage | None:
 
 
 def may_have_text(content_type: str) -> bool:
-    """Whether a copy of this type may have a text: plain text, and what may be a page."""
+    """Return whether a copy of this type may have text: plain text, or a type that may be a page."""
     return content_type == "text/plain" or may_be_page(content_type)
 
 
 def is_tame(utf8: bytes, config: ExtractConfig) -> bool:
-    """Whether a parser may see the page: by the guard's quick look, else by its tags one by one."""
+    """Return whether the page may be parsed: by the guard's quick check, or else by checking its tags one by one."""
     if judge(utf8, config) is Judgement.SAFE:
         tags, end_tags, _ = survey(utf8)
         if tags - 2 * end_tags <= text.UNCLOSED_TAGS_MAX:
@@ -61,7 +61,7 @@ def is_tame(utf8: bytes, config: ExtractConfig) -> bool:
 
 
 class RowWork:
-    """Fills the fields of rows for which the page must be read."""
+    """Fills the row fields that are read from the page itself."""
 
     def __init__(
         self, config: Config, folders: Sequence[Path], fields: Sequence[str], *, main_content: bool = False
@@ -78,7 +78,7 @@ class RowWork:
         self._main_content = main_content
 
     def __call__(self, piece: list[Known], careful: bool) -> Done:
-        """Each row, filled where there is content."""
+        """Return each row, with its content fields filled if there is content."""
         problems: list[str] = []
         for known in piece:
             if self._reads:
@@ -106,7 +106,7 @@ class RowWork:
                 row["simhash"] = f"{fingerprint:016x}"
 
     def _shown(self, page: StoredPage, careful: bool) -> str | None:
-        """The text that a reader sees; None for an answer that has none."""
+        """Return the text that a reader sees; None for an answer without text."""
         content, kind = page.content, page.capture.content_type
         utf8, _ = to_utf8(content, page.header_charset)
         if kind == "text/plain":
@@ -118,14 +118,14 @@ class RowWork:
 
 
 class LinkWork:
-    """The links of pages: (URL of the page, URLs that it links to)."""
+    """Extracts the links of pages: (URL of the page, URLs that it links to)."""
 
     def __init__(self, config: Config, folders: Sequence[Path]) -> None:
         self._pages = StoredPages(config)
         self._folders = folders
 
     def __call__(self, piece: list[Known], careful: bool) -> Done:
-        """A (source, targets) for each page that has links."""
+        """Return (source, targets) for each page that has links."""
         done = Done([], [])
         for known in piece:
             try:
@@ -139,7 +139,7 @@ class LinkWork:
 
 
 class MirrorWork:
-    """Writes the files of a mirror, links rewritten; a value is 1 for a file written."""
+    """Writes the files of a mirror with rewritten links; the value of a written file is 1."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class MirrorWork:
         self._fingerprint = fingerprint
 
     def __call__(self, piece: list[Known], careful: bool) -> Done:
-        """Fill the files that `places` has for these pages."""
+        """Fill the files that `places` lists for these pages."""
         done = Done([], [])
         for known in piece:
             path = self._places.of(int(known.row["id"], 16))
@@ -182,8 +182,7 @@ class MirrorWork:
     @staticmethod
     def _html(page: StoredPage, content: bytes, xhtml: bool, linker: MapUrl) -> bytes:
         _, encoding = to_utf8(content, page.header_charset)
-        if (
-            not xhtml and not content.isascii() and to_utf8(content)[1] != encoding
-        ):  # said by the header alone, which a file has not
+        # A file has no header, so an encoding that only the header names must be written into the page.
+        if not xhtml and not content.isascii() and to_utf8(content)[1] != encoding:
             content = mirror.with_charset(content, encoding)
         return rewrite_html(content, encoding, page.capture.url, linker, xhtml=xhtml)

@@ -1,8 +1,8 @@
-"""One reading of stored pages: what the crawl found on a page when it came, found again in its copy.
+"""Read stored pages again as the crawl read them when they were fetched.
 
 Rows, links and titles of exports, the report, the Python API and recovery read pages here. The rules
 (`extract/page_rules.py`) and the parser with its limits (`extract/parser_process.py`) are those of the
-fetch loop, so all of them and pages.jsonl say the same.
+fetch loop, so the results agree with each other and with pages.jsonl.
 """
 
 from crawler.config import Config
@@ -21,7 +21,7 @@ class StoredPages:
     """Reads stored pages under the configuration of their crawl.
 
     Args:
-        want_all: take what robots directives and `rel=nofollow` forbid to follow, and requisites.
+        want_all: also take requisites, and links that robots directives and `rel=nofollow` forbid to follow.
     """
 
     def __init__(self, config: Config, *, want_all: bool = False) -> None:
@@ -29,7 +29,7 @@ class StoredPages:
         self._parser = ParserProcess(config.extract)
 
     def read(self, page: StoredPage, flags: int = 0, *, careful: bool = False) -> Extracted | None:
-        """Return what a stored page holds; None if the crawl reads no page from such an answer.
+        """Return the content of a stored page; None if the crawl would not parse such an answer as a page.
 
         Args:
             flags: LinkFlags of its URL.
@@ -39,12 +39,12 @@ class StoredPages:
         if not _is_read(page, flags, content):
             return None
         found = self._parser.extract(content, self._context(page), careful=careful)
-        if flags & _REQUISITE:  # a frame: its links are none of the page's
+        if flags & _REQUISITE:  # a frame: its links are not links of the page
             found.hrefs, found.refresh = [], ""
         return found
 
     def title(self, page: StoredPage, flags: int = 0, *, careful: bool = False) -> str:
-        """Return the title that `read` finds, "" if there is none."""
+        """Return the title that `read` finds; "" if there is none."""
         content = page.content
         if not _is_read(page, flags, content):
             return ""
@@ -70,5 +70,5 @@ class StoredPages:
 
 
 def _is_read(page: StoredPage, flags: int, content: bytes) -> bool:
-    """Whether the crawl reads a page from such an answer: no sitemap, no error, HTML."""
+    """Return whether the crawl would parse such an answer as a page: HTML, neither a sitemap nor an error."""
     return not flags & _SITEMAP and 200 <= page.status < 300 and is_page(page.capture.content_type, content)

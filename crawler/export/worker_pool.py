@@ -1,9 +1,10 @@
-"""Processes that share the work on many pieces; the results come in the order of the pieces.
+"""Processes that share the work on many pieces; the results are returned in the order of the pieces.
 
 The processes are forked when there is more than one piece, so the work may be any
-callable, with all that it holds. Each has one piece at a time. One that ends (a crash in
-a parser's C code, memory, a kill from outside) takes nothing with it: another takes its
-place, and does its piece the careful way. They end with this process, however it ends.
+callable with any state. Each has one piece at a time. If one ends (a crash in a
+parser's C code, lack of memory, a kill), no other is affected: another process replaces
+it and does its piece the careful way. All of them end when this process ends, for any
+reason.
 """
 
 import itertools
@@ -23,28 +24,28 @@ from crawler.forked_children import ForkedChild, can_fork, fork_children
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 Item = TypeVar("Item")
-# (piece, careful) -> result; `careful` asks for the way that cannot fail.
+# (piece, careful) -> result; `careful` asks for the method that cannot crash.
 Work = Callable[[Piece, bool], Result]
 
-PROCESSES_MAX = 8  # more only wait for the one that hands out pieces
-_AHEAD = 3  # pieces a process that are done, or in work, before the caller takes the first of them
+PROCESSES_MAX = 8  # more would only wait for the process that hands out pieces
+_AHEAD = 3  # pieces per process, finished or in work, before the caller takes the first one
 _LENGTH = struct.Struct(">Q")
 
 
 def processes() -> int:
-    """How many processes to use: the cores that this one may run on."""
+    """Return the number of processes to use: the number of cores available to this process."""
     return min(PROCESSES_MAX, len(os.sched_getaffinity(0)))
 
 
 def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """`items` in lists of `size`."""
+    """Yield `items` in lists of `size`."""
     source = iter(items)
     while batch := list(itertools.islice(source, size)):
         yield batch
 
 
 class _Task(Generic[Piece, Result]):
-    """A piece, and its result once it is there."""
+    """A piece of work and, once it is finished, its result."""
 
     __slots__ = ("careful", "done", "piece", "result")
 
@@ -55,14 +56,14 @@ class _Task(Generic[Piece, Result]):
 
 
 class WorkerPool(Generic[Piece, Result]):
-    """`count` processes that do `work`; with less than two it is done here. A context manager."""
+    """A context manager with `count` processes that do `work`; if `count` is below two, this process does it."""
 
     def __init__(self, work: Work[Piece, Result], count: int) -> None:
         self._work = work
         self._count = count
         self._busy: dict[ForkedChild, _Task[Piece, Result]] = {}
         self._idle: list[ForkedChild] = []
-        self.broken = 0  # processes that ended over a piece
+        self.broken = 0  # processes that ended while working on a piece
 
     def __enter__(self) -> "WorkerPool[Piece, Result]":
         return self
@@ -74,10 +75,10 @@ class WorkerPool(Generic[Piece, Result]):
         self._idle.clear()
 
     def results(self, pieces: Iterable[Piece]) -> Iterator[Result]:
-        """The result of each piece, in their order; at most a few pieces ahead of the caller.
+        """Yield the result of each piece in order; work stays at most a few pieces ahead of the caller.
 
         Raises:
-            CrawlerError: a process ended over a piece, and another over the same piece done carefully.
+            CrawlerError: one process ended on a piece, and another ended on the same piece done carefully.
         """
         source = iter(pieces)
         first = list(itertools.islice(source, 2))
@@ -104,7 +105,7 @@ class WorkerPool(Generic[Piece, Result]):
 
     def _fork(self, count: int) -> None:
         with warnings.catch_warnings():
-            # LevelDB may have a thread that compacts; a child never calls it.
+            # LevelDB may have a compaction thread; a child never calls it.
             warnings.simplefilter("ignore", DeprecationWarning)
             siblings = (*self._busy, *self._idle)
             self._idle += fork_children(self._serve, count, helpers=True, siblings=siblings)
@@ -114,11 +115,11 @@ class WorkerPool(Generic[Piece, Result]):
         self._busy[child] = task
         try:
             _send(child.link, (task.piece, task.careful))
-        except OSError:  # it has ended while it had nothing to do
+        except OSError:  # it ended while it was idle
             self._replace(child)
 
     def _wait(self) -> None:
-        """Take what has come from those at work, at least one answer."""
+        """Receive the results that have arrived from busy processes, at least one."""
         by_link = {child.link: child for child in self._busy}
         ready, _, _ = select.select(list(by_link), [], [])
         for link in ready:
@@ -139,21 +140,21 @@ class WorkerPool(Generic[Piece, Result]):
             task.result, task.done = found, True
 
     def _replace(self, child: ForkedChild) -> None:
-        """Let another process do the piece of one that has ended, or is to end, carefully."""
+        """Replace a process that has ended, or must end, by one that does its piece carefully."""
         task = self._busy.pop(child)
         child.end()
         self.broken += 1
         if task.careful:
             raise CrawlerError(
-                f"a process that shared the work was ended ({_cause(child.returncode)}), and so was another over "
-                "the same pages; is there too little memory? --processes 1 does the work in one"
+                f"a worker process was ended ({_cause(child.returncode)}), and so was its replacement on the same "
+                "pages; is there too little memory? --processes 1 uses no workers"
             )
         task.careful = True
         self._fork(1)
         self._give(task)
 
     def _serve(self, link: socket.socket) -> int:
-        """Do what comes, in a process of its own, until the link ends."""
+        """Serve as a worker process until the link is closed."""
         while True:
             try:
                 piece, careful = _receive(link)
@@ -166,7 +167,7 @@ class WorkerPool(Generic[Piece, Result]):
                 failed = error
             try:
                 _send(link, (failed, found))
-            except BrokenPipeError:  # nobody wants it any more
+            except BrokenPipeError:  # the parent no longer reads results
                 return 0
 
 
@@ -181,10 +182,10 @@ def _send(link: socket.socket, value: Any) -> None:
 
 
 def _receive(link: socket.socket) -> Any:
-    """Receive an object that `_send` sent; both ends are processes of ours, so pickle is safe.
+    """Receive an object that `_send` sent; both ends are our own processes, so pickle is safe.
 
     Raises:
-        EOFError: the other end is gone.
+        EOFError: the other end is closed.
     """
     (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size))
     return pickle.loads(_exactly(link, length))

@@ -1,4 +1,4 @@
-"""One export from beginning to end: the formats, and how each is written."""
+"""One export from beginning to end: the table of formats, and how each is written."""
 
 import contextlib
 import re
@@ -30,12 +30,13 @@ _TEXT_FIELDS = ("id", "url", "fetched_at", "content_type", "text")
 
 
 class ExportRequest(msgspec.Struct):
-    """What to export.
+    """The options of an export.
 
-    `fields` are those of a row, in order ("" = all); `where` selects rows, and
-    the pages of a text, link, mirror export. `part_bytes` makes `output` a
-    folder of files of about that size. `processes` share the work on pages. `replace` lets
-    a mirror take the place of one that is there. `now` is the instant for which `fresh` is told.
+    `fields` are the columns of a row, in order ("" = all); `where` selects rows, or
+    the pages of a text, link or mirror export. `part_bytes` makes `output` a
+    folder of files of about that size. `processes` is the number of processes that share
+    the work on pages. `replace` lets a mirror replace an existing one. `now` is the time
+    for which `fresh` is computed.
     """
 
     format: str
@@ -51,13 +52,13 @@ class ExportRequest(msgspec.Struct):
 
 
 class Export:
-    """One export: `run` writes it.
+    """One export; `run` writes it.
 
     Args:
-        progress: called with the number of pages so far, often.
+        progress: called often, with the number of pages so far.
 
     Raises:
-        UsageError: no such format, field or expression.
+        UsageError: the format, a field or the expression is invalid.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Export:
         progress: Callable[[int], None] = lambda n: None,
     ) -> None:
         if request.format not in FORMATS:
-            raise UsageError(f"export: no format {request.format!r}; there are {', '.join(FORMATS)}")
+            raise UsageError(f"export: no format {request.format!r}; known formats: {', '.join(FORMATS)}")
         self._writer = FORMATS[request.format]
         if request.output is None and self._writer.to_path:
             raise UsageError(f"export --format {request.format} needs -o PATH")
@@ -81,7 +82,7 @@ class Export:
         self._writer.prepare()
         self._select = selection(with_noarchive=request.with_noarchive)
         self._count = 0
-        self.entry = ""  # of a mirror: the file to begin with
+        self.entry = ""  # of a mirror: the file to open first
 
     def _check_options(self) -> None:
         request, writer = self._request, self._writer
@@ -94,16 +95,18 @@ class Export:
         if self._where is None:
             return
         if not writer.selects:
-            raise UsageError(f"export: --where selects pages; the format {request.format} has all captures")
+            raise UsageError(
+                f"export: --where selects pages; the format {request.format} contains all captures"
+            )
         if (content := self._where.fields & CONTENT_FIELDS) and not writer.by_content:
             names = ", ".join(sorted(content))
-            raise UsageError(f"export: --where cannot look at {names} in the format {request.format}")
+            raise UsageError(f"export: --where cannot use {names} in the format {request.format}")
 
     def run(self, path: Path) -> int:
-        """Write the export of the crawl in the directory `path`; return how many pages (or lines) there are.
+        """Write the export of the crawl in the directory `path`; return the number of pages (or lines).
 
         Raises:
-            UsageError: the output cannot be what it should be.
+            UsageError: the output cannot be written in this form.
             StoreError: the disk failed.
         """
         with opened(path) as crawled:
@@ -122,7 +125,7 @@ class Export:
             try:
                 file = stack.enter_context(crawled.directory.pages_file.open("rb"))
             except OSError as error:
-                raise UsageError(f"{crawled.directory.pages_file}: {error.strerror}") from error
+                raise UsageError(f"{crawled.directory.pages_file}: cannot read: {error.strerror}") from error
             yield from crawl_log_lines(file, crawled.archives)
 
     def _text(self, crawled: Crawled) -> Iterator[bytes]:
@@ -155,7 +158,7 @@ class Export:
 
     @contextlib.contextmanager
     def _file(self) -> Iterator[IO[bytes]]:
-        """The output as a file: standard output, or a new file."""
+        """Open the output as a file: standard output, or a new file."""
         path = self._request.output
         if path is None:
             yield sys.stdout.buffer
@@ -177,7 +180,7 @@ class Export:
             return dataset.write_rows(rows, request.format, file, self._fields)
 
     def _known(self, crawled: Crawled) -> Iterator[Known]:
-        """The rows that `where` selects, as far as the store alone can tell."""
+        """Yield the rows that `where` selects, judged by their stored fields only."""
         want_via = "via" in self._fields or "via" in self._where_fields()
         found = known_rows(crawled.archives, self._select, want_via=want_via)
         if "fresh" in self._fields or "fresh" in self._where_fields():
@@ -188,7 +191,7 @@ class Export:
         return (known for known in found if test(known.row))
 
     def _with_freshness(self, crawled: Crawled, found: Iterator[Known]) -> Iterator[Known]:
-        """The rows with the probability that their copies are current, as far as a schedule knows it."""
+        """Yield the rows with the probability that their copies are current, if a schedule knows it."""
         now, schedules = self._request.now, crawled.schedules(self._request.now)
         for known in found:
             schedule, record = schedules[known.archive], known.row
@@ -202,7 +205,7 @@ class Export:
     def _content(
         self, crawled: Crawled, known: Iterable[Known], fields: Iterable[str]
     ) -> Iterator[dict[str, Any]]:
-        """The rows with what their pages say, and of what they are copies."""
+        """Yield the rows with the fields read from their pages, and the original of each copy."""
         names = {*fields} | self._where_fields()
         work = RowWork(crawled.config, _folders(crawled), [*names], main_content=self._request.main_content)
         originals = Originals() if "duplicate_of" in names else None
@@ -215,7 +218,7 @@ class Export:
                 yield row
 
     def _done(self, work: Callable[[list[Known], bool], Done], known: Iterable[Known]) -> Iterator[Any]:
-        """The values that the work makes of the pages, problems reported."""
+        """Yield the values that `work` returns for the pages; report the problems."""
         with WorkerPool(work, self._request.processes) as worker_pool:
             for done in worker_pool.results(batches(known, PIECE_PAGES)):
                 for problem in done.problems:
@@ -224,7 +227,7 @@ class Export:
                 self._progress(self._count)
                 yield from done.values
 
-    # -- more than a stream
+    # -- formats that are not a single stream
 
     def _wacz(self, crawled: Crawled) -> int:
         assert self._request.output is not None
@@ -267,7 +270,7 @@ class Export:
                 yield known
 
     def _claim(self, crawled: Crawled, folder: Path, places: mirror.MirrorPaths) -> None:
-        """Give every page its place, and every redirect its target."""
+        """Assign every page its path and every redirect its target."""
         seed = 0
         for known in self._known(crawled):
             row, fingerprint = known.row, int(known.row["id"], 16)
@@ -282,11 +285,11 @@ class Export:
 
 
 class Writer(NamedTuple):
-    """A format: what it is, and how an export of it is written.
+    """A format: its description, and how an export of it is written.
 
-    `to_path`: it cannot go to standard output. `rows`: it takes --fields and --part-size.
-    `selects`: --where selects its pages; `by_content`: also by what their content says.
-    `prepare` raises a UsageError where a library is missing.
+    `to_path`: it cannot go to standard output. `rows`: it supports --fields and --part-size.
+    `selects`: --where selects its pages; `by_content`: also by fields read from the content.
+    `prepare` raises a UsageError if a library is missing.
     """
 
     about: str
@@ -299,37 +302,37 @@ class Writer(NamedTuple):
 
 
 def _lines(made: Callable[[Export, Crawled], Iterable[bytes]]) -> Callable[[Export, Crawled], int]:
-    """Write a format that is a stream."""
+    """Return a function that writes a format made of one stream."""
     return lambda export, crawled: export._write_lines(made(export, crawled))
 
 
 # In the order of `crawler export --help`.
 FORMATS = {
-    "warc": Writer("WARC records as they were stored", _lines(Export._warc), selects=False),
+    "warc": Writer("WARC records as stored", _lines(Export._warc), selects=False),
     "cdxj": Writer("index of the WARC files in the crawl directory", _lines(Export._cdxj), selects=False),
     "wacz": Writer(
         "one zip file for replay (pywb, replayweb.page)", Export._wacz, to_path=True, selects=False
     ),
     "mirror": Writer(
-        "files to be looked at offline, links rewritten", Export._mirror, to_path=True, by_content=False
+        "files with rewritten links, to read offline", Export._mirror, to_path=True, by_content=False
     ),
     "jsonl": Writer(
-        "a row a URL: status, times, title, text, language, where it lies", Export._rows, rows=True
+        "one row per URL: status, times, title, text, language, place of its record", Export._rows, rows=True
     ),
     "parquet": Writer(
-        "the same as a table", Export._rows, to_path=True, rows=True, prepare=dataset.load_pyarrow
+        "the rows of jsonl as a table", Export._rows, to_path=True, rows=True, prepare=dataset.load_pyarrow
     ),
     "text": Writer("JSON lines with the text of each page", _lines(Export._text)),
     "links": Writer("source TAB target of each link", _lines(Export._links), by_content=False),
-    "crawl-log": Writer("one line a fetch, as Heritrix writes it", _lines(Export._crawl_log), selects=False),
+    "crawl-log": Writer("one line per fetch, in Heritrix's format", _lines(Export._crawl_log), selects=False),
 }
 
 
 def renew_mirror(path: Path, folder: Path, *, processes: int, report: Say = ignore) -> str:
-    """Write the mirror of a crawl anew, in place of the one in `folder`; return the file to begin with.
+    """Replace the mirror in `folder` by a new one of the crawl; return the file to open first.
 
     Raises:
-        StoreError: the disk failed; the old one is still there.
+        StoreError: the disk failed; the old mirror is unchanged.
     """
     export = Export(
         ExportRequest("mirror", folder.absolute(), processes=processes, replace=True), report=report
@@ -339,10 +342,10 @@ def renew_mirror(path: Path, folder: Path, *, processes: int, report: Say = igno
 
 
 def chosen_fields(text: str) -> tuple[str, ...]:
-    """The fields that a comma-separated list names; all if it is empty.
+    """Return the fields that a comma-separated list names; all if it is empty.
 
     Raises:
-        UsageError: there is no such field.
+        UsageError: a field does not exist.
     """
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:

@@ -1,1 +1,1 @@
-"""The page cache: what was fetched, when, and whether it had changed."""
+"""The page cache: the stored answers of each URL, with times and detected changes."""

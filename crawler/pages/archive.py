@@ -1,8 +1,8 @@
-"""The reading side of the page cache: records, captures and their bytes.
+"""The read side of the page cache: records, captures and their bytes.
 
-An `Archive` needs a store and the folder of segments, and changes neither, so
-commands and servers may hold one beside the process that crawls; it sees what
-is committed, a segment that is still open included.
+An `Archive` needs a store and the folder of segments and changes neither, so
+commands and servers can use one while a process crawls. It sees everything
+that is committed, including a segment that is still open.
 """
 
 import itertools
@@ -27,26 +27,26 @@ from crawler.storage.kv import KeyValue, scan_prefix, unseal
 
 
 class Archive:
-    """Committed captures of one process: `store`, and segments in `folder`."""
+    """The committed captures of one process: `store`, and the segments in `folder`."""
 
     def __init__(self, folder: Path, store: KeyValue) -> None:
         self.folder = folder
         self.store = store
 
-    # -- what is known of a URL
+    # -- look-ups by URL
 
     def record(self, fingerprint: int) -> PageRecord | None:
-        """The committed record of a URL; None if it was never tried.
+        """Return the committed record of a URL; None if the URL was never tried.
 
         Raises:
-            DamageError: the stored value is not what was written.
+            DamageError: the stored value is damaged.
         """
         key = record_key(fingerprint)
         value = self.store.get(key)
         return None if value is None else unpack_record(key, value)
 
     def captures(self, fingerprint: int) -> Iterator[Capture]:
-        """Committed captures of a URL, newest first."""
+        """Yield the committed captures of a URL, newest first."""
         for _, capture in self._captures(fingerprint):
             yield capture
 
@@ -56,12 +56,12 @@ class Archive:
             yield key, unpack_capture(key, value)
 
     def all_captures(self) -> Iterator[tuple[bytes, Capture]]:
-        """(`c/` key, capture) of every committed capture, by fingerprint and time."""
+        """Yield (`c/` key, capture) for every committed capture, by fingerprint and time."""
         for key, value in scan_prefix(self.store, keys.CAPTURE):
             yield key, unpack_capture(key, value)
 
     def newest_captures(self) -> Iterator[tuple[int, Capture]]:
-        """(fingerprint, newest capture) of every URL that has one, chosen as `get` does."""
+        """Yield (fingerprint, newest capture) for every URL that has a capture, chosen as in `get`."""
         for prefix, group in itertools.groupby(self.all_captures(), key=lambda item: item[0][:10]):
             newest = None
             for _, capture in group:
@@ -71,17 +71,17 @@ class Archive:
                 yield int.from_bytes(prefix[2:], "big"), newest
 
     def all_records(self) -> Iterator[tuple[int, PageRecord]]:
-        """(fingerprint, record) of every URL that was tried, by fingerprint."""
+        """Yield (fingerprint, record) for every URL that was tried, by fingerprint."""
         for key, value in scan_prefix(self.store, keys.PAGE):
             yield int.from_bytes(key[2:], "big"), unpack_record(key, value)
 
     def stored_records(self) -> Iterator[tuple[int, Callable[[], PageRecord]]]:
-        """(fingerprint, what reads its record) of every URL that was tried, by fingerprint."""
+        """Yield (fingerprint, a function that reads its record) for every URL that was tried, by fingerprint."""
         for key, value in scan_prefix(self.store, keys.PAGE):
             yield int.from_bytes(key[2:], "big"), partial(unpack_record, key, value)
 
     def capture_at(self, key: bytes) -> Capture | None:
-        """The committed capture with this `c/` key, also one that another process held before a reshard."""
+        """Return the committed capture with this `c/` key, or the one that another process held before a reshard."""
         value = self.store.get(key) or self.store.get(keys.ELSEWHERE + key[2:])
         return None if value is None else unpack_capture(key, value)
 
@@ -90,9 +90,9 @@ class Archive:
     def get(
         self, fingerprint: int, at: float | None = None, *, with_noarchive: bool = False
     ) -> StoredPage | None:
-        """The newest copy of a URL (not newer than `at`); None if there is none, or it may not be shown.
+        """Return the newest copy of a URL (not newer than `at`); None if there is none, or it may not be shown.
 
-        A capture that shows no whole page hides no earlier copy (`is_copy`).
+        A capture that is not a whole page does not hide an earlier copy (`is_copy`).
 
         Raises:
             DamageError: its bytes cannot be read.
@@ -104,34 +104,36 @@ class Archive:
         return self.read(capture)
 
     def read(self, capture: Capture) -> StoredPage:
-        """Read a capture back from its segment, which may still be open; a revisit with its payload.
+        """Read a capture from its segment, which may still be open; a revisit is returned with its payload.
 
-        A 304 comes back with the status and headers of the response it confirms.
+        A 304 gets the status and headers of the response that it confirms.
 
         Raises:
-            DamageError: the bytes are not there, or are not a record.
+            DamageError: the bytes are missing, or are not a record.
         """
         original = None
         if capture.refers_to:
             original = self.capture_at(capture.refers_to)
             if original is None:
-                raise DamageError(f"{capture.url}: the response that it repeats is not in the store")
+                raise DamageError(
+                    f"{capture.url}: the response that this revisit repeats is not in the store"
+                )
         return read_capture(self.folder, capture, original)
 
     def raw_records(self, capture: Capture) -> bytes:
-        """All WARC records of a capture as they lie in the segment (gzip members).
+        """Return all WARC records of a capture as stored in the segment (gzip members).
 
         Raises:
-            DamageError: the segment is missing or short.
+            DamageError: the segment is missing or too short.
         """
         path = segments.segment_path(self.folder, capture.segment)
         data = read_range(path, capture.offset, capture.extent)
         if len(data) < capture.extent:
-            raise DamageError(f"{capture.segment} at {capture.offset}: segment is short")
+            raise DamageError(f"{capture.segment} at {capture.offset}: segment is too short")
         return data
 
     def warcinfo(self, segment: str) -> bytes:
-        """The first record of a segment (a gzip member).
+        """Return the first record of a segment (a gzip member).
 
         Raises:
             DamageError: the segment is missing or damaged.
@@ -141,7 +143,7 @@ class Archive:
         return read_range(path, 0, length)
 
     def committed_lengths(self) -> Iterator[tuple[str, int]]:
-        """(segment, committed length in bytes) of every segment."""
+        """Yield (segment, committed length in bytes) for every segment."""
         for key, value in scan_prefix(self.store, keys.SEGMENT):
             yield key[2:].decode(), int.from_bytes(unseal(key, value), "big")
 
@@ -149,10 +151,10 @@ class Archive:
 def read_capture(folder: Path, capture: Capture, original: Capture | None) -> StoredPage:
     """Read a capture from the segments in `folder`; `original` is the response that a revisit repeats.
 
-    Needs no store, so that many processes can do it at once.
+    It needs no store, so many processes can do it at once.
 
     Raises:
-        DamageError: the bytes are not there, or are not a record.
+        DamageError: the bytes are missing, or are not a record.
     """
     message = _message(folder, capture)
     payload = message.payload

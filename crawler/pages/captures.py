@@ -1,9 +1,9 @@
-"""Nouns of the page cache, and how they stand in the store.
+"""The types of the page cache, and their form in the store.
 
     u/<fp>          PageRecord     the URL's state after its last try
-    c/<fp><ms>      Capture        where an answer lies; one a stored answer
+    c/<fp><ms>      Capture        the place of an answer; one per stored answer
     g/<sha1>        c/ key         the response that holds these payload bytes
-    w/<segment>     length         how far the segment counts
+    w/<segment>     length         the committed length of the segment
 
 Fingerprints, times (milliseconds) and lengths are 8 bytes, big-endian. Values
 are sealed; records and captures are msgpack arrays inside.
@@ -23,7 +23,7 @@ from crawler.storage.kv import seal, unseal
 from crawler.urls.media_type import media_type
 
 EMPTY_DIGEST = hashlib.sha1(b"").digest()
-UNSPECIFIED = "unspecified"  # WARC-Truncated of a payload that is not there for an error of ours
+UNSPECIFIED = "unspecified"  # WARC-Truncated of a payload that is missing because of an error of ours
 _NO_COPY = BUSY_STATUSES | {206, 408, 416, 425}
 _UNANSWERED = frozenset(
     {Outcome.BAD_STATUS, Outcome.HEADER_TOO_LARGE, Outcome.FRAMING, Outcome.ROBOTS_DENIED}
@@ -51,24 +51,24 @@ def segment_key(segment: str) -> bytes:
 
 
 def pack(value: PageRecord | Capture) -> bytes:
-    """The store's value of a record or capture."""
+    """Encode a record or capture as a value of the store."""
     return seal(_encode(value))
 
 
 def unpack_record(key: bytes, value: bytes) -> PageRecord:
-    """What `pack` was given.
+    """Decode a record that `pack` encoded.
 
     Raises:
-        DamageError: the value is not what was written.
+        DamageError: the value is damaged.
     """
     return _unpack(_decode_record, key, value)
 
 
 def unpack_capture(key: bytes, value: bytes) -> Capture:
-    """What `pack` was given.
+    """Decode a capture that `pack` encoded.
 
     Raises:
-        DamageError: the value is not what was written.
+        DamageError: the value is damaged.
     """
     return _unpack(_decode_capture, key, value)
 
@@ -84,7 +84,7 @@ def _unpack(decode: Callable[[bytes], _T], key: bytes, value: bytes) -> _T:
 
 
 class Original(msgspec.Struct, frozen=True, gc=False):
-    """The response that holds some payload: its `c/` key, URL and instant."""
+    """The response that holds a payload: its `c/` key, URL and time."""
 
     key: bytes
     url: str
@@ -92,15 +92,15 @@ class Original(msgspec.Struct, frozen=True, gc=False):
 
 
 class Capturing(msgspec.Struct, gc=False):
-    """An answer on its way into the archive.
+    """An answer that is being added to the archive.
 
-    `record` is the URL's new record, None for an answer that is no page
-    (robots.txt); until `write` it may be changed. `stored` says whether WARC
-    records are written, `profile` which revisit it is ("" = a response).
-    `unchanged` tells that the page shows the content already known, `digest`
-    its content digest (16 bytes), `directives` the page-level robots directives
-    that count here. `capture` is filled by `write`. `new_record` and
-    `new_capture` tell that the store will have one key more of that kind.
+    `record` is the URL's new record, None for an answer that is not a page
+    (robots.txt); it may be changed until `write`. `stored` tells whether WARC
+    records are written, `profile` which kind of revisit it is ("" = a response).
+    `unchanged` is True if the page shows the content already known. `digest` is
+    its content digest (16 bytes), `directives` are the robots directives that
+    apply to the page. `write` fills `capture`. `new_record` and `new_capture`
+    are True if they add a key of that kind to the store.
     """
 
     fetch: Fetch
@@ -123,7 +123,7 @@ class Capturing(msgspec.Struct, gc=False):
     new_capture: bool = False
 
     def make_bare(self) -> None:
-        """Leave URL, status and times: a response without fields or payload, which cannot fail to be built."""
+        """Reduce it to URL, status and times: a response without fields or payload, which can always be built."""
         self.fetch = msgspec.structs.replace(
             self.fetch,
             version="HTTP/1.1",
@@ -139,7 +139,7 @@ class Capturing(msgspec.Struct, gc=False):
 
 
 class StoredPage(msgspec.Struct):
-    """A capture read back: what the server sent, of a revisit together with the payload it repeats."""
+    """A capture as read back: the server's answer; for a revisit, with the payload that it repeats."""
 
     capture: Capture
     status: int
@@ -150,23 +150,23 @@ class StoredPage(msgspec.Struct):
 
     @property
     def content(self) -> bytes:
-        """The payload without content coding."""
+        """The payload after undoing the content coding."""
         codings = self.header(b"content-encoding")
         return reading.decode_payload(self.payload, codings)
 
     @property
     def header_charset(self) -> str:
-        """The charset that the Content-Type names, as the fetcher read it; "" if it names none."""
+        """The charset in the Content-Type, as the fetcher read it; "" if there is none."""
         values = [value for field, value in self.headers if field.lower() == b"content-type"]
         return media_type(values)[1]
 
     def header(self, name: bytes) -> bytes:
-        """The first value of the field `name` (lower case), b"" if there is none."""
+        """Return the first value of the field `name` (lower case); b"" if there is none."""
         return next((value for field, value in self.headers if field.lower() == name), b"")
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """A capture whose bytes are gone."""
+    """A capture whose bytes are lost."""
 
     fingerprint: int
     key: bytes
@@ -174,23 +174,23 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Something `check` found: where, and what is wrong."""
+    """A problem that `check` found: its place and a description."""
 
     where: str
     message: str
 
 
 def is_answer(fetch: Fetch) -> bool:
-    """Whether a server's answer came that a WARC record can hold."""
+    """Return whether the server sent an answer that a WARC record can hold."""
     return 100 <= fetch.status <= 999 and fetch.outcome not in _UNANSWERED
 
 
 def is_copy(capture: Capture) -> bool:
     """Return whether a capture shows the page as it was.
 
-    It does not if it is a temporary failure (408, 425, 429, 5xx), a part that
-    was not asked for (206, 416, a 304 that confirms nothing), or an answer that
-    broke off.
+    It does not if it is a temporary failure (408, 425, 429, 5xx), a partial
+    answer that was not requested (206, 416, a 304 that confirms nothing), or an
+    answer that was cut off.
     """
     if capture.status >= 500 or capture.status in _NO_COPY or capture.broken:
         return False
@@ -208,5 +208,5 @@ def newest_of(newest_first: Iterable[Capture]) -> Capture | None:
 
 
 def end_of(capture: Capture) -> int:
-    """Where the last record of the capture ends in its segment."""
+    """Return the offset in the segment at which the last record of the capture ends."""
     return capture.offset + max(capture.length, capture.extent)

@@ -1,24 +1,25 @@
-"""Whether a page changed, and what its record says after an answer.
+"""Decide whether a page changed, and compute its record after an answer.
 
 Two digests of an answer, for two questions:
 
     payload digest   SHA-1 of the bytes as stored       "are these bytes in the archive already?"
     content digest   128-bit murmur3 of the content     "did the page change?"
                      without its content coding and
-                     without what the site's patterns
-                     leave out (a clock, a token)
+                     without the matches of the site's
+                     patterns (a clock, a token)
 
-A page whose content digest is the same is unchanged, although its bytes, a
-compression level apart, may be stored again. The content digest is not
-cryptographic: a site that forges a collision fools the freshness of its own
-page and nothing else. It costs 8 us for 45 kB; a SHA-1 would cost 32.
+A page with an equal content digest is unchanged, although its bytes may differ (for
+example in the compression level) and be stored again. The content digest is not
+cryptographic: a site that forges a collision only falsifies the freshness of its own
+page. It takes 8 us for 45 kB; a SHA-1 would take 32.
 
-Where only the visible text counts, or much of it (`Comparison`), an answer with another digest is compared
-with the copy of the page's last change; if they count as equal, the page keeps its digest. So small changes
-add up until they count as one. Copies are kept, not verdicts, so the setting may change at any time.
+If only the visible text matters, or most of it (`Comparison`), an answer with another
+digest is compared with the copy of the page's last change; if the two are equal, the
+page keeps its digest. Small changes therefore add up until they amount to a change.
+Copies are stored, not verdicts, so the setting may change at any time.
 
 Only `next_record` turns an answer into the state of a URL. A failed try of a
-stored page leaves it stored: the copy is still there.
+stored page leaves it stored: its copy still exists.
 """
 
 import re
@@ -41,7 +42,7 @@ _FINAL_STATES = {
     Outcome.GONE: PageState.GONE,
     Outcome.ROBOTS_DENIED: PageState.DENIED,
 }
-# Ended without an answer that says anything about the URL: what was known of it stays.
+# Outcomes whose answer says nothing about the URL: its previous state is kept.
 _NO_VERDICT = frozenset(
     {
         Outcome.TEMPORARY,
@@ -61,57 +62,58 @@ _NO_VERDICT = frozenset(
     }
 )
 
-_KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN  # says how this fetch came about, nothing of the URL
-# What a server may put into a record. A longer ETag is not sent back, so it is not kept.
+_KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN  # describes this fetch, not the URL
+# Limits on what a server may put into a record. A longer ETag is not sent back, so it is not stored.
 _VALIDATOR_BYTES_MAX = 1024
 _TYPE_CHARS_MAX = 128
 _ERROR_CHARS_MAX = 500
 _LOCATION_CHARS_MAX = 8192
 
-# Comments, what is no text, and tags; each to the end of the input if it is not closed.
+# Comments, elements without visible text, and tags; an unclosed one extends to the end of the input.
 _INVISIBLE = re.compile(
     rb"<!--.*?(?:-->|\Z)|<(script|style|template)\b.*?(?:</\1\b[^<>]*>|\Z)|<[a-z/!?][^>]*(?:>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
 HTML_TYPES = ("text/html", "application/xhtml+xml")
-TEXT_BYTES_MAX = 256 << 10  # of larger pages any byte counts: the comparison would hold up the loop
+TEXT_BYTES_MAX = 256 << 10  # larger pages are compared byte by byte: extracting text would block the loop
 _WEAK_SECONDS = 2.0  # RFC 9110 8.8.2.2
 
 Patterns = Sequence[re.Pattern[bytes]]
 
 
 def compile_patterns(texts: Sequence[str]) -> tuple[re.Pattern[bytes], ...]:
-    """Patterns of what a comparison leaves out, matched against the content's bytes.
+    """Compile the patterns of parts that a comparison ignores; they are matched against the content's bytes.
 
     Raises:
-        ConfigError: one is no regular expression.
+        ConfigError: a pattern is not a regular expression.
     """
     compiled = []
     for text in texts:
         try:
             compiled.append(re.compile(text.encode("utf-8"), re.DOTALL))
         except re.error as error:
-            raise ConfigError(f"pattern {text!r} to leave out of comparisons: {error}") from error
+            raise ConfigError(f"pattern {text!r} to ignore in comparisons: {error}") from error
     return tuple(compiled)
 
 
 def content_digest(content: bytes, patterns: Patterns = ()) -> bytes:
-    """16 bytes that are equal for equal content, what `patterns` match left out."""
+    """Return 16 bytes that are equal for equal content, ignoring the matches of `patterns`."""
     for pattern in patterns:
         content = pattern.sub(b"", content)
     return mmh3.mmh3_x64_128_digest(content)
 
 
 def visible_text(html: bytes) -> bytes:
-    """What stands between the tags of HTML, its title too, blanks made one; linear in any input."""
+    """Return the text between the tags of HTML, title included, with white space collapsed; linear in any input."""
     return b" ".join(_INVISIBLE.sub(b" ", html).split())
 
 
 class Comparison(NamedTuple):
-    """What counts as a change of a page beyond its digest.
+    """The rule for what counts as a change of a page whose digest differs.
 
-    kind: "raw": any byte; "text": the visible text of HTML; "simhash": so much of it that their
-    simhashes differ in more than `distance` of 64 bits. ignored: what is left out of all three.
+    kind: "raw": any changed byte; "text": any change of the visible text of HTML; "simhash": a change of that
+    text after which the simhashes differ in more than `distance` of 64 bits. ignored: patterns of parts of
+    the content that all three ignore.
     """
 
     kind: str = "raw"
@@ -119,7 +121,7 @@ class Comparison(NamedTuple):
     ignored: Patterns = ()
 
     def same(self, one: bytes, other: bytes) -> bool:
-        """Whether two HTML pages are the same; about 45 us for a kB of tags."""
+        """Return whether two HTML pages are the same; takes about 45 us per kB of tags."""
         if self.kind == "raw" or max(len(one), len(other)) > TEXT_BYTES_MAX:
             return False
         for pattern in self.ignored:
@@ -134,7 +136,7 @@ ANY_BYTE = Comparison()
 
 
 def is_unchanged(previous: PageRecord | None, outcome: Outcome, digest: bytes) -> bool:
-    """Whether an answer shows the content that is known: a 304, or the same content digest."""
+    """Return whether an answer shows the known content: a 304, or the same content digest."""
     if previous is None or previous.state is not PageState.STORED:
         return False
     if outcome is Outcome.UNCHANGED:
@@ -143,20 +145,20 @@ def is_unchanged(previous: PageRecord | None, outcome: Outcome, digest: bytes) -
 
 
 def state_after(previous: PageRecord | None, outcome: Outcome) -> PageState:
-    """The state of a URL after an answer or a failure."""
+    """Return the state of a URL after an answer or a failure."""
     if previous is not None and previous.state is PageState.STORED and outcome in _NO_VERDICT:
         return PageState.STORED
     return _FINAL_STATES.get(outcome, PageState.FAILED)
 
 
 def plain(text: str, chars_max: int) -> str:
-    """`text` cut to `chars_max`, with what UTF-8 cannot hold (lone surrogates) replaced."""
+    """Return `text` cut to `chars_max`, with characters that UTF-8 cannot encode (lone surrogates) replaced."""
     text = text[:chars_max]
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def content_type(fetch: Fetch) -> str:
-    """The media type of an answer, as it may be stored."""
+    """Return the media type of an answer in the form that is stored."""
     return plain(fetch.content_type, _TYPE_CHARS_MAX)
 
 
@@ -170,11 +172,11 @@ def next_record(
     digest: bytes,
     now: float,
 ) -> PageRecord:
-    """The record of a URL after `fetch`; `previous` is left as it is.
+    """Return the record of a URL after `fetch`; `previous` is not modified.
 
-    `payload_digest` and `digest` (of the content) are b"" where nothing came
-    that replaces what is known. A later try keeps depth and origin of the
-    first one.
+    `payload_digest` and `digest` (of the content) are b"" if the answer does not
+    replace the known ones. A later try keeps the depth and the origin of the first
+    one.
     """
     unchanged = is_unchanged(previous, fetch.outcome, digest)
     record = PageRecord(
@@ -200,13 +202,13 @@ def next_record(
     if fetch.outcome in SUCCESSES and fetch.outcome is not Outcome.UNCHANGED:
         record.content_type = content_type(fetch)
         record.digest, record.content_digest = payload_digest, digest
-        if extracted is not None or not unchanged:  # known content need not be read again
+        if extracted is not None or not unchanged:  # known content need not be parsed again
             _note_extracted(record, extracted)
     return record
 
 
 def _carry_over(record: PageRecord, previous: PageRecord, fetch: Fetch, now: float) -> None:
-    """What stays true of a URL whatever the answer was."""
+    """Copy to `record` the facts about a URL that hold after any answer."""
     record.depth, record.via, record.redirects = previous.depth, previous.via, previous.redirects
     record.flags |= previous.flags
     record.attempts = previous.attempts + 1
@@ -224,7 +226,7 @@ def _carry_over(record: PageRecord, previous: PageRecord, fetch: Fetch, now: flo
 
 
 def _note_success(record: PageRecord, previous: PageRecord | None, fetch: Fetch, unchanged: bool) -> None:
-    """Count the fetch, and the change if it is one; keep the validators of this answer."""
+    """Count the fetch, and the change if there was one; keep the validators of this answer."""
     record.fetches += 1
     if not unchanged:
         record.changed_at = record.fetched_at
@@ -239,7 +241,7 @@ def _note_success(record: PageRecord, previous: PageRecord | None, fetch: Fetch,
 
 
 def _is_weak(fetch: Fetch) -> bool:
-    """Whether Last-Modified is so close to Date that the page may have changed again in that second."""
+    """Return whether Last-Modified is so close to Date that the page may have changed again in that second."""
     try:
         modified = parsedate_to_datetime(fetch.header(b"last-modified").decode("latin-1"))
         sent = parsedate_to_datetime(fetch.header(b"date").decode("latin-1"))
@@ -256,6 +258,6 @@ def _note_extracted(record: PageRecord, extracted: Extracted | None) -> None:
 
 
 def _text(fetch: Fetch, name: bytes) -> str:
-    """A validator as text that encodes back to the same bytes (latin-1), for the next conditional request."""
+    """Return a validator as text that encodes back to the same bytes (latin-1), for the next conditional request."""
     value = fetch.header(name)
     return value.decode("latin-1") if len(value) <= _VALIDATOR_BYTES_MAX else ""

@@ -1,21 +1,22 @@
-"""The simhash of a text: 64 bits that differ in few places where texts differ in few words.
+"""The simhash of a text: 64 bits that differ in few places if the texts differ in few words.
 
 Each run of `SHINGLE` words votes with its hash for or against every bit (Charikar,
-*Similarity Estimation Techniques from Rounding Algorithms*, STOC 2002); a bit is 1 if it has a
-majority. Manku, Jain, Das Sarma, *Detecting Near-Duplicates for Web Crawling* (WWW 2007) take pages
-for the same at up to 3 of 64 bits. One changed word changes some 6 bits in a text of a hundred
-words and 2 in one of a thousand. About 60 us a kB of text.
+*Similarity Estimation Techniques from Rounding Algorithms*, STOC 2002); a bit is 1 if a
+majority votes for it. Manku, Jain, Das Sarma, *Detecting Near-Duplicates for Web Crawling*
+(WWW 2007) treat pages as equal if at most 3 of 64 bits differ. One changed word changes
+about 6 bits in a text of a hundred words and 2 in one of a thousand. Takes about 60 us
+per kB of text.
 """
 
 import mmh3
 import numpy as np
 
-SHINGLE = 3  # words that vote together: their order counts, too
+SHINGLE = 3  # words that vote together, so that their order matters too
 BITS = 64
 
 
 def simhash(text: bytes) -> int:
-    """The 64 bits of a text; 0 of one without words."""
+    """Return the simhash of a text; 0 for a text without words."""
     words = text.split()
     if not words:
         return 0
@@ -26,5 +27,5 @@ def simhash(text: bytes) -> int:
 
 
 def distance(one: int, other: int) -> int:
-    """In how many bits two simhashes differ."""
+    """Return the number of bits in which two simhashes differ."""
     return (one ^ other).bit_count()

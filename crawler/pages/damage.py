@@ -1,7 +1,7 @@
-"""Finds damage of an archive, and what can be saved.
+"""Find damage in an archive, and forget the captures that are lost.
 
 `check` reads everything; `find_lost` only names the captures whose segment was
-found missing or short on opening, so that their pages can be fetched again.
+missing or too short on opening, so that their pages can be fetched again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from crawler.storage.kv import Batch, seal, unseal
 
 
 def find_lost(archive: Archive, damaged: Mapping[str, int]) -> list[Lost]:
-    """Captures that end beyond the bytes their segment has (`damaged`), and revisits of such responses."""
+    """Return the captures that end beyond the bytes of their segment (`damaged`), and the revisits of such captures."""
     if not damaged:
         return []
     gone = {
@@ -30,7 +30,7 @@ def find_lost(archive: Archive, damaged: Mapping[str, int]) -> list[Lost]:
 
 
 def forget(archive: Archive, batch: Batch, lost: Sequence[Lost], damaged: Mapping[str, int]) -> None:
-    """Put into `batch`: drop `lost` captures and what rested on them, shorten `damaged` segments."""
+    """Put into `batch`: delete `lost` captures and the keys that depend on them, shorten `damaged` segments."""
     for capture in lost:
         batch.delete(capture.key)
         key = payload_key(capture.capture.digest)
@@ -42,7 +42,7 @@ def forget(archive: Archive, batch: Batch, lost: Sequence[Lost], damaged: Mappin
 
 
 def _shorten(archive: Archive, batch: Batch, segment: str, size: int) -> None:
-    """Commit a damaged segment to its last whole capture; the next opening cuts it there."""
+    """Commit a damaged segment up to its last whole capture; the next opening cuts it there."""
     ends = (end_of(capture) for _, capture in archive.all_captures() if capture.segment == segment)
     end = max((end for end in ends if end <= size), default=0)
     if end:
@@ -52,7 +52,7 @@ def _shorten(archive: Archive, batch: Batch, segment: str, size: int) -> None:
 
 
 def check(archive: Archive) -> Iterator[Problem]:
-    """Read every committed record, compare its digests, and follow every revisit; yields what is wrong."""
+    """Read every committed record, compare its digests and follow every revisit; yield each problem found."""
     lengths = dict(archive.committed_lengths())
     for segment, length in lengths.items():
         try:
@@ -61,7 +61,7 @@ def check(archive: Archive) -> Iterator[Problem]:
             yield Problem(segment, str(error))
     for _, capture in archive.all_captures():
         if end_of(capture) > lengths.get(capture.segment, 0):
-            yield Problem(capture.url, f"its capture lies beyond the end of {capture.segment}")
+            yield Problem(capture.url, f"its capture extends beyond the end of {capture.segment}")
         if capture.refers_to and archive.capture_at(capture.refers_to) is None:
             yield Problem(capture.url, "the response that it repeats is not in the store")
 
@@ -78,4 +78,4 @@ def _check_segment(archive: Archive, segment: str, length: int) -> Iterator[Prob
         for message in reading.check_digests(reading.parse_record(data, where)):
             yield Problem(where, message)
     if end != length:
-        yield Problem(segment, f"{length} bytes were committed, whole records end at {end}")
+        yield Problem(segment, f"{length} bytes were committed, but whole records end at {end}")

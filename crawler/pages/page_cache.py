@@ -1,23 +1,23 @@
-"""The page cache of a process: answers go in, captures come out.
+"""The page cache of a process: takes answers and stores captures.
 
-A *capture* is one stored answer of a URL. Its bytes lie in a WARC segment, its
-description in the store (`captures.py`), written in the batch of its group.
-`archive.py`, which this class extends, reads.
+A *capture* is one stored answer of a URL. Its bytes are in a WARC segment, its
+description is in the store (`captures.py`), written in the batch of its group.
+The base class in `archive.py` reads.
 
 An answer takes three steps, one in each phase of the commit:
 
     capture(fetch, ...)   loop thread     digest, response or revisit, new record
     write(capturings)     writer thread   build, compress, append, sync
     stage(batch)          writer thread   the four keys
-    committed()           loop thread     forget what was pending
+    committed()           loop thread     drop the pending state
 
-Decisions are made in the first step, in the order of the commit queue, and see
-decisions that are not committed yet: of two equal answers in one group the second
+Decisions are made in the first step, in the order of the commit queue, and take
+uncommitted decisions into account: of two equal answers in one group the second
 is a revisit of the first. That is safe: groups commit in order, and a group that
 fails ends the process.
 
-A segment that is missing or short when the cache is opened does not stop it:
-`lost` names the captures that are gone, and `forget` drops them.
+The cache opens even if a segment is missing or too short: `lost` lists the
+lost captures, and `forget` deletes them.
 """
 
 import hashlib
@@ -47,20 +47,20 @@ from crawler.records import Capture, Extracted, Fetch, FetchTask, LinkFlag, Outc
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN
-_HOPS_CACHED_MAX = 4096  # URLs remembered by fingerprint, for `via`
+_HOPS_CACHED_MAX = 4096  # URLs cached by fingerprint, for `via`
 
 
 class PageCache(Archive):
-    """Captures of one process, in `directory/warc` and `store`; see the module's text.
+    """The captures of one process, in `directory/warc` and `store`; see the module's docstring.
 
     Args:
-        comparison: what counts as a change of a URL; any byte by default.
-        unexpected: where errors of ours are noted.
-        fingerprint: fingerprint of a URL, for answers whose fetch task has none (robots.txt).
-        keeps: whether an answer of that URL and media type is stored.
+        comparison: the rule for what counts as a change of a URL; any byte by default.
+        unexpected: records errors of ours.
+        fingerprint: returns the fingerprint of a URL, for answers whose fetch task has none (robots.txt).
+        keeps: tells whether an answer of that URL and media type is stored.
         operator, robots_policy: for the warcinfo record.
         random: random bytes for record ids.
-        sync: whether appended bytes are made durable before they are named.
+        sync: whether appended bytes are made durable before a batch names them.
 
     Raises:
         ConfigError: prefix or process cannot be part of a file name.
@@ -89,7 +89,7 @@ class PageCache(Archive):
         super().__init__(directory / "warc", store)
         self._decoded = config.store == "decoded"
         self._comparison = comparison
-        self._compared = (0, b"", False)  # the last comparison of texts: fingerprint, digest, result
+        self._compared = (0, b"", False)  # last text comparison: fingerprint, digest, result
         self._unexpected = unexpected or Unexpected()
         self._fingerprint = fingerprint
         self._nothing = config.store == "none"
@@ -124,18 +124,18 @@ class PageCache(Archive):
         self._urls: dict[int, str] = {}
 
     def record(self, fingerprint: int) -> PageRecord | None:
-        """The record of a URL, one that is not yet committed included; None if it was never tried."""
+        """Return the record of a URL, even if it is not yet committed; None if the URL was never tried."""
         pending = self._pending_records.get(fingerprint)
         return pending if pending is not None else super().record(fingerprint)
 
     def put_record(self, batch: Batch, fingerprint: int, record: PageRecord) -> None:
-        """Put a URL's record where no answer was captured (a retired URL, a signal)."""
+        """Put the record of a URL without a captured answer (a retired URL, a signal)."""
         batch.put(record_key(fingerprint), pack(record))
 
     # -- first step: decide
 
     def digest_ahead(self, fetch: Fetch) -> None:
-        """Compute what `capture` needs of a large answer and would take long for. Any thread."""
+        """Precompute digests of a large answer that `capture` will need. Any thread."""
         fetch.payload_digest = _sha1(self._payload(fetch))
 
     def capture(
@@ -147,9 +147,9 @@ class PageCache(Archive):
         *,
         final: bool = True,
     ) -> Capturing:
-        """Decide how an answer, or its absence, is kept. Hand the result to `write`, in this order.
+        """Decide how an answer, or a failure, is stored. Pass the results to `write` in the same order.
 
-        With `final` False another try follows: the URL's record is renewed, but
+        If `final` is False, another try follows: the URL's record is updated, but
         nothing is stored. Costs one SHA-1 of the payload and two look-ups.
         """
         fingerprint = fetch_task.fingerprint
@@ -180,21 +180,21 @@ class PageCache(Archive):
         return capturing
 
     def _is_new(self, key: bytes) -> bool:
-        """Whether no capture of this URL at this instant is there or under way."""
+        """Return whether no capture of this URL at this time is stored or pending."""
         if key in self._pending_captures or self.store.get(key) is not None:
             return False
         self._pending_captures.add(key)
         return True
 
     def shows_known(self, fetch: Fetch, fetch_task: FetchTask) -> bool:
-        """Whether an answer shows the content that is known of its URL; asked before it is read."""
+        """Return whether an answer shows the known content of its URL; called before the page is parsed."""
         previous = self.record(fetch_task.fingerprint)
         return change_detection.is_unchanged(
             previous, fetch.outcome, self._content_digest(fetch, fetch_task, previous)
         )
 
     def _content_digest(self, fetch: Fetch, fetch_task: FetchTask, previous: PageRecord | None) -> bytes:
-        """The digest of what counts as a change; b"" of an answer without content of its own."""
+        """Return the digest of what counts as a change; b"" for an answer without content of its own."""
         if fetch.outcome not in change_detection.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
             return b""
         comparison = self._comparison(fetch.url)
@@ -209,7 +209,7 @@ class PageCache(Archive):
     def _reads_the_same(
         self, fingerprint: int, fetch: Fetch, previous: PageRecord, comparison: change_detection.Comparison
     ) -> bool:
-        """Whether an answer is the same as the copy of the last change, where not any byte counts."""
+        """Return whether an answer equals the copy of the last change under a comparison that ignores some bytes."""
         if (
             comparison.kind == "raw"
             or fetch.content_type not in change_detection.HTML_TYPES
@@ -221,7 +221,7 @@ class PageCache(Archive):
         try:
             copy = self.get(fingerprint, previous.changed_at, with_noarchive=True)
             return copy is not None and comparison.same(copy.content, fetch.content)
-        except DamageError:  # a copy that cannot be read is none
+        except DamageError:  # treat a copy that cannot be read as missing
             return False
 
     def _payload(self, fetch: Fetch) -> bytes:
@@ -250,7 +250,7 @@ class PageCache(Archive):
         self._remember_url(capturing.fingerprint, fetch.url)
 
     def _choose_kind(self, capturing: Capturing, previous: PageRecord | None) -> None:
-        """Response or revisit; a response becomes the original of its payload."""
+        """Choose response or revisit; a response becomes the original of its payload."""
         if capturing.fetch.outcome is Outcome.UNCHANGED and previous is not None:
             capturing.original = self._original(previous.digest)
             capturing.profile = warc.NOT_MODIFIED if capturing.original else ""
@@ -262,7 +262,7 @@ class PageCache(Archive):
             self._pending_originals[capturing.payload_digest] = original
 
     def _original(self, digest: bytes) -> Original | None:
-        """The response that holds the payload with this SHA-1."""
+        """Return the response that holds the payload with this SHA-1; None if there is none."""
         pending = self._pending_originals.get(digest)
         if pending is not None or not digest:
             return pending
@@ -281,7 +281,7 @@ class PageCache(Archive):
     # -- second step: write
 
     def write(self, capturings: list[Capturing]) -> int:
-        """Append the records of a group and make them durable; how many are bare for an error of ours.
+        """Append the records of a group durably; return how many were reduced to a bare record by an error of ours.
 
         Raises:
             StoreError: the disk failed; nothing of the group may be committed.
@@ -292,14 +292,14 @@ class PageCache(Archive):
         return bare
 
     def _append(self, capturing: Capturing) -> bool:
-        """Append a capture's records; whether they hold no more than status and URL."""
+        """Append a capture's records; return whether they were reduced to status and URL."""
         bare = False
         try:
             members = self._members(capturing)
         except CrawlerError:
             raise
-        except Exception as error:  # the page would come again, and end each run
-            self._unexpected.note(error, f"WARC records of {capturing.fetch.url}, whose body is lost")
+        except Exception as error:  # else the page would be fetched again and end every run
+            self._unexpected.note(error, f"WARC records of {capturing.fetch.url}; the body is not stored")
             original = self._pending_originals.get(capturing.payload_digest)
             if original is not None and original.key == capturing.key:
                 del self._pending_originals[capturing.payload_digest]
@@ -339,10 +339,10 @@ class PageCache(Archive):
         identity = warc.record_ids(self._builder.random, 1)[0]
         return self._compress(warc.warcinfo(identity, warc.date_text(now), name, self._about))
 
-    # -- third step: name
+    # -- third step: put the keys
 
     def stage(self, batch: Batch) -> None:
-        """Put `u/`, `c/`, `g/` and `w/` of what the last `write` appended."""
+        """Put `u/`, `c/`, `g/` and `w/` of the captures that the last `write` appended."""
         for capturing in self._written:
             if capturing.record is not None:
                 self.put_record(batch, capturing.fingerprint, capturing.record)
@@ -356,7 +356,7 @@ class PageCache(Archive):
         self._written = []
 
     def committed(self) -> None:
-        """The oldest staged group is durable; call once a group, on the loop thread."""
+        """Note that the oldest staged group is durable; call once per group, on the loop thread."""
         for capturing in self._staged.popleft():
             self._pending_captures.discard(capturing.key)
             if self._pending_records.get(capturing.fingerprint) is capturing.record:
@@ -366,7 +366,7 @@ class PageCache(Archive):
                 del self._pending_originals[capturing.payload_digest]
 
     def close(self) -> None:
-        """Finish the open segment; nothing may be written after it.
+        """Finish the open segment; nothing may be written afterwards.
 
         Raises:
             StoreError: the disk failed.
@@ -376,15 +376,15 @@ class PageCache(Archive):
     # -- damage
 
     def forget(self, batch: Batch) -> None:
-        """Drop every capture in `lost`, and what rested on it, from the store; `u/` stays to the caller."""
+        """Delete every capture in `lost`, and the keys that depend on it, from the store; the caller handles `u/`."""
         damage.forget(self, batch, self.lost, self.recovery.damaged)
 
     def check(self) -> Iterator[Problem]:
-        """Read every committed record and compare its digests; yields what is wrong."""
+        """Read every committed record and compare its digests; yield each problem found."""
         return damage.check(self)
 
     def _check(self) -> None:
-        """Assert what holds between groups."""
+        """Assert the invariants that hold between groups."""
         assert len(self._urls) <= _HOPS_CACHED_MAX
         if not self._written and not self._staged:
             assert not self._pending_records, self._pending_records
@@ -400,7 +400,7 @@ def _sha1(payload: bytes) -> bytes:
 
 
 def _media_type(fetch: Fetch, previous: PageRecord | None) -> str:
-    """The type of an answer; a 304 has that of the page."""
+    """Return the media type of an answer; a 304 has that of the page."""
     confirms = fetch.outcome is Outcome.UNCHANGED and previous is not None
     return previous.content_type if confirms and previous is not None else fetch.content_type
 

@@ -1,13 +1,12 @@
-"""Reading WARC files back, ours and other people's.
+"""Read WARC files, written by this crawler or by others.
 
     bytes --expand--> record --parse_record--> fields, block
           block --parse_http--> status, headers, payload --decode_payload--> content
 
-Files of others may be plain or gzip, of one member or many, version 1.0 or
-1.1, with bare line feeds, and hold transfer codings in their blocks; what
-cannot be read is a DamageError that says where. Sizes are bounded by the
-`bytes_max` that the caller gives, whatever a length field or a compressed
-stream claims.
+Files of other programs may be plain or gzip, of one member or many, version 1.0
+or 1.1, with bare line feeds, and may hold transfer codings in their blocks. Data
+that cannot be read raises a DamageError with its position. Sizes are bounded by
+the caller's `bytes_max`, regardless of length fields and compressed streams.
 """
 
 import base64
@@ -24,7 +23,7 @@ from isal import igzip_lib, isal_zlib
 
 from crawler.errors import DamageError
 
-RECORD_BYTES_MAX = 256 << 20  # of one uncompressed record; the body limits lie far below
+RECORD_BYTES_MAX = 256 << 20  # limit of one uncompressed record, far above the limits on bodies
 _HEAD_BYTES_MAX = 1 << 20
 _CHUNK_BYTES = 256 << 10
 _GZIP = 31
@@ -40,12 +39,12 @@ class Record(msgspec.Struct):
 
     @property
     def kind(self) -> str:
-        """The value of WARC-Type, "" if there is none."""
+        """The value of WARC-Type; "" if there is none."""
         return self.fields.get("warc-type", "")
 
 
 class HttpMessage(msgspec.Struct):
-    """An HTTP message as stored; `status` is 0 for a request, whose `start_line` tells it all."""
+    """An HTTP message as stored; for a request `status` is 0 and `start_line` holds method and target."""
 
     start_line: str
     status: int
@@ -55,7 +54,7 @@ class HttpMessage(msgspec.Struct):
     payload: bytes
 
     def header(self, name: bytes) -> bytes:
-        """The first value of the field `name` (lower case), b"" if there is none."""
+        """Return the first value of the field `name` (lower case); b"" if there is none."""
         for field, value in self.headers:
             if field.lower() == name:
                 return value
@@ -63,10 +62,10 @@ class HttpMessage(msgspec.Struct):
 
 
 def expand(data: bytes, *, bytes_max: int = RECORD_BYTES_MAX, where: str = "record") -> bytes:
-    """The content of exactly one gzip member.
+    """Return the content of exactly one gzip member.
 
     Raises:
-        DamageError: it is broken, cut short, followed by more, or larger than `bytes_max`.
+        DamageError: it is broken, cut short, followed by more data, or larger than `bytes_max`.
     """
     inflater = isal_zlib.decompressobj(_GZIP)
     try:
@@ -74,14 +73,14 @@ def expand(data: bytes, *, bytes_max: int = RECORD_BYTES_MAX, where: str = "reco
     except _IsalError as error:
         raise DamageError(f"{where}: broken gzip member: {error}") from error
     if len(content) > bytes_max:
-        raise DamageError(f"{where}: record of more than {bytes_max} bytes")
+        raise DamageError(f"{where}: record is larger than {bytes_max} bytes")
     if not inflater.eof or inflater.unused_data:
-        raise DamageError(f"{where}: not one whole gzip member")
+        raise DamageError(f"{where}: is not exactly one whole gzip member")
     return content
 
 
 def member_length(chunks: Iterable[bytes], where: str) -> int:
-    """Length in bytes of the gzip member that `chunks` begin with.
+    """Return the length in bytes of the gzip member at the start of `chunks`.
 
     Raises:
         DamageError: it is broken or cut short.
@@ -101,7 +100,7 @@ def member_length(chunks: Iterable[bytes], where: str) -> int:
 
 
 def _inflated(inflater: Any, data: bytes) -> Iterator[bytes]:
-    """What `data` adds, in pieces of bounded size; ends early where the member ends."""
+    """Yield the output for `data` in pieces of bounded size; stop at the end of the member."""
     piece = inflater.decompress(data, _CHUNK_BYTES)
     yield piece
     while not inflater.eof and (inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES):
@@ -110,10 +109,10 @@ def _inflated(inflater: Any, data: bytes) -> Iterator[bytes]:
 
 
 def parse_record(data: bytes, where: str = "record") -> Record:
-    """The one record that `data` holds.
+    """Return the one record that `data` holds.
 
     Raises:
-        DamageError: it is no WARC record, or shorter than its length says.
+        DamageError: it is not a WARC record, or is shorter than its length field says.
     """
     head, gap, rest = _split_head(data)
     if not gap:
@@ -121,12 +120,12 @@ def parse_record(data: bytes, where: str = "record") -> Record:
     version, fields = _parse_fields(head, where)
     length = _content_length(fields, where)
     if len(rest) < length:
-        raise DamageError(f"{where}: record of {len(rest)} bytes, {length} were promised")
+        raise DamageError(f"{where}: record has {len(rest)} bytes, but its header says {length}")
     return Record(version, fields, rest[:length])
 
 
 def _split_head(data: bytes) -> tuple[bytes, bytes, bytes]:
-    """Head, the blank line, and what follows; the blank line is empty if there is none."""
+    """Return (head, blank line, the rest); the blank line is empty if there is none."""
     ends = [(data.find(end, 0, _HEAD_BYTES_MAX), end) for end in (b"\r\n\r\n", b"\n\n")]
     found = [(at, end) for at, end in ends if at >= 0]
     if not found:
@@ -138,7 +137,7 @@ def _split_head(data: bytes) -> tuple[bytes, bytes, bytes]:
 def _parse_fields(head: bytes, where: str) -> tuple[str, dict[str, str]]:
     lines = head.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
     if not lines[0].startswith("WARC/"):
-        raise DamageError(f"{where}: no WARC record")
+        raise DamageError(f"{where}: not a WARC record")
     fields: dict[str, str] = {}
     for line in lines[1:]:
         name, colon, value = line.partition(":")
@@ -155,16 +154,16 @@ def _content_length(fields: dict[str, str], where: str) -> int:
 
 
 def records(path: Path, *, bytes_max: int = RECORD_BYTES_MAX) -> Iterator[Record]:
-    """The records of a WARC file, plain or gzip, in order.
+    """Yield the records of a WARC file, plain or gzip, in order.
 
     Raises:
-        DamageError: where the file cannot be read any further.
+        DamageError: the file cannot be read further.
     """
     try:
         with path.open("rb") as file:
             yield from _records_of(_Stream(_plain_chunks(file, str(path))), bytes_max, path.name)
     except OSError as error:
-        raise DamageError(f"{path}: {error.strerror}") from error
+        raise DamageError(f"{path}: cannot read: {error.strerror}") from error
 
 
 def _plain_chunks(file: BinaryIO, where: str) -> Iterator[bytes]:
@@ -188,7 +187,7 @@ def _plain_chunks(file: BinaryIO, where: str) -> Iterator[bytes]:
 
 
 class _Stream:
-    """Chunks behind `line` and `take`."""
+    """A stream of chunks, read by `line` and `take`."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -196,7 +195,7 @@ class _Stream:
         self._at = 0
 
     def _more(self) -> bool:
-        """Append the next chunk to what is left; False at the end."""
+        """Append the next chunk to the buffer; return False at the end."""
         chunk = next(self._chunks, None)
         if chunk is None:
             return False
@@ -205,7 +204,7 @@ class _Stream:
         return True
 
     def line(self) -> bytes:
-        """The next line with its end, b"" at the end of the stream."""
+        """Return the next line with its line end; b"" at the end of the stream."""
         while (end := self._data.find(b"\n", self._at) + 1) == 0:
             if len(self._data) - self._at > _HEAD_BYTES_MAX or not self._more():
                 end = len(self._data)
@@ -215,7 +214,7 @@ class _Stream:
         return line
 
     def take(self, length: int) -> bytes:
-        """The next `length` bytes, fewer at the end of the stream."""
+        """Return the next `length` bytes; fewer at the end of the stream."""
         parts = [self._data[self._at :]]
         have = len(parts[0])
         while have < length and (chunk := next(self._chunks, None)) is not None:
@@ -233,15 +232,15 @@ def _records_of(stream: _Stream, bytes_max: int, where: str) -> Iterator[Record]
         version, fields = _parse_fields(_head_of(stream, line, where), where)
         length = _content_length(fields, where)
         if length > bytes_max:
-            raise DamageError(f"{where}: record of more than {bytes_max} bytes")
+            raise DamageError(f"{where}: record is larger than {bytes_max} bytes")
         block = stream.take(length)
         if len(block) < length:
-            raise DamageError(f"{where}: record of {len(block)} bytes, {length} were promised")
+            raise DamageError(f"{where}: record has {len(block)} bytes, but its header says {length}")
         yield Record(version.strip(), fields, block)
 
 
 def _head_of(stream: _Stream, first: bytes, where: str) -> bytes:
-    """The lines of a record's head, which begins with `first`."""
+    """Return the lines of a record's head, which begins with `first`."""
     lines = [first]
     size = len(first)
     while (line := stream.line()).strip():
@@ -253,7 +252,7 @@ def _head_of(stream: _Stream, first: bytes, where: str) -> bytes:
 
 
 def parse_http(block: bytes) -> HttpMessage:
-    """The HTTP message of a block; tolerant, since servers wrote it. Transfer codings are undone."""
+    """Parse the HTTP message of a block, tolerating servers' errors. Transfer codings are undone."""
     head, _, payload = _split_head(block)
     lines = head.replace(b"\r\n", b"\n").split(b"\n")
     headers = tuple(_http_field(line) for line in lines[1:] if b":" in line)
@@ -280,7 +279,7 @@ def _http_field(line: bytes) -> tuple[bytes, bytes]:
 
 
 def _dechunk(payload: bytes) -> bytes:
-    """The payload without chunk framing; as far as it goes if the framing breaks."""
+    """Return the payload without chunk framing, up to the point where the framing breaks."""
     parts = []
     at = 0
     while (end := payload.find(b"\n", at)) >= 0:
@@ -297,9 +296,9 @@ def _dechunk(payload: bytes) -> bytes:
 
 
 def decode_payload(payload: bytes, codings: bytes, *, bytes_max: int = RECORD_BYTES_MAX) -> bytes:
-    """The payload without the codings of a Content-Encoding field, as far as they can be undone.
+    """Undo the codings of a Content-Encoding field as far as possible and return the payload.
 
-    A stream that breaks gives what came before the break; at most `bytes_max` come back.
+    If a stream breaks, return the part before the break. At most `bytes_max` are returned.
     """
     content = payload
     names = codings.lower().replace(b" ", b"").split(b",")
@@ -312,7 +311,7 @@ def decode_payload(payload: bytes, codings: bytes, *, bytes_max: int = RECORD_BY
 
 
 def _inflate(data: bytes, window: int, bytes_max: int) -> bytes:
-    """All members of a zlib-family stream, at most `bytes_max` bytes; what came before a break."""
+    """Inflate all members of a zlib-family stream, at most `bytes_max` bytes, up to the first break."""
     parts: list[bytes] = []
     room = bytes_max
     while data and room > 0:
@@ -359,7 +358,7 @@ _DECODERS = {b"gzip": _gunzip, b"x-gzip": _gunzip, b"deflate": _undeflate, b"br"
 
 
 def check_digests(record: Record) -> list[str]:
-    """What is wrong with the record's SHA-1 digests; nothing if they are right or absent."""
+    """Return the problems with the record's SHA-1 digests; [] if they are right or absent."""
     problems = []
     if not _digest_fits(record.fields.get("warc-block-digest", ""), record.block):
         problems.append("block digest differs")
@@ -371,7 +370,7 @@ def check_digests(record: Record) -> list[str]:
 
 
 def payload_digest(record: Record) -> bytes:
-    """The SHA-1 of the payload as the record states it; b"" if it states none that can be read."""
+    """Return the SHA-1 of the payload that the record states; b"" if it states none that can be parsed."""
     method, _, value = record.fields.get("warc-payload-digest", "").partition(":")
     try:
         return base64.b32decode(value, casefold=True) if method.lower() == "sha1" else b""

@@ -1,4 +1,4 @@
-"""Builds the WARC records of one capture from a fetch."""
+"""Build the WARC records of one capture from a fetch."""
 
 from collections.abc import Callable, Iterator
 
@@ -10,8 +10,8 @@ from crawler.records import Outcome
 class RecordBuilder:
     """Turns a `Capturing` into records.
 
-    `decoded` says that stored payloads have no content coding, `url_of` gives
-    the URL of a page's fingerprint, `random(n)` n random bytes.
+    `decoded` means that stored payloads have no content coding, `url_of` returns
+    the URL of a fingerprint, `random(n)` returns n random bytes.
     """
 
     def __init__(
@@ -22,7 +22,7 @@ class RecordBuilder:
         self._url_of = url_of
 
     def records(self, capturing: Capturing) -> Iterator[bytes]:
-        """The WARC records of a capture, uncompressed; the answer comes first."""
+        """Yield the WARC records of a capture, uncompressed; the answer comes first."""
         fetch = capturing.fetch
         date = warc.date_text(capturing.instant)
         target = warc.target_fields(fetch.url, fetch.address, fetch.version)
@@ -38,7 +38,7 @@ class RecordBuilder:
         fetch = capturing.fetch
         line = f"{fetch.version} {fetch.status:03d} {fetch.reason}".encode("latin-1", "replace")
         undone = self._decoded and bool(fetch.content)
-        confirms = fetch.outcome is Outcome.UNCHANGED  # then the length is that of the page
+        confirms = fetch.outcome is Outcome.UNCHANGED  # a 304: its Content-Length is that of the page
         length = None if confirms else len(capturing.payload)
         headers = warc.stored_headers(fetch.headers, length, decoded=undone)
         head = warc.http_head(line, headers)
@@ -60,7 +60,7 @@ class RecordBuilder:
 
     @staticmethod
     def _repeated_digest(capturing: Capturing) -> bytes:
-        """SHA-1 of the payload that a revisit repeats."""
+        """Return the SHA-1 of the payload that a revisit repeats."""
         if capturing.profile == warc.NOT_MODIFIED and capturing.record is not None:
             return capturing.record.digest
         return capturing.payload_digest

@@ -1,9 +1,9 @@
-"""The content-seen test (Heydon, Najork 1999, section 3.4), host by host: how many pages had these bytes.
+"""The content-seen test (Heydon, Najork 1999, section 3.4), per host: count the pages with the same content.
 
-It stops traps that show one page under endless URLs, and hosts that answer 200
-for what is missing (soft 404; Bar-Yossef et al. 2004, section 3). Such a page often names the URL that
-was asked for, so contents are compared without it. Equal pages of different
-hosts are stored once anyway (`page_cache.py`), and their links are followed.
+It stops traps that show one page under endless URLs, and hosts that answer 200 for
+missing pages (soft 404; Bar-Yossef et al. 2004, section 3). Such a page often contains
+the requested URL, so contents are compared without it. Equal pages of different hosts
+are stored only once in any case (`page_cache.py`), and their links are followed.
 """
 
 import html
@@ -11,12 +11,12 @@ from array import array
 
 import mmh3
 
-COMPARED_BYTES_MAX = 64 << 10  # longer pages are compared as they are: no page of errors is so long
-PATH_CHARS_MIN = 4  # a shorter path stands in any text
+COMPARED_BYTES_MAX = 64 << 10  # longer pages are compared unchanged: error pages are shorter
+PATH_CHARS_MIN = 4  # a shorter path may occur in any text
 
 
 def digest_without_url(content: bytes, path: str, digest: bytes) -> bytes:
-    """16 bytes, equal for pages that differ only in their own path; `digest`, that of the content, without one."""
+    """Return 16 bytes, equal for pages that differ only in their own path; `digest` if no path is removed."""
     if not PATH_CHARS_MIN <= len(path) <= len(content) <= COMPARED_BYTES_MAX:
         return digest
     own = path.encode("ascii", "replace")
@@ -27,10 +27,10 @@ def digest_without_url(content: bytes, path: str, digest: bytes) -> bytes:
 
 
 class RepeatedContent:
-    """Counts the pages of a host with the same content, for the latest pairs of both.
+    """Counts the pages of a host with the same content, for the most recent pairs of host and content.
 
-    A table of `slots` (a power of two): a pair has one place, and takes it from the pair
-    that was there. 12 bytes a slot, as a large crawl meets more pairs than can be kept.
+    A table of `slots` entries (a power of two): each pair has one possible slot and replaces
+    the pair that is in it. A slot takes 12 bytes; a large crawl meets more pairs than can be kept.
     """
 
     def __init__(self, slots: int = 1 << 18) -> None:

@@ -1,9 +1,9 @@
-"""The page cache of a new process, when a crawl is resharded.
+"""Move the page cache to the new processes when a crawl is resharded.
 
-Records and captures follow their buckets, `g/` its capture. WARC segments are
-linked, not copied, into every process that gets a capture of them. A revisit may
-repeat a response of a host that another process gets: `v/` keeps the place of that
-capture.
+Records and captures follow their buckets; a `g/` key follows its capture. WARC
+segments are linked, not copied, into every process that gets one of their captures.
+A revisit may repeat a response of a host that moves to another process: `v/` keeps
+the place of that capture.
 """
 
 from crawler.pages.captures import segment_key, unpack_capture
@@ -16,10 +16,10 @@ from crawler.storage.reshard import NewProcess, OldProcess
 
 
 def move(to: NewProcess) -> None:
-    """Bring records, captures, payload keys and segments to a new process.
+    """Move records, captures, payload keys and segments to a new process.
 
     Raises:
-        DamageError: a value is not what was written.
+        DamageError: a value is damaged.
         StoreError: the disk failed.
     """
     for _ in to.copy(PAGE):
@@ -40,7 +40,7 @@ def move(to: NewProcess) -> None:
 
 
 def _bring_original(to: NewProcess, needed: "_Segments", key: bytes) -> None:
-    """Let a revisit find the response that it repeats, which another process has."""
+    """Keep the place of the response that a revisit repeats and that another process gets."""
     elsewhere = ELSEWHERE + key[2:]
     for source in to.sources:
         value = source.store.get(key) or source.store.get(elsewhere)
@@ -50,7 +50,7 @@ def _bring_original(to: NewProcess, needed: "_Segments", key: bytes) -> None:
 
 
 class _Segments:
-    """The segments in which captures of the new process lie, with their committed lengths."""
+    """The segments that hold captures of the new process, with their committed lengths."""
 
     def __init__(self, to: NewProcess) -> None:
         self._to = to
@@ -72,7 +72,7 @@ class _Segments:
 
 
 def _keep_lost_and_found(to: NewProcess) -> None:
-    """What recoveries have set aside belongs to no bucket."""
+    """Link the files in lost+found into the new process; they belong to no bucket."""
     for source in to.sources:
         for path in sorted((source.folder / "warc/lost+found").glob("*")):
             link_or_copy(path, to.folder / "warc/lost+found" / f"{source.name}-{path.name}")

@@ -1,13 +1,13 @@
-"""Segments: the files that WARC records are appended to, from birth to recovery.
+"""Segments: the files to which WARC records are appended, from creation to recovery.
 
     <folder>/<prefix>-<process>-<time>-<serial>.warc.gz.open    being written
     <folder>/<prefix>-<process>-<time>-<serial>.warc.gz         finished
 
-The store's key `w/<name>` (without `.open`) holds the committed length. Only
-bytes below it count: a crash leaves at most a tail that no batch names, which
-`recover` cuts off before anything else happens. A segment that no key names
-holds nothing that counts and is moved to `lost+found/`; nothing is deleted. A
-writer always begins a new segment, so a torn file is never written again.
+The store's key `w/<name>` (without `.open`) holds the committed length. Bytes
+beyond it are ignored: a crash leaves at most an uncommitted tail, and
+`recover` cuts it off before anything else happens. A segment without a key
+holds nothing that was committed and is moved to `lost+found/`; nothing is deleted. A
+writer always starts a new segment, so a torn file is never written again.
 
 One system call writes the records of a group. `sync` makes them durable; only then
 may a batch name the lengths.
@@ -27,14 +27,13 @@ from crawler.storage.files import AppendFile, cut, read_range, rename, sync_dire
 
 OPEN_SUFFIX = ".open"
 LOST_AND_FOUND = "lost+found"
-_GATHERED_BYTES_MAX = (
-    1 << 20
-)  # written early beyond this, so that a group of large pages costs no memory twice
+# A group of more bytes is written early, so that large pages are not held in memory twice.
+_GATHERED_BYTES_MAX = 1 << 20
 _NAME = re.compile(r"(?P<series>.+)-(?P<time>[0-9]{14})-(?P<serial>[0-9]{5,})\.warc\.gz")
 
 
 class RecordPlace(msgspec.Struct, frozen=True):
-    """Where a record lies: segment name, offset and length in bytes of its gzip member."""
+    """The place of a record: segment name, offset, and length in bytes of its gzip member."""
 
     segment: str
     offset: int
@@ -42,10 +41,10 @@ class RecordPlace(msgspec.Struct, frozen=True):
 
 
 class SegmentRecovery(msgspec.Struct):
-    """What opening found.
+    """The result of a recovery.
 
-    `cut`: bytes dropped by segment; `moved`: files now in lost+found;
-    `damaged`: segments that are too short, with the bytes they have.
+    `cut`: bytes dropped, by segment; `moved`: files moved to lost+found;
+    `damaged`: segments that are too short, with their size in bytes.
     """
 
     cut: dict[str, int] = {}
@@ -54,12 +53,12 @@ class SegmentRecovery(msgspec.Struct):
 
 
 def segment_path(folder: Path, segment: str) -> Path:
-    """The file of a segment, finished or still open.
+    """Return the path of a segment, finished or still open.
 
     Raises:
-        DamageError: there is none.
+        DamageError: there is no such segment.
     """
-    for _ in range(2):  # a segment may be finished between the two looks
+    for _ in range(2):  # a segment may be finished between the two checks
         for path in (folder / segment, folder / (segment + OPEN_SUFFIX)):
             if path.exists():
                 return path
@@ -67,17 +66,17 @@ def segment_path(folder: Path, segment: str) -> Path:
 
 
 def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
-    """Make the folder hold exactly the committed bytes of the segments in `committed`.
+    """Reduce the folder to exactly the committed bytes of the segments in `committed`.
 
     Raises:
         StoreError: the disk failed.
-        DirectoryError: the folder cannot be made or read.
+        DirectoryError: the folder cannot be created or read.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         names = sorted(path.name for path in folder.iterdir() if path.is_file())
     except OSError as error:
-        raise DirectoryError(f"{folder}: {error.strerror}") from error
+        raise DirectoryError(f"{folder}: cannot open: {error.strerror}") from error
     recovery = SegmentRecovery()
     for name in names:
         if name.removesuffix(OPEN_SUFFIX) not in committed:
@@ -89,7 +88,7 @@ def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
 
 
 def _set_aside(folder: Path, name: str) -> None:
-    """Move a file that nothing names to lost+found, under a free name."""
+    """Move a file that no key names to lost+found, under a free name."""
     aside = folder / LOST_AND_FOUND
     if not aside.exists():
         aside.mkdir()
@@ -123,17 +122,17 @@ def _size_of(folder: Path, segment: str) -> int:
 
 
 def next_serial(segments: Sequence[str]) -> int:
-    """One more than the largest serial number in `segments`; 0 if there is none."""
+    """Return the largest serial number in `segments` plus one; 0 if there is none."""
     matches = [_NAME.fullmatch(name) for name in segments]
     return max([int(match["serial"]) + 1 for match in matches if match], default=0)
 
 
 class SegmentWriter:
-    """Appends captures to segments and begins the next one when one is full.
+    """Appends captures to segments and starts the next segment when one is full.
 
-    `opening(name, now)` gives the (compressed) warcinfo record of a new
-    segment. `lengths` holds, since the last `take_lengths`, every segment that
-    grew and the length it will have once `sync` returned.
+    `opening(name, now)` returns the (compressed) warcinfo record of a new
+    segment. `lengths` holds every segment that grew since the last `take_lengths`,
+    with the length that it will have after `sync`.
     """
 
     def __init__(
@@ -159,7 +158,7 @@ class SegmentWriter:
         self._lengths: dict[str, int] = {}
 
     def append(self, members: Sequence[bytes], now: float) -> list[RecordPlace]:
-        """Add the records of one capture, which stay in one segment; say where each will lie.
+        """Add the records of one capture, which stay in one segment; return the place that each will have.
 
         Raises:
             StoreError: the disk failed, now or before.
@@ -199,18 +198,18 @@ class SegmentWriter:
         self._gather(self._opening(self._name, now))
 
     def sync(self) -> None:
-        """Write what was gathered and, if so set, make it durable."""
+        """Write the buffered records and make them durable, unless `sync` is off."""
         self._flush()
         if self._file and self._sync:
             self._file.sync()
 
     def take_lengths(self) -> dict[str, int]:
-        """Segments that grew since the last call, with their lengths; to be committed now."""
+        """Return the segments that grew since the last call, with the lengths to commit."""
         lengths, self._lengths = self._lengths, {}
         return lengths
 
     def finish(self) -> None:
-        """Complete the open segment and give it its final name; the next append begins another."""
+        """Complete the open segment and give it its final name; the next append starts another."""
         if self._file is None:
             return
         self.sync()
@@ -224,24 +223,24 @@ class SegmentWriter:
 
 
 def read_member(folder: Path, place: RecordPlace, *, bytes_max: int) -> bytes:
-    """The uncompressed record at `place`.
+    """Return the uncompressed record at `place`.
 
     Raises:
-        DamageError: the segment is missing or short, or the member is no whole
+        DamageError: the segment is missing or too short, or the data is not a whole
             gzip member of at most `bytes_max` uncompressed bytes.
     """
     data = read_range(segment_path(folder, place.segment), place.offset, place.length)
     where = f"{place.segment} at {place.offset}"
     if len(data) < place.length:
-        raise DamageError(f"{where}: segment is short")
+        raise DamageError(f"{where}: segment is too short")
     return reading.expand(data, bytes_max=bytes_max, where=where)
 
 
 def members(path: Path, *, chunk_bytes: int = 1 << 20) -> Iterator[tuple[int, int]]:
-    """(offset, length) of each whole gzip member from the start of a file, in order.
+    """Yield (offset, length) of each whole gzip member from the start of a file, in order.
 
     Raises:
-        DamageError: what follows the last one given is no whole member.
+        DamageError: the data after the last member is not a whole member.
     """
     offset = 0
     size = path.stat().st_size

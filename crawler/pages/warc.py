@@ -1,25 +1,25 @@
-"""WARC/1.1 records and the segments they are appended to (ISO 28500:2017; `pages/README.md`, "WARC").
+"""WARC/1.1 records and the segments to which they are appended (ISO 28500:2017; `pages/README.md`, "WARC").
 
 A stored answer is one *capture*: a `response` or `revisit` record, the
-`request` that led to it and a `metadata` record, next to one another in one
-segment, each a gzip member of its own:
+`request` that led to it and a `metadata` record, in sequence in one segment,
+each a gzip member of its own:
 
     segment  = warcinfo capture*            <prefix>-<process>-<time>-<serial>.warc.gz
     capture  = (response | revisit) request [metadata]
     record   = gzip( version, named fields, blank line, block, two line ends )
 
-Building a record is pure: bytes in, bytes out. Bytes that a server chose reach
+Building a record is pure: bytes in, bytes out. Bytes chosen by a server reach
 a record only through `clean`, so that no header value, reason or URL can end a
-line early and begin a field or a record of its own; `Content-Length` bounds
-the block whatever it holds.
+line early and start a field or a record of its own. `Content-Length` delimits
+the block, whatever it contains.
 
 The HTTP head of a record is rebuilt from the parsed fields (the warcinfo record
 says so). The payload is stored as received after transfer decoding, so
-`Transfer-Encoding` is renamed and `Content-Length` is that of the payload: a
-reader takes the record for what it is, a message without transfer coding.
+`Transfer-Encoding` is renamed and `Content-Length` is that of the payload:
+readers see a message without transfer coding.
 
-A segment is appended to by one writer, carries `.open` in its name until it is
-finished, and counts as far as the store says (`w/<segment>`).
+A segment has one writer. Its name ends in `.open` until it is finished, and only
+its committed length is valid (`w/<segment>` in the store).
 """
 
 import hashlib
@@ -40,7 +40,7 @@ _HTTP_RESPONSE = b"Content-Type: application/http; msgtype=response\r\n"
 _HTTP_REQUEST = b"Content-Type: application/http; msgtype=request\r\n"
 _WARC_FIELDS = b"Content-Type: application/warc-fields\r\n"
 
-# What may not stand in a header value: line ends and NUL become blanks.
+# Characters that a header value may not contain: line ends and NUL become blanks.
 _UNSAFE_IN_VALUE = bytes.maketrans(b"\r\n\0", b"   ")
 _TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _TOKEN_TABLE = bytes(byte if byte in _TOKEN else ord("-") for byte in range(256))
@@ -67,23 +67,23 @@ def _second_text(second: int) -> bytes:
 
 
 def date_text(instant: float) -> bytes:
-    """`2026-11-20T23:59:59Z` of an instant; whole seconds, which every reader takes."""
+    """Return `2026-11-20T23:59:59Z` for a time; whole seconds, which every reader accepts."""
     return _second_text(int(instant))
 
 
 def base32(digest: bytes) -> bytes:
-    """Base32 (RFC 4648) of 20 bytes, four times as fast as the standard library's."""
+    """Return the Base32 form (RFC 4648) of 20 bytes; four times as fast as the standard library."""
     number = int.from_bytes(digest, "big")
     return b"".join([_BASE32_PAIRS[number >> shift & 1023] for shift in range(150, -1, -10)])
 
 
 def digest_text(digest: bytes) -> bytes:
-    """`sha1:` and base32 of a 20-byte SHA-1."""
+    """Return `sha1:` and the base32 form of a 20-byte SHA-1."""
     return b"sha1:" + base32(digest)
 
 
 def record_ids(random: Callable[[int], bytes], count: int) -> list[bytes]:
-    """`count` new `<urn:uuid:...>` (version 4; at most 16, one digit apart); `random(n)` gives n bytes."""
+    """Return `count` new `<urn:uuid:...>` (version 4; at most 16, one digit apart); `random(n)` returns n bytes."""
     raw = random(16)
     text = raw.hex()
     head = f"<urn:uuid:{text[:8]}-{text[8:12]}-4{text[13:16]}-{'89ab'[raw[8] & 3]}{text[17:20]}-{text[20:31]}"
@@ -94,7 +94,7 @@ def record_ids(random: Callable[[int], bytes], count: int) -> list[bytes]:
 def record(
     kind: bytes, identity: bytes, date: bytes, fields: bytes, head: bytes, payload: bytes = b""
 ) -> bytes:
-    """One record, uncompressed, whose block is `head` and `payload`. `fields` are whole lines."""
+    """Build one uncompressed record whose block is `head` and `payload`. `fields` are whole lines."""
     digest = hashlib.sha1(head)
     digest.update(payload)
     return b"".join(
@@ -111,7 +111,7 @@ def record(
 
 
 def http_head(start_line: bytes, headers: Headers) -> bytes:
-    """Start line, fields and blank line; hostile line ends inside them become blanks."""
+    """Return start line, fields and blank line; line ends inside them become blanks."""
     lines = [start_line]
     lines += [name + b": " + value for name, value in headers]
     head = b"\r\n".join(lines)
@@ -131,11 +131,11 @@ def _all_tokens(headers: Headers) -> bool:
 def stored_headers(
     headers: Headers, payload_length: int | None, *, decoded: bool = False
 ) -> list[tuple[bytes, bytes]]:
-    """The fields of an answer as they stand in its record.
+    """Return the fields of an answer as they are stored in its record.
 
-    `Content-Length` is that of the payload where the answer had one, or had a
-    transfer coding in its place (None: it says something else, as in a 304, and
-    stays); codings that the payload no longer carries are renamed.
+    `Content-Length` is that of the payload if the answer had one, or had a
+    transfer coding instead; if `payload_length` is None the field has another
+    meaning, as in a 304, and is kept. Codings that were undone are renamed.
     """
     stored = []
     has_length = recoded = False
@@ -159,7 +159,7 @@ def stored_headers(
 
 
 def target_fields(url: str, address: str, version: str) -> bytes:
-    """Lines that all records of a capture share: URI, address, protocol."""
+    """Return the lines that all records of a capture share: URI, address, protocol."""
     lines = b"WARC-Target-URI: %b\r\n" % clean(url.encode("utf-8", "replace")).replace(b" ", b"%20")
     if address:
         lines += b"WARC-IP-Address: %b\r\n" % clean(address.encode("utf-8", "replace"))
@@ -178,7 +178,7 @@ def response(
     *,
     truncated: str = "",
 ) -> bytes:
-    """A `response` record; `digest` is the SHA-1 of `payload`, `target` the lines of `target_fields`."""
+    """Build a `response` record; `digest` is the SHA-1 of `payload`, `target` the lines of `target_fields`."""
     fields = target + b"WARC-Payload-Digest: %b\r\n" % digest_text(digest)
     if truncated:
         fields += b"WARC-Truncated: %b\r\n" % truncated.encode()
@@ -196,7 +196,7 @@ def revisit(
     refers_to_url: str,
     refers_to_date: bytes,
 ) -> bytes:
-    """A `revisit` record: the payload of an earlier response, named by URL and date, came again."""
+    """Build a `revisit` record: it repeats the payload of an earlier response, named by URL and date."""
     fields = b"%bWARC-Profile: %b\r\nWARC-Refers-To-Target-URI: %b\r\nWARC-Refers-To-Date: %b\r\n" % (
         target,
         profile.encode(),
@@ -209,7 +209,7 @@ def revisit(
 
 
 def request(identity: bytes, date: bytes, target: bytes, concurrent_to: bytes, head: bytes) -> bytes:
-    """A `request` record; `head` is the block as sent."""
+    """Build a `request` record; `head` is the block as sent."""
     fields = b"%bWARC-Concurrent-To: %b\r\n" % (target, concurrent_to)
     return record(b"request", identity, date, fields + _HTTP_REQUEST, head)
 
@@ -217,19 +217,19 @@ def request(identity: bytes, date: bytes, target: bytes, concurrent_to: bytes, h
 def metadata(
     identity: bytes, date: bytes, target: bytes, concurrent_to: bytes, facts: Iterable[tuple[str, object]]
 ) -> bytes:
-    """A `metadata` record of `name: value` lines about a capture."""
+    """Build a `metadata` record of `name: value` lines about a capture."""
     fields = b"%bWARC-Concurrent-To: %b\r\n" % (target, concurrent_to)
     return record(b"metadata", identity, date, fields + _WARC_FIELDS, fact_lines(facts))
 
 
 def warcinfo(identity: bytes, date: bytes, filename: str, facts: Iterable[tuple[str, object]]) -> bytes:
-    """The first record of a segment: who wrote it, and how."""
+    """Build the first record of a segment: the software, its operator and its settings."""
     fields = b"WARC-Filename: %b\r\n" % clean(filename.encode())
     return record(b"warcinfo", identity, date, fields + _WARC_FIELDS, fact_lines(facts))
 
 
 def fact_lines(facts: Iterable[tuple[str, object]]) -> bytes:
-    """`application/warc-fields`: a line a fact, none for an empty value."""
+    """Return `application/warc-fields`: one line per fact, none for an empty value."""
     return b"".join(
         [
             b"%b: %b\r\n" % (name.encode(), clean(str(value).encode("utf-8", "replace")))
@@ -240,7 +240,7 @@ def fact_lines(facts: Iterable[tuple[str, object]]) -> bytes:
 
 
 def compressor(level: int) -> Callable[[bytes], bytes]:
-    """Bytes to one gzip member: isal for levels 0 to 3, zlib for 4 to 9."""
+    """Return a function that compresses bytes to one gzip member: isal for levels 0 to 3, zlib for 4 to 9."""
     if level <= ISAL_LEVEL_MAX:
         return lambda data: isal_zlib.compress(data, level, GZIP_WINDOW)
     return lambda data: zlib.compress(data, level, GZIP_WINDOW)

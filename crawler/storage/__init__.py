@@ -1,1 +1,1 @@
-"""Durable state: one ordered key-value store a process, files beside it, one commit point."""
+"""Durable state: one ordered key-value store per process, files beside it, and one commit point."""

@@ -1,29 +1,30 @@
 """The one commit point of a process (`storage/README.md`, "The commit point").
 
-Results queue up in FIFO order: as `Change`s, or as functions that make them. All
-that have gathered are one group. The shell may wait a moment while more are sure to
-come, since one page costs the commit of thirty; step 0 need not wait:
+Results are queued in FIFO order: as `Change`s, or as functions that make them. All
+queued changes, up to a limit, form one group. The shell may wait briefly while more results are
+expected, since a commit for one page costs as much as one for thirty. The steps of
+a commit (step 0 need not wait for the others):
 
-    0  make       decisions are made, in order: links filtered, caches asked, hosts settled
-    1  write      WARC records and links log are appended and synced
-    2  batch      one synced write batch decides: everything the changes ask
-                  for, the committed lengths of the files, the counters
-    3  committed  only now: places are freed, acknowledgements and outbox leave,
-                  the group's links become pending in the DUE
+    0  make       make decisions, in order: filter links, ask the caches, settle the hosts
+    1  write      append and sync the WARC records and the links log
+    2  batch      write one synced batch, which decides: all keys of the changes,
+                  the committed lengths of the files, the counters
+    3  committed  only after the batch: free fetch slots, send acknowledgements and
+                  the outbox, add the group's links to the pending links of the DUE
 
 A page's record and its links are one change, so they are never apart. Steps 1
-and 2 run in the one writer thread or, if nothing else is to be done meanwhile,
-in the loop thread like steps 0 and 3; never two groups at once. An
+and 2 run in the one writer thread or, if the loop thread has nothing else to do,
+in the loop thread like steps 0 and 3; two groups never run at once. An
 exception in 1 or 2 ends the process: nothing of the group was acknowledged, and
-all of it is done again from the last commit.
+its work is repeated from the last commit.
 
-A change with very many links is made by a generator (`Making`) that pauses now
-and then: `step` goes on with it, and the shell may let the loop turn in between.
-The next change is begun only when it is whole, so caches are fed in the order of
-the queue; and a group holds whole changes only.
+A change with very many links is made by a generator (`Making`) that pauses at
+intervals: `step` resumes it, and the shell may let the event loop run in between.
+The next change is started only when this one is complete, so the caches receive
+the links in queue order; a group holds only complete changes.
 
-Step 0 saves time: decisions on many pages in a row cost a fifth less than each
-directly after its own page, whose parsing empties the processor's caches.
+Step 0 saves time: deciding on many pages in a row costs a fifth less than deciding
+on each page right after parsing it, because parsing evicts the processor's caches.
 """
 
 from collections import Counter, deque
@@ -43,14 +44,14 @@ class Participant(Protocol):
     """A stage with files or keys of its own in the commit."""
 
     def stage(self, batch: Batch) -> None:
-        """Put what names the files' new lengths. Writer thread."""
+        """Add the new lengths of the files to `batch`. Runs in the writer thread."""
 
     def committed(self) -> None:
-        """The batch is durable. Loop thread."""
+        """Note that the batch is durable. Runs in the loop thread."""
 
 
 class CaptureAppender(Participant, Protocol):
-    """The page cache: captures are appended, durable on return."""
+    """The page cache: appends captures; they are durable when `write` returns."""
 
     def write(self, capturings: list[Any]) -> int: ...
 
@@ -70,19 +71,19 @@ class Outgoing(Participant, Protocol):
 
 
 class Incoming(Participant, Protocol):
-    """The inbox: what other processes have sent."""
+    """The inbox: links received from other processes."""
 
     def write(self, items: Iterable[Any]) -> None: ...
 
 
 class Change:
-    """What one result asks to be written; itself a batch, so stages can put keys into it.
+    """All effects of one result on stored state; itself a batch, so stages can put keys into it.
 
     `captures` go to the page cache, `links` to the DUE (they missed the CLOCK
     cache), `foreign` to the outbox of a peer; `received` is the entry of a
-    peer that the change applies. `counts` are added to the
-    durable counters, `after` is called once all is durable. `sync` asks for a
-    synced batch even where the crawl's durability does without.
+    peer that the change applies. `counts` are added to the durable counters,
+    `after` is called once everything is durable. `sync` asks for a synced
+    batch even if the crawl's durability does not.
     """
 
     __slots__ = (
@@ -111,12 +112,12 @@ class Change:
             self.counts[name] = self.counts.get(name, 0) + n
 
 
-Making = Generator[None, None, Change]  # pauses where other work may be done in between
+Making = Generator[None, None, Change]  # pauses where other work may be done
 Maker = Callable[[], Change | Making]
 
 
 def steps(made: Change | Making) -> Making:
-    """What a maker returned, as a generator in any case."""
+    """Return the result of a maker as a generator in any case."""
     return made if isinstance(made, Change) else (yield from made)
 
 
@@ -143,10 +144,10 @@ class CommitPoint:
         self._group_entries_max = group_entries_max
         self._sync = sync
         self._queue: deque[Change | Maker] = deque()
-        self._heavy: deque[Maker] = deque()  # that take long to make; in the queue once it is their turn
-        self.unmade = 0  # of the queue: functions that have not made their change
-        self._making: Making | None = None  # the first of the queue, begun
-        self._made: deque[Change] = deque()  # those before it
+        self._heavy: deque[Maker] = deque()  # slow makers; they join the queue when their turn comes
+        self.unmade = 0  # number of queued functions that have not made their change
+        self._making: Making | None = None  # the first queued change, in progress
+        self._made: deque[Change] = deque()  # complete changes, queued before it
         self.counters: Counter[str] = Counter(load_counters(store))
         self.groups = 0
 
@@ -155,21 +156,21 @@ class CommitPoint:
 
     @property
     def light(self) -> int:
-        """Changes of the queue without those of `add_heavy` that were not begun."""
+        """The number of queued changes, not counting functions of `add_heavy` that have not started."""
         return len(self) - len(self._heavy)
 
     @property
     def unmade_light(self) -> int:
-        """Those of them that are functions and were not begun."""
+        """The number of `light` changes that are functions and have not started."""
         return self.unmade - len(self._heavy)
 
     @property
     def made(self) -> int:
-        """Changes of the queue that are whole."""
+        """The number of queued changes that are complete."""
         return len(self._made)
 
     def add(self, change: Change | Maker) -> None:
-        """Queue a change, or a function that makes it; it counts when its group is committed.
+        """Queue a change, or a function that makes it; it takes effect when its group is committed.
 
         If a change depends on state that queued changes alter, pass a function: it
         runs in queue order.
@@ -178,12 +179,12 @@ class CommitPoint:
         self.unmade += not isinstance(change, Change)
 
     def add_heavy(self, maker: Maker) -> None:
-        """Queue a function that takes long to make its change, when all others are made; one at a time."""
+        """Queue a function that takes long to make its change; it runs after all others are made, one at a time."""
         self._heavy.append(maker)
         self.unmade += 1
 
     def drop_heavy(self) -> None:
-        """Forget those of `add_heavy` that were not begun: as if what they tell of had not ended."""
+        """Drop the functions of `add_heavy` that have not started, as if their fetches had not ended."""
         self.unmade -= len(self._heavy)
         self._heavy.clear()
 
@@ -193,13 +194,13 @@ class CommitPoint:
             self.step()
 
     def making(self) -> Generator[None, None, None]:
-        """The same with pauses."""
+        """Like `make`, but as a generator that pauses."""
         while self._making is not None or self._queue:
             self.step()
             yield
 
     def step(self, *, heavy: bool = True) -> bool:
-        """Go on making what is queued, as far as the next pause; False if all is made. Not `heavy`: begin none."""
+        """Make queued changes up to the next pause; return False if all are made. Without `heavy`, start no heavy one."""
         if self._making is None:
             if not self._queue and not (heavy and self._heavy):
                 return False
@@ -227,7 +228,7 @@ class CommitPoint:
         return self.take_made()
 
     def take_made(self) -> list[Change]:
-        """The same of what is made already."""
+        """Remove and return the next group of changes that are already made."""
         made = self._made
         return [made.popleft() for _ in range(min(len(made), self._group_entries_max))]
 
@@ -277,11 +278,11 @@ class CommitPoint:
         reach("batch written")
 
     def put_counters(self, batch: Batch) -> None:
-        """Put the counters as they stand into `batch`."""
+        """Put the current counters into `batch`."""
         batch.put(keys.COUNTERS, seal(msgspec.msgpack.encode(dict(self.counters))))
 
     def committed(self, group: Sequence[Change]) -> None:
-        """Do what had to wait for the group to be durable. Loop thread."""
+        """Run the effects that had to wait until the group was durable. Runs in the loop thread."""
         self.groups += 1
         for participant in (self._pages, self._due, self._outbox, self._inbox):
             if participant is not None:
@@ -289,7 +290,7 @@ class CommitPoint:
         for change in group:
             for action in change.after:
                 action()
-            change.after.clear()  # they refer to the change: a cycle would keep all its bytes until collected
+            change.after.clear()  # they refer to the change; the cycle would keep its bytes alive
         reach("committed")
 
     def __repr__(self) -> str:
@@ -297,6 +298,6 @@ class CommitPoint:
 
 
 def load_counters(store: KeyValue) -> dict[str, int]:
-    """The durable counters; empty in a new store."""
+    """Return the durable counters; empty for a new store."""
     value = store.get(keys.COUNTERS)
     return {} if value is None else msgspec.msgpack.decode(unseal(keys.COUNTERS, value), type=dict[str, int])

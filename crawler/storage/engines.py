@@ -1,10 +1,10 @@
-"""The engines of stores on disk: which there are, which one a folder holds, opening it.
+"""The store engines: list them, recognize the engine of a folder, open a store.
 
-    leveldb      LevelDB by plyvel: wheels up to Python 3.12, else a compiler and LevelDB's headers
-    rocksdict    RocksDB by rocksdict: wheels for all
+    leveldb      LevelDB through plyvel: wheels up to Python 3.12, otherwise a compiler and LevelDB's headers
+    rocksdict    RocksDB through rocksdict: wheels for all
 
-The files of a store show its engine, so a store is opened without configuration;
-`store.engine` is the engine of a store that is created.
+The files of a store show its engine, so opening a store needs no configuration;
+`store.engine` is the engine of newly created stores.
 """
 
 import importlib
@@ -31,19 +31,19 @@ _PACKAGES = {
     "apt-get install gcc g++ libleveldb-dev python3-dev)",
     "rocksdict": "`pip install rocksdict`",
 }
-# Files that only a RocksDB has: its identity, options, rocksdict's own, tables.
+# Files that only a RocksDB store has: its identity, its options, rocksdict's configuration, its tables.
 _OF_ROCKS = ("IDENTITY", "OPTIONS-*", "rocksdict-config.json", "*.sst")
 
 
 def engine_of(path: Path) -> Engine | None:
-    """The engine of the store in the folder `path`; None if there is none."""
+    """Return the engine of the store in the folder `path`; None if there is no store."""
     if any(next(path.glob(name), None) for name in _OF_ROCKS):
         return "rocksdict"
     return "leveldb" if any(next(path.glob(name), None) for name in ("CURRENT", "*.ldb", "*.log")) else None
 
 
 def _module(engine: Engine) -> ModuleType | None:
-    """What opens stores of `engine`; None where its package cannot be imported."""
+    """Return the module that opens stores of `engine`; None if its package cannot be imported."""
     try:
         return importlib.import_module(_MODULES[engine])
     except ImportError:
@@ -51,24 +51,24 @@ def _module(engine: Engine) -> ModuleType | None:
 
 
 def chosen(engine: Choice = AUTO) -> Engine:
-    """The engine of a new store: `engine`, or the first that can be imported.
+    """Return the engine for a new store: `engine`, or the first engine that can be imported.
 
     Raises:
-        UsageError: `engine` cannot be imported here, or none.
+        UsageError: `engine`, or with AUTO every engine, cannot be imported.
     """
     wanted: list[Engine] = list(_MODULES) if engine == AUTO else [engine]
     for name in wanted:
         if _module(name):
             return name
-    raise UsageError(f"store.engine = {engine!r}: not installed: {_PACKAGES[wanted[-1]]}")
+    raise UsageError(f"store.engine = {engine!r} is not installed: {_PACKAGES[wanted[-1]]}")
 
 
 def open_store(path: Path, engine: Choice = AUTO, **sizes: int) -> DiskStore:
-    """The store in the folder `path`, a new one of `engine` if there is none; `sizes` as of `LevelStore`.
+    """Open the store in the folder `path`, or create one of `engine`; `sizes` are those of `LevelStore`.
 
     Raises:
-        DirectoryError: it is of another engine than `engine`, or its engine is not installed here.
-        DamageError, StoreError: as the engine's class.
+        DirectoryError: the store has another engine than `engine`, or its engine is not installed.
+        DamageError, StoreError: see the engine's class.
     """
     found = engine_of(path)
     if found and engine not in (AUTO, found):
@@ -78,28 +78,30 @@ def open_store(path: Path, engine: Choice = AUTO, **sizes: int) -> DiskStore:
 
 
 def another_engine(where: Path, found: str, wanted: str) -> DirectoryError:
-    """The error of a crawl or store in `where` that is of the engine `found`."""
-    change = f"`crawler reshard --to N --set store.engine={wanted}`, N its number of processes, changes that"
-    return DirectoryError(f'{where}: was begun with store.engine = "{found}"; {change}')
+    """Return the error for a crawl or store in `where` that has the engine `found` instead of `wanted`."""
+    change = f"`crawler reshard --to N --set store.engine={wanted}` converts it; N is its number of processes"
+    return DirectoryError(f'{where}: was created with store.engine = "{found}"; {change}')
 
 
 def _class(engine: Engine, path: Path) -> Any:
     module = _module(engine)
     if module is None:
-        raise DirectoryError(f'store {path}: is of store.engine = "{engine}": {_PACKAGES[engine]}')
+        raise DirectoryError(
+            f'store {path}: has store.engine = "{engine}", not installed: {_PACKAGES[engine]}'
+        )
     return getattr(module, _CLASSES[engine])
 
 
 def repair(path: Path, engine: Choice = AUTO, before: Callable[[], None] = lambda: None) -> tuple[str, bool]:
-    """Rebuild a store that cannot be opened or read to its end from what can be read.
+    """Rebuild a store that cannot be opened, or not read to its end, from what can be read.
 
-    What was done, "" if nothing, and whether it was rebuilt; opening it may have cut a torn tail.
-
-    An engine's repair reads every table and makes a new manifest. What it cannot
-    read it moves to `lost/`. Nobody else may have the store open. `before` is called before it is rebuilt.
+    Return a description of what was done ("" if nothing) and whether the store was
+    rebuilt; opening it may have cut a torn tail. An engine's repair reads every table,
+    writes a new manifest and moves files it cannot read to `lost/`. No other process
+    may have the store open. `before` is called before the rebuild.
 
     Raises:
-        DamageError: nothing helps.
+        DamageError: the store cannot be rebuilt.
     """
     try:
         with closing(open_store(path, engine)) as store:

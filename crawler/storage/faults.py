@@ -1,8 +1,8 @@
 """Named points in the write path where a test can end the process.
 
 `CRAWLER_FAULT=point:n` in the environment sends SIGKILL to this process the
-n-th time `point` is reached; unset, as always outside crash tests, reaching a
-point costs one comparison. `storage/README.md`, "Fault points", lists the points.
+n-th time `point` is reached. If the variable is unset, as it is outside crash tests,
+a point costs one comparison. `storage/README.md`, "Fault points", lists the points.
 """
 
 import os
@@ -53,7 +53,7 @@ POINTS = (
 
 
 class FaultPoint:
-    """Counts down the visits of one named point; the last one is this process's end."""
+    """Counts the visits of one named point down and kills this process at the last one."""
 
     __slots__ = ("_left", "point", "visited")
 
@@ -61,7 +61,7 @@ class FaultPoint:
         name, _, count = environ.get("CRAWLER_FAULT", "").partition(":")
         self.point = name
         self._left = int(count or "1")
-        self.visited: Callable[[str], None] | None = None  # what a simulation does at every point
+        self.visited: Callable[[str], None] | None = None  # called at every point; used by simulations
 
     def __call__(self, point: str) -> None:
         if self.visited is not None:

@@ -1,21 +1,21 @@
-"""Durable files: append, sync, replace, lock, and how much room is left.
+"""Durable files: append, sync, replace, lock, and free disk space.
 
-What each step promises, so that a caller can say what a crash leaves behind:
+The guarantee of each operation after a crash:
 
-    append           in the page cache of the kernel; a power cut may lose or tear it
+    append           in the kernel's page cache; a power cut may lose or tear it
     sync             the bytes and the length are on the disk (fdatasync)
     sync_directory   the names in a directory are on the disk: after create, rename, unlink
-    new_file         under its name once all of it is on the disk; `NAME~` until then
+    new_file         gets its name once its content is on the disk; until then it is `NAME~`
     atomic_write     the old content or the new one, never a mixture
 
-An `AppendFile` is cut to its committed length when it is opened: bytes after it
-belong to a group that never committed. The first failed write closes it for good,
-since nobody knows how much of it arrived; the process ends with StoreError and
-starts again (`storage/README.md`, "Known traps of LevelDB").
+An `AppendFile` is cut to its committed length when it is opened: later bytes
+belong to a group that never committed. The first failed write closes it permanently,
+since it is unknown how many bytes arrived; the process ends with StoreError and
+is restarted (`storage/README.md`, "Known traps of LevelDB").
 
 A lock is `flock` on a file that is never deleted (deleting it would let two
-processes hold two files of one name). The kernel drops it when the process
-ends, however it ends. It is not inherited: the descriptor closes on exec, and
+processes hold two files of one name). The kernel releases it when the process
+ends for any reason. It is not inherited: the descriptor is closed on exec and
 in a forked child.
 """
 
@@ -32,8 +32,8 @@ from typing import IO
 
 from crawler.errors import BusyError, DamageError, DirectoryError, StoreError, UsageError
 
-BRIEF_MAX = 30.0  # seconds for which a lock is waited for that is held briefly
-_LOOK_AGAIN = 0.05  # seconds between two tries
+BRIEF_MAX = 30.0  # seconds to wait for a lock that its holder keeps only briefly
+_LOOK_AGAIN = 0.05  # seconds between two attempts
 _READ_CHUNK_BYTES = 1 << 20
 
 
@@ -60,27 +60,27 @@ def sync_directory(path: Path) -> None:
 
 
 def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
-    """Write every byte of `data`: a nearly full disk takes a part of it without an error."""
+    """Write every byte of `data`; `os.write` on a nearly full disk may write a part without an error."""
     view = memoryview(data)
     while len(view):
         view = view[os.write(descriptor, view) :]
 
 
-UNFINISHED = "~"  # behind the name of a file or folder that is being written
-_FORMER = "~former"  # behind that of a folder that another one replaces
+UNFINISHED = "~"  # suffix of the name of a file or folder that is being written
+_FORMER = "~former"  # suffix of the name of a folder that is being replaced
 
 
 @contextmanager
 def new_file(
     path: Path, *, mode: int = 0o644, reached: Callable[[str], None] = lambda _: None
 ) -> Iterator[IO[bytes]]:
-    """A file to be written, which replaces `path` durably when the block ends; `path` is untouched if it fails.
+    """Open a file for writing that durably replaces `path` when the block ends; on failure `path` is unchanged.
 
-    A kill leaves `NAME~` behind, which the next writer of the same file begins anew.
+    A kill leaves `NAME~` on the disk; the next writer of the same file overwrites it.
     `reached` is called with the name of each step, so that tests can crash there.
 
     Raises:
-        StoreError: the disk failed; `path` is as it was.
+        StoreError: the disk failed; `path` is unchanged.
     """
     draft = path.with_name(path.name + UNFINISHED)
     with _store_errors(path, "write"):
@@ -103,11 +103,11 @@ def new_file(
 
 @contextmanager
 def named_output(path: Path) -> Iterator[IO[bytes]]:
-    """What a user names as output: `new_file` behind its links, or what is there if it is no file (a pipe, a device).
+    """Open an output that a user named: like `new_file`, following symbolic links; open a pipe or device directly.
 
     Raises:
-        UsageError: nothing can be written there.
-        StoreError: the disk failed; `path` is as it was.
+        UsageError: the output cannot be written.
+        StoreError: the disk failed; `path` is unchanged.
     """
     refuse_output(path)
     if _is_open_already(path):
@@ -119,12 +119,12 @@ def named_output(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _is_open_already(path: Path) -> bool:
-    """Whether it is a pipe or a device, or a descriptor by name (/dev/stdout), whose file is somebody else's."""
+    """Return whether `path` is a pipe, a device or a descriptor by name (/dev/stdout), which another program owns."""
     return path.exists() and (not path.is_file() or str(path).startswith(("/dev/", "/proc/")))
 
 
 def refuse_output(path: Path) -> None:
-    """Raises UsageError if `path` cannot be written as `named_output`."""
+    """Raise UsageError if `path` cannot be written by `named_output`."""
     folder = path.resolve().parent
     if path.is_dir():
         number = errno.EISDIR
@@ -134,47 +134,47 @@ def refuse_output(path: Path) -> None:
         number = errno.EACCES
     else:
         return
-    raise UsageError(f"{path}: {os.strerror(number)}")
+    raise UsageError(f"{path}: cannot write: {os.strerror(number)}")
 
 
 def refuse_occupied(folder: Path) -> None:
-    """Raises UsageError unless `folder` is empty, or not there but can be made."""
+    """Raise UsageError unless `folder` is empty, or does not exist and can be created."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         occupied = folder.exists() and any(folder.iterdir())
     except OSError as error:
-        raise UsageError(f"{folder}: {error.strerror}") from error
+        raise UsageError(f"{folder}: cannot use as output: {error.strerror}") from error
     if occupied:
         raise UsageError(f"{folder}: is not empty; name a new directory")
 
 
 @contextmanager
 def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
-    """A folder to be filled, which appears as `path` when the block ends; with `replace` in place of the one there.
+    """Yield a folder to fill; it becomes `path` when the block ends. With `replace`, it replaces an existing folder.
 
-    Else `path` is an empty folder, or nothing yet. A kill leaves `NAME~` behind, which the
-    next writer begins anew.
+    Without `replace`, `path` must be an empty folder or not exist. A kill leaves `NAME~`
+    on the disk; the next writer starts it again.
 
     Raises:
-        StoreError: the disk failed; `path` is as it was.
+        StoreError: the disk failed; `path` is unchanged.
     """
     draft, former = path.with_name(path.name + UNFINISHED), path.with_name(path.name + _FORMER)
     with _store_errors(path, "write"):
         if former.exists() and not path.exists():
-            os.rename(former, path)  # of a writer that was killed between two names
+            os.rename(former, path)  # an earlier writer was killed between the two renames
         for left in (draft, former):
             if left.exists():
                 shutil.rmtree(left)
         draft.mkdir(parents=True)
         try:
             yield draft
-            os.sync()  # of many files it is the quickest
+            os.sync()  # for many files one call is the fastest
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
         if replace and path.exists():
             os.rename(path, former)
-        if path.exists():  # it stays the folder that it is: somebody may be in it
+        if path.exists():  # keep the same folder: it may be a process's working directory
             for entry in sorted(draft.iterdir()):
                 os.rename(entry, path / entry.name)
             draft.rmdir()
@@ -185,17 +185,17 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
 
 
 def atomic_write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Replace the content of `path` by `data`, durably, or leave the old content.
+    """Replace the content of `path` by `data` durably, or leave the old content.
 
     Raises:
-        StoreError: the disk failed; `path` is as it was.
+        StoreError: the disk failed; `path` is unchanged.
     """
     with new_file(path, mode=mode) as file:
         file.write(data)
 
 
 def rename(old: Path, new: Path) -> None:
-    """Rename within or between directories of one disk, durably.
+    """Rename a file durably, within a directory or between directories of one disk.
 
     Raises:
         StoreError: the disk failed.
@@ -211,13 +211,13 @@ def cut(path: Path, length: int) -> int:
     """Cut the file to `length` bytes, durably; return how many bytes were dropped.
 
     Raises:
-        DamageError: it is missing or shorter than that.
+        DamageError: the file is missing or shorter than `length`.
         StoreError: the disk failed.
     """
     size = path.stat().st_size if path.exists() else -1
     if size < length:
         state = "is missing" if size < 0 else f"has {size} bytes"
-        raise DamageError(f"{path}: {state}, {length} bytes were committed")
+        raise DamageError(f"{path}: {state}, but {length} bytes were committed")
     if size > length:
         with _store_errors(path, "cut"):
             os.truncate(path, length)
@@ -230,13 +230,13 @@ def cut(path: Path, length: int) -> int:
 
 
 def free_bytes(path: Path) -> int:
-    """Bytes that this user may still write on the disk that holds `path`."""
+    """Return the number of bytes that this user can still write on the disk that holds `path`."""
     space = os.statvfs(path)
     return space.f_bavail * space.f_frsize
 
 
 def total_bytes(path: Path) -> int:
-    """Size in bytes of the disk that holds `path`."""
+    """Return the size in bytes of the disk that holds `path`."""
     space = os.statvfs(path)
     return space.f_blocks * space.f_frsize
 
@@ -245,7 +245,7 @@ def reserve(path: Path, length: int) -> None:
     """Make `path` occupy `length` bytes of disk (the ballast that a repair may free).
 
     Raises:
-        StoreError: there is no room.
+        StoreError: the disk is too full.
     """
     with _store_errors(path, f"reserve {length} bytes"):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -258,10 +258,10 @@ def reserve(path: Path, length: int) -> None:
 
 
 class AppendFile:
-    """A file that only grows; `length` counts all that was appended.
+    """A file that only grows; `length` is the number of bytes appended so far.
 
-    Created if it does not exist (then its name is made durable at once), cut to
-    `committed_length` if it does.
+    A missing file is created and its name made durable at once; an existing one
+    is cut to `committed_length`.
 
     Raises:
         DamageError: the file is shorter than `committed_length`, or missing.
@@ -302,12 +302,12 @@ class AppendFile:
         return offset
 
     def sync(self) -> None:
-        """Make all that was appended durable."""
+        """Make all appended bytes durable."""
         with self._poison("sync"):
             os.fdatasync(self._descriptor)
 
     def close(self) -> None:
-        """Give the descriptor back; syncs nothing. A second call does nothing."""
+        """Close the descriptor without a sync. A second call does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -318,10 +318,10 @@ class AppendFile:
 
 
 def read_range(path: Path, offset: int, length: int) -> bytes:
-    """Return `length` bytes of the file from `offset`; fewer where it ends.
+    """Return `length` bytes of the file from `offset`; fewer at its end.
 
     Raises:
-        DamageError: there is no such file, or the disk cannot read it.
+        DamageError: the file is missing, or the disk cannot read it.
     """
     try:
         with path.open("rb", buffering=0) as file:
@@ -343,14 +343,14 @@ def _pieces(descriptor: int, offset: int, length: int) -> Iterable[bytes]:
 class Lock:
     """The exclusive right to a directory, held until `release` or the end of the process.
 
-    The file tells who holds it: name, process id and boot id (a random name of
-    this start of the process), one line; nothing on a disk that is full. One
-    that is `brief`, of a command that looks into a crawl at rest, says so too:
-    who comes meanwhile waits for its end, at most `BRIEF_MAX`.
+    The file names the holder in one line: its name, process id and boot id (a random
+    name of this start of the process); the line is missing if the disk is full. A
+    `brief` lock, held by a command that reads a crawl at rest, is marked so: others
+    wait up to `BRIEF_MAX` seconds for its release.
 
     Raises:
         BusyError: another process, or another Lock of this one, holds it.
-        DirectoryError: it cannot be locked.
+        DirectoryError: the directory cannot be locked.
     """
 
     __slots__ = ("__weakref__", "_descriptor", "boot_id", "name", "path")
@@ -361,13 +361,13 @@ class Lock:
         self.boot_id = boot_id or os.urandom(8).hex()
         self._descriptor = self._wait()
         _held.add(self)
-        with suppress(OSError):  # a full disk must not keep anyone from making room
+        with suppress(OSError):  # a full disk must not prevent a command from freeing space
             os.ftruncate(self._descriptor, 0)
             words = f"{name} {os.getpid()} {self.boot_id}{' brief' * brief}\n"
             write_all(self._descriptor, words.encode())
 
     def _wait(self) -> int:
-        """Open it, behind a holder that is brief or has not said yet who it is."""
+        """Open and lock the file; wait if the holder is brief or has not written its name yet."""
         give_up = time.monotonic() + BRIEF_MAX
         while True:
             try:
@@ -394,9 +394,9 @@ class Lock:
         return descriptor
 
     def release(self) -> None:
-        """Let others take it. A second call does nothing."""
+        """Release the lock. A second call does nothing."""
         _held.discard(self)
-        if self._descriptor >= 0:  # to close is not enough: a child on its way to exec still has a copy
+        if self._descriptor >= 0:  # closing is not enough: a child before its exec still has a copy
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         self._close()
 
@@ -416,7 +416,7 @@ class Lock:
 
 
 def lock_holder(path: Path) -> str:
-    """Who wrote the lock file last, as words for a message."""
+    """Return the last holder that the lock file names, as text for a message."""
     try:
         fields = path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:
@@ -427,7 +427,7 @@ def lock_holder(path: Path) -> str:
 
 
 def _is_brief(path: Path) -> bool:
-    """Whether the holder of a lock will let go soon, or the file is still that of one who has ended."""
+    """Return whether the holder will release the lock soon, or the file still names a process that has ended."""
     try:
         fields = path.read_text(encoding="utf-8", errors="replace").split()
     except OSError:
@@ -441,9 +441,9 @@ _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 def _forget_in_child() -> None:
-    """Close a forked child's copies, which would keep the locks after the parent's end."""
+    """Close a forked child's copies, which would keep the locks after the parent has ended."""
     for lock in list(_held):
-        lock._close()  # the kernel keeps the parent's: only its last copy releases it
+        lock._close()  # the parent's lock stays: it ends with the last copy of its descriptor
     _held.clear()
 
 
@@ -451,9 +451,9 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def disown_locks(descriptors: Collection[int]) -> None:
-    """Take their descriptors from locks of a simulated process that has died; nothing is closed.
+    """Take the descriptors away from the locks of a simulated process that has died, without closing them.
 
-    The numbers get other owners, whose files a release, or a forked child, would close.
+    Their numbers will be reused, and a release or a forked child would close the new owner's files.
     """
     for lock in list(_held):
         if lock._descriptor in descriptors:
@@ -462,7 +462,7 @@ def disown_locks(descriptors: Collection[int]) -> None:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """A second name for a file that never changes; a copy where the disk knows no links."""
+    """Give a file that never changes a second name, or copy it if the file system has no hard links."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)

@@ -1,37 +1,37 @@
-"""The key space of a process's store: which keys there are, whose they are, and how they travel.
+"""The key space of a process's store: the keys, their owners, and how they move when a crawl is resharded.
 
-A key is a prefix of two bytes (a letter and a slash) and the owner's part. Keys of
-a host's things begin with its bucket (two bytes, big-endian), so a range of buckets
-is a range of keys.
+A key is a prefix of two bytes (a letter and a slash), followed by a part that its owner
+defines. Keys that belong to a host begin with its bucket (two bytes, big-endian), so a
+range of buckets corresponds to a range of keys.
 
-    prefix  owner     key behind the prefix        value
+    prefix  owner     key after the prefix         value
     u/      pages     <duplicate key>              page record: state, times, digests, validators
     c/      pages     <duplicate key><ms>          capture: segment, offset, length, kind
     g/      pages     <sha1 of the payload>        the c/ key of the first capture with these bytes
     w/      pages     <segment name>               committed length of a WARC segment
-    v/      pages     <duplicate key><ms>          a capture that another process has and a revisit here repeats
+    v/      pages     <duplicate key><ms>          capture of another process that a revisit here repeats
     t/      frontier  <host key><order>            to-do entry
     p/      frontier  <host key><order>            parked entry
     y/      frontier  <host key><48 bits of the duplicate key>   order of the URL's to-do entry
     h/      frontier  <host key>                   host record
     f/      frontier  <duplicate key>              refresh state of a page
-    q/      serve     <duplicate key>              faded count of requests to a page, and its instant
-    k/      serve     <duplicate key of a key file><number>      an IndexNow notice that waits for its key file
+    q/      serve     <duplicate key>              decayed count of requests to a page, and its time
+    k/      serve     <duplicate key of a key file><number>      IndexNow notice that waits for its key file
     s/      frontier  <host key>                   refresh state of a site: its changes and signals
     n/      frontier  <directory key>              refresh state of a directory: its changes
-    b/      frontier  <host key>                   how far a host's validators can be believed
-    a/      frontier  <duplicate key>              what readings of a sitemap or feed have saved
-    e/      frontier  <duplicate key>              when a page that was never fetched appeared
+    b/      frontier  <host key>                   reliability of a host's validators
+    a/      frontier  <duplicate key>              decayed sums of the gain from readings of a sitemap or feed
+    e/      frontier  <duplicate key>              time at which a page that was never fetched appeared
     r/      robots    <authority>                  robots.txt as it was fetched
     d/      due       runs, links, flushed         list of runs, committed ends of the links log
-    i/      splitter  <peer>                       how far the entries of a peer are durable
+    i/      splitter  <peer>                       number of the last durable entry of a peer
     o/      splitter  <peer>\\0<number>             entry of the outbox
-    x/      api       <duplicate key>              how a page is handed to the user's code; gone once it was
-    m/      (see META)                             one value a key
+    x/      api       <duplicate key>              page to hand to the user's code; deleted when done
+    m/      (see META)                             one value per key
 
 To add a prefix, add its line here; `check` then reads its values and `reshard`
-moves them. For a prefix that follows no bucket the `reshard.py` of its owner says
-what another process gets.
+moves them. If its keys do not begin with a bucket, the `reshard.py` of its owner
+decides what another process gets.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ from enum import Enum
 import msgspec
 
 DUE_RUNS = b"d/runs"  # the list of runs
-DUE_LINKS, DUE_FLUSHED = b"d/links", b"d/flushed"  # ends of the links log: committed, flushed
+DUE_LINKS, DUE_FLUSHED = b"d/links", b"d/flushed"  # ends of the links log
 
 BUCKETS = 1 << 16
 
@@ -48,13 +48,13 @@ BUCKETS = 1 << 16
 class Travel(Enum):
     """How keys follow their hosts when a crawl is resharded."""
 
-    BUCKET = "copied with the bucket that stands behind the prefix"
-    OWNER = "moved by the owner: the bucket stands in the value or follows from the name"
-    ANEW = "not copied: made anew, or empty once all links are settled"
+    BUCKET = "copied with the bucket that follows the prefix"
+    OWNER = "moved by the owner: the bucket is in the value or follows from the name"
+    ANEW = "not copied: created again, or empty once all links are settled"
 
 
 class Family(msgspec.Struct, frozen=True):
-    """The keys of one prefix. `sealed`: every value carries version and checksum (`kv.seal`)."""
+    """The keys of one prefix. `sealed`: every value carries a version and a checksum (`kv.seal`)."""
 
     prefix: bytes
     owner: str
@@ -97,23 +97,23 @@ FAMILIES = (
     Family(META, "", Travel.OWNER, sealed=False),
 )
 
-# `m/`: one value a key. (owner, how it travels, sealed)
+# `m/`: one value per key. (owner, how it moves, sealed)
 CLEAN = b"m/clean"  # present from a clean end until the next opening
-STATE = b"m/state"  # number of openings and clean ends
-ENDED = b"m/ended"  # how far this process was when nothing was left to do anywhere; until its clean end
-BUCKET_TABLE = b"m/buckets"  # the table that this process was opened with
-SETTLED = b"m/settled"  # settings that what is stored rests on
+STATE = b"m/state"  # number of openings and clean ends so far
+ENDED = b"m/ended"  # progress of this process when no work was left anywhere; until its clean end
+BUCKET_TABLE = b"m/buckets"  # the table with which this process was opened
+SETTLED = b"m/settled"  # settings on which stored state depends
 COUNTERS = b"m/counters"  # the durable counters
 FRONTIER = b"m/frontier"  # last sequence number, parked URLs by rule, limits, latest unclean opening
 WAITING_WHOLE = b"m/waiting"  # present while y/ has an entry for each of t/
 REFRESH_LEVEL = b"m/refresh"  # the level that the refresh schedule had found
 REFRESH_REVISIT = b"m/revisit"  # the mean time between two crawls of a page
-REFRESH_TILT = b"m/tilt"  # what its pages weigh against those of other processes
-REFRESH_HAZARD = b"m/hazard"  # what P[fresh] is corrected by
-REFRESH_BIAS = b"m/bias"  # the same, by the rates that neighbourhoods are held against
-SCOPE_STATE = b"m/scope"  # what the seeds and their redirects span
+REFRESH_TILT = b"m/tilt"  # weight of its pages against those of other processes
+REFRESH_HAZARD = b"m/hazard"  # correction of P[fresh]
+REFRESH_BIAS = b"m/bias"  # correction of P[fresh] by the rates with which neighbourhoods are compared
+SCOPE_STATE = b"m/scope"  # the scope of the seeds and their redirects
 EQUIVALENCES = b"m/equivalences"  # authorities proven to be two names of one site
-RUN = b"m/run"  # the run under way and what had been fetched before it
+RUN = b"m/run"  # the current run, and what had been fetched before it
 INCARNATION = b"m/incarnation"  # number of the latest start among peers
 OUTBOX_STATE = b"m/outbox/"  # + peer: epoch and numbers of the outbox
 
@@ -138,7 +138,7 @@ METAS: Mapping[bytes, Family] = {
     OUTBOX_STATE: Family(OUTBOX_STATE, "splitter", Travel.ANEW),
 }
 
-# Keys of a kind, by the counter that tells how many there are.
+# Counter of stored keys -> the prefix of those keys.
 KEPT: Mapping[str, bytes] = {"stored.records": PAGE, "stored.captures": CAPTURE}
 
 BY_BUCKET = tuple(family.prefix for family in FAMILIES if family.travel is Travel.BUCKET)
@@ -146,7 +146,7 @@ _BY_PREFIX = {family.prefix: family for family in FAMILIES}
 
 
 def family(key: bytes) -> Family | None:
-    """What a key belongs to; None if nothing of this crawler writes such a key."""
+    """Return the family of a key; None if this crawler writes no such key."""
     found = _BY_PREFIX.get(key[:2])
     if found is None or found.prefix != META:
         return found
@@ -154,12 +154,12 @@ def family(key: bytes) -> Family | None:
 
 
 def bucket(key: bytes) -> int:
-    """The bucket of a key of a `BY_BUCKET` family."""
+    """Return the bucket of a key of a `BY_BUCKET` family."""
     return int.from_bytes(key[2:4], "big")
 
 
 def bucket_range(prefix: bytes, first: int, end: int) -> tuple[bytes, bytes]:
-    """The keys (start, stop) of a `BY_BUCKET` family with first <= bucket < end <= BUCKETS."""
+    """Return the key range (start, stop) of a `BY_BUCKET` family with first <= bucket < end <= BUCKETS."""
     start = prefix + first.to_bytes(2, "big")
     stop = prefix + end.to_bytes(2, "big") if end < BUCKETS else prefix[:-1] + b"0"  # "0" follows "/"
     return start, stop

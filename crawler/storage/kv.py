@@ -1,16 +1,16 @@
-"""The ordered key-value store of a process: what it promises, and the one in memory.
+"""The ordered key-value store of a process: its interface and guarantees, and the in-memory store.
 
-Everything a crash must not lose is decided by one synced write batch of this
+Everything that must survive a crash is decided by one synced write batch of this
 store (`storage/commit.py`). The interface is small, so that several engines can
-implement it: `level_store.py` (LevelDB), `rocks_store.py` (RocksDB); `engines.py`
-says which one a folder holds.
+implement it: `level_store.py` (LevelDB) and `rocks_store.py` (RocksDB). `engines.py`
+tells which engine a folder holds.
 
     batch = store.batch(sync=True)  collect puts and deletes
-    store.write(batch)              all of them or none; durable on return if sync
-    store.get(key)                  bytes or None
-    store.scan(start, stop)         (key, value) in key order, start <= key < stop
+    store.write(batch)              write all of them or none; durable on return if sync
+    store.get(key)                  return bytes or None
+    store.scan(start, stop)         yield (key, value) in key order, start <= key < stop
 
-Values that are decoded again carry a version byte and a crc32 (`seal`,
+Values that are decoded when read carry a version byte and a crc32 (`seal`,
 `unseal`): an engine's own repair may keep a value whose bytes are garbage.
 """
 
@@ -20,26 +20,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from isal.isal_zlib import crc32  # a third of the time of zlib's on a short value
+from isal.isal_zlib import crc32  # takes a third of the time of zlib's for a short value
 
 from crawler.errors import DamageError, StoreError
 
 VALUE_VERSION = 1
-REMEDY = "`crawler check --repair` rebuilds it from what can be read"
+REMEDY = "`crawler check --repair` rebuilds it from its readable parts"
 
 _head = struct.Struct("<BI").pack
 
 
 def seal(payload: bytes) -> bytes:
-    """Return `payload` behind its version byte and crc32 (5 bytes)."""
+    """Return `payload` preceded by its version byte and crc32 (5 bytes)."""
     return _head(VALUE_VERSION, crc32(payload)) + payload
 
 
 def unseal(key: bytes, value: bytes) -> bytes:
-    """Return what was sealed.
+    """Return the payload of a sealed value.
 
     Raises:
-        DamageError: the value of `key` is of another version or its crc is wrong.
+        DamageError: the value of `key` has another version, or its crc is wrong.
     """
     if len(value) < 5 or value[0] != VALUE_VERSION:
         raise DamageError(f"store: value of key {key!r} has an unknown version")
@@ -50,7 +50,7 @@ def unseal(key: bytes, value: bytes) -> bytes:
 
 
 def after_prefix(prefix: bytes) -> bytes | None:
-    """The smallest key greater than every key that begins with `prefix`; None if there is none."""
+    """Return the smallest key greater than every key that begins with `prefix`; None if there is none."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
 
@@ -80,7 +80,7 @@ class KeyValue(Protocol):
 
 
 def scan_prefix(store: KeyValue, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """All (key, value) whose key begins with `prefix`, in key order."""
+    """Yield every (key, value) whose key begins with `prefix`, in key order."""
     return store.scan(prefix, after_prefix(prefix))
 
 
@@ -103,9 +103,9 @@ class MemoryBatch:
 class MemoryStore:
     """The store without a disk, for tests and the lab.
 
-    With `keep_durable`, `durable` is a copy of all that synced writes (and
-    those before them) have made safe: what a power cut would leave. It costs a
-    copy of the whole store a write.
+    With `keep_durable`, `durable` is a copy of the state as of the last synced
+    write: the state that a power cut would leave. Each write then copies the
+    whole store.
     """
 
     def __init__(self, data: dict[bytes, bytes] | None = None, *, keep_durable: bool = False) -> None:
@@ -150,28 +150,29 @@ class MemoryStore:
 
 
 class DiskStore:
-    """A `KeyValue` on the disk, of one engine: what engines have in common.
+    """A `KeyValue` on the disk: the part that all engines have in common.
 
-    A write that fails (disk full, I/O error) closes the store for good: an
-    engine may go on acknowledging writes that are gone after a restart. From
-    then on every write raises StoreError; the process must end and start afresh.
+    A write that fails (disk full, I/O error) closes the store permanently: an
+    engine may continue to acknowledge writes that are gone after a restart.
+    Every later write raises StoreError; the process must end and be restarted.
 
-    A process that has `opened` one must not fork another user of an engine: its
-    background threads are missing in the child, whose `close` waits for ever.
+    A process that has `opened` a store must not fork a child that uses an engine:
+    the engine's background threads are missing in the child, and its `close`
+    would wait forever.
     """
 
     opened: ClassVar[bool] = False
     engine: ClassVar[str] = ""
-    _errors: tuple[type[Exception], ...] = (Exception,)  # what the engine raises
+    _errors: tuple[type[Exception], ...] = (Exception,)  # the exceptions that the engine raises
 
     def __init__(self, path: Path) -> None:
         DiskStore.opened = True
         self.path = path
-        self.mended = ""  # what had to be cut off to open it
+        self.mended = ""  # what was cut off in order to open the store
         self._failed = ""
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of `key`.
+        """Return the value of `key`; None if there is none.
 
         Raises:
             DamageError: its block fails its checksum, or its table cannot be read.
@@ -179,14 +180,14 @@ class DiskStore:
         raise NotImplementedError
 
     def batch(self, *, sync: bool = True) -> Any:
-        """A `Batch` for `write`, durable once written if `sync`."""
+        """Return a new `Batch` for `write`; it is durable once written if `sync`."""
         raise NotImplementedError
 
     def write(self, batch: Any) -> None:
-        """Apply a batch made by `batch()`; durable on return if it was made with `sync`.
+        """Apply a batch made by `batch()`; it is durable on return if it was made with `sync`.
 
         Raises:
-            DamageError: a merge of tables, which goes on behind writes, has met damage.
+            DamageError: a merge of tables, which runs in the background, found damage.
             StoreError: this write or an earlier one failed.
         """
         if self._failed:
@@ -203,21 +204,21 @@ class DiskStore:
         raise NotImplementedError
 
     def _said(self, error: BaseException) -> str:
-        """What the engine says, as text."""
+        """Return the engine's message as text."""
         return str(error)
 
     def scan(
         self, start: bytes, stop: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """As `KeyValue.scan`; it sees the store as it stands at the call.
+        """Like `KeyValue.scan`; it sees the store as of the call.
 
         Raises:
-            DamageError: a table cannot be read, or (on the way) a block fails its checksum.
+            DamageError: a table cannot be read, or a block met by the scan fails its checksum.
         """
         raise NotImplementedError
 
     def compact(self) -> None:
-        """Merge all that is written into tables of the last level."""
+        """Merge everything that is written into tables of the last level."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -1,13 +1,13 @@
-"""LevelDB (plyvel) behind the interface of `KeyValue`.
+"""The `KeyValue` interface on LevelDB (plyvel).
 
 Known traps that this file handles, each reproduced:
 
 * After a write error the handle acknowledges writes that it does not keep
   (`DiskStore.write`).
-* A default open skips damaged log blocks in silence, so it is opened with
-  `paranoid_checks`; `torn_log.py` checks first what even these pass over.
-* A default read takes a flipped byte of a table for data, or loses keys, so every
-  read verifies the checksum of its block (5 us more for a random one).
+* A default open silently skips damaged log blocks, so the store is opened with
+  `paranoid_checks`; `torn_log.py` first checks for damage that these checks miss.
+* A default read returns a flipped byte of a table as data, or loses keys, so every
+  read verifies the checksum of its block (5 us more for a random read).
 
 LevelDB maps its open tables; they take at most `tables_max` (at least 64) times
 `table_bytes` of resident memory. Many small tables, few of them open, cost no more
@@ -28,16 +28,16 @@ from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
 
 def _text(error: BaseException) -> str:
-    """What LevelDB says, which plyvel hands on as bytes."""
+    """Return LevelDB's message as text; plyvel passes it on as bytes."""
     what = error.args[0] if error.args else error
     return what.decode("utf-8", "replace") if isinstance(what, bytes) else str(what)
 
 
 def rebuild(path: Path) -> None:
-    """Make a new manifest from what can be read of the tables; the rest goes to `lost/`.
+    """Make a new manifest from the readable tables; move the other files to `lost/`.
 
     Raises:
-        DamageError: nothing helps.
+        DamageError: the store cannot be rebuilt.
     """
     try:
         plyvel.repair_db(str(path), paranoid_checks=True, max_file_size=2 << 20)
@@ -46,7 +46,7 @@ def rebuild(path: Path) -> None:
 
 
 class LevelStore(DiskStore):
-    """A store of LevelDB."""
+    """A LevelDB store."""
 
     engine = "leveldb"
     _errors = (plyvel.IOError, plyvel.Error)
@@ -87,7 +87,7 @@ class LevelStore(DiskStore):
             raise DirectoryError(f"store {path}: cannot be opened: {_text(error)}") from error
 
     def _open(self, path: Path, options: dict[str, Any]) -> Any:
-        """Open it; where only the newest log's torn tail stands in the way, without that tail."""
+        """Open the store; if only a torn tail of the newest log prevents it, cut that tail first."""
         self.mended = mend_logs(path, REMEDY)
         try:
             return plyvel.DB(str(path), **options)
@@ -117,14 +117,14 @@ class LevelStore(DiskStore):
     ) -> Iterator[tuple[bytes, bytes]]:
         if not reverse:
             return self._verified(self._iterator(start=start, stop=stop))
-        # Backwards plyvel misses a last key that equals `start`.
+        # In reverse order plyvel misses a last key that equals `start`.
         backwards = self._iterator(stop=stop, reverse=True)
         return itertools.takewhile(lambda item: item[0] >= start, self._verified(backwards))
 
     def _iterator(self, **bounds: Any) -> Any:
         try:
             return self._db.iterator(verify_checksums=True, **bounds)
-        except self._errors as error:  # a table that is cut short
+        except self._errors as error:  # a truncated table
             raise self._unreadable(error) from error
 
     def _verified(self, items: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:

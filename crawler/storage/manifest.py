@@ -1,20 +1,20 @@
-"""Losses of LevelDB's own bookkeeping that LevelDB does not notice.
+"""Find losses of LevelDB's own bookkeeping that LevelDB does not notice.
 
 `CURRENT` names the manifest. The manifest is a log of edits that name the live
-tables and the oldest live log. LevelDB takes two losses for normal:
+tables and the oldest live log. LevelDB treats two losses as normal:
 
-* Without CURRENT it begins an empty store in the same folder and deletes the tables
+* Without CURRENT it creates an empty store in the same folder and deletes the tables
   there.
-* A manifest that was cut short is read to its end: an earlier state, and later
-  tables are deleted. A crash while an edit is appended leaves the same, but then the
+* It reads a truncated manifest to its end, which gives an earlier state, and deletes
+  later tables. A crash while an edit is appended leaves the same file, but then the
   log that the earlier state names still exists: a log is deleted only after the edit
-  that passes over it was synced.
+  that no longer needs it was synced.
 
-Both were reproduced, and are found here before LevelDB opens the folder.
+Both were reproduced. This module finds them before LevelDB opens the folder.
 
 Format (leveldb/doc/log_format.md, db/version_edit.cc): the manifest is framed
-like a log; an edit is a row of fields, each a tag and its numbers (varints) or
-byte strings (with a length in front).
+like a log; an edit is a sequence of fields, each a tag followed by numbers (varints)
+or byte strings (preceded by their length).
 """
 
 import struct
@@ -24,13 +24,13 @@ from pathlib import Path
 BLOCK_BYTES = 32 << 10
 _HEADER = struct.Struct("<IHB")
 _FULL, _FIRST, _MIDDLE, _LAST = range(1, 5)
-# The fields of an edit behind each tag: n = a number, s = a string.
+# The fields of an edit after each tag: n = a number, s = a string.
 _FIELDS = {1: "s", 2: "n", 3: "n", 4: "n", 5: "ns", 6: "nn", 7: "nnnss", 9: "n"}
 _LOG_NUMBER = 2
 
 
 def lost_bookkeeping(store: Path) -> str:
-    """What is missing of a LevelDB's bookkeeping, "" if nothing is or LevelDB finds it itself."""
+    """Return what LevelDB's bookkeeping has lost; "" if nothing, or if LevelDB finds the loss itself."""
     current = store / "CURRENT"
     if not current.exists():
         return without_current(store, ("ldb", "log"))
@@ -40,17 +40,17 @@ def lost_bookkeeping(store: Path) -> str:
     number = _oldest_log(manifest.read_bytes())
     if not number or (store / f"{number:06d}.log").exists():
         return ""
-    return f"{manifest.name} ends too early: it names {number:06d}.log, which is gone"
+    return f"{manifest.name} ends too early: it names {number:06d}.log, which is missing"
 
 
 def without_current(store: Path, kinds: tuple[str, ...]) -> str:
-    """What is left of a store without CURRENT: "" if nothing is."""
+    """Return a message that names the files of a store without CURRENT; "" if there are none."""
     left = next((path.name for kind in kinds for path in store.glob(f"*.{kind}")), "")
     return f"CURRENT is missing beside {left}" if left else ""
 
 
 def _oldest_log(manifest: bytes) -> int:
-    """The oldest log that counts; 0 if there is none."""
+    """Return the number of the oldest live log; 0 if there is none."""
     number = 0
     for edit in edits(manifest, _FIELDS):
         number = edit.get(_LOG_NUMBER, number)
@@ -58,12 +58,12 @@ def _oldest_log(manifest: bytes) -> int:
 
 
 def edits(manifest: bytes, fields: Mapping[int, str]) -> Iterator[dict[int, int]]:
-    """Each edit as {tag: first number} of its fields up to one that is not among `fields`."""
+    """Yield each edit as {tag: first number} of its fields, up to the first tag that is not in `fields`."""
     return (dict(_fields(edit, fields)) for edit in whole_records(manifest))
 
 
 def whole_records(data: bytes) -> Iterator[bytes]:
-    """The whole records of a file that is framed like a log; checksums are LevelDB's business."""
+    """Yield the complete records of a file that is framed like a log; LevelDB itself verifies the checksums."""
     offset, parts = 0, []
     while offset + _HEADER.size <= len(data):
         left = BLOCK_BYTES - offset % BLOCK_BYTES
@@ -82,7 +82,7 @@ def whole_records(data: bytes) -> Iterator[bytes]:
 
 
 def _fields(edit: bytes, fields: Mapping[int, str]) -> Iterator[tuple[int, int]]:
-    """(tag, first number) of each field; ends where an edit is no edit."""
+    """Yield (tag, first number) of each field; stop where the edit is malformed."""
     offset = 0
     while offset < len(edit):
         tag, offset = _varint(edit, offset)
@@ -98,7 +98,7 @@ def _fields(edit: bytes, fields: Mapping[int, str]) -> Iterator[tuple[int, int]]
 
 
 def _varint(data: bytes, offset: int) -> tuple[int, int]:
-    """The number at `offset`, and where it ends."""
+    """Return (the number at `offset`, the offset after it)."""
     value = shift = 0
     while offset < len(data):
         byte = data[offset]

@@ -1,7 +1,7 @@
-"""Moving the keys of a stage into other processes, for `crawler reshard`.
+"""Move the keys of a stage to other processes, for `crawler reshard`.
 
 `copy_rest` copies every family whose keys begin with a bucket. The `reshard.py` of a stage
-moves the keys that follow no bucket, and those it must look at, through a `NewProcess`.
+moves the keys that do not begin with a bucket, and those it must inspect, through a `NewProcess`.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class OldProcess(msgspec.Struct, frozen=True):
-    """An old process, closed and settled, to be read."""
+    """An old process, closed and settled, to read from."""
 
     name: str
     folder: Path
@@ -26,12 +26,12 @@ class OldProcess(msgspec.Struct, frozen=True):
 
 
 class NewProcess(msgspec.Struct, frozen=True):
-    """One new process in the making.
+    """One new process that is being created.
 
     `pieces` are its buckets by old owner: (source, first, end), ascending.
-    `owns` says whether a bucket is its own, `put` writes a key. The heir, one
-    of all new processes, takes over what is nobody's bucket. `copied` counts
-    the keys of each family that were copied by bucket, `done` are those families.
+    `owns` tells whether the process owns a bucket; `put` writes a key. The heir, one
+    of the new processes, takes over what belongs to no bucket. `copied` counts
+    the keys of each family that were copied by bucket; `done` are those families.
     """
 
     folder: Path
@@ -44,11 +44,11 @@ class NewProcess(msgspec.Struct, frozen=True):
     done: set[bytes] = msgspec.field(default_factory=set)
 
     def owns_key(self, key: bytes) -> bool:
-        """Whether a key with a bucket behind its prefix belongs here."""
+        """Return whether this process owns a key whose prefix is followed by a bucket."""
         return self.owns(bucket(key))
 
     def copy(self, prefix: bytes) -> Iterator[tuple[OldProcess, bytes, bytes]]:
-        """Copy a family by bucket; yield (source, key, value) of each."""
+        """Copy a family by bucket; yield (source, key, value) of each key."""
         self.done.add(prefix)
         for source, first, end in self.pieces:
             for key, value in source.store.scan(*bucket_range(prefix, first, end)):
@@ -57,7 +57,7 @@ class NewProcess(msgspec.Struct, frozen=True):
                 yield source, key, value
 
     def copy_rest(self) -> None:
-        """Copy by bucket what no stage had anything to say of."""
+        """Copy by bucket every family that no stage has moved."""
         for prefix in BY_BUCKET:
             if prefix not in self.done:
                 for _ in self.copy(prefix):
@@ -65,17 +65,17 @@ class NewProcess(msgspec.Struct, frozen=True):
 
 
 def load(store: KeyValue, key: bytes, kind: type[T], default: T) -> T:
-    """The sealed msgpack value of a key, `default` if there is none."""
+    """Return the sealed msgpack value of a key; `default` if there is none."""
     value = store.get(key)
     return default if value is None else msgspec.msgpack.decode(unseal(key, value), type=kind)
 
 
 def pack(value: object) -> bytes:
-    """What `load` reads."""
+    """Encode a value for `load`."""
     return seal(msgspec.msgpack.encode(value))
 
 
 def load_json(store: KeyValue, key: bytes) -> Any:
-    """The sealed JSON value of a key; None if there is none."""
+    """Return the sealed JSON value of a key; None if there is none."""
     value = store.get(key)
     return None if value is None else msgspec.json.decode(unseal(key, value))

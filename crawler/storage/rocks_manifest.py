@@ -1,18 +1,18 @@
-"""Losses of RocksDB's own bookkeeping that RocksDB does not notice.
+"""Find losses of RocksDB's own bookkeeping that RocksDB does not notice.
 
-They are LevelDB's two (`manifest.py`): no `CURRENT` makes an empty store, a
-manifest that was cut short an earlier one. The second shows in another way, since
-an opening may name an oldest log that was never made. If the named log is gone, the
-oldest existing one must continue what the manifest knows:
+They are the same two as LevelDB's (`manifest.py`): without `CURRENT` RocksDB creates
+an empty store, and a truncated manifest gives an earlier state. The second is
+recognized in another way, since an opening may name an oldest log that was never
+created. If the named log is gone, the oldest existing log must continue the manifest:
 
     it has records    the first one is write S + 1, S being the last one in tables when the log was named
-    it is empty       its number was given out before the manifest ends (a clean close leaves such a log)
+    it is empty       its number was allocated before the manifest ends (a clean close leaves such a log)
 
 A store writes a record as soon as it is open (`RocksStore._mark_opening`), so a
 store that was not closed has a log with a record.
 
 Format (RocksDB db/version_edit.cc, db/log_format.h, db/write_batch.cc): framed
-like LevelDB's; an edit's numbers stand before its tables; a log's record begins
+like LevelDB's; the numbers of an edit precede its tables; a log's record begins
 with the sequence number (8 bytes, little-endian) of its first write.
 """
 
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from crawler.storage.manifest import edits, whole_records, without_current
 
-# Tags of numbers that may stand before the last sequence: comparator, log, previous log, next file, the most
+# Tags of numbers that may precede the last sequence: comparator, log, previous log, next file, the most
 # column families, least log to keep, last sequence, and the name of the database.
 _FIELDS = {1: "s", 2: "n", 3: "n", 4: "n", 9: "n", 10: "n", 203: "n", 0x2001: "s"}
 _LOG_NUMBER, _NEXT_FILE, _LAST_SEQUENCE = 2, 3, 4
@@ -29,7 +29,7 @@ _FIRST_RECORD_MAX = 64 << 10  # bytes; the record of `_mark_opening` has 13
 
 
 def lost_bookkeeping(store: Path) -> str:
-    """What is missing of a RocksDB's bookkeeping, "" if nothing is or RocksDB finds it itself."""
+    """Return what RocksDB's bookkeeping has lost; "" if nothing, or if RocksDB finds the loss itself."""
     current = store / "CURRENT"
     if not current.exists():
         return without_current(store, ("sst", "log"))
@@ -41,17 +41,17 @@ def lost_bookkeeping(store: Path) -> str:
         return ""
     log, begins = _oldest_log(store, known.log)
     if not begins and next(store.glob("*.sst"), None) is None:
-        return ""  # nothing that could be lost
+        return ""  # without a log or a table there is nothing to lose
     if begins == known.sequence + 1 or (not begins and log < known.next_file):
         return ""
-    return f"{manifest.name} ends too early: it knows nothing of what came before {log:06d}.log"
+    return f"{manifest.name} ends too early: it does not mention the writes before {log:06d}.log"
 
 
 class _Known(NamedTuple):
-    """What a manifest says at its end."""
+    """The state at the end of a manifest."""
 
-    log: int = 0  # the oldest log that counts
-    sequence: int = 0  # the last write in tables when that was written down
+    log: int = 0  # the oldest live log
+    sequence: int = 0  # the last write in tables when that log was named
     next_file: int = 0
 
 
@@ -65,7 +65,7 @@ def _known(manifest: bytes) -> _Known:
 
 
 def _oldest_log(store: Path, least: int) -> tuple[int, int]:
-    """Number of the oldest log from `least` on, and the number of its first write; zeros if there is none."""
+    """Return (the number of the oldest log from `least` on, the number of its first write); zeros if there is none."""
     numbers = sorted(int(path.stem) for path in store.glob("[0-9]*.log"))
     oldest = next((number for number in numbers if number >= least), 0)
     if not oldest:

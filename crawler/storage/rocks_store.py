@@ -1,17 +1,17 @@
-"""RocksDB (rocksdict) behind the interface of `KeyValue`, for machines without LevelDB.
+"""The `KeyValue` interface on RocksDB (rocksdict), for machines without LevelDB.
 
-Its files are framed as LevelDB's are (`torn_log.py`, `rocks_manifest.py`).
-Known traps that this file takes care of, each reproduced:
+Its files are framed like LevelDB's (`torn_log.py`, `rocks_manifest.py`).
+Known traps that this file handles, each reproduced:
 
-* rocksdict holds the interpreter while it writes, so a synced write would stop
+* rocksdict holds the interpreter lock while it writes, so a synced write would stop
   the loop for as long as the disk takes. Batches are written unsynced, to the
   kernel, and `write` syncs the logs itself, the older one first.
 * An iterator of rocksdict ends at a damaged block as if there were no more
-  keys, so the end of every scan is asked for its status.
-* A lower bound of `ReadOptions` is not the key that was given, so scans begin by
-  a seek and end backwards by a comparison.
-* RocksDB 10 reads some garbage at the end of a log for ever, and passes over a torn
-  tail in silence, so headers of logs are checked before it is opened.
+  keys, so the status is checked at the end of every scan.
+* The lower bound of `ReadOptions` differs from the key that was passed, so scans start
+  with a seek, and reverse scans end by comparing keys.
+* RocksDB 10 accepts some garbage at the end of a log and reads it forever, and silently
+  skips a torn tail, so the headers of the logs are checked before the store is opened.
 * An iterator keeps the store open after a `close`, so a close ends all scans.
 * The default recovery ends a log at the first damage and drops the acknowledged
   writes after it; `tolerate_corrupted_tail_records` refuses such a log.
@@ -31,8 +31,8 @@ from crawler.storage.kv import REMEDY, DiskStore
 from crawler.storage.rocks_manifest import lost_bookkeeping
 from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
-_NO_KEY = b"\x00"  # no key of `keys.py`
-_LOG_BYTES_MAX = 1 << 20  # of RocksDB's diary, `LOG`
+_NO_KEY = b"\x00"  # not a key of `keys.py`
+_LOG_BYTES_MAX = 1 << 20  # limit of `LOG`, RocksDB's own diagnostic log
 _DAMAGE = ("Corruption", "Invalid argument", "Not implemented")
 
 
@@ -58,10 +58,10 @@ def _options(write_buffer_bytes: int, block_cache_bytes: int, table_bytes: int, 
 
 
 def rebuild(path: Path) -> None:
-    """Make a new manifest from what can be read of the tables; the rest goes to `lost/`.
+    """Make a new manifest from the readable tables; move the other files to `lost/`.
 
     Raises:
-        DamageError: nothing helps.
+        DamageError: the store cannot be rebuilt.
     """
     try:
         rocksdict.Rdict.repair(str(path), _options(8 << 20, 8 << 20, 2 << 20, 64))
@@ -70,7 +70,7 @@ def rebuild(path: Path) -> None:
 
 
 class RocksStore(DiskStore):
-    """A store of RocksDB."""
+    """A RocksDB store."""
 
     engine = "rocksdict"
 
@@ -84,7 +84,7 @@ class RocksStore(DiskStore):
         tables_max: int = 64,
     ) -> None:
         super().__init__(path)
-        self._synced_log = 0  # number of the newest log whose name is on the disk
+        self._synced_log = 0  # number of the newest log whose name is durable
         self._scans: weakref.WeakSet[Any] = weakref.WeakSet()
         options = _options(write_buffer_bytes, block_cache_bytes, table_bytes, tables_max)
         try:
@@ -95,13 +95,13 @@ class RocksStore(DiskStore):
             try:
                 self._mark_opening()
             except CrawlerError:
-                self.close()  # else nobody in this process could rebuild it
+                self.close()  # otherwise this process could not rebuild the store
                 raise
         except OSError as error:
             raise DirectoryError(f"store {path}: cannot be opened: {error}") from error
 
     def _open(self, path: Path, options: Any) -> Any:
-        """Open it; where only the newest log's torn tail stands in the way, without that tail."""
+        """Open the store; if only a torn tail of the newest log prevents it, cut that tail first."""
         self.mended = mend_logs(path, REMEDY)
         try:
             try:
@@ -117,7 +117,7 @@ class RocksStore(DiskStore):
             raise _opening_error(path, str(error)) from error
 
     def _mark_opening(self) -> None:
-        """Begin the log with a record, by which `rocks_manifest.py` tells that nothing is missing before it."""
+        """Begin the log with a record; with it, `rocks_manifest.py` can tell that nothing is missing before the log."""
         batch = self.batch(sync=True)
         batch.delete(_NO_KEY)
         self.write(batch)
@@ -137,7 +137,7 @@ class RocksStore(DiskStore):
             self._sync_logs()
 
     def _sync_logs(self) -> None:
-        """Let all that was written outlast a power cut: the logs not yet synced to their end, oldest first."""
+        """Make all writes survive a power cut: sync the logs that are not fully synced, oldest first."""
         logs = sorted(int(name[:-4]) for name in os.listdir(self.path) if name.endswith(".log"))
         for number in logs:
             if number >= self._synced_log:
@@ -189,7 +189,7 @@ class RocksStore(DiskStore):
         self._require_end(end)
 
     def _require_end(self, end: Any) -> None:
-        """Raise if the iterator stands where it does since it cannot read what follows."""
+        """Raise if the iterator stopped because it could not read the next block."""
         try:
             end.status()
         except self._errors as error:
@@ -204,13 +204,13 @@ class RocksStore(DiskStore):
             found.close()
         try:
             self._db.close()
-        except self._errors as error:  # the table of what is in memory; the logs have it all
-            if not self._failed and not str(error).startswith(_DAMAGE):  # damage is for reads to tell
+        except self._errors as error:  # writing the memtable to a table failed; the logs hold its content
+            if not self._failed and not str(error).startswith(_DAMAGE):  # reads report damage
                 raise StoreError(f"store: cannot be closed: {self._said(error)}") from error
 
 
 class _Batch:
-    """Puts and deletes in order, and whether they are to be synced."""
+    """Puts and deletes in order, and whether to sync them."""
 
     __slots__ = ("delete", "operations", "put", "sync")
 
@@ -223,7 +223,7 @@ class _Batch:
 def _sync(log: Path) -> None:
     try:
         descriptor = os.open(log, os.O_RDONLY)
-    except FileNotFoundError:  # its writes have reached a table since
+    except FileNotFoundError:  # its writes have since reached a table
         return
     try:
         os.fdatasync(descriptor)

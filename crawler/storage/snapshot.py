@@ -1,16 +1,16 @@
-"""A copy of a store that another process has open, as it stands at one moment.
+"""A consistent copy of a store that another process has open.
 
-An engine lets one process open a store. But its tables never change once they are
-written, so a hard link to each is a copy. Its log and its manifest only grow, so a
-copy of them is a state as a crash would have left it, and opening the copy replays
-it. A copy counts only if the manifest is the same before and after: then no table
-came or went meanwhile. The crawling process does nothing and does not notice.
+Only one process may open a store. But its tables never change after they are
+written, so a hard link to each one is a copy. Its log and manifest only grow, so
+copying them gives a state that a crash could have left, and opening the copy replays
+them. A copy is valid only if the manifest is the same before and after: then no table
+was added or removed in the meantime. The crawling process is not involved.
 
     CURRENT, MANIFEST-*, *.log    copied (some MB at most), also the files that mark a RocksDB
-    *.ldb, *.sst                  linked, or copied where the file system has no links
+    *.ldb, *.sst                  linked, or copied if the file system has no links
 
-Cost: a link a table, 20 us each. The copy keeps the space of tables that are
-compacted away meanwhile, until it is deleted.
+Cost: one link per table, 20 us each. Until it is deleted, the copy keeps the disk space
+of tables that are compacted away.
 """
 
 import os
@@ -21,14 +21,14 @@ from pathlib import Path
 
 from crawler.errors import DamageError, DirectoryError, StoreError
 
-TRIES = 50  # a manifest changes with each flush, some MB of writes apart
-PAUSE = 0.02  # seconds between them
+TRIES = 50  # the manifest changes once per flush, every few MB of writes
+PAUSE = 0.02  # seconds between two attempts
 _LINKED = (".ldb", ".sst")
 _COPIED = ("CURRENT", "IDENTITY", "OPTIONS-", "rocksdict-config")
 
 
 def snapshot(store: Path, into: Path, *, pause: Callable[[float], None] = time.sleep) -> None:
-    """Copy the store in `store` to the new folder `into`.
+    """Copy the store in the folder `store` to the new folder `into`.
 
     Raises:
         DirectoryError: there is no store, this user may not read it, or it changes too fast.
@@ -43,7 +43,7 @@ def snapshot(store: Path, into: Path, *, pause: Callable[[float], None] = time.s
             if not (store / "CURRENT").exists():
                 raise DirectoryError(f"store {store}: cannot be read: CURRENT is missing") from None
         except PermissionError as error:
-            raise DirectoryError(f"{error.filename or store}: {error.strerror}") from error
+            raise DirectoryError(f"{error.filename or store}: cannot copy: {error.strerror}") from error
         except OSError as error:
             raise StoreError(f"store {store}: cannot be copied: {error.strerror or error}") from error
         pause(PAUSE)
@@ -51,11 +51,11 @@ def snapshot(store: Path, into: Path, *, pause: Callable[[float], None] = time.s
 
 
 def _copied(store: Path, into: Path) -> bool:
-    """Copy what there is; whether it is one state of the store."""
+    """Copy the files of `store` that exist; return whether they form one state of the store."""
     into.mkdir(parents=True)
     before = _manifest(store)
     names = sorted(entry.name for entry in os.scandir(store))
-    # The older log first: if it is followed by another it has ended, so no write between them is missed.
+    # The older log first: a log that has a successor is complete, so no write between the two is missed.
     for name in names:
         if name.endswith(".log") or name == before[0] or name.startswith(_COPIED):
             shutil.copyfile(store / name, into / name)
@@ -68,10 +68,10 @@ def _copied(store: Path, into: Path) -> bool:
 
 
 def _manifest(store: Path) -> tuple[str, int]:
-    """Name and length of the manifest in force."""
+    """Return (name, length in bytes) of the current manifest."""
     name = (store / "CURRENT").read_text(errors="replace").strip()
     if "/" in name or not name:
-        raise DamageError(f"store {store}: CURRENT names no manifest; `crawler check --repair` may mend it")
+        raise DamageError(f"store {store}: CURRENT names no manifest; `crawler check --repair` may repair it")
     return name, (store / name).stat().st_size
 
 

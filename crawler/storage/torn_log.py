@@ -1,20 +1,20 @@
-"""The torn tail that a power cut can leave in a store's newest log, found and cut; other damage is refused.
+"""Find and cut the torn tail that a power cut can leave in a store's newest log; refuse other damage.
 
-A record that was not written to its end was never acknowledged, so it may go. After
-the same bytes in the middle of a log acknowledged records follow. So a tail is cut
-only if no record begins after the first damage; everything else is refused.
+A record that was not written to its end was never acknowledged, so it may be dropped.
+Damage in the middle of a log is followed by acknowledged records. So a tail is cut
+only if no record begins after the first damage; all other damage is refused.
 
-An engine, opened with paranoid checks, finds wrong checksums by itself. It takes three
-things for the end of the log, and drops what follows without a word: a fragment that
-is longer than the rest of the file, a file that ends in the middle of a record, and
-zeros for a header. One flipped bit of a length in the last block is enough. So headers
-are checked before an engine sees them (10 ms a MB of small records). Every byte of a
-log was flipped to see that nothing else is silent.
+An engine opened with paranoid checks finds wrong checksums itself. It takes three
+things for the end of the log, and silently drops what follows: a fragment that is
+longer than the rest of the file, a file that ends in the middle of a record, and
+zeros in place of a header. One flipped bit of a length in the last block is enough.
+So the headers are checked before an engine opens the log (10 ms per MB of small
+records). A test that flipped every byte of a log found no other silent loss.
 
 Format (leveldb/doc/log_format.md): blocks of 32 KiB; a record is one or more
 fragments, each `crc32c (4, masked) length (2) type (1)` and its bytes, none
-crossing the end of a block; types FULL, FIRST, MIDDLE, LAST = 1 to 4. A block's
-last 6 bytes or fewer are zero.
+crossing the end of a block; types FULL, FIRST, MIDDLE, LAST = 1 to 4. If 6 or
+fewer bytes are left in a block, they are zero.
 """
 
 import struct
@@ -27,7 +27,7 @@ from crawler.storage.files import cut
 BLOCK_BYTES = 32 << 10
 _HEADER = struct.Struct("<IHB")
 _FULL, _FIRST, _LAST = 1, 2, 4
-_MASK_DELTA = 0xA282EAD8  # util/crc32c.h: a crc of bytes that hold crcs is stored rotated and shifted
+_MASK_DELTA = 0xA282EAD8  # util/crc32c.h: a crc of data that contains crcs is stored rotated and shifted
 
 
 def _crc32c_table() -> list[int]:
@@ -43,7 +43,7 @@ _TABLE = _crc32c_table()
 
 
 def crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli), about 10 MB a second: enough for a log of a few MB that is read once."""
+    """Return the CRC-32C (Castagnoli) at about 10 MB/s, fast enough for a log of a few MB that is read once."""
     value = 0xFFFFFFFF
     table = _TABLE
     for byte in data:
@@ -52,19 +52,19 @@ def crc32c(data: bytes) -> int:
 
 
 def masked(crc: int) -> int:
-    """As LevelDB stores it."""
+    """Return a checksum in the masked form that LevelDB stores."""
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 
 class Fragment(NamedTuple):
-    """A whole fragment: its type and where it ends."""
+    """A whole fragment: its type and the offset of its end."""
 
     kind: int
     end: int
 
 
 def fragment_at(data: bytes, offset: int) -> Fragment | None:
-    """The fragment whose header begins at `offset`; None if there is no whole, right one."""
+    """Return the fragment whose header is at `offset`; None if there is no whole one with a right checksum."""
     block_end = min(len(data), (offset // BLOCK_BYTES + 1) * BLOCK_BYTES)
     begin = offset + _HEADER.size
     if begin > block_end:
@@ -77,13 +77,13 @@ def fragment_at(data: bytes, offset: int) -> Fragment | None:
 
 
 def _next_header(offset: int) -> int:
-    """Where the header behind a fragment that ends at `offset` is."""
+    """Return the offset of the header after a fragment that ends at `offset`."""
     left = BLOCK_BYTES - offset % BLOCK_BYTES
     return offset + left if left < _HEADER.size else offset
 
 
 def whole_length(data: bytes) -> int:
-    """The length of the whole records at the start of a log."""
+    """Return the length in bytes of the whole records at the start of a log."""
     whole = offset = 0
     while (fragment := fragment_at(data, offset)) is not None:
         offset = _next_header(fragment.end)
@@ -93,7 +93,7 @@ def whole_length(data: bytes) -> int:
 
 
 def _damaged_at(data: bytes) -> int:
-    """Where the first fragment should be that is none."""
+    """Return the offset at which the first damaged fragment begins."""
     offset = 0
     while (fragment := fragment_at(data, offset)) is not None:
         offset = _next_header(fragment.end)
@@ -101,7 +101,7 @@ def _damaged_at(data: bytes) -> int:
 
 
 def ends_whole(data: bytes) -> bool:
-    """Whether the headers of a log lead to the end of a record, and no byte follows; checksums are not looked at."""
+    """Return whether the headers of a log lead exactly to the end of its last record; checksums are not verified."""
     offset = end = 0
     kind = _LAST
     while offset + _HEADER.size <= len(data):
@@ -115,7 +115,7 @@ def ends_whole(data: bytes) -> bool:
 
 
 def record_begins_after(data: bytes, damage: int) -> bool:
-    """Whether a right FULL or FIRST fragment stands behind `damage`, in its block or a later one."""
+    """Return whether a valid FULL or FIRST fragment follows `damage`, in its block or a later one."""
     block_end = min(len(data), (damage // BLOCK_BYTES + 1) * BLOCK_BYTES)
     if any(_begins(data, offset) for offset in range(damage + 1, block_end)):
         return True
@@ -136,10 +136,10 @@ def _block_holds_one(data: bytes, offset: int) -> bool:
 
 
 def mend_logs(store: Path, remedy: str) -> str:
-    """Cut the torn tail that the engine would pass over; what was done, "" if there is none.
+    """Cut the torn tail that the engine would silently skip; return a description, "" if there was none.
 
     Raises:
-        DamageError: what makes no record is no torn tail, or that of an older log.
+        DamageError: the damage is followed by records, or is in an older log.
         StoreError: the disk failed.
     """
     done = ""
@@ -148,17 +148,17 @@ def mend_logs(store: Path, remedy: str) -> str:
             continue
         done = cut_torn_tail(store)
         if not ends_whole(log.read_bytes()):
-            raise DamageError(f"store {store}: {log.name} is damaged, and records follow; {remedy}")
+            raise DamageError(f"store {store}: {log.name} is damaged before its last records; {remedy}")
     return done
 
 
 def _logs(store: Path) -> list[Path]:
-    """The logs of a store, the oldest first."""
+    """Return the logs of a store, the oldest first."""
     return sorted(store.glob("[0-9]*.log"), key=lambda path: int(path.stem))
 
 
 def cut_torn_tail(store: Path) -> str:
-    """Cut the torn tail of the newest log of a store; what was done, "" if it has none.
+    """Cut the torn tail of the newest log of a store; return a description, "" if it has none.
 
     Raises:
         StoreError: the disk failed.

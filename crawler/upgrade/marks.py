@@ -1,13 +1,13 @@
-"""Step 3: what the store, or crawl.toml, says under another name, or did not say.
+"""Step 3: facts that the store or crawl.toml held under another name, or not at all.
 
-    m/ends                    number of clean ends: the number of the state now (m/state)
-    m/ended                   the end as a process knew it: dropped, since its form has changed; it only shortens a
-                              wait at the end of a crawl of several machines
+    m/ends                    number of clean ends: becomes the number of the state (m/state)
+    m/ended                   the end of the crawl as a process knew it: dropped, since its form has changed; it
+                              only shortens a wait at the end of a crawl of several machines
     stored.*                  counters of records and captures: counted
-    m/settled                 settings that what is stored rests on: those of crawl.toml
-    places of the seeds       where looser settings hold: found among the URLs that were seeds
+    m/settled                 settings on which stored state depends: copied from crawl.toml
+    places of the seeds       hosts where looser settings apply: found among the URLs that were seeds
 
-Each process is brought up by one batch; a second time changes nothing.
+One batch upgrades each process; running the step again changes nothing.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ ENDS = b"m/ends"
 
 
 def renew_marks(directory: CrawlDirectory) -> None:
-    """Bring the stores of all processes up, then the places of the seeds.
+    """Upgrade the stores of all processes, then the places of the seeds.
 
     Raises:
         DamageError: a store cannot be read.
@@ -61,7 +61,7 @@ def _renew_store(store: KeyValue, config: Config) -> None:
 
 
 def _places(store: KeyValue, config: Config) -> Iterator[str]:
-    """Where the seeds lie that were tried."""
+    """Yield the places of the seeds that were tried."""
     for key, value in scan_prefix(store, PAGE):
         record = unpack_record(key, value)
         if record.flags & LinkFlag.SEED:

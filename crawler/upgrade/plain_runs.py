@@ -1,9 +1,10 @@
-"""Step 2: runs of the DUE in code.
+"""Step 2: encode the runs of the DUE.
 
-A plain run is a file of ascending uint64, little-endian, 8 bytes a URL; the list of runs
-tells it by coding 0 and the CRC-32 of all its bytes. Each is written as a coded run under
+A plain run is a file of ascending uint64, little-endian, 8 bytes per URL; the list of runs
+marks it by coding 0 and the CRC-32 of all its bytes. Each is written as a coded run under
 a new number. One batch then replaces the list, and the plain files are removed. Until then
-they count, so a kill at any point changes nothing or leaves files that nothing names.
+the plain files are valid, so a kill at any point changes nothing or leaves files that are
+not in the list.
 """
 
 import logging
@@ -31,9 +32,9 @@ _CHUNK_KEYS = 1 << 18
 
 
 def code_runs(directory: CrawlDirectory) -> None:
-    """Code the plain runs of every process.
+    """Encode the plain runs of every process.
 
-    A run that is damaged keeps its name: opening refuses it, and a repair writes it anew.
+    A damaged run keeps its name: opening refuses it, and a repair rewrites it.
 
     Raises:
         DamageError: a store cannot be read.
@@ -72,7 +73,7 @@ def _number(path: Path) -> int:
 
 
 def _coded(due: Path, entry: RunEntry, number: int) -> RunEntry | None:
-    """The entry of a plain run that is written anew as a coded one; None if it is damaged."""
+    """Write a plain run as a coded run and return its entry; None if the plain run is damaged."""
     try:
         keys = read_plain(due, entry)
     except DamageError as error:
@@ -87,10 +88,10 @@ def _coded(due: Path, entry: RunEntry, number: int) -> RunEntry | None:
 
 
 def read_plain(due: Path, entry: RunEntry) -> Fingerprints:
-    """The keys of a plain run, mapped, uint64 (n,).
+    """Return the keys of a plain run, mapped, uint64 (n,).
 
     Raises:
-        DamageError: the file is not what was written.
+        DamageError: the file is damaged.
     """
     path = due / entry.name
     try:
@@ -98,5 +99,5 @@ def read_plain(due: Path, entry: RunEntry) -> Fingerprints:
     except (OSError, ValueError) as error:
         raise DamageError(f"{path}: cannot be read: {error}") from error
     if len(keys) != entry.count or isal_zlib.crc32(keys.data) != entry.crc32:
-        raise DamageError(f"{path}: its checksum is wrong; `crawler check --repair` writes it anew")
+        raise DamageError(f"{path}: its checksum is wrong; `crawler check --repair` rewrites it")
     return keys

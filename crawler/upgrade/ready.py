@@ -1,15 +1,15 @@
-"""What every command asks first: the crawl directory is of the present format, or it is brought to it.
+"""Check the format of a crawl directory and upgrade it if needed; every command calls this first.
 
     directory without a number  ─► 0 ─► settings ─► 1 ─► plain runs ─► 2 ─► marks ─► 3
     ─► refresh records ─► 4 = FORMAT
 
-The number is noted after each step, durably, and each step may be done twice, so an
-upgrade that was killed goes on at the next command. Nothing else is at work meanwhile:
-the locks of all processes are held.
+The number is written durably after each step, and each step may be repeated, so after
+a kill the next command continues the upgrade. The locks of all processes are held, so
+nothing else changes the directory in the meantime.
 
-To change what is stored: write a step here, raise `FORMAT` in `crawl/directory.py`, and put
-a small directory of the former format into `tests/upgrade/data`. Stages read the present
-form only.
+To change the stored format, write a step here, raise `FORMAT` in `crawl/directory.py`, and
+put a small directory of the former format into `tests/upgrade/data`. Stages read only the
+current format.
 """
 
 import contextlib
@@ -37,19 +37,19 @@ STEPS: tuple[Callable[[CrawlDirectory], None], ...] = (
     lengthen_refresh_records,
 )
 assert len(STEPS) == FORMAT
-FORMER_JOURNAL = "reshard.json"  # of a reshard, before there was one journal for all
+FORMER_JOURNAL = "reshard.json"  # journal of a reshard, in directories without a common journal
 
 
 def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> None:
-    """Bring the directory to the present format; refuse one that another command than `finishing` is changing.
+    """Upgrade the directory to the current format; refuse one that a command other than `finishing` is changing.
 
     A directory without a crawl is ready.
 
     Raises:
-        DirectoryError: a newer crawler wrote it, a change of it was cut off, or it cannot be written.
-        BusyError: a process of an earlier version has it.
+        DirectoryError: a newer crawler wrote it, a change of it was interrupted, or it cannot be written.
+        BusyError: a process of an earlier version uses it.
         ConfigError, DamageError: its crawl.toml or a store cannot be read.
-        StoreError: the disk failed; the next command goes on.
+        StoreError: the disk failed; the next command continues.
     """
     if not directory.exists():
         return
@@ -58,7 +58,7 @@ def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> 
         _adopt_journal(directory)
     refuse_cut_off(directory.path, finishing, subject)
     drop_unfinished(directory.path)
-    if number < FORMAT and finishing != "reshard":  # which is finished first
+    if number < FORMAT and finishing != "reshard":  # an interrupted reshard is completed before the upgrade
         _upgrade(directory, number)
 
 
@@ -67,23 +67,21 @@ def _upgrade(directory: CrawlDirectory, number: int) -> None:
         with contextlib.ExitStack() as held:
             for lock in [directory.path / "supervisor.lock", *_process_locks(directory)]:
                 held.enter_context(Lock(lock, "upgrade", brief=True))
-            for step in STEPS[directory.format() :]:  # another command may have been quicker
+            for step in STEPS[directory.format() :]:  # another command may have upgraded it
                 step(directory)
                 number = directory.format() + 1
                 directory.note_format(number)
     except BusyError as error:
-        raise BusyError(
-            f"{error}; it is stored in format {number}, and is upgraded when nothing uses it"
-        ) from error
+        raise BusyError(f"{error}; its format is {number}; it is upgraded when no process uses it") from error
     except (PermissionError, StoreError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         if isinstance(cause, PermissionError):
             raise DirectoryError(
-                f"{directory.path}: is stored in format {number} and must be upgraded to {FORMAT}, "
+                f"{directory.path}: has format {number} and must be upgraded to {FORMAT}, "
                 f"but this user may not write there: {error}"
             ) from error
         raise
-    log.info("%s is stored in format %d now", directory.path, FORMAT)
+    log.info("%s: upgraded to format %d", directory.path, FORMAT)
 
 
 def _process_locks(directory: CrawlDirectory) -> list[Path]:
@@ -91,7 +89,7 @@ def _process_locks(directory: CrawlDirectory) -> list[Path]:
 
 
 def _adopt_journal(directory: CrawlDirectory) -> None:
-    """Let the one journal say what that of a reshard alone says."""
+    """Copy a reshard's own journal of earlier versions to the common journal."""
     path = directory.path / FORMER_JOURNAL
     if path.exists():
         facts = msgspec.json.decode(path.read_bytes(), type=dict)

@@ -1,10 +1,10 @@
-"""Step 4: records of sites and directories with room for what the refresh schedule learns of new pages.
+"""Step 4: make room in the records of sites and directories for what the refresh schedule learns of new pages.
 
-    s/<host key>        24 numbers became 28: the score of the neighbourhood clock, and new pages (3)
-    n/<directory key>   a host key and 3 numbers became 6: new pages (3)
+    s/<host key>        24 numbers become 28: the score of the neighbourhood clock, and new pages (3)
+    n/<directory key>   a host key and 3 numbers become 6: new pages (3)
 
-The numbers added are 0: nothing is known of them. Each process is brought up by one batch; a record that has its
-room is left alone.
+The added numbers are 0: nothing is known yet. One batch upgrades each process; records that already have the
+new length are left unchanged.
 """
 
 from contextlib import closing
@@ -18,7 +18,7 @@ SIZES = {REFRESH_SITE: (24 * 8, 28 * 8), REFRESH_DIRECTORY: (8 + 3 * 8, 8 + 6 * 
 
 
 def lengthen_refresh_records(directory: CrawlDirectory) -> None:
-    """Bring the stores of all processes up.
+    """Upgrade the stores of all processes.
 
     Raises:
         DamageError: a store or a record cannot be read.

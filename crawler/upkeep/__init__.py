@@ -1,1 +1,1 @@
-"""A crawl at rest: check, reshard, recover."""
+"""Commands for a crawl at rest: check and repair, reshard, recover."""

@@ -1,12 +1,12 @@
 """The second step of `crawler reshard`: builds the folder of each new process from all old ones.
 
-Each stage moves its own keys (through a `storage/reshard.py` Move); this module drives.
-Keys of a host begin with its bucket, so a range of buckets is copied key by key, and
-only keys that must be looked up are decoded.
+Each stage moves its own keys (through `NewProcess` of `storage/reshard.py`); this module
+calls them. Keys of a host begin with its bucket, so a range of buckets is copied key by
+key, and only keys that must be looked up are decoded.
 
-Books: the counters of the crawl so far go to the first new process, the heir.
-`urls.resharded` balances the books of each, since URLs known in one place were
-counted in another.
+The counters of the crawl so far go to the first new process, the heir.
+`urls.resharded` balances the counters of each process, since a URL known in one process
+may have been counted in another.
 """
 
 import contextlib
@@ -44,10 +44,10 @@ _DROPPED_COUNTERS = ("urls.to_outbox", "urls.received", "urls.resharded")
 
 
 def open_source(folder: Path, name: str) -> OldProcess:
-    """An old process, to be read.
+    """Open an old process for reading.
 
     Raises:
-        DirectoryError: its store holds a key that nobody knows how to move.
+        DirectoryError: its store holds a key that `reshard` does not know.
     """
     store = open_store(folder / "store")
     for key, _ in store.scan(b""):
@@ -58,7 +58,7 @@ def open_source(folder: Path, name: str) -> OldProcess:
 
 
 class Build:
-    """Makes new processes of the old ones in `sources`, which had the table `old_table`; stores of `engine`."""
+    """Builds new processes from the old ones in `sources`, which had the table `old_table`; with stores of `engine`."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Build:
 
         Raises:
             StoreError: the disk failed.
-            DamageError: a source is not what was written.
+            DamageError: a value of a source is damaged.
         """
         kept = self._settled()
         folder.mkdir(parents=True)
@@ -110,14 +110,14 @@ class Build:
         sync_directory(folder)
 
     def _settled(self) -> dict[str, Any]:
-        """What the old processes were begun with; settling them has refused a configuration that differs."""
+        """Return the settings fixed when the old processes started; `settle` has refused any that differ."""
         kept: dict[str, Any] = {}
         for source in self._sources.values():
             kept |= load_immutable(source.store)
         return kept
 
     def _pieces(self, table: Partition, name: str) -> Iterator[tuple[OldProcess, int, int]]:
-        """(old owner, first bucket, end) of the buckets of `name`, ascending."""
+        """Yield (old owner, first bucket, end) for the buckets of `name`, ascending."""
         mine = table.owner_of_bucket == table.index(name)
         before = self._old_table.owner_of_bucket
         changes = np.flatnonzero((mine[1:] != mine[:-1]) | (before[1:] != before[:-1])) + 1
@@ -127,7 +127,7 @@ class Build:
                 yield self._sources[self._old_table.names[before[first]]], first, end
 
     def _move_due(self, to: NewProcess) -> ReshardCounters:
-        """The old DUEs are opened for one new process at a time."""
+        """Move the DUE; the old DUEs are opened for one new process at a time."""
         check_value, method = self._fingerprinter.check_value, self._config.urls.fingerprint
         with contextlib.ExitStack() as stack:
             dues = {}
@@ -140,7 +140,7 @@ class Build:
 
 
 def _counters(to: NewProcess, books: ReshardCounters) -> dict[str, int]:
-    """Counters under which the laws of `process/committing/counters.py` hold for the new process."""
+    """Return counters with which the laws of `process/committing/counters.py` hold for the new process."""
     counters: Counter[str] = Counter()
     if to.heir:
         for source in to.sources:
@@ -160,7 +160,7 @@ def _counters(to: NewProcess, books: ReshardCounters) -> dict[str, int]:
 
 
 def problems_of(config: Config, folder: Path, seed: bytes, topology: Topology, clock: Clock) -> list[str]:
-    """What `crawler check` finds in a new process, before it takes an old one's place."""
+    """Return the problems that `crawler check` finds in a new process, before it replaces an old one."""
     stages = Stages(config, folder, seed, clock=clock, name=topology.me, topology=topology, restore=False)
     try:
         return check(stages)

@@ -1,4 +1,4 @@
-"""`crawler check`: reads and compares everything of one process, and reports what opening it mended."""
+"""`crawler check`: read and compare all data of one process, and report the repairs that opening it made."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -26,7 +26,7 @@ PROBLEMS_MAX = 1000  # lines of one report
 
 
 def check(stages: Stages) -> list[str]:
-    """What is wrong, a line each; [] if all is well. Reads every value, run and WARC record."""
+    """Return the problems, one line each; [] if there are none. Reads every value, run and WARC record."""
     problems = list(stages.views.problems())
     problems += _damaged_values(stages)
     problems += _missing_keys(stages)
@@ -38,12 +38,12 @@ def check(stages: Stages) -> list[str]:
 
 
 def _damaged_values(stages: Stages) -> list[str]:
-    """Keys that nobody writes, and sealed values that are not what was written."""
+    """Return a line for each unknown key and each damaged sealed value."""
     problems = []
     for key, value in stages.store.scan(b""):
         found = family(key)
         if found is None:
-            problems.append(f"store: nobody writes the key {key!r}")
+            problems.append(f"store: the key {key!r} is unknown")
         elif found.sealed:
             try:
                 unseal(key, value)
@@ -53,28 +53,28 @@ def _damaged_values(stages: Stages) -> list[str]:
 
 
 def _missing_keys(stages: Stages) -> list[str]:
-    """Kinds of keys of which the store has more or fewer than were written."""
+    """Return a line for each kind of key of which the store has more or fewer than were written."""
     problems = []
     for name, prefix in KEPT.items():
         found, counted = sum(1 for _ in scan_prefix(stages.store, prefix)), stages.point.counters[name]
         if found != counted:
-            problems.append(f"store: {found} keys {prefix.decode()}, {counted} were written ({name})")
+            problems.append(f"store: {found} keys {prefix.decode()}, but {counted} were written ({name})")
     return problems
 
 
 def _queue_lengths(stages: Stages) -> list[str]:
-    """Queues that hold more or fewer URLs than the records of their hosts say."""
+    """Return a line for each queue that holds more or fewer URLs than the host records say."""
     counts = stages.views.frontier_counts()
     problems = []
     for prefix, said in ((TODO, counts.todo), (PARKED, counts.parked)):
         found = sum(1 for _ in scan_prefix(stages.store, prefix))
         if found != said:
-            problems.append(f"store: {found} keys {prefix.decode()}, the records of their hosts say {said}")
+            problems.append(f"store: {found} keys {prefix.decode()}, but the host records say {said}")
     return problems
 
 
 def _foreign_keys(stages: Stages) -> list[str]:
-    """Records of hosts that other processes own: both would ask them."""
+    """Return a line for each range of host records that other processes own: two processes would crawl those hosts."""
     partition = stages.topology.partition
     problems = []
     for name, first, end in partition.ranges():
@@ -90,10 +90,10 @@ def _foreign_keys(stages: Stages) -> list[str]:
 
 
 def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -> tuple[list[str], list[str]]:
-    """Mend one process: (what was done, what is wrong even so), a line each.
+    """Repair one process; return (the repairs made, the problems that remain), one line each.
 
     Raises:
-        DirectoryError: a process has the folder, or it is of another seed.
+        DirectoryError: a process uses the folder, or the folder belongs to another seed.
         StoreError: the disk failed.
     """
     folder, note = directory.process(name), RepairNote(directory, name)
@@ -115,7 +115,8 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
     with Lock(folder / "node.lock", name):
         mended, links = rebuild(config, folder, fingerprinter, store_damaged=note.store_damaged)
     done += found + mended.done
-    directory.note_state(name, 0)  # of what the rebuilt store has lost, all that was left is in it again
+    # The rebuilt store may be in an earlier state, but all surviving data has been put back: accept its number.
+    directory.note_state(name, 0)
     with at_rest(config, directory, name, clock=clock) as stages:
         done += refind(stages, mended.lost, links, reread=True)
         left = check(stages)
@@ -124,12 +125,12 @@ def repair(config: Config, directory: CrawlDirectory, name: str, clock: Clock) -
 
 
 def mend_stores(directory: CrawlDirectory) -> list[str]:
-    """Mend the stores that cannot be opened, whatever their format; what was done, a line each.
+    """Repair the stores that cannot be opened, in any format; return what was done, one line each.
 
-    `repair` does the rest once they are of the present one.
+    `repair` does the rest once they are in the current format.
 
     Raises:
-        DirectoryError: a process has the folder.
+        DirectoryError: a process uses the folder.
         DamageError: a store cannot be rebuilt.
     """
     lines = []
@@ -145,7 +146,7 @@ def mend_stores(directory: CrawlDirectory) -> list[str]:
 def _opened(
     config: Config, directory: CrawlDirectory, name: str, clock: Clock
 ) -> tuple[list[str], list[str]]:
-    """What is wrong once the stages are open, and what opening them mended."""
+    """Return (the problems found after opening the stages, the repairs made by opening them)."""
     try:
         with at_rest(config, directory, name, clock=clock) as stages:
             return check(stages), repaired(stages)
@@ -162,10 +163,10 @@ def _equivalences(folder: Path) -> Equivalences:
 
 
 def repaired(stages: Stages) -> list[str]:
-    """What opening these stages mended, a line each."""
+    """Return the repairs made by opening these stages, one line each."""
     lines = [stages.mended] if stages.mended else []
     if stages.restored:
-        lines.append(f"{stages.restored} pages whose copies are gone are to be fetched again")
+        lines.append(f"{stages.restored} pages whose copies are lost are queued to be fetched again")
     return lines
 
 
@@ -174,13 +175,13 @@ def repair_before_opening(
 ) -> tuple[list[str], bool]:
     """Free the ballast, so that a full disk has room; rebuild a store that cannot be opened or read.
 
-    What was done, a line each, and whether the store was rebuilt; `before` is called before that, or before
-    a new one takes the place of one that is gone.
+    Return (what was done, one line each; whether the store was rebuilt). `before` is called before the
+    store is rebuilt, or before a new store replaces one that is missing.
 
-    Nothing is written before the ballast is free.
+    Nothing is written before the ballast is freed.
 
     Raises:
-        DirectoryError: a process has the folder.
+        DirectoryError: a process uses the folder.
         DamageError: the store cannot be rebuilt.
     """
     lines = []

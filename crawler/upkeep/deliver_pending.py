@@ -1,4 +1,4 @@
-"""The first step of `crawler reshard`: afterwards nothing is on its way.
+"""The first step of `crawler reshard`: afterwards no link is in transit.
 
 The owner applies every link that waits in an outbox, through the same queues as over
 a connection; every DUE is flushed.
@@ -13,10 +13,10 @@ from crawler.storage.commit import Change
 
 
 def deliver_pending(processes: Sequence[Stages]) -> None:
-    """Let each process apply what the others have for it, and flush: then nothing is on its way.
+    """Let each process apply what the others have queued for it, and flush: then nothing is in transit.
 
     Raises:
-        DamageError: an outbox or a queue is not what was written.
+        DamageError: an outbox or a queue is damaged.
         StoreError: the disk failed.
     """
     by_name = {stages.name: stages for stages in processes}
@@ -26,12 +26,13 @@ def deliver_pending(processes: Sequence[Stages]) -> None:
                 _deliver(sender, by_name[peer])
         for stages in processes:
             stages.commits.commit_now(Change(sync=True))
-        if not any(stages.outbox.links for stages in processes if stages.outbox):  # credits may be passed on
+        # A receiver may pass credits on, so another round may be needed.
+        if not any(stages.outbox.links for stages in processes if stages.outbox):
             break
 
 
 def _deliver(sender: Stages, receiver: Stages) -> None:
-    """Hand over one outbox queue, as a connection would."""
+    """Deliver one outbox queue, as a connection would."""
     assert sender.outbox is not None and receiver.inbox is not None
     spool = sender.outbox.spools[receiver.name]
     while True:
@@ -40,7 +41,7 @@ def _deliver(sender: Stages, receiver: Stages) -> None:
         chain = receiver.inbox.chain(sender.name)
         if sender.outbox.welcome(receiver.name, spool.state.epoch, durable, chain) is Greeting.GO_ON:
             break
-        sender.commits.commit(Change(sync=True))  # a fresh epoch must be durable before it is used
+        sender.commits.commit(Change(sync=True))  # a new epoch must be durable before it is used
     while True:
         first, entries = spool.take_unsent()
         for sequence, entry in enumerate(entries, first):

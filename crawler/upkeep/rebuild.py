@@ -1,23 +1,23 @@
-"""`crawler check --repair`: rebuilds what is damaged from what is left.
+"""`crawler check --repair`: rebuild damaged data from the remaining data.
 
-Everything is written in at least two places, so little is lost for good:
+Every fact is written in at least two places, so little is lost permanently:
 
     lost                             rebuilt from
     records u/, captures c/, g/, w/  the WARC records, read from end to end
-    DUE runs and their manifest      the keys u/, t/ and p/: every URL known is in one of them
-    to-do entries, links log         the links of all stored pages, through the DUE: what is new waits again
+    DUE runs and their manifest      the keys u/, t/ and p/: every known URL is in one of them
+    to-do entries, links log         the links of all stored pages, through the DUE: new ones are queued again
     host records' queue lengths      the queues
-    scope m/scope                    the seeds, the places of seeds, where seeds redirected
-    a stored page's copy             the web: its URL is to do again
+    scope m/scope                    the seeds and the URLs to which they redirected
+    a stored page's copy             the web: its URL is queued again
 
 Steps: `recapture.py` (WARC files and their keys), `requeue.py` (queues, DUE, counters), and on
 the opened process `rediscover.py` (links found again). A value that still cannot be read is
-removed and named, and its page fetched again. Each step may be repeated, and what a step can
-no longer see the second time is kept (`repair.py`), so the next repair finishes one that was
-cut off.
+removed and reported, and its page is fetched again. Each step may be repeated, and facts that a
+step could not see a second time are stored (`repair.py`), so the next repair completes one that
+was interrupted.
 
 Not rebuilt: politeness learned about hosts whose record is lost, URLs that only a
-sitemap or feed named, counters of fetches.
+sitemap or feed listed, counters of fetches.
 """
 
 from collections import Counter
@@ -38,10 +38,10 @@ from crawler.urls.fingerprint import Fingerprinter
 def rebuild(
     config: Config, folder: Path, fingerprinter: Fingerprinter, *, store_damaged: bool
 ) -> tuple[Repair, list[Link]]:
-    """Mend store, segments and DUE of one closed process; what was done, and the links that waited in its log.
+    """Repair store, segments and DUE of one closed process; return (the repair, the links that waited in the log).
 
     Raises:
-        DamageError: the store cannot be read even now.
+        DamageError: the store still cannot be read.
         StoreError: the disk failed.
     """
     store = open_store(folder / "store", config.store.engine)
@@ -60,7 +60,7 @@ def rebuild(
 
 
 def _remove_garbage(repair: Repair) -> None:
-    """Values that are not what was written, and keys that nobody writes."""
+    """Remove damaged values and unknown keys."""
     gone: Counter[str] = Counter()
     for key, value in repair.store.scan(b""):
         found = family(key)
@@ -76,6 +76,4 @@ def _remove_garbage(repair: Repair) -> None:
             repair.lost.add(int.from_bytes(key[2:], "big"))
         repair.writer.delete(key)
     repair.writer.flush()
-    repair.done += [
-        f"store: {n} values {prefix} that could not be read are removed" for prefix, n in gone.items()
-    ]
+    repair.done += [f"store: {n} unreadable values {prefix} were removed" for prefix, n in gone.items()]

@@ -1,4 +1,4 @@
-"""Rebuilds captures and page records from the WARC files; removes those whose bytes are gone."""
+"""Rebuild captures and page records from the WARC files; remove those whose bytes are lost."""
 
 from collections import Counter
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ from crawler.upkeep.warc_members import is_filler, mended
 
 
 class Found(NamedTuple):
-    """A capture met in a segment: its answer, what its metadata record says ({} for none), where it lies."""
+    """A capture found in a segment: its answer, its metadata record ({} if none), and its place."""
 
     answer: reading.Record
     facts: dict[str, str]
@@ -40,14 +40,14 @@ class Found(NamedTuple):
 
 
 class Recapture:
-    """Mends what `pages/` keeps: `c/`, `u/`, `g/`, `w/` and the segments."""
+    """Repairs the data of `pages/`: the keys `c/`, `u/`, `g/`, `w/` and the segments."""
 
     def __init__(self, repair: Repair) -> None:
         self._repair = repair
-        self._blank: dict[str, list[tuple[int, int]]] = {}  # by segment: from, to
+        self._blank: dict[str, list[tuple[int, int]]] = {}  # by segment: (first byte, end)
 
     def mend_segments(self) -> None:
-        """Blank what is broken in each file, and restore the keys of what is whole."""
+        """Blank the broken records in each file, and restore the keys of the whole ones."""
         folder = self._repair.folder / "warc"
         folder.mkdir(parents=True, exist_ok=True)
         if self._repair.store_damaged:
@@ -70,7 +70,7 @@ class Recapture:
         self._repair.done += [f"{n} {what} restored from WARC records" for what, n in restored.items()]
 
     def _take_back(self, folder: Path) -> None:
-        """Segments that an opening set aside, since the store had lost their names."""
+        """Take back the segments that an opening set aside because the store had lost their names."""
         for path in sorted((folder / segments.LOST_AND_FOUND).glob("*.warc.gz*")):
             name = path.name
             if name.endswith((".warc.gz", segments.OPEN_SUFFIX)) and not (folder / name).exists():
@@ -78,17 +78,15 @@ class Recapture:
                 self._repair.done.append(f"{name}: taken back from {segments.LOST_AND_FOUND}")
 
     def _mend_segment(self, path: Path, name: str, end: int, known: set[int], restored: Counter[str]) -> int:
-        """Blank what is broken, restore what the store does not know; the length up to which it is whole."""
+        """Blank broken records and restore captures unknown to the store; return the length of the whole part."""
         group: list[tuple[int, int, reading.Record]] = []
         whole = 0
         for offset, length, record in mended(path, name, min(end, path.stat().st_size)):
             whole = offset + length
-            if record is None or is_filler(record):  # blanked now, or by a repair that was cut off then
+            if record is None or is_filler(record):  # blanked by this repair or by an interrupted one
                 self._blank.setdefault(name, []).append((offset, whole))
             if record is None:
-                self._repair.done.append(
-                    f"{name} at {offset}: a broken record of {length} bytes is blank now"
-                )
+                self._repair.done.append(f"{name} at {offset}: a broken record of {length} bytes was blanked")
             if record is None or record.kind in ("response", "revisit", "warcinfo"):
                 self._restore(name, group, known, restored)
                 group = []
@@ -97,7 +95,7 @@ class Recapture:
         self._restore(name, group, known, restored)
         if whole < path.stat().st_size:
             self._repair.done.append(
-                f"{name}: {cut(path, whole)} bytes behind its last whole record are cut off"
+                f"{name}: {cut(path, whole)} bytes after the last whole record were cut off"
             )
         return whole
 
@@ -108,7 +106,7 @@ class Recapture:
         known: set[int],
         restored: Counter[str],
     ) -> None:
-        """Put the keys of one capture that the store does not have."""
+        """Put those keys of one capture that the store lacks."""
         if not group:
             return
         offset, length, answer = group[0]
@@ -137,7 +135,7 @@ class Recapture:
                     return
                 refers_to = unseal(payload_key(digest), original)
             key = capture_key(fingerprint, at)
-            while self._repair.store.get(key) is not None:  # another answer within that second
+            while self._repair.store.get(key) is not None:  # another answer in the same second
                 key = key[:10] + (int.from_bytes(key[10:], "big") + 1).to_bytes(8, "big")
             capture = Capture(
                 segment=segment,
@@ -156,7 +154,7 @@ class Recapture:
             self._repair.writer.put(key, pack(capture))
             if not refers_to and fetch.body and self._repair.store.get(payload_key(digest)) is None:
                 self._repair.writer.put(payload_key(digest), seal(key))
-            self._repair.writer.flush()  # what follows looks it up
+            self._repair.writer.flush()  # the next lines look it up
             restored["captures"] += 1
         if found.facts:
             self._restore_record(fetch, fingerprint, digest, found, restored)
@@ -164,7 +162,7 @@ class Recapture:
     def _restore_record(
         self, fetch: Fetch, fingerprint: int, digest: bytes, found: Found, restored: Counter[str]
     ) -> None:
-        """Put a record that is not there; one that is older than a capture of its page was made here, and is renewed."""
+        """Put a missing record; renew one that this repair made and that is older than a capture of its page."""
         key = record_key(fingerprint)
         value = self._repair.store.get(key)
         previous = None if value is None else unpack_record(key, value)
@@ -177,7 +175,7 @@ class Recapture:
         restored["page records"] += previous is None
 
     def remove_orphans(self) -> None:
-        """Captures whose bytes are gone, payload keys of such, and the records of pages without a copy."""
+        """Delete captures whose bytes are lost, their payload keys, and the records of pages without a copy."""
         folder = self._repair.folder / "warc"
         lengths = {}
         for key, value in scan_prefix(self._repair.store, SEGMENT):
@@ -189,7 +187,7 @@ class Recapture:
             lengths[name] = min(size, int.from_bytes(unseal(key, value), "big"))
             if not lengths[name]:
                 self._repair.writer.delete(key)
-                self._repair.done.append(f"{name}: the segment is gone")
+                self._repair.done.append(f"{name}: the segment is missing")
         gone = self._orphans(folder, lengths)
         for key in gone:
             self._repair.writer.delete(key)
@@ -234,7 +232,7 @@ def _facts(record: reading.Record) -> dict[str, str]:
 
 
 def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
-    """The answer as it was fetched, and the SHA-1 of its payload."""
+    """Return (the answer as it was fetched, the SHA-1 of its payload)."""
     message = reading.parse_http(found.answer.block)
     head = head_of(message.headers, version=message.version, status=message.status, reason=message.reason)
     outcome = found.facts.get("outcome", "")
@@ -257,7 +255,7 @@ def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
 def _record(
     previous: PageRecord | None, fetch: Fetch, fingerprint: int, digest: bytes, found: Found
 ) -> PageRecord:
-    """The record of a page as its captures up to this one tell of it."""
+    """Return the record of a page as its captures up to this one show it."""
     number = {name: int(value) for name, value in found.facts.items() if value.isdigit()}
     fetch_task = FetchTask(
         kind=TaskKind.PAGE,

@@ -1,12 +1,12 @@
-"""`crawler recover`: the to-do list of a process whose disk is lost, from what the others have stored.
+"""`crawler recover`: rebuild the to-do list of a process whose disk is lost from the archives of its peers.
 
-Every URL that a process had from others is a link of a page that one of them has
+Every URL that a process received from others is a link of a page that one of them has
 archived, the target of a redirect there, or a seed. So each of the others reads its
-archive once, takes out the links that the lost process owned, and puts them into its
-outbox. The lost process comes back with an empty folder; its peers notice, renumber
-their queues, and send all that waits.
+archive once, selects the links that the lost process owned, and puts them into its
+outbox. The lost process restarts with an empty folder; its peers notice, renumber
+their queues, and send all waiting links.
 
-Links between its own pages only the lost process knew: it finds them by fetching
+Only the lost process knew the links between its own pages: it finds them by fetching
 those pages again.
 """
 
@@ -20,10 +20,10 @@ _LINKS_AT_ONCE = 10_000
 
 
 class Recovery:
-    """The links in one archive that the process `lost` owned, queued for it.
+    """Finds the links in one archive that the process `lost` owned, and queues them for it.
 
     Raises:
-        UsageError: `lost` is no peer of this process.
+        UsageError: `lost` is not a peer of this process.
     """
 
     def __init__(self, stages: Stages, lost: str) -> None:
@@ -38,7 +38,7 @@ class Recovery:
         self._told = False
 
     def run(self) -> int:
-        """Read the whole archive; how many links were queued."""
+        """Read the whole archive; return the number of links queued."""
         stages = self._stages
         self._take_seeds()
         for fingerprint, capture in stages.pages.newest_captures():
@@ -65,7 +65,7 @@ class Recovery:
         self._take(record.url, urls, fingerprint, record.depth + 1, 0)
 
     def _take(self, base: str, urls: list[str], via: int, depth: int, flags: int) -> None:
-        """Note the accepted ones among some URLs that the lost process owned."""
+        """Note the accepted URLs that the lost process owned."""
         accepted = self._stages.intake.filter_links(base, urls, flags=flags)
         partition = self._stages.topology.partition
         for place in partition.split(accepted.fingerprints).get(self._lost, []):
@@ -77,7 +77,7 @@ class Recovery:
             self._commit()
 
     def _commit(self) -> None:
-        """Queue what was found, and tell the scope, which the lost process has to learn again."""
+        """Queue the links found, and send the scope, which the lost process must learn again."""
         links, self._links = list(self._links.values()), {}
         change = Change(sync=True)
         if not self._told:

@@ -1,4 +1,4 @@
-"""Finds forgotten URLs in stored pages and queues them through the DUE."""
+"""Find lost URLs in stored pages and queue them through the DUE."""
 
 from collections.abc import Iterable
 
@@ -21,10 +21,10 @@ _LINKS_AT_ONCE = 10_000
 
 
 def refind(stages: Stages, lost: Iterable[int], links: Iterable[Link], *, reread: bool) -> list[str]:
-    """Queue again what is lost: pages without a copy, links that waited, and with `reread` all links of stored pages."""
+    """Queue lost URLs again: pages without a copy, waiting links and, with `reread`, all links of stored pages."""
     lines = []
     if again := _again(stages, lost):
-        lines.append(f"{again} pages whose copies are gone are to be fetched again")
+        lines.append(f"{again} pages whose copies are lost are queued to be fetched again")
     before = stages.due.new
     _queue(
         stages, [link for link in links if stages.topology.partition.owner(link.fingerprint) == stages.name]
@@ -33,14 +33,12 @@ def refind(stages: Stages, lost: Iterable[int], links: Iterable[Link], *, reread
         _span_scope(stages)
         _reread(stages)
     if found := stages.due.new - before:
-        lines.append(
-            f"{found} URLs that nothing remembered are found again in stored pages and waiting links"
-        )
+        lines.append(f"{found} forgotten URLs were found again in stored pages and waiting links")
     return lines
 
 
 def _again(stages: Stages, lost: Iterable[int]) -> int:
-    """Make the pages `lost` to-do entries instead of records; how many there were."""
+    """Replace the records of the pages `lost` by to-do entries; return their number."""
     change = Change(sync=True)
     links = []
     for fingerprint in lost:
@@ -70,9 +68,9 @@ def _queued(stages: Stages) -> set[int]:
 
 
 def _span_scope(stages: Stages) -> None:
-    """Span a scope that was lost with the store: by the seeds, where seeds lay, and where they redirected.
+    """Rebuild a scope that was lost with the store: from the seeds, their hosts and their redirects.
 
-    Else every link of a stored page would lie outside of it.
+    Without a scope every link of a stored page would be out of scope.
     """
     if stages.store.get(SCOPE_STATE) is not None:
         return
@@ -98,7 +96,7 @@ def _span_scope(stages: Stages) -> None:
 
 
 def _reread(stages: Stages) -> None:
-    """Let the links of every stored page, every redirect and the seeds pass the DUE once more."""
+    """Pass the links of every stored page, every redirect and the seeds through the DUE again."""
     waiting: list[Link] = []
 
     def take(base: str, urls: list[str], via: int, depth: int, flags: int) -> None:
@@ -120,7 +118,7 @@ def _reread(stages: Stages) -> None:
             try:
                 urls = stored.links(stages.pages.read(capture), record.flags)
             except DamageError:
-                continue  # `check` names it
+                continue  # `check` reports it
             take(record.url, urls, fingerprint, record.depth + 1, 0)
     for fingerprint, record in stages.pages.all_records():
         if record.location:

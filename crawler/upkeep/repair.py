@@ -1,11 +1,11 @@
-"""The state that the steps of a repair share: the process's folder and store, work done and losses so far.
+"""The state that the steps of a repair share: the process's folder and store, and the repairs and losses so far.
 
-A repair that was killed knows at its next run what it has found out, and what it can no
-longer see, since it has mended it:
+If a repair is killed, the next run needs facts that the first run found and that its
+own changes have since hidden. They are stored in:
 
-    journal          that it is under way, and that the store may have lost keys
-    repair.lost      fingerprints of pages whose copies are gone, noted before their keys are deleted
-    links.waiting/   the links log as it was found, until all that waited in it is queued
+    journal          a repair has started, and whether the store may have lost keys
+    repair.lost      fingerprints of pages whose copies are lost, noted before their keys are deleted
+    links.waiting/   the links log as it was found, until all its waiting links are queued
 """
 
 import shutil
@@ -29,23 +29,23 @@ _BATCH_BYTES = 4 << 20
 
 
 class RepairNote:
-    """What the journal says of the repair of one process."""
+    """The journal's entry for the repair of one process."""
 
     def __init__(self, directory: CrawlDirectory, name: str) -> None:
         self._path, self._folder, self._name = directory.path, directory.process(name), name
         self._journal = load_journal(self._path) or Journal("repair")
-        # Whether it was begun before, and what the store may have lost then.
+        # Whether a repair was started before, and what the store may have lost then.
         self.cut_off = name in self._journal.facts
         self.store_damaged = bool(self._journal.facts.get(name))
 
     def begin(self, *, store_damaged: bool) -> None:
-        """Note, before anything is changed, that it is under way."""
+        """Note, before anything is changed, that the repair has started."""
         self.store_damaged = self.store_damaged or store_damaged
         self._journal.facts[self._name] = self.store_damaged
         keep_journal(self._path, self._journal)
 
     def end(self) -> None:
-        """All is mended: a process of which this is not noted is repaired from the beginning."""
+        """Note that the repair is complete; without this note the next run repeats it from the start."""
         shutil.rmtree(self._folder / WAITING_LINKS, ignore_errors=True)
         (self._folder / LOST_FILE).unlink(missing_ok=True)
         self._journal.facts.pop(self._name, None)
@@ -56,7 +56,7 @@ class RepairNote:
 
 
 class LostPages(set[int]):
-    """Fingerprints of pages whose copies are gone, those of a repair that was cut off among them."""
+    """Fingerprints of pages whose copies are lost, including those found by an interrupted repair."""
 
     def __init__(self, path: Path) -> None:
         length = path.stat().st_size // 8 * 8 if path.exists() else 0
@@ -70,7 +70,7 @@ class LostPages(set[int]):
         super().add(fingerprint)
 
     def keep(self) -> None:
-        """Make them durable: what follows deletes the keys that tell of them."""
+        """Make them durable: the next step deletes the keys from which they follow."""
         if self._unkept:
             file = AppendFile(self._path, self._length)
             try:
@@ -83,7 +83,7 @@ class LostPages(set[int]):
 
 
 class BoundedWriter:
-    """Puts and deletes in synced batches of bounded size; `before` is called before each is written."""
+    """Writes puts and deletes in synced batches of bounded size; `before` is called before each batch."""
 
     def __init__(self, store: DiskStore, before: Callable[[], None] = lambda: None) -> None:
         self._store = store
@@ -113,9 +113,9 @@ class BoundedWriter:
 class Repair:
     """One repair of a closed process.
 
-    `done` says what was done, a line each; `lost` are the fingerprints of pages
-    whose copies are gone. `store_damaged` says that keys may be missing, so that
-    what WARC files hold beyond it counts.
+    `done` lists what was done, one line each; `lost` are the fingerprints of pages
+    whose copies are lost. `store_damaged` is True if keys may be missing, so that
+    captures in WARC files that the store does not know are restored.
     """
 
     config: Config
@@ -137,7 +137,7 @@ class Repair:
         *,
         store_damaged: bool,
     ) -> Self:
-        """A repair that is begun, or gone on with."""
+        """Return a repair that is started, or continued."""
         lost = LostPages(folder / LOST_FILE)
         writer = BoundedWriter(store, lost.keep)
         return cls(config, folder, fingerprinter, store, writer, store_damaged, lost)

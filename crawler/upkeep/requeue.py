@@ -1,4 +1,4 @@
-"""Rebuilds queues, DUE and counters from the keys that are left."""
+"""Rebuild queues, DUE and counters from the keys that are left."""
 
 import shutil
 from collections import Counter
@@ -37,7 +37,7 @@ from crawler.upkeep.repair import WAITING_LINKS, Repair
 
 
 class Requeue:
-    """`mend_queues`, then `renew_due`, which counts what the queues hold."""
+    """Repairs the queues (`mend_queues`), then the DUE (`renew_due`), which counts the queue entries."""
 
     def __init__(self, repair: Repair) -> None:
         self._repair = repair
@@ -45,7 +45,7 @@ class Requeue:
         self._todo = self._parked = 0
 
     def mend_queues(self) -> None:
-        """Queue entries of known hosts, each URL once; host records and totals that say how many there are."""
+        """Keep one queue entry per URL, of known hosts only; correct the lengths in host records and totals."""
         stored = scan_prefix(self._repair.store, HOST)
         hosts = {key[2:]: full_record(key, unseal(key, value)) for key, value in stored}
         todo: Counter[bytes] = Counter()
@@ -70,7 +70,7 @@ class Requeue:
                     rules[RULES[entry.rule]] += 1
         if dropped:
             self._repair.done.append(
-                f"{dropped} queue entries of hosts whose record is lost, or twice, are removed"
+                f"{dropped} queue entries that were duplicates or whose host record is lost were removed"
             )
         for host, payload in hosts.items():
             fields = list(RECORD.unpack_from(payload))
@@ -84,7 +84,7 @@ class Requeue:
         self._repair.writer.flush()
 
     def renew_due(self) -> list[Link]:
-        """One run of all that is known, an empty links log, and the books to match; what was left in that log."""
+        """Write one run of all known URLs, an empty links log and matching counters; return the links left in the log."""
         known = {
             int.from_bytes(key[2:], "big") for key, _ in scan_prefix(self._repair.store, PAGE)
         } | self._queued
@@ -104,16 +104,16 @@ class Requeue:
         self._repair.writer.put(DUE_LINKS, pack(Appended(0, repeats + len(known))))
         self._repair.writer.put(DUE_FLUSHED, pack(Flushed(0, repeats, len(known))))
         self._repair.writer.put(COUNTERS, pack(self._counters(repeats, len(known))))
-        self._repair.done.append(f"due: one run of the {len(known)} URLs known is written anew")
+        self._repair.done.append(f"due: one run of the {len(known)} known URLs was written")
         return links
 
     def _waiting_links(self) -> list[Link]:
-        """The links of the links log, which is put aside: it is empty from now on, and they are not queued yet."""
+        """Return the links of the links log and set it aside: the log starts empty, and they are not queued yet."""
         log, aside = self._repair.folder / "links", self._repair.folder / WAITING_LINKS
         if log.exists() and not aside.exists():
             rename(log, aside)
         links = [*salvage(aside), *salvage(log)]
-        shutil.rmtree(log, ignore_errors=True)  # of a repair that was cut off: what it took from `aside`
+        shutil.rmtree(log, ignore_errors=True)  # it holds what an interrupted repair took from `aside`
         return links
 
     def _counters(self, repeats: int, known: int) -> dict[str, int]:
@@ -130,7 +130,7 @@ class Requeue:
         return counters
 
     def _count_outcomes(self) -> dict[str, int]:
-        """What the records tell of the fetches, where counters are lost or of an earlier state: each page's last one."""
+        """Count each page's last fetch from the records, if counters are lost or from an earlier state."""
         records = (unpack_record(key, value) for key, value in scan_prefix(self._repair.store, PAGE))
         return dict(Counter(f"pages.{record.outcome}" for record in records))
 

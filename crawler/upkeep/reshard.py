@@ -1,14 +1,13 @@
-"""The steps of `crawler reshard` in a crawl directory, and the switch that a crash cannot halve.
+"""The steps of `crawler reshard` in a crawl directory, and a switch that a crash cannot leave half done.
 
-        settle   every link that waits in an outbox is applied by its owner, every DUE is flushed
+    settle   every link that waits in an outbox is applied by its owner, every DUE is flushed
     build    DIR/.reshard/<name> for each new process: the keys of its buckets, from all old ones
-    check    each new process is opened there and verified as `crawler check` does
-    switch   the journal (`crawl/journal.py`) decides; then folders are renamed, the old ones removed
+    check    each new process is opened there and verified as by `crawler check`
+    switch   the journal (`crawl/journal.py`) decides; then folders are renamed and the old ones removed
 
-After a crash before the journal is written nothing has changed, and the next command removes
-what was built (`journal.drop_unfinished`); after it the
-next `reshard` finishes what the journal says, and everything else refuses the
-directory.
+After a crash before the journal is written, nothing has changed, and the next command removes
+what was built (`journal.drop_unfinished`). After a later crash the next `reshard` completes
+the switch in the journal, and every other command refuses the directory.
 
 DIR/.reshard/<name>   new processes, being built
 DIR/.resharded/       old processes, until they are removed
@@ -40,7 +39,7 @@ COMMAND = "reshard"
 
 
 class Switch(msgspec.Struct, forbid_unknown_fields=True):
-    """What the journal says of a switch: old and new processes, and the files that tell of them."""
+    """The journal's entry for a switch: old and new processes, and the files that describe them."""
 
     old: list[str]
     new: list[str]
@@ -51,11 +50,11 @@ class Switch(msgspec.Struct, forbid_unknown_fields=True):
 class Resharding:
     """One reshard of the crawl in `directory` to the bucket table `target`.
 
-    `config` is that of the crawl from then on. `say` is told each step.
+    `config` is the configuration of the crawl afterwards. `say` is called with each step.
 
     Raises:
         UsageError: the table is not newer than the one in use.
-        DirectoryError: a process is missing or runs.
+        DirectoryError: a process is missing or running.
     """
 
     def __init__(
@@ -74,20 +73,20 @@ class Resharding:
         self._old_table = topology(self._old_config, directory.path, self._old[0]).partition
         if target.epoch <= self._old_table.epoch:
             raise UsageError(
-                f"the table's epoch is {target.epoch}, that in use has {self._old_table.epoch}: it must grow"
+                f"the table's epoch is {target.epoch}, but it must be larger than the current {self._old_table.epoch}"
             )
         missing = set(self._old) - set(directory.process_names())
         if missing:
             raise DirectoryError(
-                f"{directory.path}: {', '.join(sorted(missing))} is not here; `crawler recover` rebuilds what it had"
+                f"{directory.path}: {', '.join(sorted(missing))} is missing; `crawler recover` rebuilds its to-do list"
             )
 
     def run(self) -> None:
         """Move everything, verify it, and switch.
 
         Raises:
-            DirectoryError: a process runs, or what was built is not whole; the crawl is as it was.
-            StoreError: the disk failed; the crawl is as it was.
+            DirectoryError: a process is running, or the result is incomplete; the crawl is unchanged.
+            StoreError: the disk failed; the crawl is unchanged.
         """
         with Lock(self._directory.path / "supervisor.lock", "reshard"):
             self._settle()
@@ -99,7 +98,7 @@ class Resharding:
                 self._switch()
 
     def _settle(self) -> None:
-        self._say("settling: links on their way are applied, DUEs are flushed")
+        self._say("settling: applying links in transit, flushing DUEs")
         with contextlib.ExitStack() as stack:
             processes = [
                 stack.enter_context(at_rest(self._old_config, self._directory, name, clock=self._clock))
@@ -163,7 +162,7 @@ class Resharding:
 
 
 def finish(directory: CrawlDirectory) -> bool:
-    """Do what the journal says, from wherever a crash left it; whether there was one."""
+    """Complete the switch in the journal after a crash at any point; return whether there was one."""
     journal = load_journal(directory.path)
     if journal is None or journal.command != COMMAND:
         return False
@@ -180,7 +179,7 @@ def finish(directory: CrawlDirectory) -> bool:
             (built / name).rename(directory.process(name))
             reach("reshard renamed")
     for name in switch.new:
-        directory.note_state(name, 0)  # its store is a new one
+        directory.note_state(name, 0)  # its store is new
     for name in set(switch.old) - set(switch.new):
         directory.forget_begun(name)
     atomic_write(directory.path / TABLE_FILE, switch.table.encode())

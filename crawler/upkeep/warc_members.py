@@ -1,8 +1,8 @@
-"""The gzip members of a WARC file that may be broken: the whole ones, and the gaps between them.
+"""The gzip members of a WARC file that may be damaged: the whole ones, and the gaps between them.
 
 An empty record of the same length replaces a broken one, so all others keep their
-places. A gap of a few bytes is too small for an empty record: the record after it goes
-too, and its page is fetched again.
+offsets. A gap of a few bytes is too small for an empty record: then the next record is
+replaced too, and its page is fetched again.
 """
 
 import mmap
@@ -26,9 +26,9 @@ WARC-Date: 1970-01-01T00:00:00Z\r\nContent-Length: 0\r\n\r\n\r\n\r\n"
 
 
 def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.Record | None]]:
-    """(offset, length, record) of each member up to `end`; None for what was broken and is blank now, synced.
+    """Yield (offset, length, record) of each member up to `end`; None for a broken one that was blanked and synced.
 
-    Ends before `end` if nothing whole follows.
+    Stop before `end` if no whole member follows.
     """
     if not end:
         return
@@ -52,12 +52,12 @@ def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.
 
 
 def is_filler(record: reading.Record) -> bool:
-    """Whether it stands for what was broken once."""
+    """Return whether a record is an empty one that replaced a broken one."""
     return record.fields.get("warc-record-id") == _FILLER_ID
 
 
 def filler(length: int) -> bytes | None:
-    """A gzip member of exactly `length` bytes that holds an empty WARC record; None if that is too few."""
+    """Return a gzip member of exactly `length` bytes with an empty WARC record; None if `length` is too small."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     deflated = compressor.compress(_FILLER) + compressor.flush()
     padding = length - 10 - 1 - len(deflated) - 8
@@ -69,7 +69,7 @@ def filler(length: int) -> bytes | None:
 
 
 def _member(data: mmap.mmap, at: int, name: str) -> tuple[reading.Record, int] | None:
-    """The whole and right record at `at`, and the length of its member; None if there is none."""
+    """Return (the record at `at`, the length of its member); None if there is no whole, valid record."""
     try:
         length = reading.member_length(_chunks(data, at), name)
         record = reading.parse_record(reading.expand(data[at : at + length], where=name), name)
@@ -83,7 +83,7 @@ def _chunks(data: mmap.mmap, at: int, step: int = 1 << 16) -> Iterator[bytes]:
 
 
 def _blank(data: mmap.mmap, at: int, name: str) -> bytes | None:
-    """The empty record that reaches from `at` to a whole one; None if no whole one follows."""
+    """Return the empty record that fills the gap from `at` to the next whole record; None if there is none."""
     for begin, end in _whole_members(data, at + 1, name):
         blank = filler(begin - at) or filler(end - at)
         if blank is not None:
@@ -92,7 +92,7 @@ def _blank(data: mmap.mmap, at: int, name: str) -> bytes | None:
 
 
 def _whole_members(data: mmap.mmap, at: int, name: str) -> Iterator[tuple[int, int]]:
-    """Where each whole record behind `at` begins and ends."""
+    """Yield (begin, end) of each whole record after `at`."""
     for match in _MEMBER.finditer(data, at):
         if (whole := _member(data, match.start(), name)) is not None:
             yield match.start(), match.start() + whole[1]

@@ -6,20 +6,20 @@
 
 Pages of one directory share most of their hrefs (navigation, index), and the
 meaning of a relative href depends only on the directory of the base. So there is
-one table a directory, href -> result, and a link costs a dictionary look-up. Some
-hrefs are resolved each time: those that are empty or begin with `?` (they take the
-base's file name or more), `http:x` (the standard reads it as relative), and those
-with tabs or newlines, which the parser removes. Pages in another encoding than UTF-8
+one table per directory, href -> result, and a link costs one dictionary look-up. Some
+hrefs are resolved each time: those that are empty or begin with `?` (they use the
+base's file name or query), `http:x` (the standard reads it as relative), and those
+with tabs or newlines, which the parser removes. Pages in an encoding other than UTF-8
 have tables of their own, and so have requisites. All tables are emptied when the
 scope widens, or when fingerprints change because two authorities were proven to be
 one.
 
-`memo_bytes_max` bounds all tables together; the least recently used directory goes
-first.
+`memo_bytes_max` bounds all tables together; the least recently used directory is
+evicted first.
 
-An href without its fragment counts once a page, under the rule that rejected it.
+An href without its fragment is counted once per page, under the rule that rejected it.
 Links that are only a fragment are dropped first and not counted. A link to the page
-itself is a link like any other; the duplicate check knows it.
+itself is treated like any other; the duplicate check recognizes it.
 """
 
 import re
@@ -44,21 +44,21 @@ from crawler.urls.canonical import (
 )
 from crawler.urls.fingerprint import Fingerprinter
 
-_Entry = tuple[int, str] | str  # (fingerprint, url), or the rule that rejects
+_Entry = tuple[int, str] | str  # (fingerprint, url), or the name of the rejecting rule
 
-# Beginnings of hrefs that need the whole base, or that the parser trims.
+# Beginnings of hrefs that depend on the whole base, or that the parser trims.
 _NOT_BY_DIRECTORY = re.compile(r"$|[ ?]|https?:(?![/\\])", re.IGNORECASE)
-_ENTRY_BYTES = 300  # of an entry beside its characters: slot, tuple, integer and the heads of two strings
-_TABLE_BYTES = 1000  # of a table beside its entries and the characters of its ancestors
+_ENTRY_BYTES = 300  # bytes of an entry besides its characters: slot, tuple, integer and two string headers
+_TABLE_BYTES = 1000  # bytes of a table besides its entries and the characters of its ancestors
 
-# A base that is a request form already, as nearly all are: no need to parse it.
+# Matches a base that is already a request form, as nearly all are; it need not be parsed.
 _REQUEST_FORM = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]+)?/[!$-;=@-\[\]_a-z|~]*(?:\?[!$-;=?-~]*)?")
 
 
 class Accepted(NamedTuple):
     """The accepted links of a page in order of appearance, unique by fingerprint.
 
-    `urls` are request forms, `fingerprints` theirs, shape (n,). `rejected`
+    `urls` are request forms, `fingerprints` their fingerprints, shape (n,). `rejected`
     counts the other links by rule.
     """
 
@@ -76,7 +76,7 @@ class Judged(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """What `crawler why` says of a URL's form; `reason` is for people."""
+    """The form and verdict that `crawler why` shows for a URL; `reason` is a text for users."""
 
     url: str
     key: str
@@ -86,7 +86,7 @@ class Explanation(NamedTuple):
 
 
 class _Table(dict[str, _Entry]):
-    """The results of one directory; `above` are its ancestors, `size` is about the bytes it takes."""
+    """The results of one directory; `above` are its ancestors, `size` is its approximate size in bytes."""
 
     __slots__ = ("above", "size")
 
@@ -100,8 +100,8 @@ class LinkFilter:
     """Turns raw URLs into accepted links.
 
     Args:
-        length_max: octets of a request form.
-        memo_bytes_max: of all remembered results together; 0 = none are.
+        length_max: limit on a request form, in bytes.
+        memo_bytes_max: limit on all stored results together, in bytes; 0 = none are stored.
     """
 
     def __init__(
@@ -118,25 +118,25 @@ class LinkFilter:
         self._length_max = length_max
         self._size_max = memo_bytes_max
         self._size = 0
-        self._tables: OrderedDict[object, _Table] = OrderedDict()  # the one asked for last comes last
+        self._tables: OrderedDict[object, _Table] = OrderedDict()  # least recently used first
         self._revision = self._present_revision()
-        self.links = 0  # distinct hrefs taken, and how many of them were not remembered
+        self.links = 0  # number of distinct hrefs
         self.misses = 0
 
     def filter_links(
         self, base_url: str, hrefs: Iterable[str], encoding: str = "utf-8", flags: int = 0
     ) -> Accepted:
-        """The accepted links among the raw `hrefs` of a page whose links are relative to `base_url`.
+        """Return the accepted links among the raw `hrefs` of a page whose links are relative to `base_url`.
 
-        `encoding` is the page's, `flags` are the links'. Never raises for what
-        stands on a page.
+        `encoding` is that of the page, `flags` are those of the links. No page content
+        can make it raise an exception.
         """
         return _sort_out(self._results(base_url, _without_fragments(hrefs), encoding, flags))
 
     def filter_spelled(
         self, base_url: str, hrefs: Iterable[str], encoding: str = "utf-8", flags: int = 0
     ) -> tuple[Accepted, list[str]]:
-        """The same, and the first spelling of each link, without its fragment."""
+        """Like `filter_links`, but also return the first spelling of each link, without its fragment."""
         raw = _without_fragments(hrefs)
         results = self._results(base_url, raw, encoding, flags)
         spellings: dict[int, str] = {}
@@ -146,7 +146,7 @@ class LinkFilter:
         return _sort_out(results), list(spellings.values())
 
     def _results(self, base_url: str, raw: dict[str, None], encoding: str, flags: int) -> list[Any]:
-        """What becomes of each of the `raw` hrefs, as it stands in the tables."""
+        """Return the table entry of each of the `raw` hrefs."""
         base: str | None = base_url
         if not _REQUEST_FORM.fullmatch(base_url):
             base = (parse(base_url) or "").partition("#")[0] or None
@@ -168,11 +168,11 @@ class LinkFilter:
         return Judged(url, self._fingerprint(url), self.filter.verdict(url, flags))
 
     def form(self, raw_url: str) -> tuple[str, str]:
-        """(request form, "") of an absolute URL, or ("", the rule by which it has none)."""
+        """Return (request form, "") of an absolute URL, or ("", the rule that rejects it)."""
         return self._form((), None, raw_url, "utf-8")
 
     def explain(self, raw_url: str, flags: int = 0) -> Explanation:
-        """Why an absolute URL is accepted or not."""
+        """Explain why an absolute URL is accepted or rejected."""
         url, fingerprint, rule = self.one(raw_url, flags)
         key = self.fingerprinter.key(url).decode("ascii") if url else ""
         reason = RULES[rule] if rule else "it passes the URL filter"
@@ -181,7 +181,7 @@ class LinkFilter:
         return Explanation(url, key, fingerprint, rule, reason)
 
     def _table(self, base: str | None, encoding: str, flags: int) -> _Table:
-        """The memo of the base's directory, made the one asked for last."""
+        """Return the table of the base's directory and mark it as most recently used."""
         if self._revision != self._present_revision():
             self._forget()
         codec = "utf-8" if encoding == "utf-8" else query_codec(encoding)
@@ -203,7 +203,7 @@ class LinkFilter:
         encoding: str,
         flags: int,
     ) -> None:
-        """Work out the results that are None; remember those that depend only on the directory."""
+        """Compute the results that are None; store those that depend only on the directory."""
         form, verdict, fingerprint, above = self._form, self.filter.verdict, self._fingerprint, table.above
         size = 0
         for position, href in enumerate(raw):
@@ -212,26 +212,27 @@ class LinkFilter:
                 rule = rule or verdict(url, flags)
                 results[position] = entry = rule or (fingerprint(url), url)
                 self.misses += 1
-                if href.isprintable() and not _NOT_BY_DIRECTORY.match(href):  # tabs and newlines are not
+                # Tabs and newlines are not printable.
+                if href.isprintable() and not _NOT_BY_DIRECTORY.match(href):
                     table[href] = entry
                     size += _ENTRY_BYTES + len(href) + len(url)
         table.size += size
         self._size += size
 
     def _form(self, above: tuple[str, ...], base: str | None, href: str, encoding: str) -> tuple[str, str]:
-        """(request form, "") or ("", rule); `above` are the ancestors of `base`, if they are at hand."""
+        """Return (request form, "") or ("", rule); `above` are the ancestors of `base`, if known."""
         url = plain_join(above, href)
         if not url:
             return resolve_or_rule(base, href, encoding=encoding, length_max=self._length_max)
         return (url, "") if len(url) <= self._length_max else ("", TOO_LONG)
 
     def _shrink(self) -> None:
-        """Forget the directories not asked for longest until the bound holds."""
+        """Evict the least recently used directories until the bound holds."""
         while self._size > self._size_max:
             self._size -= self._tables.popitem(last=False)[1].size
 
     def _present_revision(self) -> int:
-        """Changes whenever results may: both parts only grow, so their sum tells."""
+        """Return a number that changes whenever results may change; both terms only grow."""
         return self.filter.revision + self.fingerprinter.revision
 
     def _forget(self) -> None:
@@ -245,14 +246,14 @@ class LinkFilter:
 
     def __repr__(self) -> str:
         memo = f"{len(self._tables)} directories, {self._size} bytes"
-        return f"Intake({memo}, {self.links} links, {self.misses} misses)"
+        return f"LinkFilter({memo}, {self.links} links, {self.misses} misses)"
 
 
 def _without_fragments(hrefs: Iterable[str]) -> dict[str, None]:
-    """The hrefs as keys, each once, without their fragments.
+    """Return the hrefs as keys, each once, without their fragments.
 
-    The mark of the fragment stays where a blank stands before it, which the
-    parser would trim else.
+    A `#` after a blank is kept; without it, the parser would trim the
+    blank.
     """
     raw = dict.fromkeys(hrefs)
     if "#" not in "".join(raw):
@@ -263,7 +264,7 @@ def _without_fragments(hrefs: Iterable[str]) -> dict[str, None]:
 
 
 def _sort_out(results: list) -> Accepted:
-    """Accepted links, unique by fingerprint, in their first spelling; the rules of the others, counted."""
+    """Return the accepted links, unique by fingerprint, in their first spelling, and the counts of the other rules."""
     links = [entry for entry in results if entry.__class__ is tuple]
     unique: dict[int, str] = dict(links)
     if len(unique) < len(links):

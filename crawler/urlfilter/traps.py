@@ -1,30 +1,30 @@
-"""Traps that show in the path alone (`urlfilter/README.md`, "Traps"; Heritrix' decide rules).
+"""Traps that are visible in the path alone (`urlfilter/README.md`, "Traps"; Heritrix's decide rules).
 
-A broken relative link on a page that answers under any path makes paths
-without end: `/a/a/a/...`, `/en/shop/en/shop/...`. Two rules bound them: the
-number of segments (TooManyPathSegments), and a unit of one or several
-segments that comes more often in a row than allowed (PathologicalPath, whose
-pattern matches units of several segments too).
+A broken relative link on a page that answers under any path produces endless
+paths: `/a/a/a/...`, `/en/shop/en/shop/...`. Two rules bound them: the
+number of segments (TooManyPathSegments), and the number of times that a unit of one or
+several segments is repeated in a row (PathologicalPath, whose pattern also matches
+units of several segments).
 
-Segments stand between slashes and may be empty; after a last slash there is none:
+Segments are separated by slashes and may be empty; there is none after the last slash:
 `/a//b/` has the three segments `a`, ``, `b`. All functions are pure, read the path
-of a request form, and take time proportional to its length. A limit of 0 switches
-its rule off. A path below a trap is a trap, so most verdicts can be had from the
+of a request form, and take time proportional to its length. A limit of 0 disables
+its rule. A path below a trap is a trap, so most verdicts follow from the
 directory.
 """
 
 PATH_SEGMENTS = "path_segments"
 REPEATED_SEGMENTS = "repeated_segments"
-_UNIT_MAX = 6  # segments; more cannot come three times within 20 segments, and it bounds the work
+_UNIT_MAX = 6  # segments; longer units cannot occur three times within 20 segments
 
 
 def trap(url: str, segments_max: int = 20, repeats_max: int = 2) -> str:
-    """The name of the trap rule that a request form falls under, "" if none."""
+    """Return the name of the trap rule that rejects a request form; "" if none does."""
     return _rule(_segments(url), segments_max, repeats_max)
 
 
 def directory_trap(directory: str, segments_max: int = 20, repeats_max: int = 2) -> str | None:
-    """The rule that all files of a directory fall under, "" if none can, None if it depends on the file.
+    """Return the rule that rejects all files of a directory; "" if none can, None if it depends on the file.
 
     `directory` is a request form that ends with a slash; files have one
     segment more, or none.
@@ -34,7 +34,7 @@ def directory_trap(directory: str, segments_max: int = 20, repeats_max: int = 2)
     room = not segments_max or len(segments) < segments_max
     if rule:
         return rule if room or rule == PATH_SEGMENTS else None
-    # A unit must stand twice before one more segment can complete the third.
+    # A unit must occur twice before one more segment can complete the third occurrence.
     settled = not repeats_max or (repeats_max >= 2 and len(set(segments)) == len(segments))
     return "" if room and settled else None
 
@@ -55,9 +55,9 @@ def _rule(segments: list[str], segments_max: int, repeats_max: int) -> str:
 
 
 def repeats(segments: list[str], repeats_max: int) -> bool:
-    """Whether a unit of up to 6 segments stands more than `repeats_max` times in a row."""
+    """Return whether a unit of up to 6 segments occurs more than `repeats_max` times in a row."""
     for unit in range(1, min(_UNIT_MAX, len(segments) // (repeats_max + 1)) + 1):
-        run = 0  # positions in a row that equal the one a unit before
+        run = 0  # consecutive positions that equal the position one unit earlier
         for position in range(unit, len(segments)):
             run = run + 1 if segments[position] == segments[position - unit] else 0
             if run == unit * repeats_max:

@@ -1,10 +1,10 @@
 """The URL filter: scope, traps, extensions and kinds, exclude and include.
 
 A URL is accepted, or rejected by exactly one rule: the first that applies in
-the order of RULES. Rule names are stable: they are keys of the report and what
-`crawler why` prints.
+the order of RULES. Rule names are stable: they are keys of the report, and
+`crawler why` prints them.
 
-Flags change what binds (`-` = does not bind):
+Flags decide which rules apply (`-` = does not apply):
 
     rule               page link   SEED   SITEMAP   REQUISITE
     requisite                                       unless switched on
@@ -14,9 +14,9 @@ Flags change what binds (`-` = does not bind):
     include                x         -       -         -
     port, path_segments... x         x       x         x
 
-`include` does not bind seeds, which the user asked for, nor sitemaps, which only
-lead to pages. A sitemap may lie on another host if the robots.txt of a host in
-scope names it; requisites come from any host.
+`include` does not apply to seeds, which the user asked for, nor to sitemaps, which only
+lead to pages. A sitemap may be on another host if the robots.txt of a host in
+scope names it; requisites may come from any host.
 
 Patterns are Python regular expressions, searched anywhere in the request form.
 They come from the user, who should avoid nested repetitions such as `(a+)+`: only
@@ -47,55 +47,55 @@ INCLUDE = "include"
 PORT = "port"
 HOOK = "hook"
 
-# Every rule, in the order in which they are tried, with its reason for people.
+# Every rule, in the order in which they are tried, with its reason as shown to users.
 RULES = {
-    canonical.UNPARSABLE: "it is no URL: the WHATWG parser rejects it, or its host has no name",
+    canonical.UNPARSABLE: "it is not a URL: the WHATWG parser rejects it, or its host has no name",
     canonical.SCHEME: "its scheme is neither http nor https",
     canonical.TOO_LONG: "it is longer than urls.length_max",
     REQUISITE: "it is a page requisite, and crawl.requisites is off",
-    SCOPE: "it lies outside the scope of the seeds and of where they redirected to",
+    SCOPE: "it is outside the scope of the seeds and their redirect targets",
     EXTENSION: "its file name ends with one of filter.exclude_extensions",
-    KIND: "its name is that of a kind which filter.reject names, or filter.accept does not",
+    KIND: "it is of a kind that filter.reject lists, or filter.accept does not",
     EXCLUDE: "it matches a pattern of filter.exclude",
     INCLUDE: "it matches no pattern of filter.include",
     PORT: "its port is that of another protocol (WHATWG Fetch), and network.allow_ports does not name it",
     traps.PATH_SEGMENTS: "its path has more segments than traps.path_segments_max",
     traps.REPEATED_SEGMENTS: "it repeats a part of its path more often than traps.repeated_segments_max",
-    HOOK: "it is rejected by the URL filter that was supplied",
+    HOOK: "it is rejected by the URL filter that the user supplied",
 }
 
 _REQUISITE = LinkFlag.REQUISITE
 _ANY_HOST = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE
 _ANY_EXTENSION = LinkFlag.SEED | LinkFlag.SITEMAP
-# Directories whose verdict is remembered, and the longest of them in characters: at most some 4 MB.
+# Limits on remembered verdicts of directories (number, length in characters): at most about 4 MB.
 _DIRECTORIES_MAX = 1 << 13
 _DIRECTORY_LENGTH_MAX = 400
 
-_SHOWN_ENTRIES = 5  # of a scope, to people
-_UNKNOWN = "unknown"  # no rule: a directory not judged yet
+_SHOWN_ENTRIES = 5  # entries of a scope shown to users
+_UNKNOWN = "unknown"  # no rule: the directory has not been judged
 
-# A scope can be opened with the state of one that is at least as narrow.
+# A scope can be opened with the state of one that is equally narrow or narrower.
 SCOPES = ("prefix", "host", "domain", "any")
-PAGE = "page"  # of single seeds only
+PAGE = "page"  # for single seeds only
 
 
 class Scope:
-    """The part of the web that the seeds, and where they redirected to, span.
+    """The part of the web defined by the seeds and their redirect targets.
 
     prefix   below the directory of a seed, on its host and port, by either scheme
     host     on the host of a seed; scheme and port are ignored, a leading `www.` is folded
     domain   within the registrable domain of a seed
     any      everywhere
 
-    A seed may have a kind of its own (`kind_of`), among them `page`: itself only. Beside
-    the seeds, SURT prefixes say what is in scope.
+    A seed may have a kind of its own (`kind_of`), for example `page`: only that page.
+    URLs under the SURT prefixes are in scope, too.
 
-    It keeps one short entry a host, domain or directory, none in scope any. What
-    the seeds span without their redirects is kept apart where it is `give`n: the
-    headers with credentials go there, and in scope any to the hosts of seeds.
+    The scope stores one short entry per host, domain or directory, none for `any`.
+    The scope of the seeds noted by `give`, without their redirects, is stored separately:
+    headers with credentials are sent only there and, with `any`, only to the hosts of seeds.
 
     Raises:
-        ConfigError: `kind` is none of SCOPES, or a prefix is no SURT.
+        ConfigError: `kind` is not in SCOPES, or a prefix is not a SURT prefix.
     """
 
     def __init__(
@@ -107,18 +107,18 @@ class Scope:
         surts: Iterable[str] = (),
     ) -> None:
         if kind not in (*SCOPES, PAGE):
-            raise ConfigError(f"crawl.scope: {kind!r} is none of {', '.join(SCOPES)}")
+            raise ConfigError(f"crawl.scope: {kind!r} must be one of {', '.join(SCOPES)}")
         self.kind = kind
         self._kind_of = kind_of
         self._surts = tuple(map(_checked_surt, surts))
         self._entries: set[str] = set()
-        self._others: dict[str, Scope] = {}  # of seeds with a kind of their own
+        self._others: dict[str, Scope] = {}  # scopes of the seeds that have a kind of their own
         self._given: Scope | None = None
         for url in urls:
             self.add(url)
 
     def add(self, url: str) -> bool:
-        """Widen the scope by a seed or its redirect (a request form); whether that made a difference."""
+        """Widen the scope by a seed or its redirect (a request form); return whether it changed."""
         own = self._kind_of(url) if self._kind_of is not None and self.kind != "any" else None
         if own is not None and own != self.kind:
             return self._other(own).add(url)
@@ -131,11 +131,11 @@ class Scope:
         return self._others.setdefault(kind, Scope(kind))
 
     def covers(self, url: str) -> bool:
-        """Whether a request form lies within."""
+        """Return whether a request form is in scope."""
         return self.spans(url) or self.names(url)
 
     def spans(self, url: str) -> bool:
-        """Whether all of its directory lies within."""
+        """Return whether the whole directory of a URL is in scope."""
         if self.kind == "any":
             return True
         return (self.kind != PAGE and self._has(url)) or any(
@@ -143,7 +143,7 @@ class Scope:
         )
 
     def names(self, url: str) -> bool:
-        """Whether it lies within by itself: a page that is a seed of that kind, or by a SURT prefix."""
+        """Return whether a URL is in scope individually: as a seed of kind `page`, or by a SURT prefix."""
         if PAGE in self._others and self._others[PAGE]._has(url):
             return True
         return bool(self._surts) and surt_of(url).startswith(self._surts)
@@ -154,24 +154,24 @@ class Scope:
         return self._entry(url) in self._entries
 
     def give(self, url: str) -> bool:
-        """Note a seed; whether that made a difference."""
+        """Note a seed; return whether anything changed."""
         if self._given is None:
             self._given = Scope("host" if self.kind == "any" else self.kind, kind_of=self._kind_of)
         return self._given.add(url)
 
     def was_given(self, url: str) -> bool:
-        """Whether a request form lies within what the seeds that were noted span."""
+        """Return whether a request form is in the scope of the noted seeds."""
         return self._given is not None and self._given.covers(url)
 
     def _entry(self, url: str) -> str:
-        """What is kept of a seed."""
+        """Return the entry for a seed."""
         if self.kind in ("prefix", PAGE):
             return _prefix(url) if self.kind == "prefix" else url.partition("//")[2]
         name = hostname(url)
         return registrable_domain(name) if self.kind == "domain" else _fold(name)
 
     def _covers_place(self, place: str) -> bool:
-        """Whether a directory or one above it is an entry."""
+        """Return whether a directory or one of its ancestors is an entry."""
         while place:
             if place in self._entries:
                 return True
@@ -179,14 +179,14 @@ class Scope:
         return False
 
     def state(self) -> dict[str, Any]:
-        """What a restart needs, as plain values: kind, entries, those of other kinds, URLs that were given."""
+        """Return the state for a restart as plain values: kind, entries, those of other kinds, noted URLs."""
         state: dict[str, Any] = {"kind": self.kind, "entries": sorted(self._entries)}
         if self._others:
             state["others"] = {kind: sorted(other._entries) for kind, other in self._others.items()}
         return state if self._given is None else state | {"given": self._given.urls()}
 
     def summary(self) -> str:
-        """The scope for people: its kind and the first of what it spans."""
+        """Return the scope as text for users: its kind and its first entries."""
         entries = sorted(self._entries)
         more = f" and {len(entries) - _SHOWN_ENTRIES:,} more" if len(entries) > _SHOWN_ENTRIES else ""
         own = f"{self.kind} {', '.join(entries[:_SHOWN_ENTRIES])}{more}"
@@ -195,7 +195,7 @@ class Scope:
         return "; ".join(([own] if entries or not (others or surts) else []) + others + surts)
 
     def urls(self) -> list[str]:
-        """URLs by which another scope of the same kinds grows to this one."""
+        """Return URLs that widen another scope of the same kinds to this one."""
         own = ["http://" + entry if "/" in entry else f"http://{entry}/" for entry in sorted(self._entries)]
         return own + [url for other in self._others.values() for url in other.urls()]
 
@@ -208,7 +208,7 @@ class Scope:
         kind_of: Callable[[str], str | None] | None = None,
         surts: Iterable[str] = (),
     ) -> "Scope":
-        """The scope of an earlier run, read as `kind`: the same or a wider one.
+        """Restore the scope of an earlier run as `kind`: the same or a wider one.
 
         Raises:
             ConfigError: `kind` is unknown, or narrower than that of the earlier run.
@@ -216,7 +216,7 @@ class Scope:
         scope = cls(kind, surts=surts)
         if SCOPES.index(kind) < SCOPES.index(state["kind"]):
             began = state["kind"]
-            raise ConfigError(f"crawl.scope: this crawl began with scope {began}; it cannot become {kind}")
+            raise ConfigError(f"crawl.scope: this crawl started with scope {began}; it cannot become {kind}")
         for entry in state["entries"]:
             scope.add("http://" + entry if "/" in entry else f"http://{entry}/")
         for other, entries in state.get("others", {}).items():
@@ -236,21 +236,21 @@ class Scope:
 def _checked_surt(text: str) -> str:
     if found := surt_prefix(text):
         return found
-    raise ConfigError(f"crawl.surts: {text!r} is no SURT prefix such as http://(org,example,)/docs/")
+    raise ConfigError(f"crawl.surts: {text!r} is not a SURT prefix such as http://(org,example,)/docs/")
 
 
 def _fold(name: str) -> str:
-    """The host name without a leading `www.`, unless that leaves a single label."""
+    """Return the host name without a leading `www.`, unless that leaves a single label."""
     return name[4:] if name.startswith("www.") and "." in name[4:] else name
 
 
 def _prefix(url: str) -> str:
-    """Host, port and directory of a request form, without the scheme: "h.example:8080/a/"."""
+    """Return host, port and directory of a request form, without the scheme: "h.example:8080/a/"."""
     return directory(url).partition("//")[2]
 
 
 def _path_end(url: str) -> str:
-    """The last segment of the path, in lower case."""
+    """Return the last segment of the path, in lower case."""
     return url.partition("?")[0].rpartition("/")[2].lower()
 
 
@@ -258,15 +258,15 @@ class UrlFilter:
     """The verdict on a URL in its request form.
 
     Args:
-        scope: grows by `widen`; `revision` changes when it did.
+        scope: widened by `widen`; `revision` then changes.
         config: include, exclude, extensions.
-        trap_limits: bounds of the path.
-        allow_ports: ports of other protocols that may be asked all the same.
+        trap_limits: limits on the path.
+        allow_ports: ports of other protocols that are allowed.
         requisites: whether links with the flag REQUISITE are wanted.
-        hook: a filter of the user's, asked last, False rejects; seeds and sitemaps are not asked about.
+        hook: the user's filter, called last; False rejects. It is not called for seeds and sitemaps.
 
     Raises:
-        ConfigError: a pattern is no regular expression.
+        ConfigError: a pattern is not a regular expression.
     """
 
     def __init__(
@@ -280,7 +280,7 @@ class UrlFilter:
         hook: Callable[[str], bool] | None = None,
     ) -> None:
         self.scope = scope
-        self._bad_ports = BAD_PORTS.difference(allow_ports, (0,))  # 0: none is named
+        self._bad_ports = BAD_PORTS.difference(allow_ports, (0,))  # 0: the URL names no port
         self.revision = 0
         self._requisites = requisites
         self._hook = hook
@@ -296,7 +296,7 @@ class UrlFilter:
         self._directories: dict[str, str | None] = {}
 
     def widen(self, url: str) -> bool:
-        """Take a seed, or the redirect of one, into the scope; whether that made a difference."""
+        """Add a seed, or its redirect target, to the scope; return whether the scope changed."""
         widened = self.scope.add(url)
         if widened:
             self.revision += 1
@@ -304,7 +304,7 @@ class UrlFilter:
         return widened
 
     def verdict(self, url: str, flags: int = 0) -> str:
-        """The name of the rule (a key of RULES) that rejects a request form; "" if it is accepted."""
+        """Return the name of the rule (a key of RULES) that rejects a request form; "" if it is accepted."""
         if flags & _REQUISITE and not self._requisites:
             return REQUISITE
         if flags & _ANY_HOST:
@@ -324,7 +324,7 @@ class UrlFilter:
         return traps.trap(url, *self._limits) if rule is None else rule
 
     def detail(self, url: str, rule: str) -> str:
-        """What of a rule's setting it was that rejected a request form: a pattern, the scope; "" if nothing."""
+        """Return the part of a rule's setting that rejected a request form: a pattern, the scope; "" if none."""
         if rule == SCOPE:
             return self.scope.summary()
         if rule == EXTENSION:
@@ -336,7 +336,7 @@ class UrlFilter:
         return ", ".join(pattern.pattern for pattern in self._include) if rule == INCLUDE else ""
 
     def _directory_verdict(self, place: str) -> str | None:
-        """SCOPE, PORT, or what `directory_trap` says: what of a page link's verdict depends only on its directory."""
+        """Return the part of a link's verdict that depends only on its directory: SCOPE, PORT or `directory_trap`."""
         rule: str | None = SCOPE
         if self.scope.spans(place):
             rule = self._port(place) or traps.directory_trap(place, *self._limits)
@@ -347,7 +347,7 @@ class UrlFilter:
         return rule
 
     def _port(self, url: str) -> str:
-        """PORT if that of a request form, or of its directory, is refused."""
+        """Return PORT if the port of a request form, or of its directory, is refused."""
         return PORT if port_of(url) in self._bad_ports else ""
 
     def _pattern_verdict(self, url: str, flags: int) -> str:
@@ -372,15 +372,15 @@ def _matches(patterns: Iterable[re.Pattern[str]], url: str) -> bool:
 
 
 def _patterns(path: str, texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-    """The compiled patterns.
+    """Compile the patterns.
 
     Raises:
-        ConfigError: the first one that does not compile, with the reason.
+        ConfigError: a pattern does not compile; the message gives the first one and the reason.
     """
     compiled = []
     for text in texts:
         try:
             compiled.append(re.compile(text))
         except (re.error, OverflowError, RecursionError) as error:
-            raise ConfigError(f"{path}: {text!r} is no regular expression: {error}") from error
+            raise ConfigError(f"{path}: {text!r} is not a regular expression: {error}") from error
     return tuple(compiled)

@@ -1,4 +1,4 @@
-"""What follows from what was noted."""
+"""The findings that follow from noted records and pages."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def test_dead_links_name_the_pages_that_link_to_them() -> None:
 
 
 def test_redirect_chains_and_loops() -> None:
-    """1 -> 2 -> 3 is a chain; 5 -> 6 -> 5 a loop that is named once; 7 -> 5 leads into it."""
+    """1 -> 2 -> 3 is a chain; 5 -> 6 -> 5 is a loop, listed once; 7 -> 5 leads into it."""
     auditor = Auditor()
     for source, target in ((1, 2), (2, 3), (5, 6), (6, 5), (8, 3)):
         auditor.record(_moved(f"/{source}"), source, (target, f"/{target}"), 0)
@@ -114,8 +114,8 @@ def test_copies_titles_times_and_parts() -> None:
     )
 
 
-def test_nothing_of_a_site_gets_out_of_its_cell() -> None:
-    """Titles and URLs come from servers: no tag in the page, no formula in the table."""
+def test_hostile_titles_and_urls_are_escaped() -> None:
+    """Titles and URLs come from servers: they must not become tags in the page or formulas in the table."""
     auditor = Auditor()
     evil = "=1+1<script>alert(1)</script>\"'"
     for number in (1, 2):
@@ -128,5 +128,5 @@ def test_nothing_of_a_site_gets_out_of_its_cell() -> None:
 
 def test_an_empty_crawl_has_a_report() -> None:
     audit = Auditor().audit()
-    assert "Nothing to complain about" in render.text(audit)
-    assert "Nothing to complain about" in html.page(audit)
+    assert "No problems found" in render.text(audit)
+    assert "No problems found" in html.page(audit)

@@ -53,7 +53,7 @@ def test_json_has_everything(crawled: tuple[Path, Web]) -> None:
     assert found["statuses"]["200"] == 6 and found["depths"] == {"0": 1, "1": 3, "2": 1}
 
 
-def test_other_forms(crawled: tuple[Path, Web], tmp_path: Path) -> None:
+def test_text_csv_and_html_reports(crawled: tuple[Path, Web], tmp_path: Path) -> None:
     directory, web = crawled
     text = run("report", "--dir", directory).text
     assert "Dead links: 1" in text and f"<- {web.url('/a')}" in text
@@ -67,8 +67,8 @@ def test_other_forms(crawled: tuple[Path, Web], tmp_path: Path) -> None:
     assert run("report", "--dir", directory, "--limit", "0").code == 2
 
 
-def test_why_begins_with_a_verdict(crawled: tuple[Path, Web]) -> None:
-    """The line of robots.txt, the pattern, the page on which it was found, and times that people read."""
+def test_why_starts_with_a_verdict(crawled: tuple[Path, Web]) -> None:
+    """The verdict names the line of robots.txt, the pattern, the linking page, and times in readable form."""
     directory, web = crawled
 
     def why(url: str) -> list[str]:

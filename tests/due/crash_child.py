@@ -1,7 +1,7 @@
 """A process that feeds a fixed stream of links through an Eliminator and may kill itself at a named step.
 
-The stream goes on where the store says it stopped. The frontier is the keys `t/<number>`, one an entry
-that was handed out, so that a link handed out twice shows as two entries.
+The stream continues where the store says it stopped. The frontier is the keys `t/<number>`, one per
+link that was handed out, so that a link handed out twice shows as two entries.
 """
 
 import os
@@ -28,7 +28,7 @@ Step = Callable[[str], None]
 
 
 def groups() -> list[list[Link]]:
-    """The stream: links of few URLs again and again, so that most of them are known."""
+    """Return the stream: repeated links of few URLs, so that most of them are known."""
     generator = random.Random(11)
     return [
         [Link(generator.randrange(160) << 40, f"http://host/{group}/{place}", group) for place in range(12)]
@@ -37,7 +37,7 @@ def groups() -> list[list[Link]]:
 
 
 def expected() -> list[Link]:
-    """The first link of each URL of the stream, in order."""
+    """Return the first link of each URL of the stream, in order."""
     first: dict[int, Link] = {}
     for links in groups():
         for link in links:
@@ -46,7 +46,7 @@ def expected() -> list[Link]:
 
 
 def handed_out(store: KeyValue) -> list[Link]:
-    """What the frontier received, in order."""
+    """Return the links that the frontier received, in order."""
     return [msgspec.msgpack.decode(value, type=Link) for _, value in scan_prefix(store, b"t/")]
 
 
@@ -63,7 +63,7 @@ def _commit(store: KeyValue, name: str, stage: Callable, step: Step, **puts: byt
 
 
 def feed(store: KeyValue, due: Eliminator, step: Step = lambda _: None) -> None:
-    """Commit the groups that are left; flush after every second one, often with a compaction under way."""
+    """Commit the remaining groups; flush after every second one, often during a compaction."""
     done = int(store.get(GROUPS_KEY) or b"0")
     compaction = None
     for number, links in list(enumerate(groups()))[done:]:
@@ -112,7 +112,7 @@ def _end_compaction(store: KeyValue, due: Eliminator, plan, step: Step) -> None:
 
 
 def main(directory: Path, fatal_step: str, occurrence: int) -> None:
-    """Feed the stream; at the step of that name, the given time it comes, kill -9 this process."""
+    """Feed the stream; kill this process with SIGKILL at the given occurrence of the named step."""
     left = occurrence
 
     def step(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Puts the interpreted kernels in the place of the installed ones, for a while."""
+"""Temporarily replace the installed kernels by the interpreted ones."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ PENDING_SET = {
 
 @contextmanager
 def using(form: str) -> Iterator[None]:
-    """Within the context the DUE runs on kernels of that form."""
+    """Run the DUE on kernels of that form within the context."""
     with (
         mock.patch.object(known_set, "sorting", SORTING[form]),
         mock.patch.object(merging, "sorting", SORTING[form]),

@@ -1,7 +1,8 @@
-"""Kill -9 and power cuts at every step of group, flush and compaction: each URL is still handed out once.
+"""SIGKILL and power cuts at every step of group, flush and compaction: each URL is still handed out once.
 
-The stream's first links are the truth. After a crash the store is opened again, the stream goes on
-where the store says it stopped, and the frontier must have received exactly that truth, in order.
+The expected result is the first link of each URL. After a crash the store is opened again, the stream
+continues where the store says it stopped, and the frontier must have received exactly the expected
+links, in order.
 """
 
 import os
@@ -42,8 +43,8 @@ STEPS = [
 ]
 
 
-def test_the_steps_are_all_there_are(tmp_path: Path) -> None:
-    """No step of the stream is missing above, and each comes often enough to crash at it."""
+def test_the_list_of_steps_is_complete(tmp_path: Path) -> None:
+    """The list above contains every step of the stream, and each occurs often enough to crash at it."""
     seen: list[str] = []
     store = MemoryStore()
     crash_child.feed(store, crash_child.open_due(tmp_path, store, seen.append), seen.append)
@@ -79,11 +80,11 @@ def test_kill_9(tmp_path: Path, step: str) -> None:
 
 
 class Crash(BaseException):
-    """Not an Exception, so that nothing on the way catches it."""
+    """A BaseException, so that no handler for Exception catches it."""
 
 
 class DurableImage:
-    """What a power cut leaves: names as of the last sync of their folder, bytes of their file."""
+    """The state after a power cut: names as of the last sync of their folder, bytes as of that of their file."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._names: dict[str, dict[str, int]] = {}
@@ -99,7 +100,7 @@ class DurableImage:
             self._contents[os.fstat(descriptor).st_ino] = Path(path).read_bytes()
 
     def restore(self, directory: Path) -> None:
-        """Make the directory what it would be after the cut."""
+        """Set the directory to the state after the power cut."""
         for folder in ("due", "links"):
             shutil.rmtree(directory / folder, ignore_errors=True)
             (directory / folder).mkdir()
@@ -110,7 +111,7 @@ class DurableImage:
 @pytest.mark.parametrize("occurrence", [1, 2, 5])
 @pytest.mark.parametrize("step", STEPS)
 def test_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, occurrence: int) -> None:
-    """Only what was synced is there again: no batch may count on more."""
+    """Only synced data survives, so no batch may depend on more."""
     left = occurrence
 
     def crash(name: str) -> None:
@@ -129,7 +130,7 @@ def test_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, o
 
 
 def test_a_crash_in_the_recovery_itself(tmp_path: Path) -> None:
-    """Ten crashes in a row, each a step further, then to the end."""
+    """Crash ten times in a row, each time one step further, then run to the end."""
     store = MemoryStore()
     for fatal in range(1, 60, 6):
         left = fatal

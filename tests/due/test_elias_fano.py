@@ -1,4 +1,4 @@
-"""Coded runs, in both forms: what they hold, how large they are, and what a join finds."""
+"""Coded runs, in both forms: their content, their size, and the results of joins."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ elias_fano = pytest.fixture(params=list(ELIAS_FANO.values()), ids=list(ELIAS_FAN
 
 
 def coded(elias_fano, keys: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Words, posts, widths and starts of a run of `keys`."""
+    """Return words, posts, widths and starts of a run of `keys`."""
     posts = np.append(keys[::FENCE_STEP], keys[-1])
     widths, starts = elias_fano.layout(posts, len(keys))
     words = np.zeros(starts[-1], np.uint64)
@@ -23,7 +23,7 @@ def coded(elias_fano, keys: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def assert_coded_and_found(keys: np.ndarray, others: np.ndarray) -> None:
-    """Both forms code `keys` alike, get them back, and find them and nothing else."""
+    """Assert that both forms encode `keys` equally, decode them, and find exactly them."""
     by_form = {name: coded(elias_fano, keys) for name, elias_fano in ELIAS_FANO.items()}
     for parts in zip(*by_form.values(), strict=True):
         assert all((part == parts[0]).all() for part in parts)
@@ -32,7 +32,8 @@ def assert_coded_and_found(keys: np.ndarray, others: np.ndarray) -> None:
         decoded = np.empty(len(keys), np.uint64)
         elias_fano.decode(*by_form[name], 0, decoded)
         assert (decoded == keys).all()
-        for step in (1, 40, 300, 2000):  # queries of a block: a thousand, which is decoded, to less than one
+        # From a thousand queries per block, for which it is decoded, to less than one.
+        for step in (1, 40, 300, 2000):
             some = queries[::step].copy()
             known = np.zeros(len(some), np.uint8)
             known[::7] = 1
@@ -42,7 +43,7 @@ def assert_coded_and_found(keys: np.ndarray, others: np.ndarray) -> None:
 
 @given(keys=ARRAYS.filter(len), others=ARRAYS)
 @settings(deadline=None, max_examples=60)
-def test_a_coded_run_is_its_keys(keys: np.ndarray, others: np.ndarray) -> None:
+def test_a_coded_run_decodes_to_its_keys(keys: np.ndarray, others: np.ndarray) -> None:
     assert_coded_and_found(np.unique(keys), others)
 
 
@@ -54,7 +55,7 @@ def test_coded_runs_of_many_blocks(count: int, shape: str) -> None:
 
 
 def test_coded_runs_that_are_dense_clumped_or_far_apart() -> None:
-    """No gaps, all keys but the fence at one end of the block, and the widest block there is."""
+    """No gaps; all keys except the fence at one end of the block; and the widest possible block."""
     nothing = np.zeros(0, np.uint64)
     dense = np.arange(3 * FENCE_STEP, dtype=np.uint64)
     for keys in (
@@ -67,7 +68,7 @@ def test_coded_runs_that_are_dense_clumped_or_far_apart() -> None:
         assert_coded_and_found(keys.astype(np.uint64), nothing)
 
 
-def test_blocks_of_a_coded_run_are_decoded_from_any_on(elias_fano) -> None:
+def test_a_coded_run_can_be_decoded_from_any_block(elias_fano) -> None:
     keys = spread(20 * FENCE_STEP + 3, 1, "half in one")
     parts = coded(elias_fano, keys)
     for first, stop in ((0, 3), (7, 9), (20, 21)):
@@ -79,7 +80,7 @@ def test_blocks_of_a_coded_run_are_decoded_from_any_on(elias_fano) -> None:
 
 @pytest.mark.parametrize("queries_a_block", [1, 5, 31, 32, 33, 300])
 def test_coded_runs_are_joined_at_any_density(elias_fano, queries_a_block: int) -> None:
-    """Each query alone, counted on from the one before, or in a decoded block; most are known before."""
+    """Cover single queries, queries that continue from the previous one, and decoded blocks; most are marked before."""
     keys = spread(20 * FENCE_STEP + 3, 2, "even")
     picked = np.random.default_rng(4).permutation(len(keys))[: 20 * queries_a_block]
     queries = np.unique(np.concatenate([keys[picked], keys[picked] + np.uint64(1), keys[-1:]]))
@@ -92,9 +93,9 @@ def test_coded_runs_are_joined_at_any_density(elias_fano, queries_a_block: int) 
 
 
 def test_a_coded_block_by_hand(elias_fano) -> None:
-    """Keys 3, 5, 6, 12 above fence 3: span 9, so one low bit a key.
+    """Keys 3, 5, 6, 12 above fence 3: span 9, so one low bit per key.
 
-    High parts 0 1 1 4 are the ones at places 0, 2, 3, 7 of 4 + 4 + 1 bits; low parts 0, 0, 1, 1 follow.
+    The high parts 0 1 1 4 are ones at positions 0, 2, 3, 7 of 4 + 4 + 1 bits; the low parts 0, 0, 1, 1 follow.
     """
     words, _, widths, starts = coded(elias_fano, np.array([3, 5, 6, 12], np.uint64))
     assert widths.tolist() == [1] and starts.tolist() == [0, 1]
@@ -103,7 +104,7 @@ def test_a_coded_block_by_hand(elias_fano) -> None:
 
 @pytest.mark.parametrize("count, bound", [(100_000_000, 4.97), (1_000_000_000, 4.55)])
 def test_size_of_a_key_in_a_coded_run(count: int, bound: float) -> None:
-    """Fence and checksum included, 12 bytes a block; on 1000 blocks that lie as close as `count` keys would."""
+    """The size with fence and checksum (12 bytes per block), for 1000 blocks as dense as with `count` keys."""
     top = 1000 * FENCE_STEP * (2**64 // count)
     keys = np.unique(np.random.default_rng(1).integers(0, top, 1000 * FENCE_STEP, dtype=np.uint64))
     words, _, widths, _ = coded(ELIAS_FANO["installed"], keys)

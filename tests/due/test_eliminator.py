@@ -1,4 +1,4 @@
-"""The Eliminator against a model: each new URL's first link comes out once, in order, whatever happens."""
+"""The Eliminator compared with a model: each new URL's first link is returned once, in order."""
 
 import errno
 import math
@@ -29,7 +29,7 @@ def link(fingerprint: int, number: int = 0) -> Link:
 
 
 class Process:
-    """What the crawl does with an Eliminator, a step at a time; the frontier is the list `handed_out`."""
+    """Uses an Eliminator as the crawl does, step by step; the frontier is the list `handed_out`."""
 
     def __init__(self, directory: Path, store: MemoryStore, config: DueConfig = SMALL) -> None:
         self.directory, self.store, self.config = directory, store, config
@@ -45,7 +45,7 @@ class Process:
         self.flush = self.compaction = None
 
     def submit(self, links: list[Link]) -> list[Link]:
-        """A group: cache, log, commit. Returns what was appended."""
+        """Submit a group: cache, log, commit. Return the links appended."""
         fresh = self.due.admit(np.array([link.fingerprint for link in links], np.uint64))
         appended = [link for link, is_fresh in zip(links, fresh, strict=True) if is_fresh]
         self.due.append(appended)
@@ -83,7 +83,7 @@ class Process:
         self.compaction = None
 
     def drain(self) -> list[Link]:
-        """Flush and compact until nothing waits; return all that was ever handed out."""
+        """Flush and compact until no link waits; return all links handed out so far."""
         if self.flush is not None:
             self.end_flush()
         while self.due.pending:
@@ -98,7 +98,7 @@ class Process:
 
 
 class EliminatorMachine(RuleBasedStateMachine):
-    """Groups, flushes and compactions in any order, overlapping; crashes; both forms of the kernels."""
+    """Groups, flushes and compactions in any order, overlapping, with crashes, in both forms of the kernels."""
 
     @initialize(
         method=st.sampled_from(["runs", "one_file", "memory"]),
@@ -181,7 +181,7 @@ class EliminatorMachine(RuleBasedStateMachine):
 
     @rule(numbers=st.lists(st.integers(0, 30), max_size=4))
     def crash(self, numbers: list[int]) -> None:
-        """With a group appended that is never committed, and whatever flush and compaction were under way."""
+        """Crash with a group appended but never committed, and with any flush or compaction in progress."""
         self.process.due.append(self._links(numbers))
         self.process.due.sync()
         self.process.due.close()
@@ -205,7 +205,7 @@ TestEliminatorMachine.settings = settings(max_examples=40, stateful_step_count=2
 
 
 @pytest.mark.parametrize("count", [0, 1, 8, 9])
-def test_a_flush_of_none_one_a_buffer_and_one_more(tmp_path: Path, form: str, count: int) -> None:
+def test_flushes_of_0_1_a_full_buffer_and_one_more(tmp_path: Path, form: str, count: int) -> None:
     process = Process(tmp_path, MemoryStore())
     process.submit([link(number) for number in range(count)])
     assert (process.due.begin_flush(0.0) is None) == (count == 0)
@@ -215,8 +215,8 @@ def test_a_flush_of_none_one_a_buffer_and_one_more(tmp_path: Path, form: str, co
     assert process.due.pending == 0 and process.due.links == count
 
 
-def test_a_flush_takes_a_buffer_at_most(tmp_path: Path) -> None:
-    """Groups of 5 with a buffer of 8: one group a flush; what does not fit waits for the next one."""
+def test_a_flush_takes_at_most_one_buffer(tmp_path: Path) -> None:
+    """Groups of 5 with a buffer of 8: one group per flush; the rest waits for the next flush."""
     process = Process(tmp_path, MemoryStore())
     for base in (0, 10, 20):
         process.submit([link(base + number) for number in range(5)])
@@ -250,8 +250,8 @@ def test_repeats_that_wait_are_not_appended(tmp_path: Path, form: str) -> None:
     assert (process.due.known, process.due.new) == (1, 3)
 
 
-def test_repeats_within_a_flush_come_out_as_the_first(tmp_path: Path, form: str) -> None:
-    """As when the pending set forgot: nothing is admitted here, all is appended."""
+def test_the_first_of_repeated_links_in_a_flush_is_returned(tmp_path: Path, form: str) -> None:
+    """Everything is appended without `admit`, as if the pending set had forgotten it."""
     process = Process(tmp_path, MemoryStore())
     links = [link(number, place) for place, number in enumerate([5, 3, 5, LAST, 3, 5, 0])]
     process.due.append(links)
@@ -261,7 +261,7 @@ def test_repeats_within_a_flush_come_out_as_the_first(tmp_path: Path, form: str)
     assert (process.due.known, process.due.new) == (3, 4)
 
 
-def test_a_dropped_flush_leaves_the_order_as_it_was(tmp_path: Path) -> None:
+def test_a_dropped_flush_does_not_change_the_order(tmp_path: Path) -> None:
     process = Process(tmp_path, MemoryStore())
     for number in range(6):
         process.submit([link(number)])
@@ -270,7 +270,7 @@ def test_a_dropped_flush_leaves_the_order_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_large_flush_goes_in_parts(tmp_path: Path) -> None:
-    """Each part is committed on its own, with all known links before its end; order and counts stay right."""
+    """Each part is committed separately, with all known links before its end; order and counts stay right."""
     process = Process(tmp_path, MemoryStore(), DueConfig(buffer_entries_max=100, part_links_max=3))
     process.submit([link(90), link(91)])
     process.drain()
@@ -370,7 +370,7 @@ def test_a_join_under_way_when_its_runs_are_merged_and_unlinked(tmp_path: Path) 
 
 
 def test_the_next_flush_frees_what_a_compaction_replaced(tmp_path: Path) -> None:
-    """Not the loop: to unmap a large file takes a while. One that is still read stays as it is."""
+    """The flush, not the loop, unmaps the files, because unmapping takes long. A file still being read is kept."""
     process = Process(tmp_path, MemoryStore())
     for base in (0, 10):
         process.submit([link(base + number) for number in range(4)])
@@ -442,7 +442,7 @@ def test_damaged_store_values_are_named(tmp_path: Path, key: bytes, damage: str)
         process.open()
 
 
-def test_what_checking_finds(tmp_path: Path) -> None:
+def test_check_reports_damaged_files(tmp_path: Path) -> None:
     """A flipped bit in a run and one in the links log are both reported, with their files."""
     process = Process(tmp_path, MemoryStore())
     process.submit([link(number) for number in range(8)])
@@ -478,7 +478,7 @@ def test_a_group_without_links_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_thousands_of_links_in_one_group(tmp_path: Path) -> None:
-    """Loading a list of seeds: the log has several blocks, the flushes a buffer each."""
+    """A long list of seeds: the log has several blocks, and each flush takes one buffer."""
     config = DueConfig(buffer_entries_max=2000)
     process = Process(tmp_path, MemoryStore(), config)
     links = [link(number * 7919 % 2**64, number) for number in range(5000)]

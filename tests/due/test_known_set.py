@@ -1,4 +1,4 @@
-"""The known set: disjoint runs, few of them, each key rewritten seldom; slices; expected collisions."""
+"""The known set: few, disjoint runs; few rewrites of each key; slices; expected collisions."""
 
 import math
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_runs_are_few_and_rewritten_seldom(tmp_path: Path) -> None:
     ("sizes", "merged"), [([4, 2, 1, 1], [8]), ([8, 4, 1, 1], [8, 4, 2]), ([9, 3], [9, 3])]
 )
 def test_which_runs_are_merged(sizes: list[int], merged: list[int]) -> None:
-    """The newest, with each older neighbour that is not larger than what has been gathered."""
+    """The newest run is merged with each older neighbour that is not larger than the runs gathered so far."""
     known = known_set()
     for number, size in enumerate(sizes):
         known.add(
@@ -87,7 +87,7 @@ def test_which_runs_are_merged(sizes: list[int], merged: list[int]) -> None:
 
 
 def test_slices_partition_the_set(form: str) -> None:
-    """Cut at any buckets, the slices are the sorted set: what moving buckets to another process takes."""
+    """Slices at any buckets form the sorted set; moving buckets to another process uses them."""
     numbers = np.concatenate([mixed(np.arange(3000)), np.array([0, LAST, 5 << 48, (5 << 48) - 1], np.uint64)])
     known = known_set(MemoryRuns(), chunk_bytes=640)
     for start in range(0, len(numbers), 97):
@@ -103,7 +103,7 @@ def test_slices_partition_the_set(form: str) -> None:
 
 
 def test_a_merge_of_unlike_sizes_goes_in_few_windows(form: str) -> None:
-    """A tiny run beside a large one, and runs that lie one behind the other."""
+    """A tiny run with a large one, and runs whose ranges follow one another."""
     known = known_set(chunk_bytes=8 * 1024)
     large = np.arange(100_000, dtype=np.uint64) << np.uint64(20)
     for keys in (large, large[::5000] + np.uint64(1), large + np.uint64(1 << 40)):

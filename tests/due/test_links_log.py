@@ -1,4 +1,4 @@
-"""The links log: an endless stream in files, cut, consumed, and never read wrong."""
+"""The links log: an endless stream in files, which is cut and consumed; damage is always reported."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ def opened(directory: Path, begin: int = 0, end: int = 0, size: int = 1 << 20) -
 
 
 def append(log: LinksLog, some: list[Link]) -> int:
-    """Append and sync; return the position behind."""
+    """Append and sync; return the end position."""
     assert [link for block, _ in log.append(some) for link in block] == some
     log.sync()
     return log.end
@@ -31,7 +31,7 @@ def everything(log: LinksLog, begin: int, end: int) -> list[Link]:
 
 
 @pytest.mark.parametrize("count", [0, 1, BLOCK_LINKS_MAX, BLOCK_LINKS_MAX + 1])
-def test_what_is_appended_is_read(tmp_path: Path, count: int) -> None:
+def test_appended_links_are_read_back(tmp_path: Path, count: int) -> None:
     log = opened(tmp_path)
     end = append(log, links(count))
     assert everything(log, 0, end) == links(count)
@@ -55,7 +55,7 @@ def test_many_files_are_one_stream(tmp_path: Path) -> None:
     assert everything(again, ends[17], end) == links(3, 18) + links(3, 19) + links(2, 99)
 
 
-def test_what_is_consumed_is_unlinked_but_not_the_file_appended_to(tmp_path: Path) -> None:
+def test_consumed_files_are_unlinked_except_the_current_one(tmp_path: Path) -> None:
     log = opened(tmp_path, size=100)
     ends = [append(log, links(1, base)) for base in range(12)]
     log.drop_before(ends[5])
@@ -66,7 +66,7 @@ def test_what_is_consumed_is_unlinked_but_not_the_file_appended_to(tmp_path: Pat
     assert everything(log, ends[-1], end) == links(1, 50)
 
 
-def test_what_was_not_committed_is_cut_off(tmp_path: Path) -> None:
+def test_uncommitted_bytes_are_cut_off(tmp_path: Path) -> None:
     log = opened(tmp_path, size=300)
     committed = append(log, links(2))
     for base in range(9):
@@ -78,7 +78,7 @@ def test_what_was_not_committed_is_cut_off(tmp_path: Path) -> None:
     assert everything(again, 0, end) == links(2) + links(1, 77)
 
 
-def test_nothing_is_left_of_a_log_that_never_counted(tmp_path: Path) -> None:
+def test_a_log_that_was_never_committed_is_removed(tmp_path: Path) -> None:
     append(opened(tmp_path), links(3))
     log = opened(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -86,7 +86,7 @@ def test_nothing_is_left_of_a_log_that_never_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["first missing", "middle missing", "last missing", "short"])
-def test_a_part_that_is_missing_is_named(tmp_path: Path, damage: str) -> None:
+def test_a_missing_file_is_named(tmp_path: Path, damage: str) -> None:
     log = opened(tmp_path, size=100)
     ends = [append(log, links(1, base)) for base in range(8)]
     log.close()

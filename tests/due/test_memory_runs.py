@@ -1,4 +1,4 @@
-"""Runs in memory: what is written comes out again, nothing of them is named, and they are small."""
+"""Runs in memory: their keys are read back, they have no names, and they are small."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from tests.due.arrays import spread
 
 
 @pytest.mark.parametrize("count", [1, 512, 513, 140_000])
-def test_what_is_written_comes_out_again(count: int, form: str) -> None:
+def test_written_keys_are_read_back(count: int, form: str) -> None:
     keys = spread(count, count, "half in one")
     run = MemoryRuns().write([keys[: count // 3], keys[count // 3 :]], len(keys), step="flush")
     assert run.entry is None and (run.fences == keys[::512]).all()
@@ -24,7 +24,7 @@ def test_what_is_written_comes_out_again(count: int, form: str) -> None:
 
 
 def test_size() -> None:
-    """At most 5.5 bytes a key at 1e8: checked on a million as dense as those, in a hundredth of the range."""
+    """At most 5.5 bytes per key at 1e8: checked with a million keys of that density, in a hundredth of the range."""
     keys = np.sort(np.random.default_rng(1).integers(0, 2**64 // 100, 1_000_000, np.uint64))
     assert MemoryRuns().write([keys], len(keys), step="flush").byte_count <= 5.2 * len(keys)
 

@@ -1,4 +1,4 @@
-"""Run files: written durably, opened only as they were written, damage named."""
+"""Run files: they are durable when written, and damage is named with the file."""
 
 import errno
 import os
@@ -21,8 +21,8 @@ def written(directory: Path, keys: np.ndarray = KEYS):
     return DiskRuns(directory, []).write([keys[:2], keys[2:]], len(keys), step="flush")
 
 
-def test_a_run_is_what_was_written(tmp_path: Path) -> None:
-    """5 keys: w is 61, so 15 high bits for 0 0 0 4 7 and 5 low parts are 5 words; one fence, one checksum."""
+def test_a_run_has_the_expected_bytes_and_entry(tmp_path: Path) -> None:
+    """5 keys: w is 61, so 15 high bits for 0 0 0 4 7 and 5 low parts take 5 words; one fence, one checksum."""
     run = written(tmp_path)
     data = (tmp_path / "00000001.run").read_bytes()
     assert data[:8] == b"due-run1" and data[48:56] == bytes(8) and len(data) == 64
@@ -36,7 +36,7 @@ def test_a_run_is_what_was_written(tmp_path: Path) -> None:
 
 CODED_FILE = (
     "6475652d72756e31"  # due-run1
-    "8708000000000000"  # high parts 0 0 0 4 7 as ones at places 0 1 2 7 11, then five low parts of 61 bits
+    "8708000000000000"  # high parts 0 0 0 4 7 as ones at positions 0 1 2 7 11, then five low parts of 61 bits
     "000c000000000000"
     "8003000000000000"
     "0000000000000000"
@@ -46,8 +46,8 @@ CODED_FILE = (
 )
 
 
-def test_a_file_is_as_it_always_was(tmp_path: Path) -> None:
-    """Golden: what is written for five keys, byte by byte."""
+def test_the_file_format_does_not_change(tmp_path: Path) -> None:
+    """Golden: the file of five keys, byte by byte."""
     run = written(tmp_path)
     assert run.path.read_bytes().hex() == CODED_FILE
     again = DiskRuns(tmp_path, [run.entry]).opened[0]
@@ -63,7 +63,7 @@ def test_fences_are_the_same_written_and_opened(tmp_path: Path, count: int) -> N
     assert (run.fences == keys[::512]).all() and (again.fences == run.fences).all()
 
 
-def test_numbers_go_on_and_what_nothing_names_is_removed(tmp_path: Path) -> None:
+def test_numbers_continue_and_unnamed_files_are_removed(tmp_path: Path) -> None:
     first = written(tmp_path)
     (tmp_path / "00000002.run").write_bytes(b"x" * 8)
     (tmp_path / "00000003.run~").write_bytes(b"x")
@@ -74,7 +74,7 @@ def test_numbers_go_on_and_what_nothing_names_is_removed(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "long", "empty", "magic", "fence", "checksum"])
-def test_a_run_that_is_not_what_was_written_is_named(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_run_is_named(tmp_path: Path, damage: str) -> None:
     run = written(tmp_path)
     data = run.path.read_bytes()
     changed = {
@@ -95,14 +95,14 @@ def test_a_run_that_is_not_what_was_written_is_named(tmp_path: Path, damage: str
 
 @pytest.mark.parametrize("read", ["join", "read", "merge", "check"])
 def test_a_flipped_bit_is_found_when_its_block_is_read(tmp_path: Path, read: str) -> None:
-    """And not before: opening does not read the blocks, and other blocks are read as they are."""
+    """The bit is not found earlier: opening does not read the blocks, and other blocks are still readable."""
     keys = np.arange(1, 3 * FENCE_STEP, dtype=np.uint64) << np.uint64(40)
     run = DiskRuns(tmp_path, []).write([keys], len(keys), step="flush")
     data = bytearray(run.path.read_bytes())
     data[len(data) // 2] ^= 4
     run.path.write_bytes(data)
     (again,) = DiskRuns(tmp_path, [run.entry]).opened
-    known = np.zeros(2, np.uint8)  # fewer than blocks: else all blocks are read
+    known = np.zeros(2, np.uint8)  # fewer queries than blocks; otherwise all blocks are read
     again.join(keys[:2], known)
     assert known.all() and (again.read(2 * FENCE_STEP, len(keys)) == keys[2 * FENCE_STEP :]).all()
     message = f"{run.path}: the checksum of block 1 is wrong"
@@ -118,7 +118,7 @@ def test_a_flipped_bit_is_found_when_its_block_is_read(tmp_path: Path, read: str
             list(merge([again], 1 << 16))
 
 
-def test_every_bit_of_a_run_counts(tmp_path: Path) -> None:
+def test_every_flipped_bit_of_a_run_is_found(tmp_path: Path) -> None:
     run = written(tmp_path)
     data = run.path.read_bytes()
     for bit in range(8 * len(data)):
@@ -156,18 +156,18 @@ def test_a_full_disk_leaves_nothing_behind(
 
 
 def test_a_removed_run_can_still_be_read(tmp_path: Path) -> None:
-    """A join that is under way in another thread holds it."""
+    """A join in another thread may still be reading it."""
     runs = DiskRuns(tmp_path, [])
     run = runs.write([KEYS], 5, step="flush")
     runs.remove(run)
     assert list(tmp_path.iterdir()) == [] and (run.read(0, 5) == KEYS).all()
 
 
-def test_a_run_that_rests_takes_no_memory_and_can_be_read(tmp_path: Path) -> None:
-    """5 bytes a URL would be resident after every flush."""
+def test_an_idle_run_takes_no_memory_and_can_be_read(tmp_path: Path) -> None:
+    """Otherwise 5 bytes per URL would be resident after every flush."""
 
     def resident(path: Path) -> int:
-        """KiB of the mapping of `path`."""
+        """Return the resident size of the mapping of `path` in KiB."""
         _, _, rest = Path("/proc/self/smaps").read_text().partition(str(path))
         return int(rest.partition("Rss:")[2].split()[0])
 

@@ -1,4 +1,4 @@
-"""Sort and merge, in both forms, against numpy."""
+"""Sort and merge, in both forms, compared with numpy."""
 
 import numpy as np
 import pytest

@@ -381,7 +381,7 @@ def test_words_that_are_no_text(crawled: tuple[Path, Web]) -> None:
     """Bytes of the command line that are no UTF-8 arrive as lone surrogates."""
     assert run("why", "http://x/\udcff", "--dir", crawled[0]).code == 0
     ran = run("seed", "\udcff", "--dir", crawled[0])
-    assert ran.text.startswith("0 queued\nrefused: ?: it is no URL") and ran.code == 2
+    assert ran.text.startswith("0 queued\nrefused: ?: it is not a URL") and ran.code == 2
 
 
 def test_a_file_that_is_no_list_of_seeds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

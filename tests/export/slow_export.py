@@ -1,4 +1,4 @@
-"""`crawler export` with a piece a page, each of which takes a while: time to kill somebody.
+"""Run `crawler export` with one page per piece and a delay for each, so that a test can kill a process.
 
 python -m tests.export.slow_export SECONDS export ...
 """

@@ -1,4 +1,4 @@
-"""Exports of which a process is killed: a worker is replaced, an export that ends leaves nothing behind."""
+"""Exports in which a process is killed: a worker is replaced; a killed export leaves no output."""
 
 import os
 import select
@@ -27,7 +27,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def started(directory: Path, tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """An export of 13 pages, 0.4 s each, two at a time."""
+    """Start an export of 13 pages, 0.4 s each, two at a time."""
     words = ["export", "--dir", str(directory), "--format", "jsonl", "-o", str(tmp_path / "rows.jsonl")]
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.export.slow_export", "0.4", *words, "--processes", "2"],
@@ -42,7 +42,7 @@ def started(directory: Path, tmp_path: Path) -> Iterator["subprocess.Popen[str]"
 
 
 def workers(process: "subprocess.Popen[str]") -> list[int]:
-    """The children of the export, once it has two."""
+    """Return the child processes of the export once there are two."""
     path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     give_up = time.monotonic() + 60
     while len(found := path.read_text().split()) < 2:
@@ -52,7 +52,7 @@ def workers(process: "subprocess.Popen[str]") -> list[int]:
 
 
 def ended(pids: list[int], within: float) -> bool:
-    """Whether all of these processes end in time."""
+    """Return whether all of these processes end in time."""
     give_up = time.monotonic() + within
     for pid in pids:
         try:
@@ -66,7 +66,7 @@ def ended(pids: list[int], within: float) -> bool:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_another_worker_takes_the_place_of_one_that_is_killed(
+def test_a_killed_worker_is_replaced(
     started: "subprocess.Popen[str]", directory: Path, tmp_path: Path, count: int
 ) -> None:
     for pid in workers(started)[:count]:
@@ -80,14 +80,14 @@ def test_another_worker_takes_the_place_of_one_that_is_killed(
 
 
 def _urls(rows: Path) -> list[str]:
-    """In their order; two pages were read the careful way, which may find less."""
+    """Return the URLs in order; two pages were read the careful way, which may find less."""
     return [msgspec.json.decode(line)["url"] for line in rows.read_bytes().splitlines()]
 
 
-def test_a_killed_export_leaves_no_worker_and_no_file_under_its_name(
+def test_a_killed_export_leaves_no_worker_and_no_output(
     started: "subprocess.Popen[str]", directory: Path, tmp_path: Path
 ) -> None:
-    """Nor the copy of the store, once another export has come by."""
+    """The next export also removes the copy of the store."""
     children = workers(started)
     started.kill()
     started.wait()
@@ -102,10 +102,10 @@ def test_a_killed_export_leaves_no_worker_and_no_file_under_its_name(
 
 
 @pytest.mark.parametrize("form", ["jsonl", "text", "warc", "wacz", "mirror", "parts"])
-def test_what_fails_half_way_has_no_name(
+def test_an_export_that_fails_leaves_no_output(
     form: str, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what was there before is there still."""
+    """An earlier output is still there."""
     target = tmp_path / "made"
     words = ["export", "--dir", str(directory), "-o", str(target), "--processes", "1"]
     words += ["--format", "jsonl", "--part-size", "1k"] if form == "parts" else ["--format", form]
@@ -127,7 +127,9 @@ def test_what_fails_half_way_has_no_name(
     assert cli.main(words) == 0 and target.exists()
 
 
-def test_output_that_is_no_file(directory: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_to_a_device_a_link_or_a_folder(
+    directory: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A device is written, a link is followed, a folder is refused."""
     words = ["export", "--dir", str(directory), "--format", "cdxj", "-o"]
     assert cli.main([*words, "/dev/stdout"]) == 0
@@ -139,8 +141,8 @@ def test_output_that_is_no_file(directory: Path, tmp_path: Path, capfd: pytest.C
     assert cli.main([*words, str(tmp_path)]) == 2 and cli.main([*words, str(tmp_path / "no" / "x")]) == 2
 
 
-def test_a_mirror_replaces_the_one_before(directory: Path, tmp_path: Path) -> None:
-    """Also one that a kill left between two names."""
+def test_a_mirror_replaces_an_earlier_one(directory: Path, tmp_path: Path) -> None:
+    """This includes a mirror that a kill left between two renames."""
     from crawler.export.writing import renew_mirror
 
     folder = tmp_path / "mirror"

@@ -1,4 +1,4 @@
-"""A mirror read from disk: a link checker on its files finds no dead link to a stored page."""
+"""A mirror on disk: a link checker finds no dead link to a stored page in its files."""
 
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
@@ -15,7 +15,7 @@ CSS = {"Content-Type": "text/css"}
 
 
 def _references(file: Path) -> list[str]:
-    """Everything that a file refers to, as a browser would resolve it, without its fragment."""
+    """Return all references in a file, resolved as by a browser, without fragments."""
     base = file.as_uri()
     if file.suffix == ".css":
         found = list(css_urls(file.read_text()))
@@ -38,7 +38,7 @@ def _references(file: Path) -> list[str]:
 
 
 def _dead(folder: Path) -> tuple[list[str], set[str]]:
-    """(links to files that are not there, links that leave the mirror)."""
+    """Return (links to missing files, links that leave the mirror)."""
     dead, outside = [], set()
     for file in folder.rglob("*"):
         for url in _references(file) if file.is_file() else ():
@@ -103,8 +103,8 @@ def test_no_link_to_a_stored_page_is_dead(tmp_path: Path, processes: int) -> Non
     assert "integrity" not in home
 
 
-def test_crawl_mirror_does_all_in_one_and_again(tmp_path: Path) -> None:
-    """`crawl --mirror` fetches requisites and leaves an offline copy, which the next run renews."""
+def test_crawl_with_mirror_writes_and_renews_it(tmp_path: Path) -> None:
+    """`crawl --mirror` fetches requisites and writes an offline copy, which the next run renews."""
     with Web(SITE) as web:
         for text in ("first", "second"):
             web.routes["/later"] = text

@@ -1,4 +1,4 @@
-"""Every reader of stored pages finds what the crawl found: log, rows, text, WACZ, report, links, Python API."""
+"""Every reader of stored pages agrees with the crawl: log, rows, text, WACZ, report, links, Python API."""
 
 import json
 import zipfile
@@ -135,14 +135,14 @@ def test_the_api_has_the_titles_of_the_log(crawled: tuple[Path, Web]) -> None:
     assert found["/1MB"].links == ("/known",)
 
 
-def test_the_report_calls_untitled_what_the_log_does(crawled: tuple[Path, Web]) -> None:
-    """Pages over 64 kB that the parser's guard sends to a child had no title here."""
+def test_the_report_and_the_log_agree_on_missing_titles(crawled: tuple[Path, Web]) -> None:
+    """Pages over 64 kB, which the parser's guard sends to a child process, had no title in the report."""
     directory, _ = crawled
     missing = {_path(each["subject"]) for each in _report(directory)["missing_titles"]["listed"]}
     assert missing == {path for path, title in _logged(directory).items() if not title and path in PAGES}
 
 
-def test_text_is_there_for_every_page(crawled: tuple[Path, Web]) -> None:
+def test_every_page_has_text(crawled: tuple[Path, Web]) -> None:
     directory, _ = crawled
     texts = {
         _path(row["url"]): row["text"]
@@ -152,7 +152,7 @@ def test_text_is_there_for_every_page(crawled: tuple[Path, Web]) -> None:
 
 
 def test_links_are_those_that_the_crawl_followed(crawled: tuple[Path, Web]) -> None:
-    """By header fields too: what forbids to follow, and what links."""
+    """This includes links forbidden by, and links found in, header fields."""
     directory, web = crawled
     found: dict[str, set[str]] = {}
     for line in run("export", "--dir", directory, "--format", "links").text.splitlines():

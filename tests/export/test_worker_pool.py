@@ -1,4 +1,4 @@
-"""Shared work: order, bounds, and what a piece that kills its process does to the others."""
+"""Shared work: order, bounds, and the effect of a piece that kills its process."""
 
 import os
 import signal
@@ -21,12 +21,12 @@ def test_results_come_in_order_from_several_processes() -> None:
 
 
 @pytest.mark.parametrize(("count", "pieces"), [(1, 5), (2, 1), (2, 0)])
-def test_little_work_is_done_here(count: int, pieces: int) -> None:
+def test_a_single_piece_is_done_in_this_process(count: int, pieces: int) -> None:
     with WorkerPool(_square, count) as worker_pool:
         assert {pid for _, pid, _ in worker_pool.results(range(pieces))} <= {os.getpid()}
 
 
-def test_it_is_only_a_few_pieces_ahead() -> None:
+def test_work_stays_a_few_pieces_ahead() -> None:
     taken = []
 
     def pieces() -> Iterator[int]:
@@ -49,8 +49,8 @@ def _deadly(piece: int, careful: bool) -> tuple[int, bool]:
     return piece, careful
 
 
-def test_a_piece_that_kills_its_process_takes_no_other_with_it() -> None:
-    """All results are there; what was in work at that moment was done the careful way, the rest as ever."""
+def test_a_piece_that_kills_its_worker_affects_no_other() -> None:
+    """All results arrive; pieces in work at that moment are done the careful way, the others normally."""
     with WorkerPool(_deadly, 2) as worker_pool:
         results = list(worker_pool.results(range(100)))
         assert worker_pool.broken == 2
@@ -59,7 +59,7 @@ def test_a_piece_that_kills_its_process_takes_no_other_with_it() -> None:
     assert {13, 60} <= careful and len(careful) <= 14
 
 
-def test_an_error_of_ours_comes_out() -> None:
+def test_an_error_of_ours_is_raised() -> None:
     def wrong(piece: int, careful: bool) -> int:
         raise KeyError(piece)
 

@@ -1,4 +1,4 @@
-"""Exports of a crawl of a small site: rows, parts, logs, and what is refused."""
+"""Exports of a crawl of a small site: rows, parts, logs, and refused requests."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def _rows(directory: Path, *arguments: str) -> dict[str, dict[str, object]]:
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_rows_say_what_pages_say(crawled: tuple[Path, Web], processes: str) -> None:
+def test_rows_agree_with_the_pages(crawled: tuple[Path, Web], processes: str) -> None:
     directory, web = crawled
     rows = _rows(directory, "--processes", processes)
     assert set(rows) == {"/", "/a", "/copy", "/near", "/gone", "/moved", "/i.png"}
@@ -71,7 +71,7 @@ def test_where_and_fields(crawled: tuple[Path, Web]) -> None:
     }
 
 
-def test_where_that_nothing_fits_is_said(crawled: tuple[Path, Web]) -> None:
+def test_an_empty_selection_is_reported(crawled: tuple[Path, Web]) -> None:
     directory, _ = crawled
     for form in ("jsonl", "links"):
         ran = run("export", "--dir", directory, "--format", form, "--where", 'host == "elsewhere.test"')
@@ -88,7 +88,7 @@ def test_parts(crawled: tuple[Path, Web], tmp_path: Path) -> None:
 
 
 def test_heritrix_log(crawled: tuple[Path, Web]) -> None:
-    """A line a fetch, in order; columns as Heritrix has them."""
+    """One line per fetch, in order, with Heritrix's columns."""
     directory, web = crawled
     lines = [
         line.split() for line in run("export", "--dir", directory, "--format", "crawl-log").text.splitlines()
@@ -102,7 +102,7 @@ def test_heritrix_log(crawled: tuple[Path, Web]) -> None:
     assert [line[0] for line in lines] == sorted(line[0] for line in lines)
 
 
-def test_nothing_is_left_behind(crawled: tuple[Path, Web]) -> None:
+def test_left_over_store_copies_are_removed(crawled: tuple[Path, Web]) -> None:
     directory, _ = crawled
     left = directory / "p0" / "snapshot-999999999-x"
     left.mkdir()
@@ -118,11 +118,11 @@ def test_nothing_is_left_behind(crawled: tuple[Path, Web]) -> None:
         (ExportRequest("jsonl", fields="utl"), "did you mean url"),
         (ExportRequest("jsonl", part_bytes=5), "needs -o FOLDER"),
         (ExportRequest("text", part_bytes=5), "for the formats jsonl and parquet"),
-        (ExportRequest("warc", where="status == 200"), "has all captures"),
-        (ExportRequest("links", where="len(text) > 2"), "cannot look at text"),
+        (ExportRequest("warc", where="status == 200"), "contains all captures"),
+        (ExportRequest("links", where="len(text) > 2"), "cannot use text"),
         (ExportRequest("text", fields="url"), "for the formats jsonl and parquet"),
     ],
 )
-def test_what_is_refused(request_: ExportRequest, message: str) -> None:
+def test_invalid_requests_are_refused(request_: ExportRequest, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Export(request_)

@@ -95,7 +95,8 @@ def test_repair_says_what_it_did(directory: Path) -> None:
     segments(directory)[1].unlink()
     repaired = command("check", "--dir", directory, "--repair")
     assert (
-        repaired.returncode == 0 and "pages whose copies are gone are to be fetched again" in repaired.stdout
+        repaired.returncode == 0
+        and "pages whose copies are lost are queued to be fetched again" in repaired.stdout
     )
     assert command("check", "--dir", directory).returncode == 0
 

@@ -204,7 +204,7 @@ def test_a_bug_in_the_writer_thread_costs_one_body(
     report: dict[str, Any] = _crawl_here(_config(), web, tmp_path / "crawl")
     assert (report["stopped_by"], report["conservation"]) == ("done", "holds")
     assert report["run"]["bodies"] == {"unwritten": 1}
-    assert caplog.text.count("Traceback") == 1 and "whose body is lost" in caplog.text
+    assert caplog.text.count("Traceback") == 1 and "the body is not stored" in caplog.text
     assert judge(web, tmp_path / "crawl").flawless
 
 

@@ -14,7 +14,7 @@ HTML = ((b"Content-Type", b"text/html; charset=utf-8"),)
 
 
 def fetch(url: str = "http://site.example/", body: bytes = b"<p>page</p>", **values: Any) -> Fetch:
-    """A successful answer, or whatever `values` make of it."""
+    """Return a successful answer, changed by `values`."""
     values = {
         "outcome": Outcome.FETCHED,
         "status": 200,
@@ -30,7 +30,7 @@ def fetch(url: str = "http://site.example/", body: bytes = b"<p>page</p>", **val
 
 
 def not_modified(url: str = "http://site.example/", **values: Any) -> Fetch:
-    """A 304 to a conditional request."""
+    """Return a 304 to a conditional request."""
     values = {
         "outcome": Outcome.UNCHANGED,
         "status": 304,
@@ -52,7 +52,7 @@ def fetch_task(url: str = "http://site.example/", fingerprint: int = 1, **values
 
 
 class Site:
-    """A page cache with a store and a clock, and `visit` for a whole group of answers."""
+    """A page cache with a store and a clock; `visit` commits one answer as a group."""
 
     def __init__(self, directory: Path, store: KeyValue | None = None, **options: Any) -> None:
         config: dict[str, Any] = {
@@ -83,7 +83,7 @@ class Site:
     def visit(
         self, answer: Fetch, fingerprint: int = 1, extracted: Extracted | None = None, **values: Any
     ) -> Capturing:
-        """One answer as a group of its own; a minute passes."""
+        """Commit one answer as a group of its own; advance the clock by a minute."""
         capturing = self.decide(answer, fingerprint, extracted, **values)
         self.commit(capturing)
         return capturing

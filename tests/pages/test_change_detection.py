@@ -1,4 +1,4 @@
-"""Change detection and the record that follows from an answer."""
+"""Change detection, and the record of a page after an answer."""
 
 import pytest
 from hypothesis import given
@@ -39,7 +39,7 @@ def test_patterns_leave_out_what_they_match() -> None:
     assert one == change_detection.content_digest(b"a<!-- 12:01 -->b token=2e", patterns)
     assert one != change_detection.content_digest(b"a<!-- 12:01 -->c token=2e", patterns)
     assert one == change_detection.content_digest(b"ab ")
-    with pytest.raises(ConfigError, match="to leave out of comparisons"):
+    with pytest.raises(ConfigError, match="to ignore in comparisons"):
         change_detection.compile_patterns(["("])
 
 
@@ -99,7 +99,7 @@ def test_a_failure_leaves_a_stored_page_stored(outcome: Outcome) -> None:
     assert _next(None, fetch(status=0, outcome=outcome)).state is PageState.FAILED
 
 
-def test_a_page_that_comes_back() -> None:
+def test_a_gone_page_that_returns() -> None:
     stored = _next(None)
     gone = _next(stored, fetch(status=404, outcome=Outcome.GONE))
     assert (gone.state, gone.digest, gone.etag) == (PageState.GONE, b"", "")

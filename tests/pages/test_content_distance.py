@@ -1,4 +1,4 @@
-"""Simhash: few words, few bits."""
+"""Simhash: texts that differ in few words differ in few bits."""
 
 import random
 
@@ -9,13 +9,13 @@ from crawler.pages.content_distance import distance, simhash
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))
-def test_a_distance_is_one(one: bytes, other: bytes) -> None:
+def test_distance_is_a_metric(one: bytes, other: bytes) -> None:
     a, b = simhash(one), simhash(other)
     assert 0 <= distance(a, b) == distance(b, a) <= 64 and distance(a, a) == 0
     assert simhash(b"  ".join(one.split())) == a, "blanks are no words"
 
 
-def test_a_single_run_is_its_own_hash_and_nothing_is_0() -> None:
+def test_a_single_shingle_is_its_hash_and_no_words_give_0() -> None:
     import mmh3
 
     assert simhash(b"a b c") == mmh3.hash64(b"a b c", signed=False)[0]
@@ -23,7 +23,7 @@ def test_a_single_run_is_its_own_hash_and_nothing_is_0() -> None:
 
 
 def test_near_texts_are_near_and_others_far() -> None:
-    """Means over texts: some 2 bits for a word of a thousand, 6 for one of a hundred, 32 for another text."""
+    """Means over texts: about 2 bits for one word of a thousand, 6 for one of a hundred, 32 for another text."""
     rng = random.Random(1)
     means = {}
     for size in (100, 1000):

@@ -1,4 +1,4 @@
-"""Kills, power cuts, full disks and lost files: nothing that was committed is lost or doubled in silence."""
+"""Kills, power cuts, full disks and lost files: committed data is never silently lost or doubled."""
 
 import errno
 import gzip
@@ -16,7 +16,7 @@ URL = "http://site.example/"
 
 
 def _reopen(tmp_path: Path, site: Site, **options: int) -> Site:
-    """What a power cut leaves: files as they are, of the store what was synced."""
+    """Return the site as after a power cut: files unchanged, the store as of its last synced write."""
     return Site(tmp_path, MemoryStore(site.store.durable, keep_durable=True), **options)  # type: ignore[attr-defined]
 
 
@@ -26,7 +26,7 @@ def _pages(site: Site) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("torn", [0, 1, 50])
 def test_a_cut_between_append_and_batch(tmp_path: Path, torn: int) -> None:
-    """What was appended and never named goes; the pages before it stay, and the next ones are readable."""
+    """Bytes that were appended but never named are dropped; earlier pages are kept, and later ones are readable."""
     site = Site(tmp_path)
     site.visit(fetch(URL + "a", b"committed"), 1)
     site.cache.write([site.decide(fetch(URL + "b", b"lost" * 1000), 2)])
@@ -54,7 +54,7 @@ def test_a_cut_before_the_first_batch_of_a_segment(tmp_path: Path) -> None:
 
 
 def test_a_cut_while_a_segment_rolls(tmp_path: Path) -> None:
-    """One group fills a segment and begins the next: without its batch neither piece counts."""
+    """One group fills a segment and starts the next; without its batch, neither part is valid."""
     site = Site(tmp_path, segment_bytes=900)
     site.visit(fetch(URL + "a", b"first"), 1)
     group = [site.decide(fetch(f"{URL}{number}", b"body %d" % number), number) for number in range(2, 6)]
@@ -77,8 +77,8 @@ def test_the_last_original_is_not_taken_from_a_lost_group(tmp_path: Path) -> Non
     assert capturing.capture is not None and capturing.capture.kind == "response"
 
 
-def test_a_kept_tail_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bug: a tail that is not cut makes `check` speak up."""
+def test_check_finds_a_tail_that_was_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug: if a tail is not cut, `check` reports it."""
     site = Site(tmp_path)
     site.visit(fetch(URL + "a", b"committed"), 1)
     [path] = site.segments()
@@ -95,7 +95,7 @@ def test_a_kept_tail_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_full_disk_commits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     site = Site(tmp_path)
     site.visit(fetch(URL + "a", b"committed"), 1)
-    site.cache.close()  # so that the next group begins a segment
+    site.cache.close()  # so that the next group starts a segment
     group = [site.decide(fetch(URL + "b", b"x" * 5000), 2)]
 
     def full(*_: object) -> int:
@@ -111,7 +111,7 @@ def test_a_full_disk_commits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def _three_segments(tmp_path: Path) -> Site:
-    """Pages a, b, c in a segment each; d repeats a, e is apart."""
+    """Return a site with pages a, b, c in a segment each; d repeats a, e is independent."""
     site = Site(tmp_path, segment_bytes=1)
     for number, name in enumerate("abcde", 1):
         site.visit(fetch(URL + name, b"body a" if name == "d" else b"body " + name.encode()), number)
@@ -174,7 +174,7 @@ def test_check_finds_a_flipped_bit(tmp_path: Path) -> None:
 
 
 def test_check_finds_a_wrong_digest(tmp_path: Path) -> None:
-    """A member whose own checksum is right, but whose payload is not what was fetched."""
+    """The member's own checksum is right, but its payload differs from the fetched one."""
     site = Site(tmp_path)
     site.visit(fetch(URL, b"payload"))
     site.cache.close()
@@ -203,7 +203,7 @@ def test_check_finds_a_dangling_revisit(tmp_path: Path) -> None:
         site.cache.get(4)
 
 
-def test_process_mode_syncs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_durability_syncs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     monkeypatch.setattr(files.os, "fdatasync", calls.append)
     site = Site(tmp_path, sync=False)

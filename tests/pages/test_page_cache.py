@@ -1,4 +1,4 @@
-"""The page cache: what is stored as what, read back, followed, flagged, and how pages' records go on."""
+"""The page cache: how answers are stored and read back, revisits, flags, and the records of pages."""
 
 import gzip
 import hashlib
@@ -26,7 +26,7 @@ URL = "http://site.example/"
 NOARCHIVE = Extracted(base=URL, noarchive=True, noindex=True)
 
 
-def test_a_page_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_page_reads_back_unchanged(tmp_path: Path) -> None:
     site = Site(tmp_path)
     body = gzip.compress(b"<p>hello</p>")
     headers = (*HTML, (b"Content-Encoding", b"gzip"), (b"X-8bit", b"\xe4"))
@@ -50,7 +50,7 @@ def test_unknown_urls_have_nothing(tmp_path: Path) -> None:
 
 
 def test_equal_bytes_in_one_group_are_stored_once(tmp_path: Path) -> None:
-    """The second look-up must see what is decided but not yet committed."""
+    """The second look-up must see the decision that is not yet committed."""
     site = Site(tmp_path)
     first = site.decide(fetch(URL + "a", b"same"), 1)
     second = site.decide(fetch(URL + "b", b"same"), 2)
@@ -65,8 +65,8 @@ def test_equal_bytes_in_one_group_are_stored_once(tmp_path: Path) -> None:
     assert second.capture is not None and second.capture.refers_to == first.key
 
 
-def test_groups_in_flight_see_one_another(tmp_path: Path) -> None:
-    """A group is decided while an earlier one is written and staged, not yet confirmed."""
+def test_a_group_sees_the_decisions_of_uncommitted_groups(tmp_path: Path) -> None:
+    """A group is decided while an earlier one is written and staged but not confirmed."""
     site = Site(tmp_path)
     groups = [[site.decide(fetch(URL + name, b"same"), number)] for number, name in enumerate("abc", 1)]
     for group in groups:
@@ -83,8 +83,8 @@ def test_groups_in_flight_see_one_another(tmp_path: Path) -> None:
     assert page is not None and page.payload == b"same"
 
 
-def test_a_newer_record_outlives_the_commit_of_an_older_one(tmp_path: Path) -> None:
-    """A page fetched again while its first group is on its way: the second record stays in sight."""
+def test_a_newer_record_survives_the_commit_of_an_older_one(tmp_path: Path) -> None:
+    """A page is fetched again while its first group is being committed: the second record stays visible."""
     site = Site(tmp_path)
     first = site.decide(fetch(body=b"one"), 1)
     site.cache.write([first])
@@ -100,7 +100,7 @@ def test_a_newer_record_outlives_the_commit_of_an_older_one(tmp_path: Path) -> N
     assert site.cache.record(1) == second.record
 
 
-def test_empty_bodies_are_no_copies_of_one_another(tmp_path: Path) -> None:
+def test_empty_bodies_are_not_copies_of_each_other(tmp_path: Path) -> None:
     site = Site(tmp_path)
     for number in (1, 2):
         capturing = site.visit(fetch(f"{URL}{number}", b"", outcome=Outcome.EMPTY), number)
@@ -151,7 +151,7 @@ def test_older_copies_are_found_by_time(tmp_path: Path) -> None:
     assert record is not None and (record.fetches, record.changes, record.changed_at) == (3, 2, START + 120)
 
 
-def test_a_temporary_failure_hides_no_copy(tmp_path: Path) -> None:
+def test_a_temporary_failure_does_not_hide_a_copy(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.visit(fetch(body=b"good"))
     site.visit(fetch(body=b"oops", status=503, outcome=Outcome.HOST_BUSY, error="503"))
@@ -168,7 +168,7 @@ def test_a_temporary_failure_hides_no_copy(tmp_path: Path) -> None:
     assert site.cache.record(1).state is PageState.GONE  # type: ignore[union-attr]
 
 
-def test_a_try_that_is_not_the_last_stores_nothing(tmp_path: Path) -> None:
+def test_only_the_last_try_is_stored(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.visit(fetch(body=b"half", outcome=Outcome.TRUNCATED, truncated="disconnect"), final=False)
     assert site.cache.get(1) is None
@@ -182,7 +182,7 @@ def test_a_try_that_is_not_the_last_stores_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o not in (Outcome.UNCHANGED,)])
 def test_every_outcome_leaves_a_record(tmp_path: Path, outcome: Outcome) -> None:
-    """An answer is stored where there is one; a failure without one leaves a record only."""
+    """An answer is stored; a failure without an answer leaves only a record."""
     answered = outcome in (
         Outcome.FETCHED,
         Outcome.REDIRECT,
@@ -227,7 +227,7 @@ def test_robots_txt_has_a_capture_and_no_record(tmp_path: Path) -> None:
 
 
 def test_hostile_text_fits_into_the_store(tmp_path: Path) -> None:
-    """Header text decoded with surrogates, or without end, neither breaks nor bloats the record."""
+    """Header text that is very long, or was decoded with surrogates, neither breaks nor bloats the record."""
     site = Site(tmp_path)
     values = {
         "content_type": "text/\udce4" + "x" * 9000,
@@ -279,7 +279,7 @@ def test_records_that_are_damaged_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", "../x", "", "x/y"])
-def test_names_that_are_no_file_names_are_refused(tmp_path: Path, name: str) -> None:
+def test_invalid_file_names_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="part of a file name"):
         PageCache(tmp_path, MemoryStore(), PagesConfig(prefix=name), process="p0")
 
@@ -292,7 +292,7 @@ def test_keys_sort_by_page_and_time() -> None:
 VISIT = st.tuples(
     st.integers(1, 4),  # page
     st.sampled_from([b"", b"a", b"b", b"long " * 400]),
-    st.booleans(),  # 304 if there is a copy
+    st.booleans(),  # a 304, if there is a copy
     st.booleans(),  # commit after this one
 )
 
@@ -300,7 +300,7 @@ VISIT = st.tuples(
 @settings(max_examples=40)
 @given(visits=st.lists(VISIT, max_size=25), segment_bytes=st.sampled_from([600, 5000]))
 def test_against_a_dict(tmp_path_factory: pytest.TempPathFactory, visits: list, segment_bytes: int) -> None:
-    """Any order of answers and commits: each page reads back as its last answer left it, restart or not."""
+    """After any order of answers and commits, and after a restart, each page reads back as its last answer left it."""
     directory = tmp_path_factory.mktemp("site")
     site = Site(directory, segment_bytes=segment_bytes)
     model: dict[int, bytes] = {}
@@ -326,7 +326,7 @@ def test_against_a_dict(tmp_path_factory: pytest.TempPathFactory, visits: list, 
 
 
 def _poison(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """Let a step of building records fail for answers of `/poison`."""
+    """Make a step of building records fail for answers of `/poison`."""
     built = getattr(warc, step)
 
     def broken(*arguments: Any, **options: Any) -> Any:
@@ -338,7 +338,7 @@ def _poison(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
 
 
 @pytest.mark.parametrize("step", ["stored_headers", "http_head", "request"])
-def test_an_answer_that_cannot_be_built_is_stored_bare(
+def test_an_answer_whose_records_cannot_be_built_is_stored_bare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
 ) -> None:
     """A bug in the writer thread ended the process, and the same page ended each later run."""
@@ -357,15 +357,15 @@ def test_an_answer_that_cannot_be_built_is_stored_bare(
     assert [page and page.payload for page in pages] == [b"<p>page</p>", b"", b"x"]
     assert pages[1] is not None and pages[1].status == 200
     assert caplog.text.count("planted") and caplog.text.count("Traceback") == 1
-    site.visit(fetch(f"{URL}3", b"body"), 3)  # no revisit of a body that is not there
+    site.visit(fetch(f"{URL}3", b"body"), 3)  # not a revisit of a body that is not stored
     page = site.cache.get(3)
     assert page is not None and page.payload == b"body"
     assert not [*site.cache.check()]
     assert site.cache.write([]) == 0
 
 
-def test_keys_that_are_new_are_told(tmp_path: Path) -> None:
-    """The store's counters rest on it: one record a URL, one capture a URL and instant."""
+def test_new_keys_are_reported_to_the_counters(tmp_path: Path) -> None:
+    """The store's counters depend on them: one record per URL, one capture per URL and time."""
     site = Site(tmp_path)
     first, again = site.decide(fetch(body=b"1"), 1), site.decide(fetch(body=b"2"), 1)
     assert [(each.new_record, each.new_capture) for each in (first, again)] == [(True, True), (False, False)]
@@ -377,15 +377,15 @@ def test_keys_that_are_new_are_told(tmp_path: Path) -> None:
     assert (later.new_record, later.new_capture) == (False, True)
 
 
-def test_a_copy_knows_the_page_that_led_to_it_before_that_is_committed(tmp_path: Path) -> None:
+def test_a_copy_names_an_uncommitted_page_that_links_to_it(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.commit(site.decide(fetch(URL), 1), site.decide(fetch(URL + "a", b"other"), 2, via=1))
     content = b"".join(gzip.decompress(path.read_bytes()) for path in site.segments())
     assert b"via: " + URL.encode() in content and b"urn:fingerprint" not in content
 
 
-def test_a_copy_knows_the_page_that_led_to_it_after_a_restart(tmp_path: Path) -> None:
-    """One that this store never had is named by its fingerprint."""
+def test_a_copy_names_the_page_that_links_to_it_after_a_restart(tmp_path: Path) -> None:
+    """A linking page that this store never had is named by its fingerprint."""
     site = Site(tmp_path)
     site.visit(fetch(URL), 1)
     site.cache.close()
@@ -398,8 +398,8 @@ def test_a_copy_knows_the_page_that_led_to_it_after_a_restart(tmp_path: Path) ->
     assert vias == [URL.encode(), b"urn:fingerprint:0000000000000009"]
 
 
-def test_what_is_kept_is_decided_by_the_type_of_the_answer(tmp_path: Path) -> None:
-    """A page that becomes a picture is no page any more; a 304 has the type of the page."""
+def test_the_media_type_decides_what_is_stored(tmp_path: Path) -> None:
+    """A page that becomes a picture is no longer stored; a 304 has the media type of the page."""
     site = Site(tmp_path, keeps=lambda url, media_type: media_type == "text/html")
     site.visit(fetch(), 1)
     assert site.visit(not_modified(), 1).stored
@@ -407,7 +407,7 @@ def test_what_is_kept_is_decided_by_the_type_of_the_answer(tmp_path: Path) -> No
     assert not site.visit(not_modified(URL + "new"), 2).stored, "it confirms nothing"
 
 
-def test_a_copy_that_cannot_be_read_is_no_reason_to_call_a_page_unchanged(tmp_path: Path) -> None:
+def test_a_page_with_an_unreadable_copy_is_changed(tmp_path: Path) -> None:
     site = Site(tmp_path, comparison=lambda url: Comparison("text"))
     site.visit(fetch(body=b"<p>page</p>"), 1)
     for path in site.segments():
@@ -452,10 +452,10 @@ def test_bytes_stored_by_an_earlier_run_are_not_stored_again(tmp_path: Path) -> 
         ("text", {"undecoded": True}, False),
     ],
 )
-def test_markup_is_no_change_where_the_text_counts(
+def test_markup_is_not_a_change_if_only_the_text_matters(
     tmp_path: Path, kind: str, values: dict[str, Any], same: bool
 ) -> None:
-    """Read once for both questions: whether there is news, and what becomes of the record."""
+    """One comparison decides whether the page changed and how its record is updated."""
     site = Site(tmp_path, comparison=lambda url: Comparison(kind))
     site.visit(fetch(body=b"<p>page</p>"), 1)
     answer = fetch(body=b"<p class=x>page</p>", **values)

@@ -1,4 +1,4 @@
-"""Reading back: samples of others, broken input, bounds, and content codings."""
+"""Reading WARC files: samples of other programs, broken input, bounds, and content codings."""
 
 import gzip
 import random
@@ -20,7 +20,7 @@ RECORD = b"WARC/1.1\r\nWARC-Type: resource\r\nContent-Length: 3\r\n\r\nabc\r\n\r
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
-def test_samples_of_others_read_as_warcio_reads_them(path: Path) -> None:
+def test_foreign_samples_are_read_like_warcio(path: Path) -> None:
     ours = list(reading.records(path))
     with path.open("rb") as file:
         theirs = []
@@ -39,7 +39,7 @@ def test_samples_of_others_read_as_warcio_reads_them(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_a_sample_cut_anywhere_ends_in_damage(path: Path, tmp_path: Path) -> None:
-    """What precedes the cut is read; the cut itself is named, never taken for an end."""
+    """The records before the cut are read; the cut is reported, never taken for the end."""
     data = path.read_bytes()
     whole = len(list(reading.records(path)))
     generator = random.Random(1)
@@ -59,13 +59,13 @@ def test_a_sample_cut_anywhere_ends_in_damage(path: Path, tmp_path: Path) -> Non
     ("data", "message"),
     [
         (b"", "no WARC header"),
-        (b"HTTP/1.1 200 OK\r\n\r\n", "no WARC record"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", "not a WARC record"),
         (b"WARC/1.1\r\nWARC-Type: x\r\n\r\n", "no Content-Length"),
         (b"WARC/1.1\r\nContent-Length: -1\r\n\r\n", "no Content-Length"),
-        (b"WARC/1.1\r\nContent-Length: 4\r\n\r\nabc", "4 were promised"),
+        (b"WARC/1.1\r\nContent-Length: 4\r\n\r\nabc", "its header says 4"),
     ],
 )
-def test_what_is_no_record_is_damage(data: bytes, message: str) -> None:
+def test_data_that_is_not_a_record_is_damage(data: bytes, message: str) -> None:
     with pytest.raises(DamageError, match=message):
         reading.parse_record(data)
 
@@ -93,7 +93,7 @@ def test_expand_takes_exactly_one_member_within_its_bound() -> None:
     ):
         with pytest.raises(DamageError):
             reading.expand(broken)
-    with pytest.raises(DamageError, match="more than 999"):
+    with pytest.raises(DamageError, match="larger than 999"):
         reading.expand(member, bytes_max=999)
 
 
@@ -110,10 +110,10 @@ def test_member_length_at_every_chunking(size: int, chunk: int) -> None:
 
 
 def test_records_are_bounded(tmp_path: Path) -> None:
-    """Neither a length field nor an endless header line makes the reader allocate."""
+    """Neither a length field nor an endless header line makes the reader allocate memory."""
     path = tmp_path / "x.warc"
     path.write_bytes(b"WARC/1.1\r\nContent-Length: 999999999\r\n\r\nabc")
-    with pytest.raises(DamageError, match="more than 1000"):
+    with pytest.raises(DamageError, match="larger than 1000"):
         list(reading.records(path, bytes_max=1000))
     path.write_bytes(b"WARC/1.1\r\n" + b"X: y\r\n" * 300_000)
     with pytest.raises(DamageError, match="header"):
@@ -135,12 +135,12 @@ RAW = RAW_DEFLATE.compress(CONTENT) + RAW_DEFLATE.flush()
         (b"GZip", gzip.compress(CONTENT, mtime=0)),
         (b"x-gzip", gzip.compress(CONTENT[:100], mtime=0) + gzip.compress(CONTENT[100:], mtime=0)),
         (b"gzip", gzip.compress(CONTENT, mtime=0) + b"trailing bytes"),
-        (b"gzip", CONTENT),  # labelled, but not coded
+        (b"gzip", CONTENT),  # labelled as gzip, but not compressed
         (b"deflate", zlib.compress(CONTENT)),
         (b"deflate", RAW),
         (b"br", brotli.compress(CONTENT)),
         (b"deflate, gzip", gzip.compress(zlib.compress(CONTENT), mtime=0)),
-        (b"zstd", CONTENT),  # unknown: as it is
+        (b"zstd", CONTENT),  # an unknown coding is left unchanged
     ],
 )
 def test_content_codings(codings: bytes, payload: bytes) -> None:
@@ -150,7 +150,7 @@ def test_content_codings(codings: bytes, payload: bytes) -> None:
 @pytest.mark.parametrize(
     ("codings", "coder"), [(b"gzip", gzip.compress), (b"deflate", zlib.compress), (b"br", brotli.compress)]
 )
-def test_a_broken_coding_gives_what_came_before(codings: bytes, coder: object) -> None:
+def test_a_broken_coding_returns_the_part_before_the_break(codings: bytes, coder: object) -> None:
     payload = coder(CONTENT)  # type: ignore[operator]
     decoded = reading.decode_payload(payload[: len(payload) - 4], codings)
     assert CONTENT.startswith(decoded)

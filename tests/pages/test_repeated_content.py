@@ -1,4 +1,4 @@
-"""The content-seen test: counts by host and digest, the latest ones."""
+"""The content-seen test: counts by host and digest, for the most recent pairs."""
 
 import random
 
@@ -16,8 +16,8 @@ def test_hosts_differ_by_all_of_their_key() -> None:
     assert [same.count(host, b"x") for host in (1, 1 << 40, 1 << 63, 0)] == [1, 1, 1, 1]
 
 
-def test_a_pair_that_takes_the_place_of_another_is_new_and_so_is_the_other() -> None:
-    """No pair ever has the count of another; what was not displaced is counted on."""
+def test_a_displaced_pair_starts_again_at_one() -> None:
+    """A pair never gets the count of another; the counts of pairs that were not displaced continue."""
     rng, same, model = random.Random(1), RepeatedContent(slots=8), {}
     for _ in range(2000):
         host, digest = rng.randrange(6), bytes([rng.randrange(3)])
@@ -26,8 +26,8 @@ def test_a_pair_that_takes_the_place_of_another_is_new_and_so_is_the_other() -> 
         model[host, digest] = n
 
 
-def test_nearly_all_of_the_latest_are_remembered() -> None:
-    """Behind as many pairs as a sixteenth of the table, some 6 % are displaced."""
+def test_few_recent_pairs_are_displaced() -> None:
+    """After as many pairs as a sixteenth of the table, about 6 % are displaced."""
     same = RepeatedContent(slots=1 << 12)
     for host in range(256):
         same.count(host, b"x")

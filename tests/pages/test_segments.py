@@ -1,4 +1,4 @@
-"""Segments: rolling, committed lengths, and what opening does with leftovers."""
+"""Segments: rolling, committed lengths, and recovery on opening."""
 
 import errno
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_places_point_at_members(tmp_path: Path) -> None:
 
 
 def test_a_full_segment_is_finished_and_the_next_begun(tmp_path: Path) -> None:
-    """Records of one capture stay together; both segments of a group are named."""
+    """The records of one capture stay together; both segments of a group are named."""
     writer = _writer(tmp_path, segment_bytes=100, serial=7)
     first = writer.append([_member("a" * 50), b"x" * 200], NOW)
     second = writer.append([_member("b")], NOW)
@@ -63,7 +63,7 @@ def test_nothing_is_created_before_the_first_capture(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_large_groups_are_written_as_they_gather(tmp_path: Path) -> None:
+def test_large_groups_are_written_early(tmp_path: Path) -> None:
     writer = _writer(tmp_path, segment_bytes=1 << 30)
     for _ in range(3):
         writer.append([b"x" * (1 << 20)], NOW)
@@ -118,13 +118,13 @@ def test_lost_and_found_overwrites_nothing(tmp_path: Path) -> None:
     assert found == [b"first", b"second", b"third"]
 
 
-def test_a_file_in_the_folder_s_place_is_named(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "warc").write_bytes(b"")
     with pytest.raises(DirectoryError, match="warc"):
         segments.recover(tmp_path / "warc", {})
 
 
-def test_serials_go_on_after_the_largest() -> None:
+def test_serials_continue_after_the_largest() -> None:
     assert segments.next_serial([]) == 0
     names = [
         "crawl-p0-20231114221320-00009.warc.gz",
@@ -134,7 +134,7 @@ def test_serials_go_on_after_the_largest() -> None:
     assert segments.next_serial(names) == 123_457
 
 
-def test_reading_a_place_that_is_not_there(tmp_path: Path) -> None:
+def test_reading_a_missing_place_is_damage(tmp_path: Path) -> None:
     place = segments.RecordPlace("a.warc.gz", 5, 10)
     with pytest.raises(DamageError, match="missing"):
         segments.read_member(tmp_path, place, bytes_max=10)

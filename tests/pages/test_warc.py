@@ -1,4 +1,4 @@
-"""Records: what they hold, and that no server can write one of its own."""
+"""WARC records: their content, and that no server can inject a record."""
 
 import base64
 import gzip
@@ -31,7 +31,7 @@ def _response(headers: warc.Headers, payload: bytes, line: bytes = b"HTTP/1.1 20
 
 
 def test_date_and_digest_text() -> None:
-    """Golden: WARC/1.1 annotated, section WARC-Date; SHA-1 of nothing in base32 as in pywb's sample index."""
+    """Golden: WARC/1.1 annotated, section WARC-Date; the SHA-1 of no bytes in base32, as in pywb's sample index."""
     assert warc.date_text(START + 0.999) == DATE
     assert warc.digest_text(hashlib.sha1(b"").digest()) == b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"
 
@@ -50,7 +50,7 @@ def test_base32_is_that_of_the_standard_library(digest: bytes) -> None:
 
 @given(ANY_HEADERS, st.binary(max_size=300), st.binary(max_size=40))
 def test_any_answer_is_one_record(headers: warc.Headers, payload: bytes, reason: bytes) -> None:
-    """Whatever bytes a server sends: one record comes out, its payload whole, its digests right."""
+    """Any bytes from a server make exactly one record with a complete payload and right digests."""
     data = _response(headers, payload, b"HTTP/1.1 200 " + reason)
     record = reading.parse_record(data)
     assert reading.check_digests(record) == []
@@ -77,7 +77,7 @@ def test_a_header_cannot_end_its_line(header: tuple[bytes, bytes]) -> None:
     assert message.payload == b"payload"
 
 
-def test_eight_bit_values_stay_as_they_were() -> None:
+def test_eight_bit_values_are_kept() -> None:
     header = (b"X-Name", "Größe".encode("latin-1"))
     message = reading.parse_http(reading.parse_record(_response([header], b"")).block)
     assert message.headers == (header,)
@@ -116,7 +116,7 @@ def test_stored_headers(
 
 
 @pytest.mark.parametrize("level", [0, 1, 2, 3, 9])
-def test_each_level_gives_one_member(level: int) -> None:
+def test_each_compression_level_makes_one_member(level: int) -> None:
     data = b"record " * 1000
     member = warc.compressor(level)(data)
     assert gzip.decompress(member) == data
@@ -130,7 +130,7 @@ class _CheckArguments:
 
 
 def _stored_answers(site: Site) -> None:
-    """All kinds of records: binary, empty, truncated, 8-bit, chunked, long URL, revisits, robots.txt."""
+    """Visit answers of all kinds: binary, empty, truncated, 8-bit, chunked, long URL, revisits, robots.txt."""
     long_url = "http://site.example/" + "a/" * 4000
     answers = [
         fetch(body=bytes(range(256)) * 40),
@@ -148,7 +148,7 @@ def _stored_answers(site: Site) -> None:
 
 
 @pytest.mark.parametrize("level", [1, 9])
-def test_warcio_and_fastwarc_read_what_we_write(tmp_path: Path, level: int) -> None:
+def test_warcio_and_fastwarc_read_our_records(tmp_path: Path, level: int) -> None:
     site = Site(tmp_path, gzip_level=level)
     _stored_answers(site)
     [segment] = site.segments()
@@ -169,7 +169,7 @@ def test_warcio_and_fastwarc_read_what_we_write(tmp_path: Path, level: int) -> N
     assert [problem for record in ours for problem in reading.check_digests(record)] == []
 
 
-def test_the_records_of_a_capture_name_one_another(tmp_path: Path) -> None:
+def test_the_records_of_a_capture_refer_to_each_other(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.visit(fetch("http://site.example/via"), 5)
     answer = fetch("http://site.example/p", b"body", tls_ok=False, truncated="time", version="HTTP/1.0")

@@ -12,7 +12,7 @@ from crawler.storage.kv import MemoryStore
 
 
 class Recorder:
-    """Stands for the page cache and the DUE: writes down every step in one list."""
+    """Stands in for the page cache and the DUE: records every step in one list."""
 
     def __init__(self, name: str, steps: list[str]) -> None:
         self.name = name
@@ -72,7 +72,7 @@ def change(name: str, steps: list[str]) -> Change:
     return made
 
 
-def test_files_before_the_batch_and_the_batch_before_everything_else() -> None:
+def test_files_are_synced_before_the_batch_and_acknowledged_after_it() -> None:
     point, store, steps = make()
     for name in "ab":
         point.add(change(name, steps))
@@ -103,8 +103,8 @@ def test_groups_are_bounded_and_first_in_first_out() -> None:
     assert taken == [["a", "b"], ["c", "d"], ["e"], []]
 
 
-def test_what_makes_a_change_is_called_in_its_turn() -> None:
-    """Decisions are made in the order of the queue, none before its group is taken."""
+def test_functions_that_make_changes_run_in_queue_order() -> None:
+    """Decisions are made in queue order, and not before the group is taken."""
     point, _, steps = make(group_entries_max=2)
     made: list[str] = []
 
@@ -128,7 +128,7 @@ def test_what_makes_a_change_is_called_in_its_turn() -> None:
     assert made == ["a", "c", "d"]
 
 
-def test_counters_go_on_after_reopening() -> None:
+def test_counters_continue_after_reopening() -> None:
     point, store, steps = make()
     point.add(change("a", steps))
     point.write(point.take())
@@ -160,8 +160,8 @@ def test_later_operations_of_a_change_win() -> None:
     assert store.get(b"gone") is None
 
 
-def test_a_change_made_step_by_step_is_whole_and_in_its_turn() -> None:
-    """Pauses let others queue, never overtake; a group holds whole changes only."""
+def test_a_change_made_in_steps_is_complete_and_keeps_its_place() -> None:
+    """Other changes may be queued during a pause but never overtake; a group holds only complete changes."""
     point, _, _ = make(group_entries_max=2)
     seen: list[str] = []
 
@@ -185,8 +185,8 @@ def test_a_change_made_step_by_step_is_whole_and_in_its_turn() -> None:
     assert len(point.take()) == 1 and point.take() == []
 
 
-def test_what_takes_long_is_made_behind_all_else_and_one_at_a_time() -> None:
-    """What comes while it is made waits for no other of its kind; `make` and a stop leave out what was not begun."""
+def test_heavy_changes_are_made_last_and_one_at_a_time() -> None:
+    """Other changes do not wait for a heavy one; `make` and a stop leave out heavy changes that have not started."""
     point, _, _ = make(group_entries_max=9)
     seen: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Durable files: what is appended, cut, replaced and locked."""
+"""Durable files: append, cut, replace and lock."""
 
 import errno
 import os
@@ -45,7 +45,7 @@ def test_a_short_or_missing_file_is_damage(tmp_path: Path, size: int) -> None:
 
 
 def test_a_partial_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A nearly full disk takes a part of the bytes without an error."""
+    """A nearly full disk accepts a part of the bytes without an error."""
     real = os.write
     monkeypatch.setattr(files.os, "write", lambda descriptor, data: real(descriptor, bytes(data[:3])))
     log = files.AppendFile(tmp_path / "log")
@@ -54,10 +54,10 @@ def test_a_partial_write_is_continued(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("call", ["write", "fdatasync"])
-def test_the_first_failure_closes_the_file_for_good(
+def test_the_first_failure_closes_the_file_permanently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """After a full disk there may be room again, but nobody knows what arrived."""
+    """A full disk may have room again later, but it is unknown which bytes arrived."""
     log = files.AppendFile(tmp_path / "log")
 
     def full(*_: object) -> int:
@@ -74,7 +74,7 @@ def test_the_first_failure_closes_the_file_for_good(
         log.sync()
 
 
-def test_closed_twice_is_closed(tmp_path: Path) -> None:
+def test_closing_twice_is_harmless(tmp_path: Path) -> None:
     log = files.AppendFile(tmp_path / "log")
     log.close()
     log.close()
@@ -98,7 +98,7 @@ def test_atomic_write_replaces_or_leaves(tmp_path: Path, monkeypatch: pytest.Mon
     assert path.read_bytes() == b"new"
 
 
-def test_cut_tells_how_much_went(tmp_path: Path) -> None:
+def test_cut_returns_the_number_of_dropped_bytes(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"0123456789")
     assert files.cut(path, 10) == 0
@@ -147,7 +147,7 @@ def test_a_lock_names_its_holder(tmp_path: Path) -> None:
 
 
 def test_a_failed_second_lock_leaves_the_first_in_place(tmp_path: Path) -> None:
-    """An fcntl lock would be dropped when the loser closes the file."""
+    """An fcntl lock would be dropped when the losing process closes the file."""
     path = tmp_path / "node.lock"
     lock = files.Lock(path, "p0")
     for _ in range(2):
@@ -159,13 +159,13 @@ def test_a_failed_second_lock_leaves_the_first_in_place(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_not_inherited(tmp_path: Path) -> None:
-    """Neither a forked nor an executed child keeps the lock after its parent let it go."""
+    """Neither a forked nor an executed child keeps the lock after its parent released it."""
     path = tmp_path / "node.lock"
     lock = files.Lock(path, "p0")
     begin, end = os.pipe()
     ready, tell = os.pipe()
     child = os.fork()
-    if child == 0:  # waits until the parent closes the pipe
+    if child == 0:  # the child waits until the parent closes the pipe
         os.close(end)
         os.write(tell, b"!")
         os.read(begin, 1)
@@ -184,8 +184,8 @@ def test_a_lock_is_not_inherited(tmp_path: Path) -> None:
         sleeper.communicate(b"\n")
 
 
-def test_a_released_lock_is_free_whoever_has_a_copy(tmp_path: Path) -> None:
-    """Such as a child that has not come to its exec yet."""
+def test_a_released_lock_is_free_even_if_a_child_has_a_copy(tmp_path: Path) -> None:
+    """For example, a child that has not reached its exec yet."""
     lock = files.Lock(tmp_path / "node.lock", "p0")
     copy = os.dup(lock._descriptor)
     lock.release()
@@ -193,7 +193,7 @@ def test_a_released_lock_is_free_whoever_has_a_copy(tmp_path: Path) -> None:
     os.close(copy)
 
 
-def test_a_lock_goes_with_its_process(tmp_path: Path) -> None:
+def test_a_lock_is_released_when_its_process_ends(tmp_path: Path) -> None:
     path = tmp_path / "node.lock"
     code = (
         "import sys, os; from pathlib import Path; from crawler.storage.files import Lock;"
@@ -210,15 +210,15 @@ def test_a_lock_goes_with_its_process(tmp_path: Path) -> None:
     files.Lock(path, "p0").release()
 
 
-def test_an_unreadable_lock_place_is_named(tmp_path: Path) -> None:
+def test_a_lock_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     (tmp_path / "node.lock").mkdir()
     with pytest.raises(DirectoryError, match=r"node\.lock"):
         files.Lock(tmp_path / "node.lock", "p0")
     assert files.lock_holder(tmp_path / "none") == "another process"
 
 
-def test_a_lock_held_briefly_is_waited_for(tmp_path: Path) -> None:
-    """A command that looks at a crawl at rest does not make a starting node end."""
+def test_a_brief_lock_is_waited_for(tmp_path: Path) -> None:
+    """A command that reads a crawl at rest does not make a starting node fail."""
     path = tmp_path / "node.lock"
     reader = files.Lock(path, "p0", brief=True)
     starting = threading.Thread(target=lambda: files.Lock(path, "p0").release())
@@ -229,10 +229,10 @@ def test_a_lock_held_briefly_is_waited_for(tmp_path: Path) -> None:
         files.Lock(path, "p0", brief=True)
 
 
-# -- files and folders that appear ------------------------------------------------------------
+# -- new files and folders --------------------------------------------------------------------
 
 
-def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "made"
     path.write_bytes(b"before")
     (tmp_path / "made~").write_bytes(b"of a writer that was killed, and longer")
@@ -249,8 +249,8 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_a_folder_appears_when_it_is_full(tmp_path: Path, there: bool) -> None:
-    """One that is there and empty stays the folder that it is."""
+def test_a_folder_gets_its_name_when_it_is_complete(tmp_path: Path, there: bool) -> None:
+    """An existing empty folder is kept, not replaced."""
     path = tmp_path / "made"
     if there:
         path.mkdir()

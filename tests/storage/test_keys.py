@@ -1,4 +1,4 @@
-"""The key space: each prefix stands once, keys of a bucket range are those of the range, nobody writes others."""
+"""The key space: each prefix occurs once, a bucket range is a key range, and only keys.py spells prefixes."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_each_prefix_has_one_owner() -> None:
         assert key == family.prefix and key.startswith(keys.META), key
 
 
-def test_the_page_of_keys_tells_of_each_prefix() -> None:
+def test_the_docstring_lists_each_prefix() -> None:
     told = re.findall(r"^    ([a-z]/)  ", keys.__doc__ or "", re.MULTILINE)
     assert sorted(told) == sorted(family.prefix.decode() for family in keys.FAMILIES)
 
@@ -47,7 +47,7 @@ def test_a_key_belongs_to_its_family(key: bytes, owner: str | None) -> None:
 
 @given(st.sampled_from(keys.BY_BUCKET), st.integers(0, 65535), st.integers(0, 65536), st.binary(max_size=12))
 def test_a_range_of_buckets_is_a_range_of_keys(prefix: bytes, bucket: int, end: int, rest: bytes) -> None:
-    """Goal: no record is left behind, or moved to a process that does not own it, at any border."""
+    """Goal: at any border, no record is left behind or moved to a process that does not own it."""
     key = prefix + bucket.to_bytes(2, "big") + rest
     assert keys.bucket(key) == bucket
     for first in (0, bucket, min(bucket + 1, 65535)):
@@ -55,10 +55,10 @@ def test_a_range_of_buckets_is_a_range_of_keys(prefix: bytes, bucket: int, end: 
         assert (start <= key < stop) == (first <= bucket < end)
 
 
-def test_nobody_else_spells_a_prefix() -> None:
-    """A prefix that stands in two files is moved and checked by neither: they all stand in `storage/keys.py`.
+def test_prefixes_are_spelled_only_in_keys_py() -> None:
+    """All prefixes are spelled in `storage/keys.py`; others would be neither moved nor checked.
 
-    Those of earlier formats stand in `upgrade/`, and nobody else reads them.
+    Prefixes of earlier formats are spelled in `upgrade/`, which alone reads them.
     """
     literal = re.compile(r"""\bb["'](?:[a-z]/|m/[a-z]+)["']""")
     found = [

@@ -1,4 +1,4 @@
-"""The ordered store: all engines and memory behave alike, and a failed write closes for good."""
+"""The ordered store: all engines and the in-memory store behave alike; a failed write closes a store permanently."""
 
 import contextlib
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def apply(store: KeyValue, batches: list[list[tuple[bytes, bytes | None]]]) -> N
 @settings(max_examples=60)
 @given(batches=OPERATIONS, start=st.binary(max_size=2), stop=st.none() | st.binary(min_size=1, max_size=2))
 def test_both_stores_agree_with_a_dict(tmp_path_factory, engine, batches, start, stop) -> None:
-    """Same batches, same contents, same scans in both directions."""
+    """After equal batches, contents and scans in both directions are equal."""
     model: dict[bytes, bytes] = {}
     for operations in batches:
         for key, value in operations:
@@ -87,7 +87,7 @@ def test_a_store_keeps_what_was_written(tmp_path: Path, engine: str) -> None:
 def test_after_a_failed_write_every_write_fails(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LevelDB goes on acknowledging after a full disk, and all of it is gone after a restart."""
+    """After a full disk LevelDB continues to acknowledge writes, all of which are gone after a restart."""
     store = open_store(tmp_path, engine)
 
     def full(batch: object) -> None:
@@ -103,10 +103,10 @@ def test_after_a_failed_write_every_write_fails(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_damage_that_a_merge_meets_is_damage_to_who_writes(
+def test_damage_found_by_a_merge_is_reported_to_the_writer(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tables are merged behind writes, from the opening on; a full disk is another matter, and no repair mends it."""
+    """Tables are merged in the background from the opening on; unlike damage, a full disk is not fixed by a repair."""
     store = open_store(tmp_path, engine)
 
     def damaged(batch: object) -> None:
@@ -116,7 +116,7 @@ def test_damage_that_a_merge_meets_is_damage_to_who_writes(
     with pytest.raises(DamageError, match="block checksum mismatch; `crawler check --repair`"):
         store.write(store.batch())
     store.close()
-    if engine == "rocksdict":  # it writes when it is opened
+    if engine == "rocksdict":  # rocksdict writes when the store is opened
         with pytest.raises(DamageError, match="block checksum mismatch"):
             open_store(tmp_path, engine)
     monkeypatch.undo()
@@ -139,7 +139,7 @@ def test_a_sealed_value_shows_damage(payload: bytes, flip: int) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("place", range(0, 100, 7))
 def test_a_flipped_byte_of_a_table_is_never_silent(tmp_path: Path, engine: str, place: int) -> None:
-    """All keys, or DamageError; by default reads of LevelDB 3 of 30 such flips lost keys without a word."""
+    """All keys are read, or DamageError is raised; default reads of LevelDB silently lost keys for 3 of 30 such flips."""
     written = {b"u/" + i.to_bytes(8, "big"): seal(bytes([i % 251]) * 60) for i in range(3000)}
     store = open_store(tmp_path, engine)
     apply(store, [list(written.items())])

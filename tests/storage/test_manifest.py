@@ -1,4 +1,4 @@
-"""A store whose bookkeeping was lost is refused, with the remedy, and the repair brings everything back."""
+"""A store with lost bookkeeping is refused, the message names the remedy, and the repair restores everything."""
 
 import os
 import random
@@ -29,7 +29,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def path(tmp_path: Path, engine: str, model: dict[bytes, bytes]) -> Path:
-    """A store with some tables, deleted keys and a log."""
+    """Return a store with several tables, deleted keys and a log."""
     store = open_store(tmp_path / "store", engine, write_buffer_bytes=1 << 16, table_bytes=1 << 20)
     rng = random.Random(1)
     for _ in range(BATCHES):
@@ -74,11 +74,11 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 def test_lost_bookkeeping_is_refused_and_repaired(
     path: Path, engine: str, model: dict[bytes, bytes], damage: str
 ) -> None:
-    """LevelDB alone opens an empty or an old store for some of these, and deletes the tables."""
+    """For some of these losses LevelDB alone opens an empty or an old store and deletes the tables."""
     DAMAGE[damage](path)
     tables = sorted(path.glob(TABLES[engine]))
     if engine == "rocksdict" and damage == "manifest torn" and not rocks.lost_bookkeeping(path):
-        with closing(open_store(path)) as store:  # its last edit said nothing new
+        with closing(open_store(path)) as store:  # the last edit changed nothing
             assert dict(store.scan(b"t/")) == model
         return
     with pytest.raises(DamageError, match="crawler check --repair") as caught:
@@ -91,7 +91,9 @@ def test_lost_bookkeeping_is_refused_and_repaired(
     assert repair(path) == ("", False)
 
 
-def test_a_sound_store_and_a_crash_in_its_first_moments(path: Path, tmp_path: Path, engine: str) -> None:
+def test_an_intact_store_and_a_crash_during_creation_are_accepted(
+    path: Path, tmp_path: Path, engine: str
+) -> None:
     lost_bookkeeping = {"leveldb": level, "rocksdict": rocks}[engine].lost_bookkeeping
     assert lost_bookkeeping(path) == ""
     begun = tmp_path / "begun"
@@ -102,8 +104,8 @@ def test_a_sound_store_and_a_crash_in_its_first_moments(path: Path, tmp_path: Pa
     open_store(begun).close()
 
 
-def test_an_edit_that_a_crash_cut_short_is_no_damage(path: Path, model: dict[bytes, bytes]) -> None:
-    """Its log is still there, so nothing is lost."""
+def test_an_edit_truncated_by_a_crash_is_not_damage(path: Path, model: dict[bytes, bytes]) -> None:
+    """The log that it replaces still exists, so nothing is lost."""
     with manifest(path).open("ab") as file:
         file.write(b"\x01\x02\x03\x04\x30\x00\x01half an edit")
     store = open_store(path)
@@ -111,8 +113,8 @@ def test_an_edit_that_a_crash_cut_short_is_no_damage(path: Path, model: dict[byt
     store.close()
 
 
-def test_what_repair_cannot_read_is_kept(path: Path, engine: str) -> None:
-    """A table that is gone cannot come back; the others do."""
+def test_a_repair_restores_all_readable_tables(path: Path, engine: str) -> None:
+    """A missing table cannot be restored; the others are."""
     sorted(path.glob(TABLES[engine]))[0].unlink()
     with pytest.raises(DamageError, match="missing files|No such file"):
         open_store(path)

@@ -1,4 +1,4 @@
-"""What `rocks_store.py` does itself since rocksdict would hold the interpreter: syncing logs."""
+"""The syncing of logs that `rocks_store.py` does itself, because rocksdict would hold the interpreter lock."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from crawler.storage.engines import open_store
 
 
 def logs_in(directory: Path) -> dict[Path, os.stat_result]:
-    """The logs that are there; RocksDB removes old ones in the background, also between two calls."""
+    """Return the existing logs; RocksDB removes old ones in the background, even between two calls."""
     found = {}
     for path in directory.glob("*.log"):
         with contextlib.suppress(FileNotFoundError):
@@ -21,7 +21,7 @@ def logs_in(directory: Path) -> dict[Path, os.stat_result]:
 def test_a_synced_write_syncs_all_logs_that_hold_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: what was written unsynced before it outlasts a power cut too, in whichever log it is."""
+    """Goal: earlier unsynced writes survive a power cut too, whichever log they are in."""
     synced: dict[int, int] = {}
     real_sync, real_fsync = os.fdatasync, os.fsync
     names: list[set[str]] = []

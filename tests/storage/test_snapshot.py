@@ -1,4 +1,4 @@
-"""A copy of a store that is open, at one moment, while it is written to."""
+"""A copy of an open store, at one moment, while it is written to."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 def _filled(path: Path, rounds: int, engine: str) -> DiskStore:
-    """A store with tables, a log, and one write after the other."""
+    """Return a store with tables and a log, filled by numbered writes."""
     store = open_store(path, engine, write_buffer_bytes=64 << 10)
     for number in range(rounds):
         _write(store, number)
@@ -34,7 +34,7 @@ def _write(store: DiskStore, number: int) -> None:
 
 
 def _state(path: Path) -> int:
-    """The number of the last write; every write up to it is there, and none behind it."""
+    """Return the number of the last write; assert that all earlier writes are there and no later ones."""
     copy = open_store(path)
     last = int(copy.get(b"last") or b"-1")
     keys = [key for key, _ in copy.scan(b"k", b"l")]
@@ -56,10 +56,10 @@ def test_the_copy_is_the_store_at_that_moment(tmp_path: Path, engine: str) -> No
     assert _state(tmp_path / "store") == 1499, "the original was not touched"
 
 
-def test_a_store_that_moves_on_while_it_is_copied(
+def test_a_store_that_changes_while_it_is_copied(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Writes, flushes and compactions between any two files: the copy is one state all the same."""
+    """Writes, flushes and compactions happen between any two files; the copy is still one state."""
     store = _filled(tmp_path / "store", 300, engine)
     written = [300]
     copyfile, link = module.shutil.copyfile, module.os.link
@@ -67,7 +67,7 @@ def test_a_store_that_moves_on_while_it_is_copied(
 
     def move_on() -> None:
         moves[0] += 1
-        for _ in range(20 if moves[0] < 60 else 0):  # it comes to rest at last
+        for _ in range(20 if moves[0] < 60 else 0):  # the store stops changing in the end
             _write(store, written[0])
             written[0] += 1
         if moves[0] % 7 == 0 and moves[0] < 60:
@@ -100,7 +100,7 @@ def test_without_links_it_is_copied(tmp_path: Path, engine: str, monkeypatch: py
     assert _state(tmp_path / "copy") == 299
 
 
-def test_what_is_no_store(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DirectoryError, match="CURRENT is missing"):
         snapshot(tmp_path / "empty", tmp_path / "copy")
@@ -109,7 +109,7 @@ def test_what_is_no_store(tmp_path: Path) -> None:
         snapshot(tmp_path / "empty", tmp_path / "copy")
 
 
-def test_a_store_that_never_stands_still(tmp_path: Path, engine: str) -> None:
+def test_a_store_that_never_stops_changing_is_refused(tmp_path: Path, engine: str) -> None:
     store = _filled(tmp_path / "store", 10, engine)
 
     def pause(seconds: float) -> None:

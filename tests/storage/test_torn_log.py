@@ -1,4 +1,4 @@
-"""A torn tail of LevelDB's newest log is cut; damage that acknowledged records follow is refused."""
+"""A torn tail of LevelDB's newest log is cut; damage before acknowledged records is refused."""
 
 import contextlib
 import itertools
@@ -33,13 +33,13 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def path(tmp_path: Path, engine: str) -> Path:
-    """A store of 40 synced batches of up to 9 kB, so that some cross a block's end."""
+    """Return a store of 40 synced batches of up to 9 kB, so that some cross the end of a block."""
     store = open_store(tmp_path / "store", engine)
     for number in range(RECORDS):
         batch = store.batch(sync=True)
         batch.put(b"k%03d" % number, random.Random(number).randbytes(100 + number * 220))
         store.write(batch)
-    snapshot(tmp_path / "store", tmp_path / "crashed")  # a close of RocksDB empties the log
+    snapshot(tmp_path / "store", tmp_path / "crashed")  # a close of RocksDB would empty the log
     store.close()
     return tmp_path / "crashed"
 
@@ -69,7 +69,7 @@ def test_a_whole_log_is_left_alone(path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", [1, 300, 5000])
-def test_garbage_for_the_last_bytes_costs_the_last_record_only(path: Path, torn: int) -> None:
+def test_garbage_in_the_last_bytes_loses_only_the_last_record(path: Path, torn: int) -> None:
     log = newest_log(path)
     data = log.read_bytes()
     log.write_bytes(data[:-torn] + bytes(byte ^ 0xA5 for byte in data[-torn:]))
@@ -78,15 +78,15 @@ def test_garbage_for_the_last_bytes_costs_the_last_record_only(path: Path, torn:
     assert keys(path) == (RECORDS - 1, "")
 
 
-def test_garbage_behind_the_last_record_costs_nothing(path: Path) -> None:
+def test_garbage_after_the_last_record_loses_nothing(path: Path) -> None:
     log = newest_log(path)
     log.write_bytes(log.read_bytes() + random.Random(1).randbytes(50_000))
     found, mended = keys(path)
     assert found == RECORDS and "50000 bytes" in mended
 
 
-def test_a_header_that_can_be_none_is_not_left_to_the_engine(path: Path) -> None:
-    """RocksDB reads a last record of type 6 (a recycled log's) for ever."""
+def test_an_invalid_header_is_cut_before_the_engine_opens(path: Path) -> None:
+    """RocksDB reads a last record of type 6 (a recycled log's) forever."""
     log = newest_log(path)
     data = log.read_bytes()
     assert ends_whole(data)
@@ -97,7 +97,7 @@ def test_a_header_that_can_be_none_is_not_left_to_the_engine(path: Path) -> None
 
 
 def fragments(data: bytes) -> list[tuple[int, Fragment]]:
-    """(where it begins, the fragment) of each in a sound log."""
+    """Return (offset, fragment) for each fragment of an intact log."""
     found, offset = [], 0
     while (fragment := fragment_at(data, offset)) is not None:
         found.append((offset, fragment))
@@ -106,8 +106,8 @@ def fragments(data: bytes) -> list[tuple[int, Fragment]]:
     return found
 
 
-def test_a_log_ends_whole_at_the_end_of_a_record_only(path: Path) -> None:
-    """Cut anywhere else, within a fragment or between two of one record, it does not."""
+def test_a_log_is_complete_only_at_the_end_of_a_record(path: Path) -> None:
+    """A log cut inside a fragment, or between two fragments of one record, is not complete."""
     data = newest_log(path).read_bytes()
     found = fragments(data)
     assert len(found) > RECORDS, "some records cross a block's end"
@@ -119,7 +119,7 @@ def test_a_log_ends_whole_at_the_end_of_a_record_only(path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["longer", "type 0", "first of two"])
-def test_a_tail_that_the_engine_would_pass_over_is_cut_and_told(path: Path, how: str) -> None:
+def test_a_tail_that_the_engine_would_skip_is_cut_and_reported(path: Path, how: str) -> None:
     log = newest_log(path)
     data = log.read_bytes()
     tail = {"longer": bytes([1, 2, 3, 4, 0, 1, 1]), "type 0": bytes(4096), "first of two": b""}[how]
@@ -136,7 +136,7 @@ def test_a_tail_that_the_engine_would_pass_over_is_cut_and_told(path: Path, how:
 
 
 def test_a_torn_tail_of_an_older_log_is_refused(path: Path) -> None:
-    """What was acknowledged follows in the newer one."""
+    """Acknowledged records follow in the newer log."""
     log = newest_log(path)
     newer = path / f"{int(log.stem) + 1:06d}.log"
     newer.write_bytes(log.read_bytes())
@@ -148,7 +148,7 @@ def test_a_torn_tail_of_an_older_log_is_refused(path: Path) -> None:
 
 
 def small(tmp_path: Path, engine: str) -> tuple[Path, dict[bytes, bytes]]:
-    """A store as a kill leaves it whose log is one short block, and what it holds."""
+    """Return (a store as left by a kill, whose log is one short block; its content)."""
     store = open_store(tmp_path / "small", engine)
     for number in range(12):
         batch = store.batch(sync=True)
@@ -160,11 +160,11 @@ def small(tmp_path: Path, engine: str) -> tuple[Path, dict[bytes, bytes]]:
     return tmp_path / "killed", held
 
 
-def test_no_byte_of_a_log_can_be_flipped_in_silence(tmp_path: Path, engine: str) -> None:
-    """Every byte of a header, and one of the content: refused, or the last record is cut off and told.
+def test_a_flipped_byte_of_a_log_is_never_silent(tmp_path: Path, engine: str) -> None:
+    """Flip every byte of a header and one of the content: the log is refused, or its last record is cut off and reported.
 
-    By engines alone 40 of 52 flips in the upper byte of a length lost all that follows
-    without a word: a fragment that is longer than the file counts as its end.
+    With the engines alone, 40 of 52 flips in the upper byte of a length silently lost all later
+    records: a fragment that is longer than the file is taken for its end.
     """
     whole, held = small(tmp_path, engine)
     data = newest_log(whole).read_bytes()
@@ -187,8 +187,8 @@ def test_no_byte_of_a_log_can_be_flipped_in_silence(tmp_path: Path, engine: str)
 
 
 @pytest.mark.parametrize("place", [10, 5_000, BLOCK_BYTES + 10_000, 2 * BLOCK_BYTES + 50])
-def test_damage_that_records_follow_is_refused(path: Path, place: int) -> None:
-    """They were acknowledged: only a person may decide to lose them."""
+def test_damage_before_other_records_is_refused(path: Path, place: int) -> None:
+    """The later records were acknowledged: only a person may decide to lose them."""
     log = newest_log(path)
     data = bytearray(log.read_bytes())
     data[place : place + 8] = bytes(byte ^ 0xFF for byte in data[place : place + 8])

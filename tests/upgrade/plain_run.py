@@ -1,4 +1,4 @@
-"""Runs as they were written before runs were coded."""
+"""Runs in the format before runs were coded."""
 
 import zlib
 from pathlib import Path
@@ -9,7 +9,7 @@ from crawler.due.runs import RunEntry
 
 
 def plain_run(directory: Path, keys: np.ndarray, number: int = 7) -> RunEntry:
-    """A run of plain little-endian uint64, and what the store knows of it."""
+    """Write a run of plain little-endian uint64; return its entry in the list of runs."""
     data = keys.astype("<u8").tobytes()
     entry = RunEntry(number, len(keys), int(keys[0]), int(keys[-1]), zlib.crc32(data))
     (directory / entry.name).write_bytes(data)

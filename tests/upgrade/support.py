@@ -1,9 +1,9 @@
-"""Small crawls that earlier commits have made, and a command that is run on one.
+"""Small crawls made by earlier commits, and a function to unpack them.
 
 Each tarball is named for its day and commit. All were crawled through a proxy, with
-http://a.test/ as their seed, `--scope any --depth 2 --max-pages 12`, so nothing of them
-depends on a port: pages link to /0, /1, /2, those to /00 and so on; b.test and c.test are
-the same.
+http://a.test/ as their seed, `--scope any --depth 2 --max-pages 12`, so they do not
+depend on a port. The root page links to /0, /1, /2, those link to /00 and so on; b.test
+and c.test are the same.
 """
 
 import tarfile
@@ -14,7 +14,7 @@ FORMER = sorted(path.name.removesuffix(".tar.xz") for path in DATA.glob("*.tar.x
 
 
 def unpacked(name: str, into: Path) -> Path:
-    """The crawl directory in the tarball of that name."""
+    """Unpack the tarball of that name; return its crawl directory."""
     with tarfile.open(DATA / f"{name}.tar.xz") as tarball:
         tarball.extractall(into, filter="data")
     return into / "crawl"

@@ -1,4 +1,4 @@
-"""Directories that earlier commits have made are opened by every command, and go on as if nothing were."""
+"""Every command opens directories made by earlier commits, and their crawls continue."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ from tests.faults.every_write import run
 from tests.upgrade.support import FORMER, unpacked
 
 HOSTS = ("a.test", "b.test", "c.test")
-# What each command is given; None stands for the directory's own work.
+# The arguments of each command; None stands for the directory's own configuration.
 COMMANDS: dict[str, list[str]] = {
     "status": ["status", "--json"],
     "why": ["why", "http://a.test/0"],
@@ -49,7 +49,7 @@ COMMANDS: dict[str, list[str]] = {
 
 
 def site() -> Web:
-    """All three hosts, as they were when the directories were made."""
+    """Return all three hosts as they were when the directories were made."""
     routes: dict[str, Any] = {
         "/robots.txt": (200, {"Content-Type": "text/plain"}, "User-agent: *\nDisallow: /private\n")
     }
@@ -63,7 +63,7 @@ def site() -> Web:
 
 
 def stored(directory: Path) -> dict[str, str]:
-    """State of each URL that was tried, in a directory at rest."""
+    """Return the state of each URL that was tried, in a directory at rest."""
     found = {}
     for path in sorted(directory.glob("*/store")):
         with closing(open_store(path)) as store:
@@ -75,7 +75,7 @@ def stored(directory: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("name", FORMER)
-def test_every_command_opens_it(
+def test_every_command_opens_an_old_directory(
     name: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = unpacked(name, tmp_path)
@@ -88,8 +88,8 @@ def test_every_command_opens_it(
 
 
 @pytest.mark.parametrize("name", FORMER)
-def test_the_crawl_goes_on(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """What was had is not asked again, and all the rest is."""
+def test_the_crawl_continues(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Stored pages are not fetched again, and all others are fetched."""
     directory = unpacked(name, tmp_path)
     copy = Path(shutil.copytree(directory, tmp_path / "copy"))
     ran = run(copy, stored, copy)
@@ -102,7 +102,7 @@ def test_the_crawl_goes_on(name: str, tmp_path: Path, capfd: pytest.CaptureFixtu
         )
         asked = [f"http://{each.host}{each.path}" for each in web.asked if each.path != "/robots.txt"]
     assert code == 0, capfd.readouterr()
-    # Of a crawl that was killed, pages in flight are asked again.
+    # If the crawl was killed, the pages in flight are fetched again.
     assert not before & set(asked) and len(asked) == len(set(asked))
     pages = {f"http://{key}" for key in web.routes if not key.startswith("/")}
     ran = run(directory, stored, directory)
@@ -112,13 +112,13 @@ def test_the_crawl_goes_on(name: str, tmp_path: Path, capfd: pytest.CaptureFixtu
     assert cli.main(["check", "--dir", str(directory)]) == 0, capfd.readouterr()
 
 
-def test_what_is_dropped_is_said_in_one_line_each(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """And a file of the user's own is read in the same way."""
+def test_each_dropped_setting_is_logged_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A configuration file of the user is read in the same way."""
     directory = CrawlDirectory(unpacked("2026-11-21-8b1fd0a", tmp_path))
     was = directory.former_config()
     ready(directory)
     lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len(lines) == 2 and all("is no setting any more" in line for line in lines), lines
+    assert len(lines) == 2 and all("was removed and is ignored" in line for line in lines), lines
     assert convert(directory.saved_config()).politeness.delay == 0.0 == was["politeness"]["delay"]
     assert directory.seed_places() == ["a.test"]
     caplog.clear()
@@ -130,8 +130,8 @@ def test_what_is_dropped_is_said_in_one_line_each(tmp_path: Path, caplog: pytest
     assert [key for key in DROPPED if key in caplog.text] == ["hooks.sink_errors"]
 
 
-def test_numbers_and_marks(tmp_path: Path) -> None:
-    """The number of clean ends is that of the state, records are counted, settings noted."""
+def test_the_store_marks_are_upgraded(tmp_path: Path) -> None:
+    """The number of clean ends becomes that of the state; records are counted; settings are noted."""
     for name in ("2026-11-22-1b5de44", "2026-11-21-8b1fd0a"):
         directory = CrawlDirectory(unpacked(name, tmp_path / name))
         ready(directory)
@@ -146,8 +146,8 @@ def test_numbers_and_marks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["2026-11-21-8b1fd0a-two", "2026-11-21-8b1fd0a-killed", "2026-11-22-1b5de44"]
 )
-def test_an_upgrade_that_was_killed_goes_on(name: str, tmp_path: Path) -> None:
-    """Before any of its writes, at some of them twice."""
+def test_a_killed_upgrade_continues(name: str, tmp_path: Path) -> None:
+    """The upgrade is killed before each of its writes; some writes happen twice."""
     directory = unpacked(name, tmp_path)
     alone = run(directory, upgrade, directory)
     assert alone is not None and alone.writes > 10
@@ -174,7 +174,7 @@ def upgrade(directory: Path) -> None:
 def test_a_newer_format_is_refused_by_every_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In one line, with exit 3, and nothing is changed."""
+    """The message is one line, the exit code is 3, and nothing is changed."""
     directory = unpacked("2026-11-22-1b5de44", tmp_path)
     CrawlDirectory(directory).note_format(FORMAT + 1)
     more = {"crawl": ["crawl", "http://a.test/"], "refresh": ["refresh"], "serve": ["serve", "127.0.0.1:0"]}
@@ -189,7 +189,7 @@ def test_a_newer_format_is_refused_by_every_command(
     assert CrawlDirectory(directory).format_file.read_bytes().startswith(b"%d " % (FORMAT + 1))
 
 
-def test_a_number_that_cannot_be_read_is_written_anew_by_a_repair(
+def test_a_repair_rewrites_an_unreadable_format_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = CrawlDirectory(unpacked("2026-11-22-1b5de44", tmp_path))
@@ -201,7 +201,7 @@ def test_a_number_that_cannot_be_read_is_written_anew_by_a_repair(
     assert directory.format() == FORMAT
 
 
-def test_a_store_that_is_damaged_is_mended_before_it_is_brought_up(
+def test_a_damaged_store_is_repaired_before_the_upgrade(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = unpacked("2026-11-21-8b1fd0a-two", tmp_path)
@@ -212,18 +212,18 @@ def test_a_store_that_is_damaged_is_mended_before_it_is_brought_up(
     assert cli.main(["check", "--dir", str(directory)]) == 0
 
 
-def test_a_crawl_that_an_earlier_version_runs_is_left_alone(tmp_path: Path) -> None:
+def test_a_crawl_running_under_an_earlier_version_is_not_upgraded(tmp_path: Path) -> None:
     directory = CrawlDirectory(unpacked("2026-11-22-1b5de44", tmp_path))
     with (
         Lock(directory.process("p0") / "node.lock", "p0"),
-        pytest.raises(BusyError, match="stored in format 0, and is upgraded when nothing uses it"),
+        pytest.raises(BusyError, match="its format is 0; it is upgraded when no process uses it"),
     ):
         ready(directory)
     assert directory.format() == 0
 
 
-def test_the_journal_of_a_former_reshard_comes_first(tmp_path: Path) -> None:
-    """It is taken over under its present name, and `reshard` finishes it before anything is brought up."""
+def test_a_former_reshard_is_completed_before_the_upgrade(tmp_path: Path) -> None:
+    """The journal is copied to its current name, and `reshard` completes it before the upgrade."""
     directory = CrawlDirectory(unpacked("2026-11-22-1b5de44", tmp_path))
     facts = {"old": ["p0"], "new": ["p0"], "config": "", "table": ""}
     (directory.path / FORMER_JOURNAL).write_bytes(msgspec.json.encode(facts))
@@ -242,9 +242,7 @@ def test_the_journal_of_a_former_reshard_comes_first(tmp_path: Path) -> None:
         (Journal("reshard"), "crawler reshard` with the same --to"),
     ],
 )
-def test_what_was_cut_off_is_finished_by_its_own_command_only(
-    tmp_path: Path, journal: Journal, remedy: str
-) -> None:
+def test_only_the_interrupted_command_may_continue(tmp_path: Path, journal: Journal, remedy: str) -> None:
     directory = CrawlDirectory(tmp_path / "crawl")
     directory.create()
     keep_journal(directory.path, journal)
@@ -256,18 +254,18 @@ def test_what_was_cut_off_is_finished_by_its_own_command_only(
 
 
 def test_there_is_a_directory_of_every_format() -> None:
-    """Whoever adds a step adds a directory of the format before it."""
+    """A new step needs a directory of the format before it."""
     assert len(STEPS) == FORMAT and len(FORMER) >= FORMAT
 
 
-def test_settings_are_never_read_unready(tmp_path: Path) -> None:
+def test_settings_are_read_only_after_the_upgrade(tmp_path: Path) -> None:
     directory = CrawlDirectory(unpacked("2026-11-22-1b5de44", tmp_path))
     with pytest.raises(DirectoryError, match="format 0, and was not upgraded"):
         directory.saved_config()
 
 
 def test_a_plain_run_that_is_damaged_keeps_its_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """So opening refuses it, and a repair writes it anew."""
+    """Opening then refuses the run, and a repair rewrites it."""
     directory = unpacked("2026-11-21-8b1fd0a", tmp_path)
     run_file = max(directory.glob("p0/due/*.run"))
     data = bytearray(run_file.read_bytes())
@@ -281,7 +279,7 @@ def test_a_plain_run_that_is_damaged_keeps_its_name(tmp_path: Path, caplog: pyte
     assert cli.main(["check", "--dir", str(directory)]) == 0
 
 
-def test_a_default_that_did_harm_does_not_stay_with_the_crawl(tmp_path: Path) -> None:
+def test_a_harmful_former_default_is_replaced(tmp_path: Path) -> None:
     directory = CrawlDirectory(unpacked("2026-11-22-1b5de44", tmp_path))
     assert "clock_min = 604800" in directory.config_file.read_text()
     ready(directory)

@@ -1,4 +1,4 @@
-"""Crawls at rest for the tests of what damages, moves and mends them."""
+"""Crawls at rest for the tests of damage, resharding and repair."""
 
 from tests.process.conftest import open_joint
 from tests.upkeep.support import directory, sound

@@ -1,4 +1,4 @@
-"""A small crawl at rest, made without a network, to be damaged and mended."""
+"""A small crawl at rest, made without a network, to damage and repair."""
 
 import shutil
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ LATE = {"http://a.org/late": 0}  # waits in the links log
 
 
 class Held(NamedTuple):
-    """What a process holds: records and captures by URL, depths of what is to do or parked, counters."""
+    """The content of a process: records and captures by URL, depths of to-do and parked URLs, counters."""
 
     records: dict[str, PageRecord]
     captures: dict[str, Capture]
@@ -52,7 +52,7 @@ def config() -> Config:
 
 
 def crawl(path: Path, *, pending: bool = False) -> CrawlDirectory:
-    """Four pages are stored, three URLs are to do, one is parked; with `pending`, a link waits in the links log."""
+    """Make a crawl: four stored pages, three URLs to do, one parked; with `pending`, a link in the links log."""
     directory = CrawlDirectory(path)
     directory.create(SEED)
     joint = Joint(path, **TREE)
@@ -88,7 +88,7 @@ def held(directory: CrawlDirectory) -> Held:
 
 
 def queue(stages: Stages, prefix: bytes) -> dict[str, int]:
-    """The depth of each URL that waits."""
+    """Return the depth of each URL in a queue."""
     names = {"a.org": stages.fingerprinter.fingerprint("http://a.org/") >> 48}
     found = {}
     for key, value in scan_prefix(stages.store, prefix):
@@ -98,7 +98,7 @@ def queue(stages: Stages, prefix: bytes) -> dict[str, int]:
 
 
 def keys(directory: CrawlDirectory, prefix: bytes) -> Iterator[tuple[DiskStore, bytes, bytes]]:
-    """Each key of a kind in the closed store of p0, to be changed through the store that comes with it."""
+    """Yield each key of a kind in the closed store of p0, with the store, so that a test can change it."""
     store = open_store(directory.process("p0") / "store")
     try:
         for key, value in list(scan_prefix(store, prefix)):
@@ -108,7 +108,7 @@ def keys(directory: CrawlDirectory, prefix: bytes) -> Iterator[tuple[DiskStore, 
 
 
 def lose(directory: CrawlDirectory, *prefixes: bytes) -> None:
-    """Remove all keys of some kinds."""
+    """Delete all keys of some kinds."""
     for prefix in prefixes:
         for store, key, _ in keys(directory, prefix):
             write(store, {key: None})
@@ -131,5 +131,5 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def directory(sound: Path, tmp_path: Path) -> CrawlDirectory:
-    """A copy of the small crawl."""
+    """Return a copy of the small crawl."""
     return CrawlDirectory(Path(shutil.copytree(sound, tmp_path / "crawl")))

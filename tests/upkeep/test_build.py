@@ -1,4 +1,4 @@
-"""The folders that a reshard builds: keys of every stage reach the processes that need them, in bounded batches."""
+"""The folders that a reshard builds: the keys of every stage reach the processes that need them, in bounded batches."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ HOSTS = [f"h{number}.org" for number in range(12)]
 
 
 def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
-    """A crawl that has moved; each process had robots files, a proof and a trace of its own."""
+    """Return a resharded crawl; each process had robots files, a proof and a trace of its own."""
     directory = crawl(path, before)
     for name in process_names(config_of(before)):
         with at_rest(config_of(before), directory, name, clock=VirtualClock()) as stages:
@@ -57,8 +57,8 @@ def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
     return directory
 
 
-def test_what_follows_no_bucket_reaches_who_needs_it(tmp_path: Path) -> None:
-    """A robots file its host's owner, proofs all, traces the first process; all know the new table."""
+def test_keys_without_a_bucket_reach_the_processes_that_need_them(tmp_path: Path) -> None:
+    """A robots file goes to its host's owner, proofs to all, traces to the first process; all have the new table."""
     directory = moved(tmp_path / "crawl")
     names, robots, records, fetched = process_names(config_of(3)), [], 0, []
     for name in names:
@@ -81,7 +81,7 @@ def test_what_follows_no_bucket_reaches_who_needs_it(tmp_path: Path) -> None:
     assert fetched == [len(HOSTS), 0, 0], "the first process has the counts of the crawl so far"
 
 
-def test_a_reshard_keeps_the_settings_that_the_crawl_rests_on(tmp_path: Path) -> None:
+def test_a_reshard_keeps_the_settled_settings(tmp_path: Path) -> None:
     directory = moved(tmp_path / "crawl")
     changed = convert({"crawl": {"processes": 2}, "urls": {"partition": "host"}})
     target = Partition.equal_ranges(process_names(changed), epoch=3)
@@ -102,7 +102,7 @@ def test_pieces_of_a_process_are_its_buckets_by_old_owner(tmp_path: Path) -> Non
     assert [source for source, *_ in found] == ["first", "first", "second", "second"]
 
 
-def test_a_process_whose_books_are_wrong_is_found_before_the_switch(tmp_path: Path) -> None:
+def test_wrong_counters_are_found_before_the_switch(tmp_path: Path) -> None:
     directory, config, clock = moved(tmp_path / "crawl"), config_of(3), VirtualClock()
     place = topology(config, directory.path, "p1")
     folder, seed = directory.process("p1"), directory.seed()
@@ -114,12 +114,12 @@ def test_a_process_whose_books_are_wrong_is_found_before_the_switch(tmp_path: Pa
     assert any("to_due" in line for line in problems_of(config, folder, seed, place, clock))
 
 
-def test_a_key_that_nobody_can_move_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_key_is_refused(tmp_path: Path) -> None:
     directory = crawl(tmp_path / "crawl", 1)
     with at_rest(config_of(1), directory, "p0", clock=VirtualClock()) as stages:
         batch = stages.store.batch(sync=True)
         batch.put(b"?/strange", b"1")
         stages.store.write(batch)
-    for _ in range(2):  # the store was closed
+    for _ in range(2):  # a second attempt shows that the store was closed
         with pytest.raises(DirectoryError, match="does not know how to move the key"):
             open_source(directory.process("p0"), "p0")

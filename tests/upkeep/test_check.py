@@ -1,4 +1,4 @@
-"""`crawler check`: what is wrong is named, and mended from what is left without losing anything else."""
+"""`crawler check`: names all damage, and repairs it from the rest without losing anything else."""
 
 import shutil
 from pathlib import Path
@@ -50,14 +50,14 @@ from tests.upkeep.support import (
     write,
 )
 
-AGAIN = "1 URLs that nothing remembered are found again in stored pages and waiting links"
-RENEWED = "due: one run of the {} URLs known is written anew"
+AGAIN = "1 forgotten URLs were found again in stored pages and waiting links"
+RENEWED = "due: one run of the {} known URLs was written"
 FACTS = ("url", "state", "outcome", "status", "depth", "redirects", "fetched_at", "content_type", "digest")
 FACTS += ("location",)
 
 
 def mend(directory: CrawlDirectory) -> list[str]:
-    """What a repair did, after which nothing is wrong and a second one has nothing to do."""
+    """Repair p0 and return what was done; assert that nothing is wrong and that a second repair has nothing to do."""
     done, left = repair(config(), directory, "p0", VirtualClock())
     assert left == []
     with opened(directory) as stages:
@@ -67,12 +67,12 @@ def mend(directory: CrawlDirectory) -> list[str]:
 
 
 def facts(directory: CrawlDirectory) -> list[tuple[Any, ...]]:
-    """What must be known again of each page: links counted, times in ms and the like may be lost."""
+    """Return the facts about each page that must be restored; link counts, times in ms and the like may be lost."""
     records = held(directory).records.values()
     return sorted(tuple(getattr(record, name) for name in FACTS) for record in records)
 
 
-def test_a_sound_process_is_left_as_it_is(directory: CrawlDirectory) -> None:
+def test_an_intact_process_is_not_changed(directory: CrawlDirectory) -> None:
     before = held(directory)
     assert (set(before.records), before.todo, before.parked) == (set(WEB), TO_DO, PARKED_URLS)
     assert mend(directory) == [] and held(directory) == before
@@ -84,22 +84,22 @@ def test_a_sound_process_is_left_as_it_is(directory: CrawlDirectory) -> None:
     [
         (
             [CAPTURE],
-            ["store: 0 keys c/, 5 were written (stored.captures)",
+            ["store: 0 keys c/, but 5 were written (stored.captures)",
              "5 captures restored from WARC records", RENEWED.format(7), AGAIN],
         ),
         (
             [PAGE],
-            ["store: 0 keys u/, 4 were written (stored.records)",
+            ["store: 0 keys u/, but 4 were written (stored.records)",
              "4 page records restored from WARC records", RENEWED.format(7), AGAIN],
         ),
-        ([TODO], ["store: 0 keys t/, the records of their hosts say 2", RENEWED.format(5), AGAIN.replace("1", "3", 1)]),
-        ([PARKED], ["store: 0 keys p/, the records of their hosts say 1", RENEWED.format(6), AGAIN.replace("1", "2", 1)]),
+        ([TODO], ["store: 0 keys t/, but the host records say 2", RENEWED.format(5), AGAIN.replace("1", "3", 1)]),
+        ([PARKED], ["store: 0 keys p/, but the host records say 1", RENEWED.format(6), AGAIN.replace("1", "2", 1)]),
         (
             [HOST],
             [
                 "new = done + todo + parked: 7 != 5",
-                "store: 2 keys t/, the records of their hosts say 0",
-                "3 queue entries of hosts whose record is lost, or twice, are removed",
+                "store: 2 keys t/, but the host records say 0",
+                "3 queue entries that were duplicates or whose host record is lost were removed",
                 RENEWED.format(4),
                 AGAIN.replace("1", "4", 1),
             ],
@@ -109,8 +109,8 @@ def test_a_sound_process_is_left_as_it_is(directory: CrawlDirectory) -> None:
     ],
     ids=lambda value: value[0].decode("latin-1") if isinstance(value[0], bytes) else None,
 )  # fmt: skip
-def test_lost_keys_are_made_anew(directory: CrawlDirectory, prefixes: list[bytes], done: list[str]) -> None:
-    """Two places hold everything: the captures, records, queues and counts are those of before."""
+def test_lost_keys_are_rebuilt(directory: CrawlDirectory, prefixes: list[bytes], done: list[str]) -> None:
+    """Everything is stored in two places: captures, records, queues and counts are as before."""
     before, known = held(directory), facts(directory)
     lose(directory, *prefixes)
     said = mend(directory)
@@ -122,8 +122,8 @@ def test_lost_keys_are_made_anew(directory: CrawlDirectory, prefixes: list[bytes
     assert {name: after.counters[name] for name in same} == {name: before.counters[name] for name in same}
 
 
-def test_entries_found_again_are_as_they_were(directory: CrawlDirectory) -> None:
-    """Depth, origin and flags of a link decide how it goes on."""
+def test_rebuilt_entries_equal_the_lost_ones(directory: CrawlDirectory) -> None:
+    """The depth, origin and flags of a link decide what is done with it."""
 
     def entries() -> dict[str, tuple[int, ...]]:
         found = {}
@@ -152,7 +152,7 @@ def segment(directory: CrawlDirectory) -> Path:
 
 
 def test_a_broken_record_is_blanked_and_its_page_fetched_again(directory: CrawlDirectory) -> None:
-    """A revisit of it has lost its payload, so its page is fetched again as well."""
+    """A revisit of the record has lost its payload, so its page is fetched again as well."""
     before = held(directory).captures
     broken = before["http://a.org/"]
     data = bytearray(segment(directory).read_bytes())
@@ -160,9 +160,9 @@ def test_a_broken_record_is_blanked_and_its_page_fetched_again(directory: CrawlD
     segment(directory).write_bytes(data)
     said = mend(directory)
     assert (
-        f"{broken.segment} at {broken.offset}: a broken record of {broken.length} bytes is blank now" in said
+        f"{broken.segment} at {broken.offset}: a broken record of {broken.length} bytes was blanked" in said
     )
-    assert "2 pages whose copies are gone are to be fetched again" in said
+    assert "2 pages whose copies are lost are queued to be fetched again" in said
     after = held(directory)
     gone = {"http://a.org/", "http://a.org/same"}
     assert after.captures == {url: capture for url, capture in before.items() if url not in gone}
@@ -170,18 +170,18 @@ def test_a_broken_record_is_blanked_and_its_page_fetched_again(directory: CrawlD
     assert len(segment(directory).read_bytes()) == len(data), "all others keep their places"
 
 
-def test_what_was_cut_off_is_fetched_again(directory: CrawlDirectory) -> None:
+def test_a_page_whose_record_is_truncated_is_fetched_again(directory: CrawlDirectory) -> None:
     cut = held(directory).captures["http://a.org/r"]
     data = segment(directory).read_bytes()
     segment(directory).write_bytes(data[: cut.offset + 10])
     said, left = repair(config(), directory, "p0", VirtualClock())
-    assert left == [] and "1 pages whose copies are gone are to be fetched again" in said
+    assert left == [] and "1 pages whose copies are lost are queued to be fetched again" in said
     assert held(directory).todo == TO_DO | LATE | {"http://a.org/r": 1}
     assert held(directory).captures.keys() == set(WEB) - {"http://a.org/r"} | {"http://a.org/robots.txt"}
 
 
-def test_bytes_behind_the_last_whole_record_are_cut_off(directory: CrawlDirectory) -> None:
-    """With a damaged store the committed length is not known: the file goes as far as it is whole."""
+def test_bytes_after_the_last_whole_record_are_cut_off(directory: CrawlDirectory) -> None:
+    """With a damaged store the committed length is unknown: the file is kept up to its last whole record."""
     before = held(directory)
     lose(directory, SEGMENT, CAPTURE, PAGE)
     size = segment(directory).stat().st_size
@@ -190,51 +190,49 @@ def test_bytes_behind_the_last_whole_record_are_cut_off(directory: CrawlDirector
     said = mend(directory)
     name = before.captures["http://a.org/"].segment
     assert f"{name}: taken back from lost+found" in said
-    assert f"{name}: 13 bytes behind its last whole record are cut off" in said
+    assert f"{name}: 13 bytes after the last whole record were cut off" in said
     assert segment(directory).stat().st_size == size and held(directory).captures == before.captures
     assert held(directory).todo == TO_DO | LATE
 
 
 @pytest.mark.parametrize(("prefix", "again"), [(PAGE, 0), (CAPTURE, 0), (TODO, 1), (HOST, 1), (PAYLOAD, 0)])
-def test_a_value_that_is_not_what_was_written_is_named_and_removed(
-    directory: CrawlDirectory, prefix: bytes, again: int
-) -> None:
+def test_a_damaged_value_is_named_and_removed(directory: CrawlDirectory, prefix: bytes, again: int) -> None:
     before = held(directory)
     for store, key, value in keys(directory, prefix):
         write(store, {key: value[:-1] + bytes([value[-1] ^ 1])})
         break
     done, left = repair(config(), directory, "p0", VirtualClock())
-    assert left == [] and any(line.startswith("store: 1 values ") for line in done), done
+    assert left == [] and any(line.startswith("store: 1 unreadable values ") for line in done), done
     after = held(directory)
     assert after.todo.keys() == (TO_DO | LATE).keys() and after.parked == PARKED_URLS
     assert set(after.records) == set(before.records) and after.captures == before.captures
 
 
-def test_a_key_that_nobody_writes_is_named_and_removed(directory: CrawlDirectory) -> None:
+def test_an_unknown_key_is_named_and_removed(directory: CrawlDirectory) -> None:
     for store, _, _ in keys(directory, FRONTIER):
         write(store, {b"zz": b"?", b"m/none": b"?"})
     with opened(directory) as stages:
         assert check(stages) == [
-            "store: nobody writes the key b'm/none'",
-            "store: nobody writes the key b'zz'",
+            "store: the key b'm/none' is unknown",
+            "store: the key b'zz' is unknown",
         ]
     said = mend(directory)
-    assert "store: 1 values zz that could not be read are removed" in said
+    assert "store: 1 unreadable values zz were removed" in said
     assert held(directory).todo == TO_DO | LATE
 
 
-def test_a_url_that_is_queued_twice_is_done_once(directory: CrawlDirectory) -> None:
-    """And the sequence goes on behind the largest number met, the cursor before the first entry."""
+def test_a_url_that_is_queued_twice_is_kept_once(directory: CrawlDirectory) -> None:
+    """The sequence continues after the largest number found; the cursor is before the first entry."""
     for store, key, value in keys(directory, TODO):
         order = int.from_bytes(key[10:], "big") + 7
         write(store, {key[:10] + order.to_bytes(8, "big"): value})
     said = mend(directory)
-    assert "2 queue entries of hosts whose record is lost, or twice, are removed" in said
+    assert "2 queue entries that were duplicates or whose host record is lost were removed" in said
     assert held(directory).todo == TO_DO | LATE
 
 
-def test_a_store_that_is_gone_is_made_anew(directory: CrawlDirectory) -> None:
-    """Only what was learned by no page is lost: links of the log whose keys are gone with it, and politeness."""
+def test_a_missing_store_is_rebuilt(directory: CrawlDirectory) -> None:
+    """Only facts stored in no page are lost: links of the log whose keys are lost too, and politeness."""
     known, before = facts(directory), held(directory)
     shutil.rmtree(directory.process("p0") / "store")
     with pytest.raises(DamageError, match="is missing"), opened(directory):
@@ -249,10 +247,10 @@ def test_a_store_that_is_gone_is_made_anew(directory: CrawlDirectory) -> None:
         assert stages.intake.explain("http://a.org/new").rule == "", "the scope is spanned again"
 
 
-def test_a_store_of_an_earlier_state_is_refused_and_brought_up_to_what_the_archive_knows(
+def test_a_store_of_an_earlier_state_is_refused_and_completed_from_the_archive(
     directory: CrawlDirectory,
 ) -> None:
-    """A log that was cut between two records, or was replaced: nothing in the store itself says so."""
+    """If a log was cut between two records, or replaced, the store itself does not show it."""
     store, older = directory.process("p0") / "store", directory.path / "older"
     shutil.copytree(store, older)
     joint = Joint(directory.path, **TREE)
@@ -269,11 +267,11 @@ def test_a_store_of_an_earlier_state_is_refused_and_brought_up_to_what_the_archi
     assert facts(directory) == known
 
 
-def test_another_answer_within_the_same_second_is_kept_beside_it(directory: CrawlDirectory) -> None:
-    """WARC dates have whole seconds, so both would have one key."""
+def test_two_answers_in_the_same_second_are_both_kept(directory: CrawlDirectory) -> None:
+    """WARC dates have whole seconds, so both answers would have one key."""
     for store, key, value in keys(directory, CAPTURE):
         capture = unpack_capture(key, value)
-        if capture.url == "http://a.org/x":  # its own key is lost, another capture has the same
+        if capture.url == "http://a.org/x":  # its own key is lost, and another capture gets the same one
             other = held_captures(store)["http://a.org/r"]
             write(store, {key: pack(other)})
     lose(directory, PAGE)
@@ -303,8 +301,8 @@ def test_a_stored_page_without_a_copy_is_fetched_again(directory: CrawlDirectory
     assert left == [] and "1 captures restored from WARC records" in done
 
 
-def test_host_records_and_totals_say_what_the_queues_hold(directory: CrawlDirectory) -> None:
-    """Their cursors reach back to the first entry: a scan that began behind it would never find it."""
+def test_host_records_and_totals_match_the_queues(directory: CrawlDirectory) -> None:
+    """Cursors move back to the first entry: a scan that started after it would never find it."""
     for store, key, value in keys(directory, HOST):
         payload = full_record(key, unseal(key, value))
         fields = list(RECORD.unpack_from(payload))
@@ -343,7 +341,7 @@ def test_keys_of_buckets_that_another_process_owns_are_named(tmp_path: Path) -> 
     ]
 
 
-def test_a_report_has_a_bound(directory: CrawlDirectory) -> None:
+def test_the_number_of_reported_problems_is_bounded(directory: CrawlDirectory) -> None:
     with opened(directory) as stages:
         write(stages.store, {b"zz%04d" % number: b"" for number in range(PROBLEMS_MAX + 5)})
         assert len(check(stages)) == PROBLEMS_MAX

@@ -1,4 +1,4 @@
-"""What is made anew from WARC files: the keys as they were written, and who has lost a copy."""
+"""Rebuilding from WARC files: keys equal to the lost ones, and the list of pages that lost their copies."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ HOME, OTHER = "http://a.org/", "http://a.org/same"
 
 @contextmanager
 def begun(directory: CrawlDirectory, *, store_damaged: bool) -> Iterator[tuple[Recapture, Repair]]:
-    """A repair of the closed process p0."""
+    """Start a repair of the closed process p0."""
     folder = directory.process("p0")
     store = open_store(folder / "store")
     try:
@@ -40,7 +40,7 @@ def begun(directory: CrawlDirectory, *, store_damaged: bool) -> Iterator[tuple[R
 
 
 def mended(directory: CrawlDirectory, *, store_damaged: bool) -> Repair:
-    """Both steps, each of which leaves nothing to write."""
+    """Run both steps; assert that each leaves nothing to write."""
     with begun(directory, store_damaged=store_damaged) as (recapture, repair):
         recapture.mend_segments()
         recapture.remove_orphans()
@@ -71,7 +71,7 @@ def segment(directory: CrawlDirectory) -> Path:
 
 @pytest.fixture
 def again(tmp_path: Path) -> CrawlDirectory:
-    """One page whose content changed, stayed, and was gone in the end."""
+    """Return a crawl with one page whose content changed, stayed the same, and finally was gone."""
     directory = CrawlDirectory(tmp_path / "again")
     directory.create(SEED)
     joint = Joint(directory.path, **TREE)
@@ -84,8 +84,8 @@ def again(tmp_path: Path) -> CrawlDirectory:
     return directory
 
 
-def test_keys_are_those_that_were_written(directory: CrawlDirectory) -> None:
-    """Each byte of them: captures, payloads, lengths of segments; a second time there is nothing to do."""
+def test_rebuilt_keys_equal_the_lost_ones(directory: CrawlDirectory) -> None:
+    """Captures, payloads and lengths of segments are equal byte by byte; a second run changes nothing."""
     before = dump(directory, *KINDS[:3])
     known = records(directory)
     lose(directory, *KINDS)
@@ -103,8 +103,8 @@ def test_keys_are_those_that_were_written(directory: CrawlDirectory) -> None:
     assert mended(directory, store_damaged=False).done == []
 
 
-def test_a_record_tells_of_the_newest_capture_of_its_page(again: CrawlDirectory) -> None:
-    """It told of the oldest: a page that is gone was stored again, with the content of its first day."""
+def test_a_rebuilt_record_describes_the_newest_capture(again: CrawlDirectory) -> None:
+    """The record described the oldest capture: a page that is gone was stored again, with its first content."""
     before = records(again)[HOME]
     captures = dump(again, CAPTURE)
     lose(again, *KINDS)
@@ -117,15 +117,15 @@ def test_a_record_tells_of_the_newest_capture_of_its_page(again: CrawlDirectory)
         assert getattr(after, name) == getattr(before, name), name
 
 
-def test_a_record_that_is_there_stays_as_it_is(directory: CrawlDirectory) -> None:
+def test_an_existing_record_is_not_changed(directory: CrawlDirectory) -> None:
     before = dump(directory, PAGE)
     lose(directory, CAPTURE)
     mended(directory, store_damaged=True)
     assert dump(directory, PAGE) == before
 
 
-def test_answers_of_one_second_have_keys_one_behind_the_other(directory: CrawlDirectory) -> None:
-    """The first places are taken; none of them is overwritten."""
+def test_answers_of_one_second_get_consecutive_keys(directory: CrawlDirectory) -> None:
+    """The first keys are taken; none of them is overwritten."""
     (key,) = [key for key in dump(directory, CAPTURE) if key[2:10] == number(HOME).to_bytes(8, "big")]
     taken = {capture_key(number(HOME), 1_000_000.0 + n / 1000): b"taken" for n in range(2)}
     with begun(directory, store_damaged=True) as (recapture, repair):
@@ -150,7 +150,7 @@ def test_answers_of_one_second_have_keys_one_behind_the_other(directory: CrawlDi
 
 
 def test_a_revisit_without_its_original_has_lost_its_copy(directory: CrawlDirectory) -> None:
-    """Its record says nothing of the payload, so the page is fetched again."""
+    """Its record does not contain the payload, so the page is fetched again."""
     (key,) = [key for key in dump(directory, CAPTURE) if key[2:10] == number(OTHER).to_bytes(8, "big")]
     with begun(directory, store_damaged=True) as (recapture, repair):
         capture = unpack_capture(key, repair.store.get(key) or b"")
@@ -161,7 +161,7 @@ def test_a_revisit_without_its_original_has_lost_its_copy(directory: CrawlDirect
         assert not any("restored" in line for line in repair.done)
 
 
-def test_segments_set_aside_are_taken_back_unless_their_place_is_taken(directory: CrawlDirectory) -> None:
+def test_segments_set_aside_are_taken_back_unless_their_name_is_taken(directory: CrawlDirectory) -> None:
     folder = directory.process("p0") / "warc"
     aside = folder / segments.LOST_AND_FOUND
     aside.mkdir(exist_ok=True)
@@ -180,8 +180,8 @@ def test_segments_set_aside_are_taken_back_unless_their_place_is_taken(directory
     assert (folder / name).stat().st_size == size
 
 
-def test_pages_without_a_copy_are_known_by_their_fingerprints(directory: CrawlDirectory) -> None:
-    """A redirect whose answer is cut off, what lies behind it, and a page whose capture is gone."""
+def test_pages_without_a_copy_are_listed_as_lost(directory: CrawlDirectory) -> None:
+    """A redirect whose answer is cut off, its target, and a page whose capture is missing."""
     bare, redirected = "http://a.org/x", "http://a.org/r"
     with begun(directory, store_damaged=False) as (recapture, repair):
         found = {key: unpack_capture(key, value) for key, value in scan_prefix(repair.store, CAPTURE)}
@@ -198,16 +198,16 @@ def test_pages_without_a_copy_are_known_by_their_fingerprints(directory: CrawlDi
         assert repair.lost == {number(url) for url in behind | {bare}}
 
 
-def test_a_segment_that_is_gone_takes_its_captures_and_payloads_along(directory: CrawlDirectory) -> None:
+def test_a_missing_segment_removes_its_captures_and_payloads(directory: CrawlDirectory) -> None:
     name = segment(directory).name.removesuffix(segments.OPEN_SUFFIX)
     segment(directory).unlink()
     repair = mended(directory, store_damaged=False)
-    assert f"{name}: the segment is gone" in repair.done
+    assert f"{name}: the segment is missing" in repair.done
     assert dump(directory, CAPTURE, PAYLOAD, SEGMENT) == {}
     assert repair.lost >= {number(url) for url in (HOME, OTHER)}
 
 
-def test_payloads_lead_to_captures_that_are_there(directory: CrawlDirectory) -> None:
+def test_payload_keys_refer_to_existing_captures(directory: CrawlDirectory) -> None:
     nowhere = payload_key(b"x" * 20)
     before = dump(directory, PAYLOAD)
     with begun(directory, store_damaged=False) as (recapture, repair):
@@ -217,7 +217,7 @@ def test_payloads_lead_to_captures_that_are_there(directory: CrawlDirectory) -> 
     assert dump(directory, PAYLOAD) == before
 
 
-def test_a_capture_within_a_blank_is_an_orphan_and_its_neighbours_are_not(directory: CrawlDirectory) -> None:
+def test_only_a_capture_inside_a_blank_is_an_orphan(directory: CrawlDirectory) -> None:
     with begun(directory, store_damaged=False) as (recapture, repair):
         captures = sorted(
             (unpack_capture(key, value) for key, value in scan_prefix(repair.store, CAPTURE)),
@@ -234,8 +234,8 @@ def test_a_capture_within_a_blank_is_an_orphan_and_its_neighbours_are_not(direct
         assert repair.lost == {number(broken.url)}
 
 
-def test_a_page_whose_facts_are_few_is_a_seed(tmp_path: Path) -> None:
-    """Depth and redirects that a metadata record does not say are 0; those that it says are taken."""
+def test_missing_metadata_defaults_to_a_seed(tmp_path: Path) -> None:
+    """Depth and redirects missing in a metadata record are 0; those that it states are used."""
     directory = CrawlDirectory(tmp_path / "deep")
     directory.create(SEED)
     joint = Joint(directory.path, **(TREE | {"crawl": {"depth": 9}}))
@@ -254,8 +254,10 @@ def test_a_page_whose_facts_are_few_is_a_seed(tmp_path: Path) -> None:
     "fields",
     [{}, {"warc-target-uri": HOME}, {"warc-target-uri": HOME, "warc-date": "yesterday"}],
 )
-def test_a_record_of_nothing_restores_nothing(directory: CrawlDirectory, fields: dict[str, str]) -> None:
-    """Others may have written it: without a URL or an instant it is no capture."""
+def test_a_record_without_url_or_date_restores_nothing(
+    directory: CrawlDirectory, fields: dict[str, str]
+) -> None:
+    """The record may come from another program: without a URL or a date it is not a capture."""
     before = dump(directory, *KINDS)
     record: Any = SimpleNamespace(kind="response", fields=fields, block=b"HTTP/1.1 200 OK\r\n\r\nx")
     with begun(directory, store_damaged=True) as (recapture, repair):

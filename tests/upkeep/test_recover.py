@@ -1,4 +1,4 @@
-"""The to-do list of a lost process, from what another has stored: each URL once, as deep as it was."""
+"""Rebuild the to-do list of a lost process from another's archive: each URL once, with its former depth."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ NAMES = ("p0", "p1")
 
 
 def hosts(name: str, count: int) -> list[str]:
-    """Hosts that a process owns."""
+    """Return hosts that a process owns."""
     partition, fingerprinter = Partition.equal_ranges(list(NAMES)), Fingerprinter(SEED)
     found = (f"http://h{n}.org/" for n in range(1000))
     own = [url for url in found if partition.owner(fingerprinter.fingerprint(url)) == name]
@@ -31,7 +31,7 @@ OWN, LOST = hosts("p0", 3), hosts("p1", 6)
 
 @pytest.fixture
 def one(open_joint: Callable[..., Joint]) -> Joint:
-    """p0 with a page of links, a redirect, and seeds of both processes."""
+    """Return p0 with a page of links, a redirect, and seeds of both processes."""
     joint = open_joint(names=NAMES, crawl={"scope": "any"}, seeds=[OWN[0], LOST[0]])
     pages = {
         OWN[0]: fetch(OWN[0], b"".join(b'<a href="%b">x</a>' % url.encode() for url in [*LOST[:3], OWN[2]])),
@@ -73,8 +73,10 @@ def test_only_a_peer_can_be_lost(one: Joint, lost: str) -> None:
         Recovery(one.stages, lost)
 
 
-def test_seeds_links_and_redirects_to_it_wait_once_each(one: Joint, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A seed that is linked as well stays a seed; what belongs to others stays where it is."""
+def test_each_seed_link_and_redirect_of_the_lost_process_is_queued_once(
+    one: Joint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A seed that is also linked stays a seed; links owned by other processes are not moved."""
     before = one.stages.outbox.links
     (count, problems), changes = recovered(one, monkeypatch)
     assert (count, problems) == (4, []) and len(changes) == 1 and changes[0].sync
@@ -92,7 +94,7 @@ def test_seeds_links_and_redirects_to_it_wait_once_each(one: Joint, monkeypatch:
     assert one.stages.outbox.links >= before + 4 and one.stages.views.problems() == []
 
 
-def test_large_archives_are_queued_in_parts_and_the_scope_is_told_once(
+def test_large_archives_are_queued_in_parts_and_the_scope_is_sent_once(
     one: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_LINKS_AT_ONCE", 1)

@@ -1,4 +1,4 @@
-"""What nothing remembers is queued again: pages without a copy, links that waited, links of stored pages."""
+"""Lost URLs are queued again: pages without a copy, waiting links, links of stored pages."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,13 +19,13 @@ from crawler.upkeep.rediscover import refind
 from tests.process.support import Joint, fetch, redirect
 
 A, B, C = "http://a.org/", "http://a.org/b", "http://b.org/c"
-AGAIN = "{} pages whose copies are gone are to be fetched again"
-FOUND = "{} URLs that nothing remembered are found again in stored pages and waiting links"
+AGAIN = "{} pages whose copies are lost are queued to be fetched again"
+FOUND = "{} forgotten URLs were found again in stored pages and waiting links"
 Open = Callable[..., Joint]
 
 
 def known(joint: Joint, url: str, **values: Any) -> int:
-    """Let a page have been fetched; its fingerprint."""
+    """Record a page as fetched; return its fingerprint."""
     fingerprint = joint.fingerprint(url)
     change = Change()
     change.put(record_key(fingerprint), pack(PageRecord(url, PageState.STORED, Outcome.FETCHED, **values)))
@@ -43,7 +43,7 @@ def queued(joint: Joint) -> int:
     return sum(1 for _ in scan_prefix(joint.stages.store, TODO))
 
 
-def test_a_page_without_a_copy_is_to_do_as_the_link_that_it_was(open_joint: Open) -> None:
+def test_a_page_without_a_copy_is_queued_with_its_original_link(open_joint: Open) -> None:
     joint = open_joint()
     lost = [known(joint, A, depth=3, via=7, redirects=2, flags=LinkFlag.SEED)]
     before = joint.stages.point.counters
@@ -62,7 +62,7 @@ def test_a_page_without_a_copy_is_to_do_as_the_link_that_it_was(open_joint: Open
     )
 
 
-def test_a_page_without_a_copy_that_waits_already_is_queued_once(open_joint: Open) -> None:
+def test_a_lost_page_that_already_waits_is_queued_once(open_joint: Open) -> None:
     joint = open_joint()
     lost = [known(joint, A), known(joint, B)]
     joint.add(A)
@@ -81,7 +81,7 @@ def test_nothing_lost_changes_nothing(open_joint: Open) -> None:
     assert dict(joint.stages.store.scan(b"")) == before
 
 
-def test_links_that_waited_are_queued_if_they_are_new_and_ours(open_joint: Open) -> None:
+def test_waiting_links_are_queued_if_they_are_new_and_owned(open_joint: Open) -> None:
     joint = open_joint(names=("p0", "p1"))
     urls = [f"http://h{n}.org/" for n in range(8)]
     owner = joint.stages.topology.partition.owner
@@ -98,7 +98,7 @@ def test_links_that_waited_are_queued_if_they_are_new_and_ours(open_joint: Open)
 
 
 def taken(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> list[list[Link]]:
-    """The links that a second reading of everything queues, portion by portion."""
+    """Return the links that reading all pages again queues, portion by portion."""
     portions: list[list[Link]] = []
     monkeypatch.setattr(module, "_queue", lambda _, links: portions.append(list(links)))
     refind(stages, [], [], reread=True)
@@ -111,10 +111,10 @@ def visited(joint: Joint, url: str, answer: Any, **values: Any) -> int:
     return joint.fingerprint(url)
 
 
-def test_links_of_pages_redirects_and_seeds_pass_once_more(
+def test_links_redirects_and_seeds_are_queued_again(
     open_joint: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each as the link that it was: a redirect has the depth of its page, a link is one deeper."""
+    """Each keeps its place: a redirect has the depth of its page, a link is one deeper."""
     joint = open_joint(seeds=[A, C])
     page = visited(joint, A, fetch(A, b'<a href="/b">b</a><a href="x">x</a>'), depth=4)
     moved = visited(joint, B, redirect(B, "http://a.org/moved"), depth=2)
@@ -133,18 +133,18 @@ def test_links_of_pages_redirects_and_seeds_pass_once_more(
 
 
 def spanned(joint: Joint) -> list[str]:
-    """What the stored scope spans after a second reading."""
+    """Return the scope that is stored after reading all pages again."""
     refind(joint.stages, [], [], reread=True)
     state = load_json(joint.stages.store, SCOPE_STATE)
     return [] if state is None else state["entries"]
 
 
-def test_a_scope_that_was_lost_is_spanned_by_seeds_and_their_redirects(open_joint: Open) -> None:
-    """It stayed empty: a store made anew had no link of any page within its scope."""
+def test_a_lost_scope_is_rebuilt_from_seeds_and_redirects(open_joint: Open) -> None:
+    """The scope stayed empty: in a rebuilt store, every link of every page was out of scope."""
     joint = open_joint(seeds=[A])
     visited(joint, A, redirect(A, "http://moved.org/"))
     visited(joint, "http://moved.org/", redirect("http://moved.org/", "http://moved.org/in"))
-    visited(joint, "http://moved.org/in", redirect("http://moved.org/in", A))  # and round again
+    visited(joint, "http://moved.org/in", redirect("http://moved.org/in", A))  # a redirect back to the start
     visited(joint, "http://link.org/", redirect("http://link.org/", "http://other.org/"))
     assert spanned(joint) == ["a.org", "moved.org"]
 
@@ -158,10 +158,10 @@ def test_a_scope_that_was_lost_is_spanned_by_seeds_and_their_redirects(open_join
         ("prefix", ["a.org"], []),
     ],
 )
-def test_a_scope_that_was_lost_is_spanned_by_the_places_of_all_seeds(
+def test_a_lost_scope_is_rebuilt_from_the_places_of_all_seeds(
     open_joint: Open, scope: str, places: list[str], entries: list[str]
 ) -> None:
-    """Those of files and commands, which the configuration does not name; a directory within a host is not known."""
+    """This includes seeds from files and commands, which the configuration does not list; their directories are lost."""
     joint = open_joint(crawl={"scope": scope})
     directory = CrawlDirectory(joint.stages.directory.parent)
     directory.save_config(joint.stages.config)
@@ -169,14 +169,14 @@ def test_a_scope_that_was_lost_is_spanned_by_the_places_of_all_seeds(
     assert spanned(joint) == entries
 
 
-def test_a_scope_that_is_there_stays(open_joint: Open) -> None:
+def test_an_existing_scope_is_kept(open_joint: Open) -> None:
     joint = open_joint(seeds=[A])
     joint.seeds(C)
     assert spanned(joint) == ["b.org"]
 
 
-def test_a_reading_queues_in_portions(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the links of a billion pages would lie in memory."""
+def test_links_are_queued_in_portions(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the links of a billion pages would be held in memory."""
     monkeypatch.setattr(module, "_LINKS_AT_ONCE", 3)
     joint = open_joint(seeds=[A, C])
     visited(joint, A, fetch(A, b'<a href="/b">b</a>'))
@@ -191,7 +191,9 @@ def test_a_crawl_without_seeds_and_pages_has_nothing_to_read(
     assert taken(open_joint().stages, monkeypatch) == [[]]
 
 
-def test_links_of_other_processes_are_left_to_them(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_owned_by_other_processes_are_skipped(
+    open_joint: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     urls = [f"http://h{n}.org/" for n in range(8)]
     joint = open_joint(names=("p0", "p1"), seeds=urls)
     owner = joint.stages.topology.partition.owner
@@ -199,9 +201,7 @@ def test_links_of_other_processes_are_left_to_them(open_joint: Open, monkeypatch
     assert [link.url for link in links] == [url for url in urls if owner(joint.fingerprint(url)) == "p0"]
 
 
-def test_a_copy_that_cannot_be_read_gives_no_links_and_stops_nothing(
-    open_joint: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_copy_is_skipped(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     joint = open_joint(crawl={"scope": "any"})
     for url in (A, B):
         visited(joint, url, fetch(url, b'<a href="/of%s">x</a>' % url[-2:].encode()))
@@ -219,8 +219,8 @@ def test_a_copy_that_cannot_be_read_gives_no_links_and_stops_nothing(
     assert [link.via for link in links] == [joint.fingerprint(whole)]
 
 
-def test_what_is_found_again_outlasts_a_power_cut(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has been told so does not look again."""
+def test_requeued_pages_survive_a_power_cut(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller that was told so will not look again."""
     joint = open_joint(seeds=[A])
     lost = known(joint, B)
     changes: list[Change] = []

@@ -1,4 +1,4 @@
-"""What the steps of a repair write, in synced batches of bounded size, and what a kill must not make them forget."""
+"""The steps of a repair: synced batches of bounded size, and facts that must survive a kill."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from crawler.upkeep.repair import BoundedWriter, LostPages, RepairNote
 
 
 class Store:
-    """Takes batches and remembers what was in each."""
+    """Takes batches and records the content of each."""
 
     def __init__(self) -> None:
         self.written: list[list[tuple[bytes, bytes | None]]] = []
@@ -54,8 +54,8 @@ def test_batches_are_synced_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert store.written[3:] == [[]]
 
 
-def test_what_a_repair_has_found_out_outlasts_a_kill(tmp_path: Path) -> None:
-    """Two processes, of which each is repaired for itself; damage that was noted is not forgotten."""
+def test_the_facts_found_by_a_repair_survive_a_kill(tmp_path: Path) -> None:
+    """Each of two processes is repaired separately; noted damage is not forgotten."""
     directory = CrawlDirectory(tmp_path)
     note = RepairNote(directory, "p0")
     assert not note.cut_off and load_journal(tmp_path) is None
@@ -75,7 +75,7 @@ def test_what_a_repair_has_found_out_outlasts_a_kill(tmp_path: Path) -> None:
     assert load_journal(tmp_path) is None
 
 
-def test_lost_pages_are_kept_before_the_keys_that_tell_of_them_go(tmp_path: Path) -> None:
+def test_lost_pages_are_durable_before_their_keys_are_deleted(tmp_path: Path) -> None:
     lost = LostPages(tmp_path / "lost")
     lost.add(7)
     lost.add((1 << 64) - 1)
@@ -92,7 +92,7 @@ def test_lost_pages_are_kept_before_the_keys_that_tell_of_them_go(tmp_path: Path
     assert LostPages(tmp_path / "lost") == again
 
 
-def test_they_are_kept_before_each_batch() -> None:
+def test_lost_pages_are_made_durable_before_each_batch() -> None:
     done: list[str] = []
     store: Any = Store()
     writer = BoundedWriter(store, lambda: done.append(f"kept, {len(store.written)} batches"))

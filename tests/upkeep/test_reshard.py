@@ -1,4 +1,4 @@
-"""`crawler reshard` without a command line: nothing is lost or doubled, and the switch cannot be halved."""
+"""`crawler reshard` without a command line: no URL is lost or doubled, and the switch is never left half done."""
 
 from contextlib import ExitStack
 from functools import partial
@@ -39,7 +39,7 @@ def config_of(processes: int) -> Config:
 
 
 def crawl(path: Path, processes: int) -> CrawlDirectory:
-    """A crawl whose processes have found URLS, most of them each other's."""
+    """Make a crawl whose processes have found URLS, most of which belong to another process."""
     directory = CrawlDirectory(path)
     directory.create(SEED)
     directory.save_config(config_of(processes))
@@ -52,7 +52,7 @@ def crawl(path: Path, processes: int) -> CrawlDirectory:
 
 
 def find(stages: Stages, urls: list[str]) -> None:
-    """Let links be accepted: own ones are queued for the DUE, others for their owners."""
+    """Accept links: own ones are queued for the DUE, others for their owners."""
     change = Change()
     for url in urls:
         link = Link(stages.fingerprinter.fingerprint(url), url)
@@ -71,7 +71,7 @@ def find(stages: Stages, urls: list[str]) -> None:
 
 
 def queued(directory: CrawlDirectory, processes: int) -> dict[str, list[int]]:
-    """The hosts' buckets of every to-do entry, by process; every process is whole and its laws hold."""
+    """Return the host buckets of every to-do entry, by process; assert that every process is intact and its laws hold."""
     found = {}
     for name in process_names(config_of(processes)):
         with at_rest(config_of(processes), directory, name, clock=VirtualClock()) as stages:
@@ -93,7 +93,7 @@ def move(directory: CrawlDirectory, processes: int, epoch: int) -> list[str]:
     return said
 
 
-def test_every_url_is_with_its_owner_once_after_any_move(tmp_path: Path) -> None:
+def test_after_any_reshard_each_url_is_with_its_owner_once(tmp_path: Path) -> None:
     directory = crawl(tmp_path / "crawl", 2)
     directory.note_places(["a.org"])
     epoch, before = 1, None
@@ -114,8 +114,8 @@ def test_every_url_is_with_its_owner_once_after_any_move(tmp_path: Path) -> None
         assert directory.seed_places() == ["a.org"], "else looser settings would hold for no seed"
 
 
-def test_the_processes_that_have_begun_are_those_of_the_new_table(tmp_path: Path) -> None:
-    """Else the loss of a new one's folder would go unnoticed, and an old one's would be missed."""
+def test_the_started_processes_are_those_of_the_new_table(tmp_path: Path) -> None:
+    """Otherwise the loss of a new process's folder would go unnoticed, and an old folder would be missed."""
     directory = crawl(tmp_path / "crawl", 1)
     for epoch, processes in ((2, 2), (3, 1)):
         move(directory, processes, epoch)
@@ -128,7 +128,7 @@ def kept_fresh(processes: int) -> Config:
 
 
 def refresh_state(directory: CrawlDirectory, processes: int) -> dict[int, Any]:
-    """Of every page: what is known of it, its site, its directory; its deadline at one level; the process's level."""
+    """Return each page's state, those of its site and directory, its deadline at one level and the process's level."""
     found = {}
     for name in process_names(config_of(processes)):
         with at_rest(kept_fresh(processes), directory, name, clock=VirtualClock()) as stages:
@@ -146,8 +146,8 @@ def refresh_state(directory: CrawlDirectory, processes: int) -> dict[int, Any]:
     return found
 
 
-def test_what_is_known_of_pages_moves_with_them(tmp_path: Path) -> None:
-    """Last crawl, learned rates, signals, importance, requests: all as they were; so deadlines are."""
+def test_refresh_state_moves_with_its_pages(tmp_path: Path) -> None:
+    """Last crawl, learned rates, signals, importance and requests are unchanged, and so are the deadlines."""
     directory = CrawlDirectory(tmp_path / "crawl")
     directory.create(SEED)
     directory.save_config(kept_fresh(2))
@@ -180,12 +180,12 @@ def test_what_is_known_of_pages_moves_with_them(tmp_path: Path) -> None:
         }
         for key, (_, due, level) in after.items():
             assert level == pytest.approx(before[key][2], rel=0.2)
-            if processes == 2:  # beside the same pages, of which all learn
+            if processes == 2:  # beside the same pages, from which all of them learn
                 assert due == pytest.approx(before[key][1], rel=1e-6)
 
 
-def test_settled_processes_have_nothing_on_its_way(tmp_path: Path) -> None:
-    """Twice is as good as once, and the laws hold in each."""
+def test_after_settling_no_link_is_in_transit(tmp_path: Path) -> None:
+    """Settling twice gives the same result as once, and the laws hold in each process."""
     directory = crawl(tmp_path / "crawl", 3)
     with ExitStack() as stack:
         processes = [
@@ -203,8 +203,8 @@ def test_settled_processes_have_nothing_on_its_way(tmp_path: Path) -> None:
             assert sum(stages.views.frontier_counts().todo for stages in processes) == len(URLS)
 
 
-def test_links_reach_a_process_that_has_lost_its_memory_of_a_peer(tmp_path: Path) -> None:
-    """Its peer's queue begins a fresh epoch, which is durable before it is used; then all goes on."""
+def test_links_reach_a_process_that_has_lost_its_state_of_a_peer(tmp_path: Path) -> None:
+    """The peer's queue starts a new epoch, which is durable before it is used; then the links arrive."""
     directory = crawl(tmp_path / "crawl", 2)
     for turn in range(2):
         with ExitStack() as stack:
@@ -232,8 +232,8 @@ def test_links_reach_a_process_that_has_lost_its_memory_of_a_peer(tmp_path: Path
                 stages.store.write(batch)
 
 
-def test_links_that_another_life_has_used_the_numbers_of_are_not_lost(tmp_path: Path) -> None:
-    """What a peer has of the epoch is another life's, as its check tells: all that waits is sent."""
+def test_links_whose_numbers_an_earlier_incarnation_used_are_not_lost(tmp_path: Path) -> None:
+    """The epoch's check value shows that the peer's entries are from an earlier incarnation: all links are sent."""
     directory = crawl(tmp_path / "crawl", 2)
     with ExitStack() as stack:
         first, second = (
@@ -250,7 +250,7 @@ def test_links_that_another_life_has_used_the_numbers_of_are_not_lost(tmp_path: 
 
 
 def test_the_end_of_settling_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A power cut behind it must not bring links back that the next step counts as applied."""
+    """A later power cut must not bring back links that the next step treats as applied."""
     directory, synced = crawl(tmp_path / "crawl", 2), []
     with ExitStack() as stack:
         processes = [
@@ -266,18 +266,18 @@ def test_the_end_of_settling_is_synced(tmp_path: Path, monkeypatch: pytest.Monke
         deliver_pending(processes)
 
 
-def test_a_table_must_be_newer_and_all_processes_here(tmp_path: Path) -> None:
+def test_an_old_table_or_a_missing_process_is_refused(tmp_path: Path) -> None:
     directory = crawl(tmp_path / "crawl", 2)
     with pytest.raises(UsageError, match="epoch"):
         move(directory, 3, 1)
     with Lock(directory.process("p1") / "node.lock", "p1"), pytest.raises(DirectoryError):
         move(directory, 3, 2)
     (directory.path / "p1").rename(tmp_path / "elsewhere")
-    with pytest.raises(DirectoryError, match="p1 is not here"):
+    with pytest.raises(DirectoryError, match="p1 is missing"):
         move(directory, 3, 2)
 
 
-def test_what_was_built_and_is_not_whole_changes_nothing(
+def test_a_failed_check_of_a_new_process_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = crawl(tmp_path / "crawl", 2)
@@ -292,7 +292,7 @@ def test_what_was_built_and_is_not_whole_changes_nothing(
 
 
 def test_each_step_is_durable_before_the_next_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names of what was built before the journal, the new configuration before the journal goes; then its end."""
+    """The new folders are durable before the journal is written, the new configuration before it is removed."""
     directory, done = crawl(tmp_path / "crawl", 2), []
     for name in ("sync_directory", "atomic_write", "keep_journal", "end_journal"):
         real = getattr(reshard, name)
@@ -320,7 +320,7 @@ def test_each_step_is_durable_before_the_next_begins(tmp_path: Path, monkeypatch
     ]
 
 
-def test_the_first_problem_of_a_crawl_that_is_not_whole_is_named(
+def test_the_first_problem_of_a_damaged_crawl_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = crawl(tmp_path / "crawl", 2)
@@ -334,11 +334,11 @@ def test_the_first_problem_of_a_crawl_that_is_not_whole_is_named(
 
 
 class Crash(Exception):
-    """The power goes."""
+    """A simulated power cut."""
 
 
 def prepared(path: Path, old: list[str], new: list[str]) -> CrawlDirectory:
-    """A directory whose journal has just been written; each folder says whose it is."""
+    """Return a directory whose journal has just been written; each folder contains the name of its process."""
     directory = CrawlDirectory(path)
     for name in old:
         (path / name / "store").mkdir(parents=True)
@@ -360,10 +360,10 @@ def prepared(path: Path, old: list[str], new: list[str]) -> CrawlDirectory:
         (["a"], ["b"]),
     ],
 )
-def test_a_switch_is_finished_from_wherever_it_was_cut_off(
+def test_a_switch_is_completed_after_a_crash_at_any_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: list[str], new: list[str]
 ) -> None:
-    """At each step, and again at each step of what finishes it."""
+    """The switch crashes at each step, and its completion crashes again at each of its steps."""
     steps = len(old) + len(new)
     for crashes in [(first, second) for first in range(steps + 1) for second in range(steps + 1)]:
         directory = prepared(tmp_path / f"{crashes}", old, new)
@@ -392,7 +392,7 @@ def test_a_switch_is_finished_from_wherever_it_was_cut_off(
         assert left_over == set()
 
 
-def test_no_trace_is_begun_at_rest(tmp_path: Path) -> None:
+def test_a_reshard_writes_no_trace(tmp_path: Path) -> None:
     directory = crawl(tmp_path / "crawl", 1)
     config = config_of(2)
     config = replace(config, crawl=replace(config.crawl, trace=True))

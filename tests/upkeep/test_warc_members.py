@@ -1,4 +1,4 @@
-"""Broken members of a WARC file give way to empty records of the same length; all others keep their places."""
+"""Broken members of a WARC file are replaced by empty records of the same length; all others keep their offsets."""
 
 import gzip
 from pathlib import Path
@@ -12,7 +12,7 @@ NAME = "x.warc.gz"
 
 
 def member(text: str, size: int = 300) -> bytes:
-    """A record of a resource, as one gzip member."""
+    """Return a resource record as one gzip member."""
     block = text.encode() + b"." * size
     fields = b"WARC-Target-URI: http://a.org/%b\r\n" % text.encode()
     record = warc.record(b"metadata", b"<urn:uuid:0>", b"2026-11-20T23:59:59Z", fields, block)
@@ -28,13 +28,13 @@ def starts() -> list[int]:
 
 
 def play(path: Path, data: bytes, end: int | None = None) -> list[tuple[int, int, bool]]:
-    """(offset, length, whether it is whole) of what is met."""
+    """Return (offset, length, True if whole) for each member found."""
     path.write_bytes(data)
     found = mended(path, NAME, len(data) if end is None else end)
     return [(at, length, record is not None) for at, length, record in found]
 
 
-def test_whole_members_are_met_in_order_and_nothing_is_written(tmp_path: Path) -> None:
+def test_whole_members_are_yielded_in_order_and_nothing_is_written(tmp_path: Path) -> None:
     path, data = tmp_path / NAME, b"".join(MEMBERS)
     assert play(path, data) == [(at, len(m), True) for at, m in zip(starts(), MEMBERS, strict=True)]
     assert path.read_bytes() == data
@@ -50,9 +50,7 @@ def test_whole_members_are_met_in_order_and_nothing_is_written(tmp_path: Path) -
 
 @pytest.mark.parametrize("broken", [0, 1])
 @pytest.mark.parametrize("place", ["magic", "payload"])
-def test_a_broken_one_is_blank_and_the_file_can_be_read_again(
-    tmp_path: Path, broken: int, place: str
-) -> None:
+def test_a_broken_member_is_blanked_and_the_file_is_readable(tmp_path: Path, broken: int, place: str) -> None:
     path, data = tmp_path / NAME, bytearray(b"".join(MEMBERS))
     at = starts()[broken]
     data[at + (0 if place == "magic" else 150)] ^= 0xFF
@@ -69,7 +67,7 @@ def test_a_broken_one_is_blank_and_the_file_can_be_read_again(
     assert all(whole for *_, whole in play(path, after)), "once is enough"
 
 
-def test_what_is_blank_is_on_the_disk_before_anybody_hears_of_it(
+def test_a_blanked_member_is_synced_before_it_is_yielded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, data = tmp_path / NAME, b"".join(MEMBERS)
@@ -81,7 +79,7 @@ def test_what_is_blank_is_on_the_disk_before_anybody_hears_of_it(
     assert blank is not None and synced == [blank + data[len(blank) :]]
 
 
-def test_two_broken_ones_in_a_row_become_one(tmp_path: Path) -> None:
+def test_two_broken_members_in_a_row_become_one(tmp_path: Path) -> None:
     path, data = tmp_path / NAME, bytearray(b"".join(MEMBERS))
     data[100] ^= 0xFF
     data[starts()[1] + 100] ^= 0xFF
@@ -89,15 +87,15 @@ def test_two_broken_ones_in_a_row_become_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 150, len(MEMBERS[2]) - 1])
-def test_what_nothing_whole_follows_is_the_end(tmp_path: Path, cut: int) -> None:
+def test_iteration_stops_if_no_whole_member_follows(tmp_path: Path, cut: int) -> None:
     path, data = tmp_path / NAME, b"".join(MEMBERS)[:-cut]
     assert [whole for *_, whole in play(path, data)] == [True, True]
     assert path.read_bytes() == data
 
 
 @pytest.mark.parametrize("gap", [1, 20, SHORTEST - 1])
-def test_a_gap_too_small_for_a_record_takes_the_next_one_along(tmp_path: Path, gap: int) -> None:
-    """All behind that keep their places; at the end of the file nothing follows to be kept."""
+def test_a_gap_too_small_for_a_record_includes_the_next_member(tmp_path: Path, gap: int) -> None:
+    """All later members keep their offsets; at the end of the file there is no later member."""
     path = tmp_path / NAME
     data = MEMBERS[0] + b"x" * gap + MEMBERS[1] + MEMBERS[2]
     behind = len(data) - len(MEMBERS[2])
@@ -110,8 +108,8 @@ def test_a_gap_too_small_for_a_record_takes_the_next_one_along(tmp_path: Path, g
     assert play(path, last) == [first, (first[1], len(last) - first[1], False)]
 
 
-def test_a_digest_that_differs_is_broken(tmp_path: Path) -> None:
-    """The member's own checksum is right: somebody else wrote it so."""
+def test_a_member_with_a_wrong_digest_is_broken(tmp_path: Path) -> None:
+    """The member's own checksum is right: another program wrote it so."""
     wrong = gzip.compress(gzip.decompress(MEMBERS[1]).replace(b"two.", b"twO."), 0, mtime=0)
     found = play(tmp_path / NAME, MEMBERS[0] + wrong + MEMBERS[2])
     assert [whole for *_, whole in found] == [True, False, True]
@@ -119,7 +117,7 @@ def test_a_digest_that_differs_is_broken(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [0, 1, 77, 70_000])
 def test_a_filler_of_any_length_is_one_empty_record(more: int) -> None:
-    """RFC 1952: a comment of spaces takes the room that is left."""
+    """RFC 1952: a comment of spaces fills the remaining bytes."""
     data = filler(SHORTEST + more)
     assert data is not None and len(data) == SHORTEST + more
     record = reading.parse_record(gzip.decompress(data))

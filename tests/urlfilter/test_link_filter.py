@@ -1,4 +1,4 @@
-"""The way from raw hrefs to accepted links, with and without its memo."""
+"""The path from raw hrefs to accepted links, with and without its memo."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def intake(kind: str = "host", memo_bytes_max: int = 1 << 20, exclude: tuple[str
 
 
 def test_a_page() -> None:
-    """Order of appearance, first spelling, fragments cut, rejections counted once a page and href."""
+    """Links keep their order and first spelling, without fragments; each href is counted once per page if rejected."""
     hrefs = [
         "b.html", "#top", "b.html#y", "http://other.example/", "?q", "../c%7e", "../c~", "mailto:x", "http://[",
         "a.html", "z/z/z/", "z/z/z/#f", "//example.com/d", "no/logout", "http://h/" + "a" * LENGTH_MAX,
@@ -52,7 +52,7 @@ def test_a_page_without_links() -> None:
 
 
 def test_the_memo_is_used() -> None:
-    """Another page of the directory finds its links remembered; `?x` is worked out each time."""
+    """Another page of the directory finds its links in the memo; `?x` is resolved each time."""
     links = intake()
     links.filter_links("http://www.example.com/docs/a.html", ["b.html", "../x", "?x", "", "http:y"])
     assert (links.links, links.misses) == (5, 5)
@@ -72,15 +72,15 @@ def test_the_memo_is_used() -> None:
 @pytest.mark.parametrize(
     "href", ["?q", " ?q", "\t?q", "ht\ntp:?q", "http:?q", "HTTP:?q", "", " ", "\x00", "\r#"]
 )
-def test_hrefs_that_need_the_whole_base(href: str) -> None:
-    """Two pages of a directory have different answers."""
+def test_hrefs_that_depend_on_the_whole_base(href: str) -> None:
+    """Two pages of a directory give different results."""
     links = intake()
     for page in ("http://www.example.com/docs/a", "http://www.example.com/docs/b"):
         assert links.filter_links(page, [href]).urls == [page + ("?q" if "q" in href else "")]
 
 
 def test_encodings_do_not_mix() -> None:
-    """The same href on two pages of a directory, in different encodings, is two URLs."""
+    """One href on two pages of a directory with different encodings gives two URLs."""
     links = intake()
     for encoding, query in (
         ("utf-8", "%C3%A4"),
@@ -112,7 +112,7 @@ def test_widening_empties_the_memo() -> None:
 
 
 def test_odd_bases() -> None:
-    """A base with credentials, a fragment with slashes, of another scheme, or none at all."""
+    """The base has credentials, a fragment with slashes or another scheme, or is missing."""
     links = intake("any")
     assert links.filter_links("http://u:p@h.example./a/b#/c/d", ["x", "../y"]).urls == [
         "http://h.example/a/x",
@@ -128,7 +128,7 @@ def test_odd_bases() -> None:
     links._check()
 
 
-def test_one_and_explain() -> None:
+def test_one_and_explain_agree() -> None:
     links = intake(exclude=("secret",))
     url = "http://www.example.com/docs/%7Ex"
     assert links.one("%7Ex", base=SEED) == (url, FINGERPRINTER.fingerprint(url), "")
@@ -168,7 +168,7 @@ encodings = st.sampled_from(["utf-8", "windows-1252", "shift_jis", "utf-16be"])
 
 
 class MemoEqualsNoMemo(RuleBasedStateMachine):
-    """Whatever is asked, intakes with little, some and much memory answer as one without."""
+    """For any input, filters with little, some and much memory give the same results as one without."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -207,7 +207,7 @@ TestMemoEqualsNoMemo.settings = settings(max_examples=60, stateful_step_count=12
 @given(st.sampled_from(BASES), st.lists(hrefs, max_size=8), encodings)
 @settings(max_examples=200)
 def test_take_is_resolve_verdict_and_fingerprint(base: str, page: list[str], encoding: str) -> None:
-    """The model: each href by itself through `resolve`, unique by fingerprint."""
+    """The model resolves each href separately with `resolve`; results are unique by fingerprint."""
     links = intake("any")
     links.filter_links(base, page, encoding)
     model: dict[int, str] = {}
@@ -234,7 +234,7 @@ def test_take_never_raises(page: list[str], base: str, encoding: str) -> None:
 
 
 def test_memory_is_bounded_by_bytes() -> None:
-    """Hostile pages: ever new directories without links, and hrefs as long as may be."""
+    """Hostile pages: always new directories without links, and hrefs of the largest length."""
     links = intake("any", memo_bytes_max=50_000)
     for number in range(200):
         links.filter_links(f"http://h/{number}/", [])
@@ -245,7 +245,7 @@ def test_memory_is_bounded_by_bytes() -> None:
 
 
 def test_a_proven_equivalence_reaches_the_memo() -> None:
-    """Once http is proven to be https, the two spellings of a link on a page are one."""
+    """Once http and https are proven to be equivalent, the two spellings of a link on a page are one."""
     equivalences = Equivalences()
     fingerprinter = Fingerprinter(bytes(16), equivalences=equivalences)
     links = LinkFilter(UrlFilter(Scope("any")), fingerprinter)

@@ -1,4 +1,4 @@
-"""Shapes of paths that only a trap makes (`urlfilter/README.md`, "Traps")."""
+"""Path shapes that only traps produce (`urlfilter/README.md`, "Traps")."""
 
 import re
 
@@ -21,7 +21,7 @@ paths = st.lists(st.sampled_from(["a", "b", "", "c.html"]), max_size=9).map(
         ("/a/a", ""),
         ("/a/a/", ""),
         ("/a/a/b/a/a", ""),
-        ("/a/a/a/boo.html", REPEATED_SEGMENTS),  # the example of Heritrix' rule
+        ("/a/a/a/boo.html", REPEATED_SEGMENTS),  # the example of Heritrix's rule
         ("/x/a/a/a", REPEATED_SEGMENTS),
         ("/a/b/a/b/x", ""),
         ("/a/b/a/b/a/b/x", REPEATED_SEGMENTS),
@@ -39,7 +39,7 @@ def test_rules(path: str, rule: str) -> None:
     assert trap(HOST + path) == rule
 
 
-def test_limits_are_settings_and_0_is_none() -> None:
+def test_limits_are_configurable_and_0_disables_them() -> None:
     long = HOST + "/" + "/".join(map(str, range(200)))
     assert trap(long, segments_max=200) == trap(long, segments_max=0) == ""
     assert trap(long, segments_max=199) == PATH_SEGMENTS
@@ -49,8 +49,8 @@ def test_limits_are_settings_and_0_is_none() -> None:
 
 
 @given(paths, st.integers(1, 3))
-def test_repeats_is_the_pattern_of_heritrix(path: str, repeats_max: int) -> None:
-    """The same verdict as a back-reference, on paths that end with a slash as that pattern wants them."""
+def test_repeats_agrees_with_the_pattern_of_heritrix(path: str, repeats_max: int) -> None:
+    """The verdict equals that of a back-reference, on paths that end with a slash as that pattern requires."""
     path = path.rstrip("/") + "/"
     segments = path[1:].split("/")[:-1]
     pattern = re.compile(rf"/((?:[^/]*/){{1,6}})\1{{{repeats_max}}}")
@@ -59,23 +59,25 @@ def test_repeats_is_the_pattern_of_heritrix(path: str, repeats_max: int) -> None
 
 @given(paths, st.sampled_from(["", "a", "b", "d.html"]), st.integers(0, 8), st.integers(0, 3))
 @settings(max_examples=400)
-def test_directory_speaks_for_its_files(path: str, name: str, segments_max: int, repeats_max: int) -> None:
-    """A rule or "" of the directory is the verdict on each of its files; None leaves it open."""
+def test_the_verdict_on_a_directory_holds_for_its_files(
+    path: str, name: str, segments_max: int, repeats_max: int
+) -> None:
+    """A rule or "" for the directory is the verdict on each of its files; None depends on the file."""
     limits = {"segments_max": segments_max, "repeats_max": repeats_max}
     directory = HOST + path[: path.rindex("/") + 1]
     known = directory_trap(directory, *limits.values())
     verdict = trap(directory + name, *limits.values())
     assert known is None or known == verdict
-    assert not known or trap(directory + "x/y/" + name, *limits.values())  # once a trap, always a trap
+    assert not known or trap(directory + "x/y/" + name, *limits.values())  # a path below a trap is a trap
 
 
-def test_common_directories_are_settled() -> None:
+def test_ordinary_directories_have_a_verdict() -> None:
     assert directory_trap(HOST + "/") == directory_trap(HOST + "/a/b/c/") == ""
     assert directory_trap(HOST + "/a/a/") is None
     assert directory_trap(HOST + "/" + "x/" * 3) == REPEATED_SEGMENTS
 
 
 def test_work_is_bounded() -> None:
-    """A path of thousands of segments with the limit on them off."""
+    """A path of thousands of segments, with the limit on their number disabled."""
     assert trap(HOST + "/a/b" * 4000, segments_max=0) == REPEATED_SEGMENTS
     assert trap(HOST + "".join(f"/{number}" for number in range(4000)) + "/0", segments_max=0) == ""

@@ -41,7 +41,7 @@ urls = st.builds(
     ],
 )
 def test_scopes(url: str, scopes: str) -> None:
-    """Each scope holds the narrower ones."""
+    """Each scope includes the narrower ones."""
     assert [kind for kind in SCOPES if Scope(kind, [SEED]).covers(url)] == scopes.split()
 
 
@@ -53,7 +53,7 @@ def test_www_is_folded_both_ways_but_not_into_a_suffix() -> None:
 
 @given(st.sampled_from(SCOPES), st.lists(urls, max_size=4), urls)
 def test_scope_grows_and_survives(kind: str, seeds: list[str], url: str) -> None:
-    """Seeds are covered, adding never shrinks, and the state read back covers the same."""
+    """Seeds are covered, adding never shrinks the scope, and the restored state covers the same URLs."""
     scope = Scope(kind, seeds)
     before = [probe for probe in [*seeds, url] if scope.covers(probe)]
     assert set(seeds) <= set(before)
@@ -80,7 +80,7 @@ def test_scope_any_keeps_nothing() -> None:
     assert scope.covers("http://x/")
 
 
-def test_many_prefixes_cost_a_look_up_a_level() -> None:
+def test_a_prefix_scope_takes_one_look_up_per_level() -> None:
     scope = Scope("prefix", [f"http://h/{number}/" for number in range(1000)])
     assert scope.covers("http://h/999/a/b/c/d/e")
     assert not scope.covers("http://h/1000/a")
@@ -105,7 +105,7 @@ def verdict(url: str, flags: int = 0, **options: bool) -> str:
 
 @pytest.mark.parametrize("flags", [0, LinkFlag.SEED, LinkFlag.SITEMAP, LinkFlag.REQUISITE])
 def test_ports_of_other_protocols(flags: int) -> None:
-    """They bind every link, name the value that opens them, and are open if the configuration names them."""
+    """The rule applies to every link and names the setting that allows the port; allowed ports are accepted."""
     url, seeds = "http://a.example:6000/docs/x?a:25/", ["http://a.example/"]
     shut = UrlFilter(Scope("host", seeds), requisites=True)
     assert shut.verdict(url, flags) == filters.PORT
@@ -120,7 +120,7 @@ def test_ports_of_other_protocols(flags: int) -> None:
         ("http://a.example/docs/x", ""),
         ("https://b.example/x", ""),
         ("http://c.example/docs/x", filters.SCOPE),
-        # of several rules that apply, the first one
+        # if several rules apply, the first one
         ("http://c.example/docs/x?print=1", filters.SCOPE),
         ("http://c.example/x.zip", filters.SCOPE),
         ("http://c.example/a/a/a/", filters.SCOPE),
@@ -177,8 +177,8 @@ def test_widening_changes_the_verdict_and_the_revision() -> None:
 
 
 @given(st.lists(urls, max_size=30), st.sampled_from(SCOPES))
-def test_memory_of_directories_changes_nothing(given_urls: list[str], kind: str) -> None:
-    """Verdicts in any order, with room for two directories, are those of a filter that is new each time."""
+def test_remembered_directory_verdicts_change_nothing(given_urls: list[str], kind: str) -> None:
+    """Verdicts in any order, with room for two directories, equal those of a new filter for each URL."""
     limits = TrapsConfig(path_segments_max=2, repeated_segments_max=1)
     bound, filters._DIRECTORIES_MAX = filters._DIRECTORIES_MAX, 2
     try:
@@ -201,15 +201,15 @@ def test_bad_pattern(pattern: str) -> None:
         UrlFilter(Scope(), FilterConfig(exclude=(pattern,)))
 
 
-def test_patterns_do_not_meddle_with_each_other() -> None:
-    """Flags, groups and back-references of one pattern are its own."""
+def test_patterns_do_not_affect_each_other() -> None:
+    """Flags, groups and back-references of one pattern do not affect others."""
     config = FilterConfig(exclude=("(?i)/ABC", "(?P<x>q)(?P=x)", r"(z)\1"))
     url_filter = UrlFilter(Scope("any"), config)
     for path, rule in (("abc", "exclude"), ("qq", "exclude"), ("zz", "exclude"), ("QQ", ""), ("zq", "")):
         assert url_filter.verdict(f"http://h/{path}") == rule
 
 
-def test_every_rule_has_a_line_for_people() -> None:
+def test_every_rule_has_a_reason_for_users() -> None:
     for rule, reason in RULES.items():
         assert rule == rule.lower().replace(" ", "_")
         assert reason.startswith("it")

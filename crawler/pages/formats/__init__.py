@@ -1,18 +1,18 @@
-"""What an export writes: the page cache in the formats of other tools.
+"""The export formats: the page cache in the formats of other tools.
 
-    selection     which captures, and the newest copy of each page
-    warc_stream   WARC, and the CDXJ index of the segments as they lie
-    wacz          one zip file for replay tools, index and page list inside
-    mirror        files that any browser opens, links rewritten
-    rows          a row for each URL: JSON lines, Parquet
+    selection     which captures are exported, and the newest copy of each page
+    warc_stream   WARC, and the CDXJ index of the segments in the crawl directory
+    wacz          one zip file for replay tools, with index and page list
+    mirror        files with rewritten links that any browser opens
+    rows          one row per URL: JSON lines, Parquet
     text          the readable text of a page
-    duplicates    which pages are copies of others, nearly or exactly
+    duplicates    pages that are exact or near copies of others
     where         the expression that selects rows
     crawl_log     Heritrix's one-line log
 
-All of it is plain objects over one or several archives (the processes of a
-crawl): iterables in, iterables out, memory bounded whatever the size of the
-crawl. Nothing here needs the crawl to stand still or its process to help. What
-another stage can do better (finding links, judging pages) comes as a callable;
-`crawler/export` puts the two together.
+Everything here is plain objects over one or several archives (one per process of
+a crawl): iterables in, iterables out, in memory that is bounded for crawls of any
+size. The crawl need not be stopped, and its process is not involved. Work of other
+stages (finding links, judging pages) is passed in as a callable; `crawler/export`
+combines the two.
 """

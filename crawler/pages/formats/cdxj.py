@@ -1,13 +1,13 @@
-"""CDXJ: the sorted text index that replay tools look captures up in.
+"""CDXJ: the sorted text index in which replay tools look up captures.
 
     com,example)/path?a=1&b=2 20261120235959 {"url": ..., "mime": ..., "status": ..., ...}
     key (SURT)                time           JSON
 
-A *SURT* is a URL turned round so that sorting by bytes puts a domain's pages
-together: host labels reversed, no scheme, user, default port or leading `www`,
-all in lower case, query sorted, session ids left out. It is lossy on purpose:
+A *SURT* is a URL reordered so that sorting by bytes puts the pages of a domain
+together: host labels reversed; no scheme, user, default port or leading `www`;
+all in lower case; query sorted; session ids removed. It is lossy on purpose:
 a reader looks up the key and then compares `url`. The rules are those of the
-Internet Archive's `surt`, found by comparing its answers (`tests/pages/formats`), on
+Internet Archive's `surt`, found by comparing its results (`tests/pages/formats`) for
 the canonical http URLs that a crawl stores.
 
 Fields and their form (strings, digest without `sha1:`) follow the sample
@@ -36,7 +36,7 @@ _RUNS_MERGED_MAX = 64  # files open at once
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _URL = re.compile(r"(?P<scheme>[a-z]+)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?", re.I)
 _WWW = re.compile(r"www\d*\.")
-# ASP.NET's and ColdFusion's session ids, and four names with an id of fixed length.
+# Session ids of ASP.NET and ColdFusion, and four parameters with an id of fixed length.
 _PATH_SESSION = re.compile(rb"/(?:\([a-z0-9]{24}\)|\((?:[a-z]\([a-z0-9]{24}\))+\))(/[^?]*\.aspx)")
 _QUERY_SESSIONS = (
     re.compile(rb"(.*)jsessionid=[0-9a-z]{32}(?:&(.*))?"),
@@ -49,7 +49,7 @@ _ESCAPED = {byte: b"%%%02x" % byte for byte in (*range(33), ord("#"), ord("%"), 
 
 
 def surt(url: str) -> str:
-    """The SURT key of an absolute http or https URL; other URLs are their own key."""
+    """Return the SURT key of an absolute http or https URL; other URLs are their own key."""
     match = _URL.match(url)
     if match is None:
         return url
@@ -99,7 +99,7 @@ def _argument(argument: Any) -> Any:
 
 
 def _unescape(text: str) -> bytes:
-    """Percent-decoded until nothing changes, so that all spellings meet."""
+    """Return the text percent-decoded until nothing changes, so that all spellings give the same bytes."""
     raw = text.encode("utf-8", "replace")
     while b"%" in raw and (decoded := unquote_to_bytes(raw)) != raw:
         raw = decoded
@@ -111,12 +111,12 @@ def _escape(raw: bytes) -> str:
 
 
 def timestamp(instant: float) -> str:
-    """14 digits, UTC, of an instant."""
+    """Return a time as 14 digits, UTC."""
     return datetime.fromtimestamp(int(instant), UTC).strftime("%Y%m%d%H%M%S")
 
 
 def line(capture: Capture, *, filename: str = "") -> bytes:
-    """The CDXJ line of a capture with its line end; `filename` replaces the segment's name."""
+    """Return the CDXJ line of a capture with its line end; `filename` replaces the segment's name."""
     revisit = capture.kind == "revisit"
     fields = {
         "url": capture.url,
@@ -136,17 +136,17 @@ def line(capture: Capture, *, filename: str = "") -> bytes:
 def sorted_lines(
     lines: Iterable[bytes], *, folder: Path | None = None, memory_bytes: int = 64 << 20
 ) -> Iterator[bytes]:
-    """`lines` (each ending in a line feed) sorted by bytes.
+    """Yield `lines` (each ending in a line feed) sorted by bytes.
 
-    At most about `memory_bytes` of them are in memory; the others lie in
-    unnamed files in `folder` (default: the system's temporary one).
+    At most about `memory_bytes` of them are in memory; the others are in
+    unnamed files in `folder` (default: the system's temporary folder).
     """
     with ExitStack() as stack:
         levels: list[list[IO[bytes]]] = []
         source = iter(lines)
         while run := _take(source, memory_bytes):
             run.sort()
-            if not levels and sum(map(len, run)) < memory_bytes:  # all of it fits
+            if not levels and sum(map(len, run)) < memory_bytes:  # everything fits in memory
                 yield from run
                 return
             _add_run(levels, 0, _spill(run, stack, folder), stack, folder)
@@ -156,7 +156,7 @@ def sorted_lines(
 def _add_run(
     levels: list[list[IO[bytes]]], level: int, run: IO[bytes], stack: ExitStack, folder: Path | None
 ) -> None:
-    """Add a run to its level; a full level becomes one run of the next, so lines move rarely."""
+    """Add a run to its level; merge a full level into one run of the next, so each line moves rarely."""
     if level == len(levels):
         levels.append([])
     levels[level].append(run)
@@ -169,7 +169,7 @@ def _add_run(
 
 
 def _take(source: Iterator[bytes], memory_bytes: int) -> list[bytes]:
-    """The next lines, up to `memory_bytes` of them or one more."""
+    """Take the next lines, until they have `memory_bytes` or more."""
     run = []
     size = 0
     while size < memory_bytes and (text := next(source, None)) is not None:

@@ -1,12 +1,12 @@
-"""Heritrix's `crawl.log`: one line a fetch, in the order of the fetches.
+"""Heritrix's `crawl.log`: one line per fetch, in the order of the fetches.
 
     2026-11-20T23:59:59.123Z   200   1234 http://h/a LL http://h/ text/html #000 20261120235959000+123 sha1:... - -
 
 Columns: time of the log entry, status, size, URL, hops from the seed (L link,
-R redirect, E page requisite), the URL it was found on, type, thread (always
+R redirect, E page requisite), URL of the page with the link, type, thread (always
 000), start of the fetch + milliseconds, digest, seed (-), annotations. A fetch
-without an answer has Heritrix's negative status. Source: the lines of
-`pages.jsonl`, with what the store knows of each.
+without an answer has Heritrix's negative status. The lines come from
+`pages.jsonl`, completed from the store.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,7 +43,7 @@ _NAMES = str.maketrans({" ": "%20", "\n": "%0A", "\r": "%0D", "\t": "%09"})
 
 
 def crawl_log_lines(lines: Iterable[bytes], archives: Sequence[Archive]) -> Iterator[bytes]:
-    """A line for each line of pages.jsonl that can be read."""
+    """Yield one line for each line of pages.jsonl that can be parsed."""
     url_of = url_finder(archives)
     for line in lines:
         try:
@@ -86,7 +86,7 @@ def _line(fetch: dict[str, Any], archives: Sequence[Archive], url_of: Any) -> st
 
 
 def _column(text: str) -> str:
-    """Text that stays within its column and line."""
+    """Return text without characters that would end its column or line."""
     return printable(text.translate(_NAMES))
 
 

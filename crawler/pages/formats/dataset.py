@@ -1,8 +1,8 @@
-"""Rows as JSON lines or Parquet, in one stream or in files of about one size.
+"""Write rows as JSON lines or Parquet, to one stream or to files of about equal size.
 
-A Parquet file holds row groups of some 32 MB, compressed with zstd; instants
-are timestamps in UTC. Files are `part-00000.parquet` and so on. Readers such
-as pyarrow, DuckDB, Spark and `datasets` take the folder as one table.
+A Parquet file holds row groups of about 32 MB, compressed with zstd; times are
+timestamps in UTC. Files are named `part-00000.parquet` and so on. Readers such
+as pyarrow, DuckDB, Spark and `datasets` read the folder as one table.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from crawler.errors import UsageError
 from crawler.pages.formats.rows import FIELDS, INSTANTS
 from crawler.storage.files import new_folder, refuse_occupied
 
-_GROUP_BYTES = 32 << 20  # of the text in a row group
+_GROUP_BYTES = 32 << 20  # bytes of text in a row group
 _GROUP_ROWS = 10_000
 
 Row = Mapping[str, Any]
@@ -25,21 +25,21 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RowWriter(Protocol):
-    """One file of rows."""
+    """A writer of one file of rows."""
 
     def write(self, row: Row) -> None: ...
 
     def size(self) -> int:
-        """Bytes in the file so far, about."""
+        """Return the approximate size of the file so far, in bytes."""
         ...
 
     def finish(self) -> None:
-        """Write what is left; the file stays open."""
+        """Write the remaining rows; the file stays open."""
         ...
 
 
 class JsonLines:
-    """Rows as JSON lines, `fields` of them."""
+    """Writes the columns `fields` of rows as JSON lines."""
 
     def __init__(self, file: IO[bytes], fields: Sequence[str]) -> None:
         self._file = file
@@ -59,7 +59,7 @@ class JsonLines:
 
 
 class Parquet:
-    """Rows as one Parquet file, `fields` of them.
+    """Writes the columns `fields` of rows as one Parquet file.
 
     Raises:
         UsageError: pyarrow is not installed.
@@ -86,7 +86,7 @@ class Parquet:
             self._rows, self._waiting = [], 0
 
     def size(self) -> int:
-        return self._file.tell() + self._waiting // 4  # what waits is not compressed yet
+        return self._file.tell() + self._waiting // 4  # buffered rows are not compressed yet
 
     def finish(self) -> None:
         self._flush()
@@ -94,16 +94,16 @@ class Parquet:
 
 
 def load_pyarrow() -> tuple[Any, Any]:
-    """(pyarrow, pyarrow.parquet).
+    """Return (pyarrow, pyarrow.parquet).
 
     Raises:
-        UsageError: it is not installed.
+        UsageError: pyarrow is not installed.
     """
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise UsageError("export: the format parquet needs pyarrow; pip install 'crawler[export]'") from None
+        raise UsageError("export: the format parquet needs pyarrow: pip install 'crawler[export]'") from None
     return pyarrow, parquet
 
 
@@ -122,7 +122,7 @@ MAKERS: dict[str, Callable[[IO[bytes], Sequence[str]], RowWriter]] = {"jsonl": J
 
 
 def write_rows(rows: Iterable[Row], form: str, file: IO[bytes], fields: Sequence[str]) -> int:
-    """Write rows to one file; return how many."""
+    """Write rows to one file; return the number of rows."""
     writer = MAKERS[form](file, fields)
     count = 0
     for row in rows:

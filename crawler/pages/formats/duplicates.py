@@ -1,16 +1,16 @@
-"""Copies of pages, exact and near: `Originals` finds the first page that another is a copy of.
+"""Find exact and near copies of pages: `Originals` names the first page with the same content.
 
-Copies have equal digests, or fingerprints (`simhash.py`) that differ in at most 3 bits, the bound of Manku, Jain and
-Das Sarma (2007) for 8e9 web pages. As in their tables at least one of four 16-bit blocks is equal then, so only pages
-that share a block are compared.
+Copies have equal digests, or simhashes (`simhash.py`) that differ in at most 3 bits, the bound of Manku, Jain and
+Das Sarma (2007) for 8e9 web pages. As in their tables, at least one of the four 16-bit blocks is then equal, so only
+pages that share a block are compared.
 """
 
 DISTANCE_MAX = 3  # bits
-BLOCK_PAGES_MAX = 2_000  # pages compared for one block; beyond it the oldest are forgotten
+BLOCK_PAGES_MAX = 2_000  # pages compared per block; beyond it the oldest are dropped
 
 
 class Originals:
-    """Pages seen so far, to tell of which one the next is a copy. Some 400 bytes a page."""
+    """The pages seen so far, to find the one that the next page is a copy of. Takes about 400 bytes per page."""
 
     def __init__(self) -> None:
         self._urls: list[str] = []
@@ -19,7 +19,7 @@ class Originals:
         self._blocks: list[dict[int, list[int]]] = [{}, {}, {}, {}]
 
     def add(self, url: str, digest: str, fingerprint: int | None) -> str:
-        """The URL of the first page with this content, "" if there is none so far; the page is remembered."""
+        """Remember a page and return the URL of the first page with this content; "" if it is the first."""
         number = self._by_digest.get(digest) if digest else None
         if number is None and fingerprint is not None:
             number = self._near(fingerprint)

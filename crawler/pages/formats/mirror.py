@@ -1,21 +1,21 @@
-"""The newest copy of each page as files that any program can open, links rewritten.
+"""The newest copy of each page as files that any program can open, with rewritten links.
 
     <folder>/<host>[_<port>]/<path>            index.html for a path that ends in "/"
     .../page@a=1                               a query becomes part of the name
     .../page.html                              HTML, CSS, scripts and SVG get the suffix that programs expect
 
-Written in two passes. First every page gets its place, and an empty file to
-hold it (`MirrorPaths`, an SQLite file, so that memory stays bounded and many
-processes can read it). Then each file is filled: a link to a stored page leads
-to its file, by the crawl's own notion of which URLs are the same; redirects are
-followed; a link to anything else becomes the whole URL (`Linker`).
+A mirror is written in two passes. The first gives every page its path and creates an
+empty file there (`MirrorPaths`, an SQLite file, so that memory stays bounded and many
+processes can read it). The second fills each file: a link to a stored page becomes the
+path of its file, by the crawl's own rule for which URLs are the same; redirects are
+followed; a link to anything else becomes the absolute URL (`Linker`).
 
-Names come from servers, so they are made harmless. Percent-codes are decoded where
-the character is safe in a file name; all others stay or become percent-codes. `.` and
-`..` cannot arise. Names that a program acts on without being asked are escaped
-(`_safe`): a mirror holds no `.git`, `.htaccess` or `desktop.ini`. Names are cut to what
-file systems take, with a digest of the URL at the end so that they stay distinct. If
-two URLs want the same place, or one needs a directory where another has a file, the
+Names come from servers, so they are made harmless. Percent-codes are decoded if the
+character is safe in a file name; unsafe characters are percent-encoded. `.`
+and `..` cannot occur. Names on which a program acts without being asked are escaped
+(`_safe`): a mirror contains no `.git`, `.htaccess` or `desktop.ini`. Names are cut to the
+length that file systems allow, with a digest of the URL at the end to keep them distinct.
+If two URLs need the same path, or one needs a directory where another has a file, the
 later one gets a name with its digest. Files are created, never opened through an
 existing link, so the folder must be empty.
 """
@@ -35,20 +35,20 @@ from crawler.printable import printable
 from crawler.storage.files import write_all
 from crawler.urls.canonical import resolve
 
-_NAME_BYTES_MAX = 200  # file systems take 255; digest and suffix need room
-_PATH_BYTES_MAX = 3000  # Linux takes 4096 with the folder
+_NAME_BYTES_MAX = 200  # file systems allow 255; digest and suffix need room
+_PATH_BYTES_MAX = 3000  # Linux allows 4096, including the folder
 _UNSAFE = re.compile(r'[<>:"\\|?*/]')
-# Names that programs act on when they enter a folder or are started in it, beside those that begin with a dot
+# Names that programs act on when they enter a folder or are started in it, besides those that begin with a dot
 # (.git, .htaccess, .envrc): file managers, web servers, Python, pytest, and git (HEAD makes a folder a repository).
 _ACTIVE_NAMES = frozenset(
     ["autorun.inf", "desktop.ini", "folder.htt", "web.config", "head", "conftest.py", "sitecustomize.py"]
     + ["usercustomize.py", "__init__.py", "__main__.py"]
 )
-# Suffixes of files that file managers open, or fetch pictures for, as soon as the folder is shown.
+# Suffixes of files that file managers open, or fetch pictures for, when the folder is shown.
 _ACTIVE_SUFFIXES = (".desktop", ".lnk", ".library-ms", ".pif", ".scf", ".search-ms", ".url")
-# Windows takes these for devices, with any suffix.
+# Windows treats these names as devices, with any suffix.
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)", re.IGNORECASE)
-# Suffixes by which programs know a file: for these types, if the name has none of them.
+# The suffixes by which programs recognize these types; the first is added if a name has none of them.
 _HTML_SUFFIXES = (".html", ".htm", ".xhtml")
 _SUFFIXES = {
     "text/html": _HTML_SUFFIXES,
@@ -64,12 +64,12 @@ _HEAD = re.compile(
     re.IGNORECASE,
 )
 _HOPS_MAX = 20  # redirects followed from one link
-_PLAIN = "/!$'()*,;=@~+&"  # what a relative URL shows as it is
+_PLAIN = "/!$'()*,;=@~+&"  # characters that a relative URL shows unescaped
 _SIGNED = 1 << 63
 
 
 class MirrorPaths:
-    """Where each page's file lies, and where each redirect leads; by fingerprint, in an SQLite file."""
+    """The file of each page and the target of each redirect, by fingerprint, in an SQLite file."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -81,26 +81,26 @@ class MirrorPaths:
         self.of = lru_cache(maxsize=1 << 14)(self._of)
 
     def add(self, fingerprint: int, path: str) -> None:
-        """A page's file, relative to the mirror's folder."""
+        """Store the path of a page's file, relative to the mirror's folder."""
         self._open().execute(
             "INSERT OR REPLACE INTO place VALUES (?, ?, NULL)", (fingerprint - _SIGNED, path)
         )
 
     def add_redirect(self, fingerprint: int, target: int) -> None:
-        """A redirect, unless the URL has a page."""
+        """Store a redirect, unless the URL has a page."""
         self._open().execute(
             "INSERT OR IGNORE INTO place VALUES (?, NULL, ?)", (fingerprint - _SIGNED, target - _SIGNED)
         )
 
     def finish(self) -> None:
-        """No more places will come: other processes may look them up."""
+        """Finish adding paths: other processes may then look them up."""
         self._open().commit()
 
     def close(self) -> None:
         self._open().close()
 
     def _of(self, fingerprint: int) -> str:
-        """The file of a page, redirects followed; "" if it has none."""
+        """Return the file of a page, following redirects; "" if it has none."""
         cursor = self._open()
         for _ in range(_HOPS_MAX):
             row = cursor.execute(
@@ -114,7 +114,7 @@ class MirrorPaths:
         return ""
 
     def _open(self) -> sqlite3.Connection:
-        """The connection of this process: a forked child must not use its parent's."""
+        """Return the connection of this process: a forked child must not use its parent's."""
         if self._connection is None or self._pid != os.getpid():
             self._connection = sqlite3.connect(self._file)
             self._pid = os.getpid()
@@ -122,7 +122,7 @@ class MirrorPaths:
 
 
 class Linker:
-    """Maps the URLs on the page in the file `path` (relative to the mirror) to what its file should say."""
+    """Maps the URLs on the page in the file `path` (relative to the mirror) to their rewritten form."""
 
     def __init__(self, path: str, places: MirrorPaths, fingerprint: Callable[[str], int]) -> None:
         self._folder = posixpath.dirname(path)
@@ -130,7 +130,7 @@ class Linker:
         self._fingerprint = fingerprint
 
     def __call__(self, url: str, kind: str) -> str:
-        """The relative URL of the file of `url`, or `url` itself if it has none; "" for a <base>."""
+        """Return the relative URL of the file of `url`, or `url` itself if it has none; "" for a <base>."""
         if kind == "base":
             return ""
         path = self._places.of(self._fingerprint(url))
@@ -138,24 +138,24 @@ class Linker:
 
 
 def relative_url(folder: str, path: str) -> str:
-    """How a page in `folder` refers to the file `path`, both relative to the mirror."""
+    """Return the relative URL of the file `path` for a page in `folder`, both relative to the mirror."""
     return quote(posixpath.relpath(path, folder), safe=_PLAIN, errors="surrogateescape")
 
 
 def with_charset(content: bytes, encoding: str) -> bytes:
-    """An HTML page that says its encoding, right behind `<head>` or the doctype."""
+    """Return an HTML page that declares its encoding right after `<head>` or the doctype."""
     head = _HEAD.match(content)
     at = head.end() if head else 0
     return b'%b<meta charset="%b">%b' % (content[:at], encoding.encode(), content[at:])
 
 
 def redirect_target(url: str, location: str) -> str | None:
-    """Where a redirect leads: a request form, None if nowhere."""
+    """Return the target of a redirect in request form; None if it has none."""
     return resolve(url, location) if location else None
 
 
 def claim(folder: Path, url: str, content_type: str) -> str:
-    """Make the empty file that the page will have; its path relative to `folder`.
+    """Create the empty file of a page; return its path relative to `folder`.
 
     Raises:
         StoreError: the disk failed, or no name is free.
@@ -168,11 +168,11 @@ def claim(folder: Path, url: str, content_type: str) -> str:
     ):
         if _create(folder / candidate):
             return str(candidate)
-    raise StoreError(f"{folder / path}: cannot be created for {url}")
+    raise StoreError(f"{folder / path}: cannot create a file for {url}")
 
 
 def fill(folder: Path, path: str, content: bytes) -> None:
-    """Write the content of a file that `claim` made.
+    """Write the content of a file that `claim` created.
 
     Raises:
         StoreError: the disk failed.
@@ -184,11 +184,11 @@ def fill(folder: Path, path: str, content: bytes) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise StoreError(f"{folder / path}: {error.strerror}") from error
+        raise StoreError(f"{folder / path}: cannot write: {error.strerror}") from error
 
 
 def _create(path: Path) -> bool:
-    """Make a new file; False if its place, or that of a parent, is taken by something else.
+    """Create a new file; return False if another file has its path, or the path of a parent.
 
     Raises:
         StoreError: the disk failed.
@@ -199,12 +199,12 @@ def _create(path: Path) -> bool:
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
         return False
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}") from error
+        raise StoreError(f"{path}: cannot create: {error.strerror}") from error
     return True
 
 
 def mirror_path(url: str, content_type: str) -> PurePosixPath:
-    """The relative path of a canonical URL's file: always below its host's folder."""
+    """Return the relative path of a canonical URL's file: always below its host's folder."""
     rest = url.partition("://")[2].partition("#")[0]
     location, mark, query = rest.partition("?")
     authority, _, path = location.partition("/")
@@ -224,10 +224,10 @@ def mirror_path(url: str, content_type: str) -> PurePosixPath:
 def _safe(part: str) -> str:
     """Return a path segment as a file name that is not empty and that no program acts on or misreads.
 
-    Escaped are separators, characters that are not shown or that reorder text, the
-    last character if it is a dot or blank, and the first one (or the dot of the
-    suffix) of names with a meaning: those that begin with a dot or a hyphen, device
-    names, and the `_ACTIVE_` ones. No name is `.` or `..`.
+    It escapes separators, invisible characters and characters that reorder text; the
+    last character if it is a dot or blank; and the first character (or the dot of the
+    suffix) of special names: names that begin with a dot or a hyphen, device names,
+    and the `_ACTIVE_` names. No name is `.` or `..`.
     """
     decoded = unquote_to_bytes(part).decode("utf-8", "surrogateescape")
     name = "".join(
@@ -248,7 +248,7 @@ def _code(char: str) -> str:
 
 
 def _short(name: str) -> str:
-    """`name`, cut to what a file system takes; a digest keeps cut names apart."""
+    """Return `name` cut to the length that file systems allow; a digest keeps cut names distinct."""
     encoded = name.encode()
     if len(encoded) <= _NAME_BYTES_MAX:
         return name
@@ -259,7 +259,7 @@ def _short(name: str) -> str:
 
 
 def with_digest(path: PurePosixPath, url: str) -> PurePosixPath:
-    """`path` with a digest of `url` before its suffix."""
+    """Return `path` with a digest of `url` before its suffix."""
     return path.with_name(_short(f"{path.stem}~{_digest(url)}{path.suffix}"))
 
 

@@ -1,8 +1,8 @@
-"""A row for each URL that was tried: its state, the place of its copy, and its text.
+"""One row per URL that was tried: its state, the place of its copy, and its text.
 
-`known_rows` gives the columns of the store, with the newest capture; readers of
-pages add the text and what follows from it. Names are stable. `id, url, status,
-depth` mean the same as in Browsertrix's pages.jsonl.
+`known_rows` yields the columns from the store, with the newest capture; readers of
+pages add the text and the columns derived from it. Column names are stable.
+`id, url, status, depth` have the same meaning as in Browsertrix's pages.jsonl.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ from crawler.pages.archive import Archive
 from crawler.records import Capture, LinkFlag, Outcome, PageRecord
 from crawler.urls.canonical import hostname
 
-# Field -> its type. Instants are ISO 8601 text here, timestamps in Parquet; a value that there is not is None.
+# Field -> its type. Times are ISO 8601 text here, timestamps in Parquet; a missing value is None.
 FIELDS: dict[str, type] = {
     "url": str,
     "host": str,
@@ -27,14 +27,14 @@ FIELDS: dict[str, type] = {
     "text": str,
     "language": str,  # ISO 639-1
     "content_type": str,
-    "digest": str,  # of the payload, as in the WARC
-    "simhash": str,  # 16 hexadecimal digits, of the text
-    "duplicate_of": str,  # URL of the first page with the same content, or nearly the same text
+    "digest": str,  # digest of the payload, as in the WARC
+    "simhash": str,  # simhash of the text, 16 hexadecimal digits
+    "duplicate_of": str,  # URL of the first page with equal content or nearly equal text
     "depth": int,
-    "via": str,  # URL of the page on which it was found first
+    "via": str,  # URL of the page on which it was first found
     "warc_file": str,
     "warc_offset": int,
-    "warc_length": int,  # of the gzip member at that offset
+    "warc_length": int,  # length of the gzip member at that offset
     "id": str,  # fingerprint
     "state": str,
     "outcome": str,
@@ -42,7 +42,7 @@ FIELDS: dict[str, type] = {
     "redirects": int,
     "location": str,
     "changed_at": str,
-    "fresh": float,  # probability that the copy is current, at the instant of the export
+    "fresh": float,  # probability that the copy is current, at the time of the export
     "took": float,  # seconds
     "attempts": int,
     "fetches": int,
@@ -58,10 +58,10 @@ INSTANTS = frozenset({"fetched_at", "changed_at"})
 
 
 class Known(msgspec.Struct):
-    """A row as the store has it, with where its newest copy can be read.
+    """The columns of a row that come from the store, and the place of its newest copy.
 
-    `flags` are LinkFlags, `fetched_at` is the instant of the last fetch. `capture` is None
-    where there is no copy that may be shown; `original` is the response that a revisit repeats.
+    `flags` are LinkFlags, `fetched_at` is the time of the last fetch. `capture` is None
+    if there is no copy that may be shown; `original` is the response that a revisit repeats.
     """
 
     row: dict[str, Any]
@@ -73,9 +73,9 @@ class Known(msgspec.Struct):
 
 
 def record_row(fingerprint: int, record: PageRecord, via: str) -> dict[str, Any]:
-    """The fields of a record, in the order of FIELDS; None in those that are not known here.
+    """Return the fields of a record, in the order of FIELDS; unknown ones are None.
 
-    The status is that of the copy: a 304 says that a 200 would have come (RFC 9110, 15.4.5).
+    The status is that of the copy: a 304 means that the answer would have been a 200 (RFC 9110, 15.4.5).
     """
     return dict.fromkeys(FIELDS) | {
         "url": record.url,
@@ -107,13 +107,13 @@ def record_row(fingerprint: int, record: PageRecord, via: str) -> dict[str, Any]
 def known_rows(
     archives: Sequence[Archive], select: Callable[[Capture], bool], *, want_via: bool = True
 ) -> Iterator[Known]:
-    """A row for each URL that was tried, by process and fingerprint; `select` says which copies may be read."""
+    """Yield a row for each URL that was tried, by process and fingerprint; `select` tells which copies may be read."""
     via_url = url_finder(archives) if want_via else (lambda fingerprint: "")
     for number, archive in enumerate(archives):
         captures = archive.newest_captures()
         of, newest = next(captures, (-1, None))
         for fingerprint, record in archive.all_records():
-            while newest is not None and of < fingerprint:  # both go by fingerprint
+            while newest is not None and of < fingerprint:  # both are in order of fingerprints
                 of, newest = next(captures, (-1, None))
             row = record_row(fingerprint, record, via_url(record.via))
             known = Known(row, number, record.flags, record.fetched_at)
@@ -132,7 +132,7 @@ def _add_capture(known: Known, archive: Archive, capture: Capture, select: Calla
 
 
 def url_finder(archives: Sequence[Archive]) -> Callable[[int], str]:
-    """Fingerprint -> URL of a page that was tried by any process, "" if there is none; remembers the last ones."""
+    """Return a cached look-up from a fingerprint to the URL of a page that any process tried; "" if unknown."""
 
     @lru_cache(maxsize=1 << 14)
     def find(fingerprint: int) -> str:

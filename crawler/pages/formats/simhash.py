@@ -1,10 +1,10 @@
-"""64 bits of a text: texts that share most of their three-word phrases differ in few bits.
+"""The simhash of a text: 64 bits, of which few differ if texts share most of their three-word phrases.
 
-Charikar 2002; Manku, Jain, Das Sarma 2007. Each phrase has a 64-bit hash, made of those of its words; a bit
-of the result is 1 if it is 1 in more than half of the hashes. Words are those of `\\w+`, in lower case.
+Charikar 2002; Manku, Jain, Das Sarma 2007. Each phrase has a 64-bit hash, computed from those of its words; a bit
+of the result is 1 if it is 1 in more than half of the hashes. Words are matches of `\\w+`, in lower case.
 
-Cython's pure-Python mode; interpreted, numpy counts the bits. Compiled, eight counters of one byte lie in a
-64-bit number, so a phrase costs eight additions, and the counters are emptied every 255 phrases.
+Written in Cython's pure-Python mode; when interpreted, numpy counts the bits. The compiled form keeps eight one-byte
+counters in a 64-bit number, so a phrase costs eight additions, and the counters are emptied every 255 phrases.
 """
 
 import re
@@ -19,7 +19,7 @@ if cython.compiled:
 COMPILED: bool = cython.compiled
 
 WORDS_MIN = 20  # a shorter text says too little: "not found" is near "not found, sorry"
-WORDS_MAX = 20_000  # of a text, which bounds its time
+WORDS_MAX = 20_000  # words used of one text; bounds the time
 
 _WORD = re.compile(r"\w+")
 _WORDS_CACHED_MAX = 1 << 17
@@ -33,7 +33,7 @@ _hashes = cython.declare(dict, {})
 
 
 def simhash(text: str) -> int | None:
-    """The 64-bit fingerprint of a text; None if it has fewer than WORDS_MIN words."""
+    """Return the simhash of a text; None if it has fewer than WORDS_MIN words."""
     return _counted(text.lower()) if cython.compiled else _unpacked(text.lower())
 
 

@@ -1,9 +1,9 @@
 """The readable text of a page and its language.
 
-The text comes from resiliparse, if it is installed, else it is the page without its
-tags. The parser of resiliparse is quadratic in some inputs; a page that is not `tame`
-loses its tags by a plain scan, which is linear in any input. Judging a page by its
-tags costs more than parsing it, so callers with a cheaper way try that first
+The text comes from resiliparse if it is installed; otherwise it is the page without its
+tags. The parser of resiliparse is quadratic for some inputs; the tags of a page that is
+not `tame` are removed by a plain scan, which is linear in any input. Checking the tags of
+a page costs more than parsing it, so callers that have a cheaper check try it first
 (`crawler/export` does).
 """
 
@@ -12,10 +12,10 @@ import re
 from functools import cache
 from typing import Any
 
-LANGUAGE_CHARACTERS = 5_000  # the part of a text by which its language is told
-LANGUAGE_CHARACTERS_MIN = 40  # shorter texts are guesses
+LANGUAGE_CHARACTERS = 5_000  # the part of a text that decides its language
+LANGUAGE_CHARACTERS_MIN = 40  # the result for a shorter text would be a guess
 
-# What makes the parser under resiliparse quadratic.
+# Limits on inputs for which the parser under resiliparse is quadratic.
 PARSED_BYTES_MAX = 2 << 20
 UNCLOSED_TAGS_MAX = 2_000
 _TAG_BYTES_MAX = 64 << 10
@@ -31,12 +31,12 @@ _LINES = re.compile(r" ?\n[ \n]*")
 
 
 def text_of(utf8: bytes, *, tame: bool, main_content: bool = False) -> str:
-    """The text of an HTML page.
+    """Return the text of an HTML page.
 
     Args:
         utf8: the page.
-        tame: whether a parser may see it.
-        main_content: leave out what stands around the content (menus, footers), by resiliparse's heuristics.
+        tame: whether the page may be parsed.
+        main_content: leave out the text around the content (menus, footers), by resiliparse's heuristics.
     """
     library = _library() if tame else None
     if library is None:
@@ -47,7 +47,7 @@ def text_of(utf8: bytes, *, tame: bool, main_content: bool = False) -> str:
 
 
 def is_tame(utf8: bytes) -> bool:
-    """Whether a parser handles the page in about linear time: bounded size, tags and nesting."""
+    """Return whether a parser handles the page in about linear time: bounded size, tags and nesting."""
     if len(utf8) > PARSED_BYTES_MAX or max(map(len, utf8.split(b"<"))) > _TAG_BYTES_MAX:
         return False
     tags = _TAG.findall(utf8)
@@ -69,14 +69,14 @@ def is_tame(utf8: bytes) -> bool:
 
 
 def _nesting_name(tag: bytes) -> bytes:
-    """The name after `<` or `</`; empty if its elements have no content."""
+    """Return the name after `<` or `</`; empty if such elements have no content."""
     name = tag.lstrip(b"</")
     return b"" if name.lower() in _VOID else name
 
 
 @cache
 def _library() -> tuple[Any, Any] | None:
-    """resiliparse's parser and text extraction; None if it is not installed."""
+    """Return resiliparse's parser and text extraction; None if it is not installed."""
     try:
         from resiliparse.extract.html2text import extract_plain_text
         from resiliparse.parse.html import HTMLTree
@@ -95,7 +95,7 @@ def _detector() -> Any:
 
 
 def language(text: str) -> str:
-    """The language of a text as its ISO 639-1 code; "" if the text is too short, or nobody can tell."""
+    """Return the ISO 639-1 code of the language of a text; "" if it is too short or the language is unclear."""
     detect = _detector()
     if detect is None or len(text) < LANGUAGE_CHARACTERS_MIN:
         return ""

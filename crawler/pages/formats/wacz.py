@@ -1,12 +1,12 @@
-"""WACZ 1.1.1: a crawl as one zip file that replay tools open over HTTP ranges.
+"""WACZ 1.1.1: a crawl as one zip file that replay tools open by HTTP range requests.
 
     archive/data.warc.gz    the captures, stored uncompressed in the zip so that ranges reach them
-    indexes/index.cdx       CDXJ, sorted, offsets into that file; the name that pywb looks for
-    pages/pages.jsonl       a line a page, Browsertrix's names: title, and which are seeds
+    indexes/index.cdx       CDXJ, sorted, offsets into that file; the name that pywb expects
+    pages/pages.jsonl       one line per page with Browsertrix's names: title, and whether it is a seed
     datapackage.json        sizes and SHA-256 of the above
     datapackage-digest.json SHA-256 of datapackage.json
 
-Written in one pass over the captures; the index is sorted with bounded memory.
+It is written in one pass over the captures; the index is sorted in bounded memory.
 Source: specs.webrecorder.net/wacz/1.1.1.
 """
 
@@ -30,7 +30,7 @@ from crawler.storage.files import named_output
 
 _ARCHIVE = "data.warc.gz"
 _PAGES_HEADER = {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"}
-# What a reader may start from: documents, not what they are made of.
+# Types of the pages that a reader may start from: documents, not their requisites.
 _PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml", "text/plain", "application/pdf"})
 NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED
 
@@ -48,7 +48,7 @@ def write_wacz(
 ) -> int:
     """Write the file at `path`; return the number of captures in it.
 
-    `rows` are those of the pages to list (`is_page`), with their titles.
+    `rows` are the pages to list (`is_page`), with their titles.
 
     Raises:
         StoreError: the disk failed.
@@ -68,12 +68,12 @@ def write_wacz(
             writer.add("pages/pages.jsonl", _page_lines(rows))
             writer.finish(software, title)
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror or error}") from error
+        raise StoreError(f"{path}: cannot write: {error.strerror or error}") from error
     return count
 
 
 def _copied(archives: Sequence[Archive], select: Select, index: Any, **options: Any) -> Iterator[bytes]:
-    """The WARC data; writes the line of each capture to `index`."""
+    """Yield the WARC data; write the line of each capture to `index`."""
     offset = 0
     for chunk in warc_chunks(archives, select, **options):
         if chunk.capture is not None:
@@ -84,7 +84,7 @@ def _copied(archives: Sequence[Archive], select: Select, index: Any, **options: 
 
 
 def is_page(row: Mapping[str, Any], flags: int) -> bool:
-    """Whether a row is one of the pages that a reader may start from."""
+    """Return whether a row is a page that a reader may start from."""
     return row["state"] == PageState.STORED and row["content_type"] in _PAGE_TYPES and not flags & NO_PAGE
 
 
@@ -106,7 +106,7 @@ def _page_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
 
 
 class _Package:
-    """A zip file and the list of what is in it."""
+    """A zip file and the list of its contents."""
 
     def __init__(self, package: zipfile.ZipFile, now: float) -> None:
         self._package = package
@@ -114,7 +114,7 @@ class _Package:
         self._resources: list[dict[str, Any]] = []
 
     def add(self, path: str, chunks: Iterable[bytes], *, compressed: bool = True) -> int:
-        """Write one file from `chunks`; return how many there were."""
+        """Write one file from `chunks`; return the number of chunks."""
         digest = hashlib.sha256()
         size = count = 0
         with self._package.open(self._info(path, compressed), "w", force_zip64=True) as file:
@@ -130,7 +130,7 @@ class _Package:
         return count
 
     def _info(self, path: str, compressed: bool) -> zipfile.ZipInfo:
-        digits = cdxj.timestamp(max(self._now, 315_619_200.0))  # a zip's calendar begins in 1980
+        digits = cdxj.timestamp(max(self._now, 315_619_200.0))  # the calendar of zip files begins in 1980
         date = tuple(int(digits[a:b]) for a, b in ((0, 4), (4, 6), (6, 8), (8, 10), (10, 12), (12, 14)))
         info = zipfile.ZipInfo(path, date)  # type: ignore[arg-type]
         info.compress_type = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED

@@ -1,7 +1,7 @@
-"""WARC, and the CDXJ index of the segments as they lie in the crawl directory.
+"""WARC export, and the CDXJ index of the segments in the crawl directory.
 
-A revisit whose response is left out is written as a response, so the export can be
-read by itself.
+A revisit whose response is not exported is written as a response, so that the export
+is self-contained.
 """
 
 import os
@@ -21,9 +21,9 @@ from crawler.records import Capture
 
 
 class Chunk(msgspec.Struct):
-    """A piece of a WARC file: the records of `capture`, its answer first; None for a warcinfo record.
+    """A piece of a WARC file: the records of `capture`, its answer first; `capture` is None for a warcinfo record.
 
-    `length` is that of the first record's gzip member.
+    `length` is the length in bytes of the first record's gzip member.
     """
 
     capture: Capture | None
@@ -39,7 +39,7 @@ def warc_chunks(
     folder: Path | None = None,
     memory_bytes: int = 64 << 20,
 ) -> Iterator[Chunk]:
-    """The selected captures as WARC, in the order in which they were written, each segment with its warcinfo.
+    """Yield the selected captures as WARC in the order in which they were written, each segment with its warcinfo.
 
     A capture that cannot be read is reported and left out. `folder` and
     `memory_bytes` are for sorting (see `cdxj.sorted_lines`).
@@ -62,7 +62,7 @@ def warc_chunks(
 
 
 def _positions(archives: Sequence[Archive], select: Select) -> Iterator[bytes]:
-    """A line a selected capture; sorted by bytes they follow the segments."""
+    """Yield one line per selected capture; sorted by bytes, the lines are in the order of the segments."""
     for number, archive in enumerate(archives):
         for key, capture in archive.all_captures():
             if select(capture):
@@ -85,7 +85,7 @@ def _chunk(archive: Archive, capture: Capture, select: Select) -> Chunk:
 
 
 def _as_response(page: StoredPage) -> bytes:
-    """A revisit as the response that it stands for."""
+    """Return a revisit as the response that it represents."""
     head = warc.http_head(f"{page.version} {page.status:03d} {page.reason}".encode("latin-1"), page.headers)
     return warc.response(
         warc.record_ids(os.urandom, 1)[0],
@@ -100,7 +100,7 @@ def _as_response(page: StoredPage) -> bytes:
 def cdxj_lines(
     archives: Sequence[Archive], select: Select, *, folder: Path | None = None, memory_bytes: int = 64 << 20
 ) -> Iterator[bytes]:
-    """The CDXJ index of the segments as they lie in the crawl directory, sorted over all archives."""
+    """Return the sorted CDXJ index of the segments in the crawl directory, over all archives."""
     lines = (
         cdxj.line(capture) for archive in archives for _, capture in archive.all_captures() if select(capture)
     )

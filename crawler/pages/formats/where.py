@@ -1,13 +1,13 @@
 """The expression that selects rows: `host == "x.org" and (status >= 400 or "shop" in url)`.
 
-Names are fields of a row, values are text in quotes, numbers, `true`, `false`
+Names are fields of a row; values are text in quotes, numbers, `true`, `false`
 and lists of them. There are comparisons (`==  !=  <  <=  >  >=  in  not in`),
-`and`, `or`, `not`, brackets, `len(field)` and `matches(field, "regular
-expression")`. Instants are ISO 8601 text, so `fetched_at >= "2026-11-01"` compares
-as expected. A missing field is unequal to everything and neither less nor more.
+`and`, `or`, `not`, parentheses, `len(field)` and `matches(field, "regular
+expression")`. Times are ISO 8601 text, so `fetched_at >= "2026-11-01"` compares
+as expected. A missing field is unequal to everything and neither less nor greater.
 
 Python's parser parses the text, which is compiled to closures and never evaluated
-as Python. Anything not listed above is refused with one line.
+as Python. Anything not listed above is rejected with a one-line message.
 """
 
 import ast
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from crawler.errors import UsageError
 
-LENGTH_MAX = 4_000  # characters, which bounds the depth as well
+LENGTH_MAX = 4_000  # characters; also bounds the depth of the tree
 _DEPTH_MAX = 100
 
 Row = Mapping[str, Any]
@@ -39,7 +39,7 @@ _NAMES = {str: "text", int: "a number", float: "a number", bool: "true or false"
 
 
 class Where(NamedTuple):
-    """A compiled expression: the fields it looks at, and the test of a row."""
+    """A compiled expression: the fields that it uses, and the test of a row."""
 
     fields: frozenset[str]
     test: Callable[[Row], bool]
@@ -54,16 +54,16 @@ def compile_where(text: str, fields: Mapping[str, type]) -> Where:
     """Compile an expression over `fields` (name -> str, int, float or bool).
 
     Raises:
-        UsageError: it is no such expression; the message says where.
+        UsageError: the expression is invalid; the message says where.
     """
     if len(text) > LENGTH_MAX:
-        raise UsageError(f"--where: longer than {LENGTH_MAX} characters")
+        raise UsageError(f"--where: the expression is longer than {LENGTH_MAX} characters")
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         place = f" at character {error.offset}" if isinstance(error, SyntaxError) and error.offset else ""
         hint = "; equality is ==" if re.search(r"[^=<>!]=[^=]", text) else ""
-        raise UsageError(f"--where: {text!r} cannot be read{place}{hint}") from None
+        raise UsageError(f"--where: {text!r} cannot be parsed{place}{hint}") from None
     compiler = _Compiler(fields)
     test = compiler.condition(tree.body, 0)
     return Where(frozenset(compiler.used), test)
@@ -76,7 +76,7 @@ class _Compiler:
 
     def condition(self, node: ast.expr, depth: int) -> Callable[[Row], bool]:
         if depth > _DEPTH_MAX:
-            raise UsageError("--where: too deep")
+            raise UsageError("--where: the expression is nested too deeply")
         if isinstance(node, ast.BoolOp):
             parts = [self.condition(value, depth + 1) for value in node.values]
             every = all if isinstance(node.op, ast.And) else any
@@ -95,7 +95,7 @@ class _Compiler:
             raise UsageError(
                 f"--where: {_shown(node)} is {_kind(kind)}, not a condition; compare it with something"
             )
-        raise UsageError(f"--where: {_shown(node)} is not understood; there are comparisons, and, or, not")
+        raise UsageError(f"--where: {_shown(node)} is not supported; use comparisons, and, or, not")
 
     def _comparison(self, node: ast.Compare) -> Callable[[Row], bool]:
         operands = [node.left, *node.comparators]
@@ -104,7 +104,7 @@ class _Compiler:
         for place, sign in enumerate(node.ops):
             compare = _COMPARISONS.get(type(sign))
             if compare is None:
-                raise UsageError("--where: `is` is not understood; equality is ==")
+                raise UsageError("--where: `is` is not supported; use ==")
             left, right = values[place], values[place + 1]
             _check_kinds(sign, left.kind, right.kind, operands[place], operands[place + 1])
             tests.append(
@@ -113,7 +113,7 @@ class _Compiler:
         return lambda row: all(test(row) for test in tests)
 
     def _matches(self, node: ast.Call) -> Callable[[Row], bool]:
-        usage = 'matches is used so: matches(url, "regular expression")'
+        usage = 'write it as matches(url, "regular expression")'
         if len(node.args) != 2 or node.keywords or not isinstance(node.args[1], ast.Constant):
             raise UsageError(f"--where: {usage}")
         value, kind = self._value(node.args[0])
@@ -123,7 +123,7 @@ class _Compiler:
         try:
             search = re.compile(pattern).search
         except (re.error, OverflowError, RecursionError) as error:
-            raise UsageError(f"--where: {pattern!r} is no regular expression: {error}") from None
+            raise UsageError(f"--where: {pattern!r} is not a regular expression: {error}") from None
         return lambda row: search(value(row) or "") is not None
 
     def _value(self, node: ast.expr) -> _Part:
@@ -153,9 +153,7 @@ class _Compiler:
             inner = self._value(node.args[0])
             if inner.kind is str:
                 return _Part(lambda row: len(inner.value(row) or ""), int)
-        raise UsageError(
-            f"--where: {_shown(node)} is not understood; there are fields, texts in quotes and numbers"
-        )
+        raise UsageError(f"--where: {_shown(node)} is not supported; use fields, quoted text and numbers")
 
     def _name(self, name: str) -> _Part:
         if name in _WORDS:
@@ -168,9 +166,9 @@ class _Compiler:
 
 
 def did_you_mean(name: str, known: Mapping[str, Any]) -> str:
-    """`; did you mean X?`, or the list of what there is."""
+    """Return `; did you mean X?`, or the list of known names."""
     close = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
+    return f"; did you mean {close[0]}?" if close else f"; known names: {', '.join(known)}"
 
 
 def _called(node: ast.Call) -> str:
@@ -189,7 +187,7 @@ def _kind(kind: type | None) -> str:
 def _check_kinds(sign: ast.cmpop, left: type | None, right: type | None, a: ast.expr, b: ast.expr) -> None:
     if isinstance(sign, ast.In | ast.NotIn):
         if right is not None and (left, right) != (str, str):
-            raise UsageError(f"--where: {_shown(b)} is {_kind(right)}; `in` looks into a text or a [list]")
+            raise UsageError(f"--where: {_shown(b)} is {_kind(right)}; `in` needs a text or a [list]")
         return
     if left is None or right is None or _NAMES[left] != _NAMES[right]:
         raise UsageError(
@@ -200,7 +198,7 @@ def _check_kinds(sign: ast.cmpop, left: type | None, right: type | None, a: ast.
 def _comparing(
     compare: Callable[[Any, Any], bool], left: _Value, right: _Value, absent: bool
 ) -> Callable[[Row], bool]:
-    """The test of a row; `absent` is its result where a field is missing."""
+    """Return the test of a row; `absent` is its result if a field is missing."""
 
     def test(row: Row) -> bool:
         a, b = left(row), right(row)

@@ -1,4 +1,4 @@
-"""SURT keys against the reference, lines in pywb's form, sorting in bounded memory, and a look-up."""
+"""SURT keys compared with the reference, lines in pywb's form, sorting in bounded memory, and a look-up."""
 
 import bisect
 import json
@@ -59,7 +59,7 @@ def test_lines_look_like_pywb_s() -> None:
     st.lists(st.binary(max_size=20).map(lambda data: data.replace(b"\n", b"") + b"\n"), max_size=60),
     st.integers(1, 200),
 )
-def test_sorted_lines_sorts_whatever_the_memory(lines: list[bytes], memory_bytes: int) -> None:
+def test_sorted_lines_sorts_with_any_memory_bound(lines: list[bytes], memory_bytes: int) -> None:
     assert list(cdxj.sorted_lines(lines, memory_bytes=memory_bytes)) == sorted(lines)
 
 
@@ -82,7 +82,7 @@ def test_sorting_runs_of_runs_in_bounded_memory(tmp_path: Path, monkeypatch: pyt
 
 
 def _look_up(lines: list[bytes], url: str, folder: Path) -> StoredPage:
-    """What a replay tool does: bisect the index, read the bytes it names."""
+    """Look up a URL like a replay tool: bisect the index and read the bytes that it names."""
     key = cdxj.surt(url).encode() + b" "
     at = bisect.bisect_left(lines, key)
     while lines[at].startswith(key):

@@ -1,4 +1,4 @@
-"""Near and exact copies of pages."""
+"""Find near and exact copies of pages."""
 
 import random
 
@@ -27,7 +27,7 @@ def _distance(a: list[str], b: list[str]) -> int:
 
 
 def test_near_texts_are_near_and_others_far() -> None:
-    """One word in 400 (a date, a counter) moves few bits; other texts differ in about half of them."""
+    """One changed word in 400 (a date, a counter) changes few bits; different texts differ in about half of them."""
     near = [_distance(_text(seed), _near(_text(seed), 1)) for seed in range(50)]
     far = [_distance(_text(seed), _text(seed + 1000)) for seed in range(50)]
     assert sum(distance <= DISTANCE_MAX for distance in near) >= 45
@@ -39,13 +39,13 @@ def test_case_and_punctuation_do_not_count() -> None:
     assert simhash("A b, c " * 20) == simhash("a B c " * 20)
 
 
-def test_short_texts_have_none() -> None:
+def test_short_texts_have_no_simhash() -> None:
     assert simhash("page not found") is None
     assert simhash("") is None
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_originals_against_a_plain_search(seed: int) -> None:
+def test_originals_agree_with_a_plain_search(seed: int) -> None:
     """Every page within 3 bits of an earlier original is found, and no other."""
     source = random.Random(seed)
     originals = Originals()
@@ -62,7 +62,7 @@ def test_originals_against_a_plain_search(seed: int) -> None:
             kept.append((f"u{number}", value))
 
 
-def test_equal_bytes_are_copies_whatever_their_text() -> None:
+def test_equal_bytes_are_copies_even_without_text() -> None:
     originals = Originals()
     assert originals.add("a", "sha1:X", None) == ""
     assert originals.add("b", "sha1:X", None) == "a"

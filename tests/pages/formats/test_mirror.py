@@ -1,4 +1,4 @@
-"""Names and places of a mirror's files: nothing is written outside its folder, nothing is lost."""
+"""Names and paths of a mirror's files: no file is written outside its folder, and no page is lost."""
 
 import os
 import shutil
@@ -73,13 +73,13 @@ def test_any_url_has_a_harmless_path(tail: str, content_type: str) -> None:
         ("%C2%9b31m", "%C2%9B31m"),
     ],
 )
-def test_names_that_programs_act_on(tail: str, path: str) -> None:
-    """Goal: `git status`, a file manager or a shell in the mirror runs nothing of the site's."""
+def test_names_that_programs_act_on_are_escaped(tail: str, path: str) -> None:
+    """Goal: `git status`, a file manager or a shell in the mirror runs no code of the site."""
     assert str(mirror.mirror_path(f"http://site.example/{tail}", "text/plain")) == f"site.example/{path}"
 
 
-def test_git_finds_no_repository_of_the_sites(tmp_path: Path) -> None:
-    """A stored site that is a repository, plain and bare, stays data."""
+def test_git_finds_no_repository_in_a_mirror(tmp_path: Path) -> None:
+    """A stored site that contains a git repository, plain or bare, is only data."""
     for name in (
         "HEAD",
         "config",
@@ -112,7 +112,7 @@ def test_long_names_and_long_paths() -> None:
 
 
 def test_collisions_keep_every_page(tmp_path: Path) -> None:
-    """A file where a directory is wanted, a directory where a file is wanted, two URLs with one path."""
+    """A file where a directory is needed, a directory where a file is needed, two URLs with one path."""
     names = ["a", "a/b", "a/b/c", "x%3Fy", "x%3fy", "d/e", "d", "A%2FB", "a@1", "a?1"]
     for name in names:
         path = mirror.claim(tmp_path, "http://site.example/" + name, "text/plain")
@@ -134,7 +134,7 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
         mirror.fill(folder, "site.example/x", b"data")
 
 
-def test_places_follow_redirects_and_end_in_circles(tmp_path: Path) -> None:
+def test_look_ups_follow_redirects_and_stop_in_loops(tmp_path: Path) -> None:
     places = mirror.MirrorPaths(tmp_path / "places")
     largest = (1 << 64) - 1
     places.add(largest, "h/a.html")
@@ -142,7 +142,7 @@ def test_places_follow_redirects_and_end_in_circles(tmp_path: Path) -> None:
     places.add_redirect(2, largest)
     places.add_redirect(3, 3)
     places.add_redirect(4, 5)
-    places.add_redirect(largest, 3)  # it has a page
+    places.add_redirect(largest, 3)  # no effect: the URL has a page
     places.finish()
     assert [places.of(number) for number in (largest, 1, 2, 3, 4, 6)] == ["h/a.html"] * 3 + ["", "", ""]
     places.close()
@@ -173,5 +173,5 @@ def test_relative_urls(folder: str, path: str, url: str) -> None:
         ("", '<meta charset="big5">'),
     ],
 )
-def test_an_encoding_that_only_the_header_said(page: str, expected: str) -> None:
+def test_an_encoding_from_the_header_is_written_into_the_page(page: str, expected: str) -> None:
     assert mirror.with_charset(page.encode(), "big5").decode() == expected

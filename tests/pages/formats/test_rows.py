@@ -1,4 +1,4 @@
-"""Rows: their names, and their files."""
+"""The fields of rows, and files of rows."""
 
 import io
 import json
@@ -70,8 +70,8 @@ def test_the_status_of_a_copy_that_a_304_confirmed_is_its_own() -> None:
     assert record_row(1, strange, "")["status"] == 304
 
 
-def test_captures_and_records_of_many_urls_meet(tmp_path: Path) -> None:
-    """Both are sorted by fingerprint; URLs without a capture, and captures without a record, stand between."""
+def test_captures_are_joined_with_the_records_of_many_urls(tmp_path: Path) -> None:
+    """Both are sorted by fingerprint; URLs without a capture, and captures without a record, occur in between."""
     site = Site(tmp_path)
     for number in (3, 5, 6, 9, 12):
         status = 0 if number in (5, 12) else 200
@@ -114,7 +114,7 @@ def test_parquet_has_types_and_timestamps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_parts(tmp_path: Path, form: str) -> None:
-    """Files of about the size, all rows once and in order, and a folder that is not empty is refused."""
+    """Files have about the requested size, contain all rows once and in order; a folder that is not empty is refused."""
     folder = tmp_path / "parts"
     assert dataset.write_parts(_rows(1000), form, folder, ("url", "text"), part_bytes=100_000) == 1000
     parts = sorted(folder.iterdir())

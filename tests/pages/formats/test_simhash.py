@@ -1,4 +1,4 @@
-"""Fingerprints of texts: both forms of the file, and by the definition."""
+"""Simhashes of texts, in both forms, compared with the definition."""
 
 import re
 from collections.abc import Callable
@@ -17,7 +17,7 @@ PIECES = [*"aB_9 .-\n\t", "é", "É", "ß", "İ", "²", "٣", "中文", "\u0301"
 
 
 def by_the_definition(text: str) -> int | None:
-    """Word by word, phrase by phrase, bit by bit."""
+    """Compute the simhash word by word, phrase by phrase, bit by bit."""
     words = re.findall(r"\w+", text.lower())[:WORDS_MAX]
     if len(words) < WORDS_MIN:
         return None
@@ -33,21 +33,21 @@ def by_the_definition(text: str) -> int | None:
 
 @pytest.mark.parametrize("simhash", FORMS)
 @given(st.lists(st.sampled_from(PIECES), max_size=300).map("".join))
-def test_it_is_what_the_definition_says(simhash: Callable[[str], int | None], text: str) -> None:
+def test_simhash_equals_its_definition(simhash: Callable[[str], int | None], text: str) -> None:
     assert simhash(text) == by_the_definition(text)
 
 
 @pytest.mark.parametrize("simhash", FORMS)
 @pytest.mark.parametrize("count", [19, 20, 21, 256, 257, 258, 512, 513, WORDS_MAX + 5])
 def test_lengths_at_which_counters_are_emptied(simhash: Callable[[str], int | None], count: int) -> None:
-    """A counter of one byte holds 255 phrases; words beyond WORDS_MAX do not count."""
+    """A counter of one byte holds 255 phrases; words beyond WORDS_MAX are ignored."""
     text = " ".join(f"w{number * number % 97}" for number in range(count))
     assert simhash(text) == by_the_definition(text)
     assert simhash("same " * count) == by_the_definition("same " * count)
 
 
-def test_more_words_than_are_remembered() -> None:
-    """Hashes of words are kept up to a bound; a text after it is the same."""
+def test_more_words_than_the_cache_holds() -> None:
+    """The cache of word hashes is bounded; a text that exceeds it has the same simhash."""
     for simhash in FORMS:
         first = simhash("a b c " * 20)
         for chunk in range(0, 140_000, 10_000):

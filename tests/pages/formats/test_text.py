@@ -22,7 +22,7 @@ def test_main_content_leaves_menus_out() -> None:
     assert text.text_of(page, tame=True, main_content=True).strip() == "What it says."
 
 
-def test_without_a_parser() -> None:
+def test_text_without_a_parser() -> None:
     body = (
         "<title>a &lt; b</title><!-- no --><SCRIPT>no()</SCRIPT ><p>one\n two<br>three</p>"
         "<a href='>'>x</a> 1 < 2 &lt;b&gt;<!-- open"
@@ -61,7 +61,7 @@ def test_hostile_pages_are_not_tame(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", LONG)
 def test_the_plain_scan_takes_linear_time(shape: str) -> None:
-    """A quadratic pattern would hold this test for minutes."""
+    """A quadratic pattern would take minutes here."""
     assert "text" in text.text_of(("<p>text</p>" + LONG[shape]).encode(), tame=False)
 
 

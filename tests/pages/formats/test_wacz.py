@@ -1,4 +1,4 @@
-"""WACZ: complete, consistent, and its index leads to the records."""
+"""A WACZ file is complete and consistent, and its index leads to the records."""
 
 import hashlib
 import io
@@ -55,6 +55,6 @@ def test_wacz_is_complete_and_consistent(tmp_path: Path) -> None:
     ]
 
 
-def test_wacz_names_a_place_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"crawl\.wacz: No such file"):
+def test_wacz_names_a_path_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"crawl\.wacz: cannot write: No such file"):
         wacz.write_wacz([], tmp_path / "missing" / "crawl.wacz", ALL, [], now=START)

@@ -1,4 +1,4 @@
-"""WARC and CDXJ exports: what others read, and what is left out."""
+"""WARC and CDXJ exports: readable by other tools, and without excluded captures."""
 
 import io
 from pathlib import Path

@@ -94,7 +94,7 @@ def test_keys_of_each_kind_are_counted(tmp_path: Path) -> None:
     batch = stages.store.batch()
     batch.delete(record_key(fingerprint))
     stages.store.write(batch)
-    assert "store: 1 keys u/, 2 were written (stored.records)" in check(stages)
+    assert "store: 1 keys u/, but 2 were written (stored.records)" in check(stages)
     stages.close()
 
 

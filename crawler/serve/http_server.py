@@ -440,14 +440,14 @@ class HttpListener:
         self._sweep_from_now_on()
 
     async def start_on(self, sock: socket.socket) -> None:
-        """Answer the clients of a socket that already listens, including those in its queue."""
+        """Accept clients on a socket that already listens, including those in its queue."""
         server = await asyncio.get_running_loop().create_server(self._connection, sock=sock, backlog=BACKLOG)
         self._sockets.append(server)
         self.address = sock.getsockname()[:2]
         self._sweep_from_now_on()
 
     async def start_unix(self, folder: Path, name: str = "serve.sock") -> None:
-        """Also listen on a Unix socket, for sibling processes; replace the socket of a dead process."""
+        """Also listen on a Unix socket for sibling processes; replace the socket of a dead process."""
         loop = asyncio.get_running_loop()
         (folder / name).unlink(missing_ok=True)
         made = socket.socket(socket.AF_UNIX)
@@ -462,7 +462,7 @@ class HttpListener:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 
     def enter(self, connection: ServedConnection) -> None:
-        """A client has connected: it stays, perhaps in the place of another, or goes."""
+        """Register a new client; if no slot is free, close another client or this one."""
         self._connections.add(connection)
         stays, victim = self.places.enter(connection, asyncio.get_running_loop().time())
         if victim is not None:
@@ -471,7 +471,7 @@ class HttpListener:
             connection.turn_away()
 
     def leave(self, connection: ServedConnection) -> None:
-        """A client has gone."""
+        """Unregister a client that disconnected."""
         self._connections.discard(connection)
         self.places.leave(connection)
 
@@ -483,7 +483,7 @@ class HttpListener:
                 connection.drop()
 
     async def close(self) -> None:
-        """Take no new clients, end the present ones."""
+        """Stop accepting clients and close the open connections."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             with suppress(asyncio.CancelledError):
@@ -498,7 +498,7 @@ class HttpListener:
         for task in answering:
             task.cancel()
         await asyncio.gather(*answering, return_exceptions=True)
-        await asyncio.sleep(0)  # transports tell that they are closed
+        await asyncio.sleep(0)  # lets transports report that they are closed
 
 
 def _cause(error: OSError) -> str:
@@ -508,10 +508,10 @@ def _cause(error: OSError) -> str:
 async def read_body(
     request: ServedRequest, connection: ServedConnection, bytes_max: int, timeout: float
 ) -> bytes:
-    """The body of a request.
+    """Return the body of a request.
 
     Raises:
-        Refusal: 400, 408, 413 or 415: it is broken, slow, large, or coded.
+        HttpError: 400 malformed, 408 too slow, 413 too large, or 415 with a content coding.
     """
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise HttpError(415, "bad_request", "send the body without a content coding")
@@ -525,14 +525,14 @@ async def read_body(
                 parts.append(part)
                 size += len(part)
                 if size > bytes_max:
-                    raise HttpError(413, "bad_request", f"a body has at most {bytes_max} bytes")
+                    raise HttpError(413, "bad_request", f"a request body may have at most {bytes_max} bytes")
     except TimeoutError:
-        raise HttpError(408, "bad_request", "the body did not come in time") from None
+        raise HttpError(408, "bad_request", "the request body did not arrive in time") from None
     return b"".join(parts)
 
 
 def more_descriptors() -> None:
-    """Let this process open as many files as it may: clients must not take those of fetches."""
+    """Raise this process's limit of open files to its maximum, so that clients take none from fetches."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft < wanted:

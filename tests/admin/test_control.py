@@ -83,13 +83,15 @@ def test_every_malformed_command_gets_an_error_line(tmp_path: Path) -> None:
         for line in malformed:
             writer.write(line + b'\n{"command": "x"}\n')
             answer = msgspec.json.decode(await reader.readline())
-            assert (answer["ok"], answer["code"]) == (False, 2) and "no JSON object" in answer["error"], line
+            assert (answer["ok"], answer["code"]) == (False, 2) and "not a JSON object" in answer["error"], (
+                line
+            )
             assert msgspec.json.decode(await reader.readline()) == {"ok": True, "result": {"command": "x"}}
         fits = b'{"a": "' + b"b" * ((1 << 20) - 10)
         writer.write(fits + b'"}\n')
         assert len(await reader.readline()) > 1 << 20
         writer.write(b" " * ((1 << 20) + 1))
-        error = "a request of more than 1048576 bytes"
+        error = "the request has more than 1048576 bytes"
         last = msgspec.json.decode(await reader.readline())
         assert last == {"ok": False, "error": error, "code": 2} and not await reader.read()
         writer.close()

@@ -88,10 +88,9 @@ def test_a_crawl_without_a_page_gives_its_reasons() -> None:
     nothing = report(run_counters={"pages.dns_error": 2, "pages.retried": 4})
     assert (
         not nothing.any_success
-        and nothing.why_nothing(1)
-        == "1 seeds are no http(s) URLs; dns error 2 (`crawler why URL` tells more)"
+        and nothing.why_nothing(1) == "1 seeds are not http(s) URLs; dns error 2 (see `crawler why URL`)"
     )
-    assert "nothing is left" in report().why_nothing(0)
+    assert "no URL is left" in report().why_nothing(0)
     assert "network.allow_ports" in report(run_counters={"urls.filtered.port": 1}).why_nothing(0)
     assert report(counters={"pages.empty": 1}).any_success
 

@@ -222,7 +222,7 @@ def test_the_secret_of_the_admin_server_is_checked_and_made_anew(site: Site, dir
     token = directory / "admin-token"
     token.write_text("deadbeef\n")
     checked = command("check", "--dir", directory)
-    assert checked.returncode == 3 and "admin-token: is no token" in checked.stdout, checked
+    assert checked.returncode == 3 and "admin-token: not a valid token" in checked.stdout, checked
     assert command("check", "--dir", directory, "--repair").returncode == 0
     assert crawl(directory, site.web.seed, *settings(*SMALL)).code == 0
     assert command("check", "--dir", directory).returncode == 0

@@ -180,7 +180,7 @@ def test_a_hub_that_refuses_is_asked_later_each_time(
             await subscriber.ask()
             served.now += websub.LEASE_DEFAULT
             await subscriber.ask()
-            assert "cannot be asked" in caplog.messages[-1], "a hub that is gone is a line in the log"
+            assert "cannot be reached" in caplog.messages[-1], "a hub that is gone is a line in the log"
 
     talk_to(tmp_path, talk)
 

@@ -1,4 +1,4 @@
-"""The page about the bot says what is in force."""
+"""The page about the bot shows the configured values."""
 
 from typing import Any
 
@@ -25,5 +25,5 @@ from crawler.config import convert
         ({"politeness": {"crawl_delay_max": "2 h"}}, "obeyed, up to 2 hours"),
     ],
 )  # fmt: skip
-def test_what_it_says(tree: dict[str, Any], says: str) -> None:
+def test_the_page_shows_the_configuration(tree: dict[str, Any], says: str) -> None:
     assert says in page(convert(tree)).decode()

@@ -1,4 +1,4 @@
-"""One status, one report of several processes: what is added up and what is not."""
+"""Statuses and reports of several processes merge into one: sums, lists and other values."""
 
 from typing import Any
 
@@ -110,7 +110,7 @@ def test_the_last_minute_forgets_what_lies_before_it() -> None:
 
 
 def refreshed(pages: int, **more: Any) -> dict[str, Any]:
-    """The section of the refreshes of one process."""
+    """Return the refresh section of one process."""
     section: dict[str, Any] = {
         "pages": pages, "expected_freshness": 0.5, "level": 10.0, "rate": 1.0, "more_rate": {}, "ages": {}, "results": {},
         "calibration": [], "arms": [], "in_flight": 1, "ahead": 0, "share": 0.5, "busy": 1.0, "hosts": [],

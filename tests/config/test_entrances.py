@@ -44,7 +44,7 @@ VALUES = [
     Bad("[admin]\naddress = '127.0.0.1:99999'", 2, "admin.address: '127.0.0.1:99999' is no ADDRESS:PORT"),
     Bad("[serve]\naddress = 'nowhere'", 2, "serve.address: 'nowhere' is no ADDRESS:PORT"),
     Bad("[serve]\npeers = ['p1']", 2, "serve.peers: expected different name=host:port"),
-    Bad("[serve]\nwebsub = ['http://a.org/feed']", 2, "serve.websub: 'http://a.org/feed' must be the URL of a feed and the URL of its hub"),
+    Bad("[serve]\nwebsub = ['http://a.org/feed']", 2, "serve.websub: 'http://a.org/feed' is not the URL of a feed"),
     Bad("[serve]\nwebsub = ['http://a.org/f http://h.org/']", 2, "serve.websub: hubs call back"),
     Bad("[network]\nallow_ports = [99999]", 2, "network.allow_ports[0]: expected a whole number <= 65535"),
     Bad("seeds = ['http://a.org/', 'htp:/x']", 1, "seeds: 'htp:/x' is no http(s) URL"),

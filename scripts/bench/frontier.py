@@ -48,7 +48,7 @@ def run(pages: int) -> dict[str, float]:
     """CPU microseconds a link and a page, by step; staging goes into a recorded change, nothing is stored."""
     frontier, clock = make(MemoryStore()), time.process_time
     frontier.open(1e9, True)
-    spent = dict.fromkeys(("add", "take", "settle", "stage", "release"), 0.0)
+    spent = dict.fromkeys(("enqueue", "claim_next", "record_outcome", "stage", "release"), 0.0)
 
     def timed(step: str, function, *args):  # type: ignore[no-untyped-def]
         start = clock()
@@ -60,14 +60,14 @@ def run(pages: int) -> dict[str, float]:
     while done < pages:
         if added - done < FLUSH:
             change = Change()
-            timed("add", frontier.enqueue, links(added, FLUSH), change, now)
+            timed("enqueue", frontier.enqueue, links(added, FLUSH), change, now)
             frontier.committed(change, now)
             added += FLUSH
         fetch_tasks: list[FetchTask] = []
         start = clock()
         while (fetch_task := frontier.claim_next(now)) is not None:
             fetch_tasks.append(fetch_task)
-        spent["take"] += clock() - start
+        spent["claim_next"] += clock() - start
         fetches = [
             Fetch(fetch_task.url, Outcome.FETCHED, status=200, took=0.01) for fetch_task in fetch_tasks
         ]
@@ -77,7 +77,7 @@ def run(pages: int) -> dict[str, float]:
             for fetch_task, fetch in zip(fetch_tasks, fetches, strict=True)
             if fetch_task.kind is TaskKind.PAGE
         ]
-        spent["settle"] += clock() - start
+        spent["record_outcome"] += clock() - start
         change = Change()
         start = clock()
         for decision in decisions:

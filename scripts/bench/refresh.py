@@ -100,7 +100,7 @@ def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.
 
 def longest_calls(schedule: Schedule, keys: np.ndarray, now: float, bulk: bool) -> float:
     """The longest of 20,000 rounds of calls; with `bulk`, while a signal to all pages is worked off."""
-    worst = dict.fromkeys(("signal_many", "work", "take", "settle", "signal"), 0.0)
+    worst = dict.fromkeys(("enqueue_changes", "work", "claim_next", "record_outcome", "note_change"), 0.0)
 
     def timed(name: str, call: object, *arguments: object) -> int:
         at = time.thread_time()
@@ -109,12 +109,12 @@ def longest_calls(schedule: Schedule, keys: np.ndarray, now: float, bulk: bool) 
         return found
 
     if bulk:
-        timed("signal_many", schedule.signals.enqueue_changes, keys, now, 2)
+        timed("enqueue_changes", schedule.signals.enqueue_changes, keys, now, 2)
     for _ in range(20_000):
         now += 1.0 / schedule.rate
-        page = timed("take", schedule.claim_next, now)
-        timed("settle", schedule.record_outcome, page, now, RefreshOutcome.UNCHANGED, now + 1.0)
-        timed("signal", schedule.signals.note_change, page, now, 3)
+        page = timed("claim_next", schedule.claim_next, now)
+        timed("record_outcome", schedule.record_outcome, page, now, RefreshOutcome.UNCHANGED, now + 1.0)
+        timed("note_change", schedule.signals.note_change, page, now, 3)
         if bulk:
             timed("work", schedule.work, now)
     left = f"; {schedule.signals.waiting:,} signals left" if bulk else ""

@@ -50,8 +50,8 @@ PLACES: list[tuple[Any, str]] = [
     (Reader, "read"),
     (RobotsCache, "recording"),
     (PageCache, "capture"),
-    (Frontier, "settle"),
-    (LinkFilter, "take"),
+    (Frontier, "record_outcome"),
+    (LinkFilter, "filter_links"),
 ]
 
 

@@ -52,6 +52,8 @@ OURS = {
 }  # fmt: skip
 VARYING = {
     "age",
+    "connection",
+    "content-location",
     "date",
     "last-modified",
     "memento-datetime",

@@ -143,7 +143,7 @@ def test_a_node_with_another_secret_is_refused_with_the_reason(tmp_path: Path) -
     [
         (("--listen", "0.0.0.0:0", "--secret-file", ""), "secret_file"),
         (("--name", "z"), "not among the peers"),
-        (("--processes", "2"), "crawl.processes"),
+        (("--set", "crawl.processes=2"), "crawl.processes"),
     ],
 )
 def test_wrong_settings_are_refused_in_one_line(

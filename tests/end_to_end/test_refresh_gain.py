@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.frontier.refresh.refreshing import Refresh
+from crawler.frontier.refresh.change_intake import ChangeIntake
 from crawler.lab.changing.gain import DEAF, LEARNED, Arm, GainGame, Played, play
 from crawler.lab.changing.web import HostSpec
 
@@ -32,7 +32,9 @@ def test_word_of_changes_is_followed_and_a_lost_one_is_seen(
     """With word of every change nearly all copies are current; planted: the schedule never hears."""
     told, deaf = played(tmp_path, LEARNED, DEAF)
     assert told.freshness > deaf.freshness + 0.04
-    monkeypatch.setattr(Refresh, "note_change", lambda self, fingerprints, source, now: len(fingerprints))
+    monkeypatch.setattr(
+        ChangeIntake, "note_changes", lambda self, fingerprints, source, now: len(fingerprints)
+    )
     (lost,) = played(tmp_path / "lost", LEARNED)
     assert lost.freshness < told.freshness - 0.04
 

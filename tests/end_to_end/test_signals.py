@@ -444,7 +444,7 @@ def test_one_verdict_on_a_url_is_told_by_all(tmp_path: Path) -> None:
             async with asyncio.timeout(30):
                 while "/c" not in web.paths():
                     await asyncio.sleep(0.05)
-            crawl.stages.frontier.pause()
+            crawl.stages.frontier.pauses.pause()
             await crawl.command({"command": "seed", "urls": [web.url("/e")]})
             async with asyncio.timeout(30):
                 while (await crawl.command({"command": "why", "url": web.url("/e")})).get("queue") != "to do":
@@ -455,7 +455,7 @@ def test_one_verdict_on_a_url_is_told_by_all(tmp_path: Path) -> None:
             assert (status, state) == (410, "retired") and why in verdict
             signalled = await crawl.command({"command": "signal", "urls": [web.url("/e")]})
             assert signalled["urls"] == [{"url": web.url("/e"), "fate": "retired"}]
-            crawl.stages.frontier.resume()
+            crawl.stages.frontier.pauses.resume()
             await crawl.command({"command": "block", "host": "localhost"})
             status, state, why, verdict = await told(web.url("/d"))
             assert (status, state) == (409, "blocked") and why in verdict

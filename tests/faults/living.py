@@ -15,12 +15,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crawler.process.stages import Stages, at_rest
-
 from crawler.clock import SystemClock
 from crawler.config import convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.lab.changing.web import ChangingWeb, HostSpec
+from crawler.process.opening.stages import Stages, at_rest
 from crawler.records import LinkFlag, PageState
 from crawler.storage import keys
 from crawler.storage.kv import scan_prefix

@@ -39,4 +39,4 @@ def test_flags_carry_a_class_beside_all_that_they_say(flags: int, place: int, ot
 
 def test_a_link_without_a_score_is_the_same_bytes_as_ever() -> None:
     assert with_class(LinkFlag.SEED, NEUTRAL) == LinkFlag.SEED
-    assert max(LinkFlag) < 1 << 16
+    assert max(flag for name, flag in vars(LinkFlag).items() if name.isupper()) < 1 << 16

@@ -184,10 +184,10 @@ def test_a_child_ends_with_the_code_of_its_error_in_one_line(
 
     done: list[str] = []
     stderr = io.StringIO()
-    monkeypatch.setattr(module, "take_long_turns", lambda: done.append("turns"))
+    monkeypatch.setattr(module, "use_long_slices", lambda: done.append("turns"))
     monkeypatch.setattr(module, "fork_parser", lambda: done.append("parser"))
     monkeypatch.setattr("gc.freeze", lambda: done.append("frozen"))
-    monkeypatch.setattr(module.ending, "run", run)
+    monkeypatch.setattr(module.shutdown, "run", run)
     monkeypatch.setattr(module.sys, "stderr", stderr)
     link: Any = SimpleNamespace()
     assert module.work(link) == code and done == ["turns", "parser", "frozen"]
@@ -236,7 +236,7 @@ class Watched:
         monkeypatch.setattr("crawler.api.Crawl", Whole)
         monkeypatch.setattr(module.early_signals, "has_signal", lambda: early)
         monkeypatch.setattr(module, "watch_parent", lambda *watched: self.parents.append(watched))
-        monkeypatch.setattr(module.ending, "within", self._within)
+        monkeypatch.setattr(module.shutdown, "within", self._within)
         asyncio.run(self._play(folder, told))
         (self.crawl,) = Whole.made
 

@@ -11,10 +11,10 @@ from crawler.supervision import time_slices as slices
 
 SCRIPT = """
 import os
-from crawler.supervision.time_slices import take_long_turns
+from crawler.supervision.time_slices import use_long_slices
 before = os.nice(0)
 os.nice(2)
-asked = take_long_turns()
+asked = use_long_slices()
 pid = os.fork()
 if not pid:
     os._exit(0 if os.sched_getscheduler(0) == os.SCHED_BATCH else 1)
@@ -25,7 +25,7 @@ print(asked, os.sched_getscheduler(0) == os.SCHED_BATCH, nice == min(before + 2,
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has such turns")
-def test_a_process_and_its_children_take_long_turns_at_their_own_priority() -> None:
+def test_a_process_and_its_children_use_long_slices_at_their_own_priority() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True", "True", "True"]
 

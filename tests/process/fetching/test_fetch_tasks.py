@@ -595,7 +595,7 @@ def test_a_denied_url(run: Run) -> None:
     fetch_task.kind = TaskKind.PAGE
     denied = FetchTask(
         **{name: getattr(fetch_task, name) for name in fetch_task.__struct_fields__}
-        | {"task": TaskKind.DENIED}
+        | {"kind": TaskKind.DENIED}
     )
     asyncio.run(run.fetch_tasks.run(denied))
     assert len(run.makers) == 1 and not run.canned.requests

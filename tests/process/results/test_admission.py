@@ -36,7 +36,10 @@ def by_owner(joint: Joint, count: int = 4) -> dict[str, list[str]]:
 
 
 def take(
-    joint: Joint, hrefs: list[str], link_context: LinkContext = LinkContext(), base: str = HOME  # noqa: B008
+    joint: Joint,
+    hrefs: list[str],
+    link_context: LinkContext = LinkContext(),  # noqa: B008
+    base: str = HOME,
 ) -> Change:
     change = Change()
     joint.admission.links(change, base, hrefs, link_context)

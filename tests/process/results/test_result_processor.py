@@ -196,7 +196,9 @@ def test_a_page_that_brings_out_a_bug_ends_as_an_internal_error(
 ) -> None:
     joint.seeds(HOME)
     fetch_task = joint.fetch_task()
-    owner, name = (joint.frontier, "settle") if stage == "frontier" else (joint.stages.pages, "capture")
+    owner, name = (
+        (joint.frontier, "record_outcome") if stage == "frontier" else (joint.stages.pages, "capture")
+    )
     once(monkeypatch, owner, name, ValueError("odd  answer"))
     answer = fetch(HOME, b"evil", began=12.0, took=0.5)
     change = joint.page(fetch_task, answer, extracted("/x"))
@@ -256,13 +258,17 @@ def test_a_robots_txt_that_brings_out_a_bug_counts_as_out_of_reach(
     )
 
 
-@pytest.mark.parametrize("where", ["settle", "capture", "take", "recording"])
+@pytest.mark.parametrize("where", ["record_outcome", "capture", "filter_links", "recording"])
 def test_a_disk_that_fails_ends_the_process(
     joint: Joint, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     joint.seeds(HOME)
     now = joint.clock.now()
-    owners = {"settle": joint.frontier, "capture": joint.stages.pages, "take": joint.stages.intake}
+    owners = {
+        "record_outcome": joint.frontier,
+        "capture": joint.stages.pages,
+        "filter_links": joint.stages.intake,
+    }
     fetch_task = joint.fetch_task(TaskKind.ROBOTS if where == "recording" else TaskKind.PAGE)
     monkeypatch.setattr(owners.get(where, joint.stages.robots), where, raises(StoreError("disk full")))
     making = (

@@ -1,4 +1,4 @@
-"""A directory at rest: lost and damaged files are found, named, and mended where that loses nothing."""
+"""A directory at rest: lost and damaged files are found, named, and repaired if the repair loses no data."""
 
 import errno
 import os

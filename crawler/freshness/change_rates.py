@@ -252,7 +252,7 @@ class ChangeRates:
 
     def __repr__(self) -> str:
         return (
-            f"ChangeRates({self.size} sites, {self.crawl_mean * self.unit:.3g} changes per page and day, "
+            f"ChangeRates({self.size} sites, {self.crawl_mean * self.unit:.3g} changes a page and day, "
             f"variation {self.crawl_variation:.2g})"
         )
 

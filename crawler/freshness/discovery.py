@@ -331,7 +331,7 @@ class Discovery:
         theta = _pooled(
             self._crawl_sums, _CRAWL_FOUND, _CRAWL_DAYS * self.unit, self._crawl_sums[_AT], self.unit
         )
-        return f"Discovery({self.sites} sites, {theta * self.unit:.3g} new pages per page and day)"
+        return f"Discovery({self.sites} sites, {theta * self.unit:.3g} new pages a page and day)"
 
 
 @cython.cfunc

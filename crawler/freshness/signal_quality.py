@@ -409,9 +409,7 @@ class SignalQuality:
             assert 0.0 <= self.recall(site) < 1.0
 
     def __repr__(self) -> str:
-        return (
-            f"SignalQuality({self.size} sites, {sum(map(self.heard, range(self.size)))} of them with signals)"
-        )
+        return f"SignalQuality({self.size} sites, {sum(map(self.heard, range(self.size)))} of them heard)"
 
 
 @cython.ccall

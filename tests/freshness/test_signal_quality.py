@@ -139,7 +139,7 @@ def test_stored_sums_come_back() -> None:
     again.restore(39, quality.sums_of(0))
     assert again.precision(39, 0) == quality.precision(0, 0)
     assert again.recall(39) == quality.recall(0) and again.pooled_weight(39) == quality.pooled_weight(0)
-    assert "40 sites, 1 of them with signals" in repr(again)
+    assert "40 sites, 1 of them heard" in repr(again)
 
 
 # ---------------------------------------------------------------------------

@@ -1,29 +1,29 @@
 """crawler: a Mercator-style web crawler.
 
-The life of a URL, stage by stage (`process/` knows the order; `crawler/README.md` has the map and the rules):
+The life of a URL, stage by stage (`process/` connects the stages; `crawler/README.md` has the map and the rules):
 
     frontier --> fetcher --> extract --> urlfilter --> splitter --(other hosts)--> peers
        ^                                                  | own hosts
        |                                             CLOCK cache --> DUE <-- from peers
        +------------------ new URLs ------------------------------------+
 
-frontier    to-do URLs on disk, a polite queue per host
-robots      robots.txt rules and what is known of each authority
-fetcher     one HTTP request with every limit, ended in one recorded outcome
+frontier    to-do URLs on disk, with a polite queue per host
+robots      robots.txt rules, and the state of each authority's robots.txt
+fetcher     one HTTP request within all limits; every fetch ends in one recorded outcome
 extract     links of pages, sitemaps and feeds
-urlfilter   scope, include and exclude, traps
-splitter    links of other processes' hosts, in durable batches over TCP
-due         the Duplicate URL Eliminator: each URL reaches the frontier once
+urlfilter   scope, include and exclude rules, crawler traps
+splitter    sends links to the processes that own their hosts, in durable batches over TCP
+due         the Duplicate URL Eliminator: passes each URL to the frontier once
 freshness   when a known page is worth fetching again (the crawl value)
-pages       the page cache: WARC segments, captures; the formats of exports
-export      exports of a crawl, live or at rest, by several processes
-audit       faults of a site that was crawled
+pages       the page cache: WARC segments, captures, and export formats
+export      exports a crawl, running or stopped, with several processes
+audit       reports faults of a crawled site
 lab         the experiments of the papers, on the same code
 
 Below the stages: urls (canonical form, fingerprint, CLOCK cache), storage (one
 store, one commit point), records, config, clock, errors. Above them: process (one
-process), crawl (what a crawl is), supervision (N processes), upkeep (a crawl at
-rest), serve, admin, cli.
+process), crawl (the crawl directory), supervision (N processes), upkeep (work on a
+stopped crawl), serve, admin, cli.
 """
 
 import warnings
@@ -48,12 +48,12 @@ __all__ = [
 ]
 
 kernel_selection.choose(__path__[0])
-# `re` warns of patterns that a later Python may read in another way: of users' patterns, on their screens.
+# `re` warns about patterns that a later Python may read differently. The patterns are the user's, so hide the warning.
 warnings.filterwarnings("ignore", category=FutureWarning, module=r"crawler\.")
 
 
 def __getattr__(name: str) -> object:
-    """The Python API (`crawler/api`), imported when it is asked for: `import crawler` alone stays light."""
+    """Import the Python API (`crawler/api`) on first use, so that `import crawler` stays fast."""
     if name == "__version__":
         from crawler.version import __version__
 

@@ -1,4 +1,4 @@
-"""`crawler` and `python -m crawler`: signals are noted before anything else is imported."""
+"""Entry point of `crawler` and `python -m crawler`. Handles signals before anything else is imported."""
 
 import sys
 
@@ -12,7 +12,7 @@ def main() -> int:
         from crawler import cli
 
         return cli.main()
-    except KeyboardInterrupt:  # in the imports
+    except KeyboardInterrupt:  # during the imports
         return early_signals.AT_ONCE
 
 

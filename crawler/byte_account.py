@@ -1,33 +1,34 @@
-"""One account of the bytes that bodies hold in memory, with one limit.
+"""One account, with one limit, of the bytes that bodies hold in memory.
 
     reserve --fits--> granted ......................... release
        '-----does not--> waits in line --next_free--> granted
 
-A plain object. An owner is anything hashable; its share grows with each `reserve` and
-ends with `release`. An owner that does not fit waits, first come, first served. Two
-shares may exceed the limit. The oldest may: otherwise many half-received bodies could
-fill the account and wait for one another for ever. And each may grow to
-`SMALL_BYTES`: otherwise small bodies would wait for large ones.
+A plain object without I/O. An owner is any hashable value; its share grows with each
+`reserve` and ends with `release`. An owner whose request does not fit waits in line,
+first come, first served. Two kinds of shares may exceed the limit. The oldest share
+may, because otherwise many half-received bodies could fill the account and wait for
+one another forever. And each share may grow to `SMALL_BYTES`, because otherwise small
+bodies would wait for large ones.
 
-`charge` takes bytes that are held already, whether they fit or not: a body between
-its last byte and its commit, and what was made of it. A charged owner waits for
-nothing here and ends by itself. While more than an eighth of the limit is charged the
-oldest share may not exceed the limit: otherwise one body after the other would arrive
-whole and wait to be parsed. So the account exceeds its limit at most by that eighth,
-the share of one owner, small shares, and charges that were not reserved before.
+`charge` counts bytes that are already held, whether they fit or not: a body between
+its last byte and its commit, and the data made from it. A charged owner never waits
+here. While more than an eighth of the limit is charged, the oldest share may not
+exceed the limit: otherwise one body after the other would arrive completely and wait to
+be parsed. So the account exceeds its limit by at most that eighth, the share of one
+owner, small shares, and charges that were not reserved before.
 """
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 SMALL_BYTES = 64 << 10  # the median page has 30 kB
-CHARGED_PART = 8  # of the limit may be charged while the oldest share grows beyond it
+CHARGED_PART = 8  # 1/8 of the limit may be charged while the oldest share grows beyond it
 
 _O = TypeVar("_O", bound=Hashable)
 
 
 class ByteAccount(Generic[_O]):
-    """Holds at most `limit` bytes, except the oldest share, those of at most `small` bytes, and charges."""
+    """An account of at most `limit` bytes, except for the oldest share, shares of at most `small` bytes, and charges."""
 
     __slots__ = ("_charges", "_limit", "_shares", "_small", "_waiting", "charged", "held")
 
@@ -35,14 +36,14 @@ class ByteAccount(Generic[_O]):
         assert limit > 0
         self._limit = limit
         self._small = small
-        self._shares: dict[_O, int] = {}  # those that may wait, the oldest first
+        self._shares: dict[_O, int] = {}  # shares of owners that may wait, oldest first
         self._charges: dict[Hashable, int] = {}
-        self._waiting: dict[_O, int] = {}  # what each waits for, in line
+        self._waiting: dict[_O, int] = {}  # bytes each owner in line waits for
         self.held = 0  # by all
-        self.charged = 0  # of these, to owners that wait for nothing
+        self.charged = 0  # the part of `held` that belongs to charged owners
 
     def reserve(self, owner: _O, nbytes: int) -> bool:
-        """Let the owner's share grow by `nbytes`; False: it waits for them now, until `next_free` names it."""
+        """Let the owner's share grow by `nbytes`. If it returns False, the owner waits until `next_free` names it."""
         assert nbytes >= 0
         if owner not in self._waiting and self._fits(owner, nbytes):
             self._grant(owner, nbytes)
@@ -51,20 +52,20 @@ class ByteAccount(Generic[_O]):
         return False
 
     def charge(self, owner: Hashable, nbytes: int) -> None:
-        """Let the share of an owner that waits for nothing grow by `nbytes`, which it has."""
+        """Add `nbytes` that are already held to the charge of an owner that never waits."""
         self._charges[owner] = self._charges.get(owner, 0) + nbytes
         self.charged += nbytes
         self.held += nbytes
 
     def release(self, owner: Hashable) -> None:
-        """Give back the owner's share or charge, and its place in the line; harmless if it has none."""
+        """Give back the owner's share or charge, and its place in line. Does nothing if it has none."""
         charged = self._charges.pop(owner, 0)
         self.charged -= charged
         self.held -= charged + self._shares.pop(owner, 0)  # type: ignore[arg-type]
         self._waiting.pop(owner, None)  # type: ignore[arg-type]  # who is charged has neither
 
     def next_free(self) -> _O | None:
-        """The next owner in line that what it waits for is granted to; None if there is none."""
+        """Grant the next owner in line its request if it fits, and return that owner; None if nobody can be granted."""
         if not self._waiting:
             return None
         first = next(iter(self._waiting))

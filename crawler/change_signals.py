@@ -1,6 +1,6 @@
-"""Change signals: the table of their sources, and what can become of a signalled URL.
+"""Change signals: the table of their sources, and the possible fates of a signalled URL.
 
-A signal says that a page changed. `process/results/signal_intake.py` takes all of them, whoever sent them.
+A signal reports that a page changed. `process/results/signal_intake.py` handles all signals, whoever sent them.
 """
 
 from enum import StrEnum
@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-TOLD_MAX = 100  # URLs of a notification that the answer names one by one
+TOLD_MAX = 100  # URLs of a notification that the answer lists one by one
 
 
 class SignalSource(NamedTuple):
-    """One way to hear of changes.
+    """One source of change signals.
 
-    `number` and `counter_bits` are those of the stored counters: a page counts at most
-    2^counter_bits - 1 signals of a source between two crawls, in one word of 32 bits
-    for all sources. `trust` is the share of its signals believed true before any was
-    checked; `recipe` says how signals of this source come about.
+    `number` and `counter_bits` belong to the stored counters: a page counts at most
+    2^counter_bits - 1 signals of a source between two crawls, and one 32-bit word holds
+    the counters of all sources. `trust` is the share of signals assumed correct before
+    any was checked; `recipe` describes how signals of this source are sent.
     """
 
     name: str
@@ -27,7 +27,7 @@ class SignalSource(NamedTuple):
     recipe: str
 
 
-# Numbers are stored with pages and sites, so none ever changes.
+# The numbers are stored with pages and sites, so they must never change.
 SIGNAL_SOURCES = (
     SignalSource("sitemap", 0, 4, 0.7, "lastmod of a sitemap that is read again"),
     SignalSource("feed", 1, 4, 0.7, "entries and dates of an RSS or Atom feed that is read again"),
@@ -44,24 +44,24 @@ _NUMBERS = {source.name: source.number for source in SIGNAL_SOURCES}
 
 
 def source_number(source: str) -> int:
-    """The number of a source given as "name" or "name:who"; that of `other` for a name not in the table."""
+    """Return the number of a source given as "name" or "name:who"; unknown names count as `other`."""
     return _NUMBERS.get(source.partition(":")[0], _NUMBERS["other"])
 
 
 class Fate(StrEnum):
-    """The fates of a signalled URL; every entrance uses these words."""
+    """The fate of a signalled URL, in the words that every interface uses."""
 
-    NOTED = "noted"  # a page that is kept fresh: asked again sooner, as far as its source has been right
-    QUEUED = "queued"  # in scope, not fetched yet: it waits as any link does
-    SENT = "sent"  # its owner is another process, which decides; durable here until the owner has it
-    NOT_REFRESHED = "not_refreshed"  # known, but this crawl does not ask it again
-    RETIRED = "retired"  # `crawler retire` took it out before it was fetched
+    NOTED = "noted"  # the page is kept fresh: it is fetched sooner, depending on how reliable its source was
+    QUEUED = "queued"  # in scope but not fetched yet: it waits like any link
+    SENT = "sent"  # another process owns it and decides; stored here until the owner has it
+    NOT_REFRESHED = "not_refreshed"  # known, but this crawl does not fetch it again
+    RETIRED = "retired"  # `crawler retire` removed it before it was fetched
     OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects it
-    REFUSED = "refused"  # no URL, too many, or nothing runs that could take it
+    REFUSED = "refused"  # not a URL, too many URLs, or no process is running that could take it
 
 
 class Told(msgspec.Struct, omit_defaults=True):
-    """The fate of one URL; `why` is the filter's rule, the owner's name or the reason of a refusal."""
+    """The fate of one URL. `why` is the filter's rule, the owner's name, or the reason of a refusal."""
 
     url: str
     fate: Fate
@@ -69,9 +69,9 @@ class Told(msgspec.Struct, omit_defaults=True):
 
 
 class Signalled(msgspec.Struct):
-    """The result of a notification: URLs by fate, those not taken by reason, the first `TOLD_MAX` one by one.
+    """The result of a notification: the number of URLs by fate, refusals by reason, and the first `TOLD_MAX` URLs.
 
-    A URL that a notification names twice counts once.
+    A URL that a notification contains twice counts once.
     """
 
     noted: int = 0
@@ -85,13 +85,13 @@ class Signalled(msgspec.Struct):
     urls: list[Told] = []
 
     def record(self, url: str, fate: Fate, why: str = "") -> None:
-        """Count what became of a URL."""
+        """Count the fate of a URL."""
         self._count(fate, 1, why)
         if len(self.urls) < TOLD_MAX:
             self.urls.append(Told(url, fate, why))
 
     def refuse(self, why: str, n: int = 1) -> None:
-        """Count URLs that nobody looked at."""
+        """Count `n` URLs that were refused without being examined."""
         self._count(Fate.REFUSED, n, why)
 
     def _count(self, fate: Fate, n: int, why: str) -> None:
@@ -100,9 +100,9 @@ class Signalled(msgspec.Struct):
             self.why[why] = self.why.get(why, 0) + n
 
     def counts(self) -> dict[str, int]:
-        """URLs by fate."""
+        """Return the number of URLs by fate."""
         return {str(fate): getattr(self, fate) for fate in Fate}
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the result as JSON values."""
         return dict(msgspec.to_builtins(self))

@@ -1,8 +1,8 @@
-"""The one process clock: wall time at start plus monotonic time since.
+"""The process clock: the wall time at start plus the monotonic time since then.
 
-It never steps back while the process runs, and its instants mean the same
-after a restart. Core objects take `now` as an argument; only the shell asks a
-clock.
+It never steps back while the process runs, and its instants keep their meaning
+after a restart. Core objects take `now` as an argument; only the outer shell
+reads a clock.
 """
 
 import math
@@ -19,7 +19,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """Wall time when made, monotonic from then on."""
+    """A clock that starts at the wall time and then runs monotonically."""
 
     __slots__ = ("_offset",)
 
@@ -31,7 +31,7 @@ class SystemClock:
 
 
 class VirtualClock:
-    """A clock that tests and simulations move by hand."""
+    """A clock that tests and simulations set by hand."""
 
     __slots__ = ("_now",)
 
@@ -42,7 +42,7 @@ class VirtualClock:
         return self._now
 
     def advance(self, seconds: float) -> float:
-        """Move on by `seconds` (not negative) and return the new instant."""
+        """Advance the clock by `seconds` (not negative) and return the new instant."""
         assert seconds >= 0.0, seconds
         self._now += seconds
         return self._now
@@ -52,7 +52,7 @@ class VirtualClock:
 
 
 def iso_time(instant: float) -> str:
-    """An instant as ISO 8601 in UTC, to the millisecond."""
+    """Format an instant as ISO 8601 in UTC, with milliseconds."""
     whole = math.floor(instant)
     return f"{_iso_second(whole)}.{int((instant - whole) * 1000):03d}Z"
 

@@ -1,8 +1,8 @@
-"""Signals that come before the crawl has begun, noted from the first lines of the program.
+"""Signals that arrive before the crawl has begun; handled from the first lines of the program on.
 
-The imports of a crawl take longer than a supervisor's patience. A SIGTERM or SIGHUP
-that comes meanwhile is kept for the command, which stops as soon as it has begun; a
-second one ends the process at once. This module is imported first and imports nearly
+Importing the crawler takes longer than a supervisor may wait. A SIGTERM or SIGHUP that
+arrives meanwhile is remembered for the command, which stops as soon as it has begun. A
+second one ends the process at once. This module is imported first and imports almost
 nothing.
 """
 
@@ -13,28 +13,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 NUMBERS = (signal.SIGTERM, signal.SIGHUP)
-AT_ONCE = 130  # exit code behind a second signal
+AT_ONCE = 130  # exit code after a second signal
 _came: list[int] = []
 
 
 def install() -> None:
-    """From now on both signals are noted; only in the main thread of a program."""
+    """Remember both signals from now on. Only works in the main thread of a program."""
     for number in NUMBERS:
         signal.signal(number, _note)
 
 
 def has_signal() -> bool:
-    """Whether one was noted."""
+    """Return whether a signal has arrived."""
     return bool(_came)
 
 
 def forget() -> None:
-    """A fork has none of what came to its parent."""
+    """Forget the signals of the parent process, after a fork."""
     _came.clear()
 
 
 def deliver() -> None:
-    """Nothing here stops in order: let both signals end the process again, one that was noted now."""
+    """Let both signals end the process again, for commands without a clean stop; deliver one that already arrived."""
     for number in NUMBERS:
         if signal.getsignal(number) is _note:
             signal.signal(number, signal.SIG_DFL)
@@ -44,11 +44,11 @@ def deliver() -> None:
 
 @contextmanager
 def noted() -> Iterator[None]:
-    """The same for a part of a program, and as it was before afterwards."""
+    """Remember both signals while the context is entered, and restore the previous handlers afterwards."""
     before = {number: signal.getsignal(number) for number in NUMBERS}
     try:
         install()
-    except ValueError:  # not the main thread, which gets all signals
+    except ValueError:  # not the main thread, which receives all signals
         before = {}
     try:
         yield

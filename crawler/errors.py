@@ -1,13 +1,13 @@
-"""Errors the world can cause, each with the exit code its command ends with.
+"""Errors that the outside world can cause, each with the exit code of the command.
 
-A bug of ours is an `AssertionError` or a `RuntimeError`; whatever a server, a
-peer, a disk or a configuration can bring about is a `CrawlerError` with a
-message of one line that says what, where, and how to mend it.
+A bug of the crawler raises an `AssertionError` or a `RuntimeError`. Anything that a
+server, a peer, a disk or a configuration can cause raises a `CrawlerError`, whose
+one-line message says what failed, where, and what to do.
 
-What the world sends may trigger a bug of ours, or of a library. Such a bug must
-not end the process, and must not pass unseen: the work at hand ends in a
-counted outcome (`internal_error`), and `Unexpected` logs one traceback for each
-kind and place. A million pages with the same bug write one.
+Data from the web may trigger a bug of the crawler or of a library. Such a bug must not
+end the process and must not go unnoticed: the task ends in a counted outcome
+(`internal_error`), and `Unexpected` logs one traceback for each type and place. A
+million pages with the same bug log one.
 """
 
 import errno
@@ -16,11 +16,11 @@ from traceback import walk_tb
 
 log = logging.getLogger("crawler")
 
-PLACES_MAX = 1000  # kinds and places remembered; beyond that nothing more is logged
+PLACES_MAX = 1000  # types and places remembered; further ones are not logged
 
 
 class CrawlerError(Exception):
-    """Base of all expected errors; `exit_code` is what the command returns."""
+    """Base of all expected errors. `exit_code` is the exit code of the command."""
 
     exit_code = 1
 
@@ -34,7 +34,7 @@ class UsageError(CrawlerError):
 class ConfigError(UsageError):
     """A configuration key is unknown, or its value cannot be used.
 
-    `key` is its path (`section.key`), which the message holds; "" where no key is to blame.
+    `key` is its path (`section.key`), which the message contains; "" if the error concerns no single key.
     """
 
     def __init__(self, message: str, key: str = "") -> None:
@@ -43,34 +43,34 @@ class ConfigError(UsageError):
 
 
 def bad_setting(key: str, what: str) -> ConfigError:
-    """The error of a key whose value cannot be used; `Layers.naming` says where it came from."""
+    """Return the error for a key whose value cannot be used; `Layers.naming` adds where the value came from."""
     return ConfigError(f"configuration: {key}: {what}", key)
 
 
 class DirectoryError(CrawlerError):
-    """The crawl directory is locked, damaged, or of another version or seed."""
+    """The crawl directory is locked or damaged, or belongs to another version or seed."""
 
     exit_code = 3
 
 
 class DamageError(DirectoryError):
-    """A stored file or value is not what was written; the message names it."""
+    """A stored file or value is damaged; the message names it."""
 
 
 class NoSeedError(CrawlerError):
-    """Not one seed could be fetched."""
+    """None of the seeds could be fetched."""
 
     exit_code = 4
 
 
 class StoreError(CrawlerError):
-    """The disk failed: full, or an I/O error. Start again when it is mended."""
+    """The disk is full or failing. Restart the crawl once it is repaired."""
 
     exit_code = 75
 
 
 class BusyError(DirectoryError):
-    """Another process has the folder: try again when it has ended."""
+    """Another process uses the directory. Try again when it has ended."""
 
     exit_code = 75
 
@@ -79,7 +79,7 @@ _DISK_FAILS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def disk_failed(error: BaseException) -> bool:
-    """Whether an error, or one that it was raised from, says that the disk is full or fails."""
+    """Return whether an error, or one of its causes, means that the disk is full or failing."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError) and seen.errno in _DISK_FAILS:
@@ -89,13 +89,13 @@ def disk_failed(error: BaseException) -> bool:
 
 
 class Unexpected:
-    """Tells exceptions apart by type and by the line that raised them; `counts` says how often each came."""
+    """Counts exceptions by type and by the line that raised them, in `counts`."""
 
     def __init__(self) -> None:
         self.counts: dict[tuple[str, str, int], int] = {}
 
     def note(self, error: BaseException, where: str) -> str:
-        """Log `error` if it is the first of its kind and place; return it in one line."""
+        """Log `error` if it is the first of its type and place; return it as one line of text."""
         text = f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
         key = _place(error)
         count = self.counts.get(key, 0)
@@ -111,7 +111,7 @@ class Unexpected:
 
 
 def _place(error: BaseException) -> tuple[str, str, int]:
-    """Type of the exception, and file and line of its innermost frame."""
+    """Return the type of the exception, and the file and line of its innermost frame."""
     file, line = "", 0
     for frame, number in walk_tb(error.__traceback__):
         file, line = frame.f_code.co_filename, number

@@ -1,16 +1,16 @@
-"""Children forked from this process, with everything imported; and what holds for every child.
+"""Child processes forked from this process, with all modules already imported.
 
-    the parent is gone    the child ends: its end of the socket pair says so, and a helper is ended by the
-                          kernel as well (`end_with_parent`), whatever it is doing
-    a child is gone       the parent sees the end of the socket pair: another child takes its place, or an
-                          error says what happened
+    the parent has ended  the child ends: it sees the end of the socket pair. A helper is also ended by the
+                          kernel (`end_with_parent`), whatever it is doing
+    a child has ended     the parent sees the end of the socket pair, and either starts another child or
+                          reports an error
 
 Importing the crawler takes half a CPU second and 60 MB that never change. Forked
-children pay neither: four of them start in 0.8 CPU s instead of 2.8. A fork of a
-process that runs a loop or threads is broken, so only the first start of a process that
-crawls forks; a child that dies is replaced by a program of its own.
+children avoid both costs: four of them start in 0.8 CPU seconds instead of 2.8. Forking
+a process that runs an event loop or threads is unsafe, so only the first start of a
+crawling process forks; a child that dies is replaced by a newly executed program.
 
-`ForkedChild` has the part of `asyncio.subprocess.Process` that a supervisor uses.
+`ForkedChild` implements the part of `asyncio.subprocess.Process` that a supervisor uses.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ from collections.abc import Callable, Iterable
 from crawler import early_signals
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-Work = Callable[[socket.socket], int]  # what a child does with its end of a socket pair; its exit code
+Work = Callable[[socket.socket], int]  # runs in a child with its end of a socket pair; returns the exit code
 
 
 def can_fork() -> bool:
-    """Whether this system can wait for a forked child without a thread (Linux)."""
+    """Return whether this system can wait for a forked child without a thread (Linux)."""
     return hasattr(os, "pidfd_open")
 
 
 class ForkedChild:
-    """A running child; `link` is our end of its socket pair."""
+    """A running child. `link` is the parent's end of its socket pair."""
 
     def __init__(self, pid: int, link: socket.socket) -> None:
         self.pid = pid
@@ -45,7 +45,7 @@ class ForkedChild:
         self._ended = os.pidfd_open(pid)  # readable once the child has ended
 
     async def wait(self) -> int:
-        """Reap the child; its exit code, or less than 0 for a signal."""
+        """Wait for the child to end and return its exit code; negative if a signal ended it."""
         if self.returncode is None:
             loop, ended = asyncio.get_running_loop(), asyncio.Event()
             loop.add_reader(self._ended, ended.set)
@@ -53,7 +53,7 @@ class ForkedChild:
                 await ended.wait()
             finally:
                 loop.remove_reader(self._ended)
-            if self.returncode is None:  # nobody else has waited meanwhile
+            if self.returncode is None:  # no other task has reaped the child meanwhile
                 self._reap()
         assert self.returncode is not None
         return self.returncode
@@ -67,7 +67,7 @@ class ForkedChild:
             os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        """Kill and reap the child if nobody has; close our end. For a program that ends without a loop."""
+        """Kill and reap the child if it still runs, and close the link. For programs that end without an event loop."""
         if self.returncode is None:
             self.kill()
             self._reap()
@@ -75,22 +75,22 @@ class ForkedChild:
 
 
 def end_with_parent(parent: int) -> None:
-    """Let the kernel end this process, a child of `parent`, when its parent ends (Linux; elsewhere nothing)."""
+    """Ask the kernel to end this process, a child of `parent`, when its parent ends. Linux only; otherwise no effect."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it has ended before
+        if os.getppid() != parent:  # the parent has already ended
             os._exit(1)
 
 
 def fork_children(
     work: Work, count: int, *, helpers: bool = False, siblings: Iterable[ForkedChild] = ()
 ) -> list[ForkedChild]:
-    """Start `count` children, each of which does `work` and ends.
+    """Start `count` children that each run `work` and then end.
 
-    `helpers` have nothing to finish, and are ended with this process (more precisely, with
-    the thread that forks them). `siblings` are the other children that run.
+    `helpers` have no state to save, so the kernel ends them together with this process (more
+    precisely, with the thread that forks them). `siblings` are the other running children.
     """
-    gc.freeze()  # a collection in a child would copy every page of what was imported
+    gc.freeze()  # otherwise a collection in a child would copy every page of imported code and data
     sys.stdout.flush()
     sys.stderr.flush()
     parent = os.getpid()
@@ -103,7 +103,7 @@ def fork_children(
             if helpers:
                 end_with_parent(parent)
             for sibling in (*siblings, *children):
-                sibling.link.close()  # else it would not see the end of its parent
+                sibling.link.close()  # otherwise the sibling would not see its parent end
             _be_child(work, theirs)
         theirs.close()
         children.append(ForkedChild(pid, ours))
@@ -111,10 +111,10 @@ def fork_children(
 
 
 def _be_child(work: Work, link: socket.socket) -> None:
-    """Never returns into what the parent was doing."""
+    """Run `work` and exit; never return into the parent's code."""
     code = 1
     try:
-        os.setsid()  # signals of a terminal reach the parent alone
+        os.setsid()  # so that signals of a terminal reach only the parent
         early_signals.forget()
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)

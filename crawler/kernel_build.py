@@ -1,4 +1,4 @@
-"""Builds the kernels: a command of setuptools (`pyproject.toml`). The crawler itself never imports it."""
+"""Builds the kernels: a setuptools command (see `pyproject.toml`). The crawler itself never imports this module."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ SHARED = "crawler.memoryviews"
 
 
 class SharedFirst(build_ext):
-    """Builds what all kernels share before any of them.
+    """Builds the module that all kernels share before any of the kernels.
 
-    Kernels are built several at a time. Cython, making the shared module beside another one, may leave half of it
-    out, and then no kernel can be imported.
+    Kernels are built in parallel. If Cython generates the shared module at the same time as another module, part
+    of it may be missing, and then no kernel can be imported.
     """
 
-    # setuptools finds the options of pyproject.toml by this name, also when it begins anew
+    # setuptools looks up the options of pyproject.toml by this name, also in a second run
     command_name = "build_ext"
     extensions: list[Any]
     parallel: Any

@@ -1,14 +1,15 @@
-"""Chooses the form of the kernels: all compiled, or all as source.
+"""Selects the form of the kernels: either all compiled or all interpreted.
 
-Kernels that see one another's C structs (`cimport`) must be of one form: a compiled
-one finds no structs in the source of another, the source no C attributes in a compiled
-one. Each is compiled separately at installation, and a failed build is no error there.
-So before any is imported, `choose` looks whether all were compiled. If one was not, or
-if `CRAWLER_INTERPRETED=1` is set, all are imported as source.
+Kernels that use one another's C structs (`cimport`) must have the same form: a compiled
+kernel finds no structs in an interpreted one, and an interpreted kernel no C attributes
+in a compiled one. Each kernel is compiled separately at installation, where a failed
+build is not an error. So before any of them is imported, `choose` checks whether all
+were compiled. If one is missing, or if `CRAWLER_INTERPRETED=1` is set, all are
+imported as source.
 
-Kernels that know no other (ALONE) may be of either form; a `.pxd` without source is
-part of each that imports it. All compiled kernels import SHARED, Cython's memory views:
-if it was not compiled, every kernel is imported as source.
+Kernels that depend on no other (ALONE) may have either form. A `.pxd` file without
+source is part of each kernel that imports it. All compiled kernels import SHARED,
+Cython's memory views; if that was not compiled, every kernel is imported as source.
 """
 
 import os
@@ -43,7 +44,7 @@ BOUND = (
     "frontier.refresh.overview",
     "frontier.refresh.schedule",
     "lab.refresh.exact_greedy",
-)  # in pyproject's ext-modules; `tests/test_kernel_selection.py` keeps it equal to who imports whom
+)  # modules listed in pyproject's ext-modules; `tests/test_kernel_selection.py` compares it with the imports
 
 
 ALONE = (
@@ -59,7 +60,7 @@ SHARED = "memoryviews"
 
 
 class AsSource(MetaPathFinder):
-    """Finds the source of the modules it is for, before anybody finds their compiled form."""
+    """Import hook that finds the source of given modules before their compiled form is found."""
 
     def __init__(self, folder: str, names: Iterable[str]) -> None:
         self._paths = {f"crawler.{name}": _path(folder, name) + ".py" for name in names}
@@ -76,7 +77,7 @@ def _path(folder: str, name: str) -> str:
 
 
 def all_compiled(folder: str) -> bool:
-    """Whether BOUND, and what compiled kernels need, have compiled forms in the package at `folder`."""
+    """Return whether BOUND, and the modules that compiled kernels need, are compiled in the package at `folder`."""
     return all(_is_compiled(folder, name) for name in (SHARED, *BOUND))
 
 
@@ -85,7 +86,7 @@ def _is_compiled(folder: str, name: str) -> bool:
 
 
 def choose(folder: str) -> bool:
-    """Make sure that BOUND are of one form in the package at `folder`; whether that is the compiled one."""
+    """Make all of BOUND have the same form in the package at `folder`; return whether it is the compiled form."""
     if all_compiled(folder) and os.environ.get("CRAWLER_INTERPRETED", "") in ("", "0"):
         return True
     names = BOUND if _is_compiled(folder, SHARED) else (*BOUND, *ALONE)
@@ -94,5 +95,5 @@ def choose(folder: str) -> bool:
 
 
 def are_interpreted() -> bool:
-    """Whether `choose` made all of BOUND source."""
+    """Return whether `choose` selected the source form for BOUND."""
     return any(isinstance(finder, AsSource) for finder in sys.meta_path)

@@ -1,12 +1,11 @@
-"""The nouns that the stages pass to one another.
+"""The records that the stages pass to one another.
 
-A stage knows the shared modules and these records, never another stage. All
-are plain structs without behaviour; instants are seconds since the epoch by
-the process clock, lengths are seconds, sizes are bytes.
+A stage imports the shared modules and these records, never another stage. All
+records are plain structs without behaviour. Instants are seconds since the epoch
+by the process clock, durations are seconds, and sizes are bytes.
 
-Three forms of a URL are never mixed (`raw_url`, `url`, `key`): as it stood on
-the page; the request form, which is sent and stored; the duplicate key, which
-is only hashed.
+Three forms of a URL are kept apart (`raw_url`, `url`, `key`): the text on the page; the
+request form, which is sent and stored; and the duplicate key, which is only hashed.
 """
 
 from enum import IntEnum, StrEnum
@@ -14,37 +13,39 @@ from typing import Annotated
 
 import msgspec
 
-# Bounds that decoding checks, at no measurable cost; MessagePack has no integers beyond 64 bits.
+# Bounds are checked by decoding, at no measurable cost. MessagePack has no integers beyond 64 bits.
 Unsigned64 = Annotated[int, msgspec.Meta(ge=0)]
 Small = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
 
-# What msgspec raises for bytes that are not what they should be: bad UTF-8 and deep nesting have no error of its own.
+# All exceptions that msgspec raises for malformed bytes; invalid UTF-8 and deep nesting have no exception of their own.
 UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, OverflowError)
 
 
 class LinkFlag:
-    """What a link is, beside its URL. Travels with it through splitter, DUE and frontier.
+    """Properties of a link beside its URL. They travel with it through splitter, DUE and frontier.
 
-    Plain integers: testing a member of an IntFlag costs a microsecond.
+    Plain integers, because testing a member of an IntFlag costs a microsecond.
     """
 
     NONE = 0
-    SEED = 1  # given by the user, or a redirect of such a URL: it widens the scope
-    SITEMAP = 2  # the answer is to be read as a sitemap
-    FEED = 4  # the answer is to be read as RSS or Atom
-    REQUISITE = 8  # needed to show a page (image, style, script, frame); its own links are not taken, its requisites are
-    REDIRECT = 16  # the target of a redirect; `redirects` counts the chain so far
+    SEED = 1  # given by the user, or the redirect target of such a URL: widens the scope
+    SITEMAP = 2  # read the answer as a sitemap
+    FEED = 4  # read the answer as RSS or Atom
+    REQUISITE = 8  # needed to show a page (image, style, script, frame); its requisites are followed, its links are not
+    REDIRECT = 16  # the target of a redirect; `redirects` is the length of the chain so far
     REFRESH = 32  # a known page fetched again
-    SCOPE = 64  # no link, but word to another process that the scope has grown by this URL
+    SCOPE = 64  # not a link: tells a peer that the scope grew by this URL
     OWN_REQUEST = (
         128  # asked as the user's request says (`Way`), under a fingerprint of its own; never refreshed
     )
-    RANKED = 256  # the user has given it a priority
-    AGAIN = 512  # a known page in the queue once more (`crawl.timestamping`)
-    # Word to the owner that this URL is said to have changed; `redirects` is the source's number
+    RANKED = 256  # the user gave it a priority
+    AGAIN = 512  # a known page that is queued once more (`crawl.timestamping`)
+    # Not a link: tells the owner that this URL is said to have changed; `redirects` is the number of the source.
     SIGNAL = 1024
-    NEWS = 2048  # shown by a known page that was asked again, which gets the credit if this becomes a page
-    CREDIT = 4096  # word to the owner of the page `via` that a URL which it had shown became a page
+    NEWS = (
+        2048  # found on a known page that was fetched again; that page gets the credit if this becomes a page
+    )
+    CREDIT = 4096  # not a link: tells the owner of page `via` that a URL found there became a page
 
 
 def flag_names(flags: int) -> str:
@@ -54,13 +55,13 @@ def flag_names(flags: int) -> str:
 
 
 class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A URL found, canonical and accepted by the filter.
+    """A URL that was found, in canonical form, and accepted by the filter.
 
-    `fingerprint` is the 64-bit fingerprint of its duplicate key, `via` that of
-    the page it was found on (0 for a seed), `depth` the link hops from a seed
-    (redirects and requisites cost none), `redirects` the hops of the chain that ends here: of
-    redirects, or of requisites that need requisites. `flags` are those of `LinkFlag`, and above them
-    the link's class (`orders/classes.py`).
+    `fingerprint` is the 64-bit fingerprint of its duplicate key; `via` is that of the
+    page it was found on (0 for a seed). `depth` counts the links followed from a seed;
+    redirects and requisites do not count. `redirects` counts the steps of the chain that
+    ends here: of redirects, or of requisites that need requisites. `flags` holds
+    `LinkFlag`s, and in the bits above them the link's class (`orders/classes.py`).
     """
 
     fingerprint: Unsigned64
@@ -72,22 +73,21 @@ class Link(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class TaskKind(StrEnum):
-    """What the frontier asks the shell to do for a host."""
+    """The kinds of tasks that the frontier hands out for a host."""
 
     RESOLVE = "resolve"  # look up the host's addresses
     ROBOTS = "robots"  # fetch robots.txt of an authority
     PAGE = "page"  # fetch a page
-    DENIED = "denied"  # nothing to fetch: robots.txt forbids the URL; record it and go on
+    DENIED = "denied"  # nothing to fetch: robots.txt forbids the URL; only record it
 
 
 class FetchTask(msgspec.Struct, gc=False):
-    """One piece of work the frontier hands out; the host's slot is taken until it is finished.
+    """One task that the frontier hands out. The host's slot is taken until the task is finished.
 
     `host` is the 64-bit host key (bucket << 48 | 48 bits of the keyed host
-    hash), `order` the sort key of the to-do entry within its host (8 bytes
-    big-endian in the store). `address` is the IP address the host was
-    scheduled on ("" for RESOLVE). `attempt` counts earlier failures of this
-    URL.
+    hash). `order` is the sort key of the to-do entry within its host (8 bytes
+    big-endian in the store). `address` is the IP address for which the host was
+    scheduled ("" for RESOLVE). `attempt` counts earlier failures of this URL.
     """
 
     kind: TaskKind
@@ -105,67 +105,67 @@ class FetchTask(msgspec.Struct, gc=False):
 
 
 class RequestOptions(msgspec.Struct, frozen=True, gc=False):
-    """How a URL is asked that is not asked by a plain GET; `headers` are "Name: value"."""
+    """The request of a URL that is not fetched by a plain GET; `headers` are "Name: value"."""
 
     method: str = "GET"
     body: bytes = b""
     headers: tuple[str, ...] = ()
 
 
-BUSY_STATUSES = frozenset((429, 503))  # the host asks for a slower crawl: HOST_BUSY, with Retry-After
+BUSY_STATUSES = frozenset((429, 503))  # the server asks for fewer requests: HOST_BUSY, with Retry-After
 
 
 class Outcome(StrEnum):
-    """How a fetch ended: every fetch has exactly one. Names are those of the report."""
+    """The result of a fetch; each fetch has exactly one. Reports use the same names."""
 
     FETCHED = "fetched"  # 2xx with content
     EMPTY = "empty"  # 204, 205, zero length
     UNCHANGED = "unchanged"  # 304 to a conditional request
     REDIRECT = "redirect"  # 301 302 303 307 308 with a usable Location
-    BAD_REDIRECT = "bad_redirect"  # 3xx without one, a loop, or a chain that is too long
+    BAD_REDIRECT = "bad_redirect"  # 3xx without a usable Location, a loop, or too long a chain
     GONE = "gone"  # 404, 410
     CLIENT_ERROR = "client_error"  # other 4xx
     TEMPORARY = "temporary"  # 408, 5xx but 503
     HOST_BUSY = "host_busy"  # BUSY_STATUSES
     UNEXPECTED_STATUS = "unexpected_status"  # 206, 304 or 416 unasked; 101
-    BAD_STATUS = "bad_status"  # under 100, from 600 up, no number
+    BAD_STATUS = "bad_status"  # below 100, 600 or more, or not a number
     HEADER_TOO_LARGE = "header_too_large"
-    FRAMING = "framing"  # RFC 9112 broken beyond use
-    TRUNCATED = "truncated"  # the body did not come whole in time or length promised; retried
-    HEADER_TIMEOUT = "header_timeout"  # request sent, no header block in time
-    DNS_ERROR = "dns_error"  # SERVFAIL, time-out
-    DNS_NOT_FOUND = "dns_not_found"  # NXDOMAIN, no address
-    ADDRESS_DENIED = "address_denied"  # only addresses that the guard denies
-    CONNECT_ERROR = "connect_error"  # refused, unreachable, time-out
-    TLS_ERROR = "tls_error"  # certificate or handshake
-    RESET = "reset"  # closed or reset before any byte of an answer
+    FRAMING = "framing"  # the message violates RFC 9112 and cannot be used
+    TRUNCATED = "truncated"  # the body was incomplete, or did not arrive in time; retried
+    HEADER_TIMEOUT = "header_timeout"  # the request was sent, but no header block arrived in time
+    DNS_ERROR = "dns_error"  # SERVFAIL or timeout
+    DNS_NOT_FOUND = "dns_not_found"  # NXDOMAIN or no address
+    ADDRESS_DENIED = "address_denied"  # the address guard denies all its addresses
+    CONNECT_ERROR = "connect_error"  # refused, unreachable or timeout
+    TLS_ERROR = "tls_error"  # invalid certificate or failed handshake
+    RESET = "reset"  # closed or reset before the first byte of an answer
     PROXY_ERROR = "proxy_error"
-    INTERNAL_ERROR = "internal_error"  # an exception of ours: logged with its traceback, retried
-    ROBOTS_DENIED = "robots_denied"  # never asked: robots.txt forbids it
+    INTERNAL_ERROR = "internal_error"  # an exception in the crawler: logged with its traceback, retried
+    ROBOTS_DENIED = "robots_denied"  # never requested: robots.txt forbids it
 
 
 class Blame(IntEnum):
-    """Whom a failure is charged to (`frontier/README.md`, "Failures")."""
+    """The party that a failure is charged to (`frontier/README.md`, "Failures")."""
 
-    NONE = 0  # success, or final for the URL
-    URL = 1  # tried again by the URL's own schedule
-    HOST = 2  # the host waits; its URLs keep their place
+    NONE = 0  # success, or a final result for the URL
+    URL = 1  # the URL is retried on its own schedule
+    HOST = 2  # the host waits; its URLs keep their place in the queue
 
 
 class Fetch(msgspec.Struct, gc=False):
-    """What came of one request: outcome, answer, and what the store needs.
+    """The result of one request: its outcome, the answer, and what the store needs.
 
-    `body` is the payload as received after transfer decoding, content coding
-    still on it (unless `store = "decoded"`). `headers` are name and value as
-    received, in order. `truncated` is "", "length", "time" or "disconnect".
-    `decoded_length` counts the body's bytes without content coding, as far as
-    the caps let it be decoded. `retry_after` is in seconds, 0 if not asked for.
-    `took` counts from the request's leaving to the last byte's arrival: no
-    connecting, no TLS. `connection` says how the request was carried ("reused",
-    or "plain", "full", "resumed" for a new one and its handshake; "" if there
-    was none). `undecoded`: the body has a content coding that we do not know, so `content` is empty.
-    `payload_digest` is the SHA-1 of what is stored if somebody has computed it ahead, else b"".
-    `final` tells, once the frontier has decided, that no other try follows.
+    `body` is the payload after transfer decoding, with its content coding unless
+    `store = "decoded"`. `headers` are names and values as received, in order.
+    `truncated` is "", "length", "time" or "disconnect". `decoded_length` counts the
+    bytes of the body without content coding, up to the decoding limits. `retry_after`
+    is in seconds, 0 if the server did not ask for a delay. `took` is the time from
+    sending the request to the last byte of the answer, without connecting and TLS.
+    `connection` is "reused" or, for a new connection, its handshake: "plain", "full" or
+    "resumed"; "" if there was none. `undecoded` means that the content coding is
+    unknown, so `content` is empty. `payload_digest` is the SHA-1 of the stored payload
+    if it was computed in advance, else b"". `final` means that the frontier will not
+    retry the URL.
     """
 
     url: str
@@ -195,7 +195,7 @@ class Fetch(msgspec.Struct, gc=False):
     final: bool = True
 
     def header(self, name: bytes) -> bytes:
-        """The first value of the field `name` (lower case), b"" if there is none."""
+        """Return the first value of the field `name` (lower case), b"" if there is none."""
         for field, value in self.headers:
             if field.lower() == name:
                 return value
@@ -203,17 +203,17 @@ class Fetch(msgspec.Struct, gc=False):
 
 
 class Extracted(msgspec.Struct, gc=False):
-    """What a page gave: raw URLs as they stood, unique, in order of appearance.
+    """The links and directives of a page; raw URLs as on the page, unique, in order of appearance.
 
-    `base` is the URL they are relative to, `encoding` the page's (WHATWG name;
-    the query of a link is encoded in it). `nofollow`, `noindex`, `noarchive`
-    are the page-level robots directives. `parse_limit` says that the page
-    exceeded the parser's bound and `hrefs` come from a plain scan. `maps` are
-    the sitemaps that a sitemap index names; `repeats` the links with every
-    mention, filled for URL traces only. `dated` are links of a sitemap, feed or
-    listing of a directory with the instant of their last change, where the document's dates say anything;
-    `told_by` is which of the three it is, "" for none. `anchors` are the texts of the first anchors
-    of `hrefs`, one each ("" for other links), where somebody asked for them; else [].
+    `base` is the URL they are relative to. `encoding` is the page's (WHATWG name), in
+    which the query of a link is encoded. `nofollow`, `noindex` and `noarchive` are the
+    page-level robots directives. `parse_limit` means that the page exceeded the
+    parser's limit and `hrefs` come from a plain scan. `maps` are the sitemaps that a
+    sitemap index names. `repeats` are the links with every mention, filled for URL
+    traces only. `dated` are links of a sitemap, feed or directory listing with the
+    instant of their last change, where the document gives one; `told_by` names which of
+    the three it is, "" for none. `anchors` are the texts of the first anchor of each of
+    `hrefs` ("" for other links) if they were asked for, else [].
     """
 
     base: str
@@ -235,18 +235,18 @@ class Extracted(msgspec.Struct, gc=False):
 
 
 class PageState(StrEnum):
-    """The life of a URL's record."""
+    """The state of a URL's record."""
 
     STORED = "stored"  # a copy is in the page cache
     REDIRECTED = "redirected"
     GONE = "gone"
     FAILED = "failed"
     DENIED = "denied"  # robots.txt
-    RETIRED = "retired"  # dropped by the user
+    RETIRED = "retired"  # removed by the user
 
 
 class PageRecord(msgspec.Struct, gc=False, array_like=True):
-    """What is kept of a URL once it was tried; the value of `u/<fingerprint>`."""
+    """The stored facts of a URL that was tried; the value of `u/<fingerprint>`."""
 
     url: str
     state: PageState
@@ -256,8 +256,8 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     via: int = 0
     redirects: int = 0
     flags: int = 0
-    fetched_at: float = 0.0  # instant of the last attempt that gave an answer
-    changed_at: float = 0.0  # instant of the first capture with the present digest
+    fetched_at: float = 0.0  # instant of the last attempt that was answered
+    changed_at: float = 0.0  # instant of the first capture with the current digest
     took: float = 0.0
     content_type: str = ""
     digest: bytes = b""  # SHA-1 of the payload as stored
@@ -271,18 +271,18 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     noindex: bool = False
     noarchive: bool = False
     error: str = ""
-    # 16 bytes, of the content that counts as a change (`pages/change_detection.py`)
+    # 16 bytes, of the content whose changes count (`pages/change_detection.py`)
     content_digest: bytes = b""
     not_modified: int = 0  # successive answers 304
 
 
 class Capture(msgspec.Struct, gc=False, array_like=True):
-    """Where a stored copy lies; the value of `c/<fingerprint><time>`.
+    """The location of a stored copy; the value of `c/<fingerprint><time>`.
 
-    `kind` is "response" or "revisit"; a revisit names the response it repeats
-    by `refers_to` (that record's `c/` key). `length` is that of the record's
-    gzip member, `extent` that of all records of the capture, which follow one
-    another from `offset` on. `broken`: the answer broke off (outcome `truncated`).
+    `kind` is "response" or "revisit". A revisit names the response that it repeats
+    in `refers_to` (that record's `c/` key). `length` is the length of the record's
+    gzip member; `extent` is that of all records of the capture, which are consecutive
+    from `offset` on. `broken` means that the answer broke off (outcome `truncated`).
     """
 
     segment: str
@@ -301,9 +301,9 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):
-    """URLs to do (`in_flight` among them), parked ones by rule, hosts by state; requests and look-ups under way.
+    """The number of URLs to do (including `in_flight`) and parked by rule, of hosts by state, of requests and look-ups.
 
-    `hosts_reached` are those that have ever answered.
+    `hosts_reached` counts the hosts that have ever answered.
     """
 
     todo: int = 0
@@ -328,7 +328,7 @@ class FrontierCounts(msgspec.Struct, kw_only=True):
 
 
 class DueCounts(msgspec.Struct, kw_only=True):
-    """Links pending, found to be known and found to be new since the crawl began; runs on disk now."""
+    """The number of pending links, of links found known or new since the crawl began, and of runs on disk."""
 
     pending: int = 0
     known: int = 0
@@ -338,10 +338,10 @@ class DueCounts(msgspec.Struct, kw_only=True):
 
 
 class SplitterCounts(msgspec.Struct, kw_only=True):
-    """What crossed between processes since the crawl began.
+    """Counters of the traffic between processes since the crawl began.
 
     `sent`, `waiting` and `repeated` (left out of a long queue) add up to all
-    links ever put into the outbox; `batches` and `bytes` were confirmed.
+    links ever put into the outbox. `batches` and `bytes` count what peers confirmed.
     """
 
     sent: int = 0
@@ -362,11 +362,11 @@ class SplitterCounts(msgspec.Struct, kw_only=True):
 
 
 class HostStatus(msgspec.Struct, kw_only=True):
-    """State of a host, the instant from which it may be asked and why not before, and its counts.
+    """The state of a host, when it may be requested again and why not before, and its counters.
 
-    `cause` is an outcome, or why it is held or given up; `wait` the seconds until `ready_at`, `next_retry_at` the
-    first instant at which a URL of its queue is tried again, 0 if none is. `best` is the importance of
-    the first URL of its queue (`orders/`), 0 if it is empty.
+    `cause` is an outcome, or the reason why the host is held or given up. `wait` is the number of seconds until
+    `ready_at`. `next_retry_at` is the first instant at which a URL of its queue is retried, 0 if none is. `best` is
+    the importance of the first URL of its queue (`orders/`), 0 if the queue is empty.
     """
 
     host: str
@@ -386,7 +386,7 @@ class HostStatus(msgspec.Struct, kw_only=True):
 
 
 class PeerStatus(msgspec.Struct, omit_defaults=True):
-    """What a person wants to know of a peer; of a process that does not run, only what waits for the peer.
+    """The state of a peer as shown to people; for a process that does not run, only the links that wait for the peer.
 
     `last_ending` says how the last connection ended.
     """

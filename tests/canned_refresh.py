@@ -35,7 +35,7 @@ PARAMETERS = (  # each of the forms of a value, and waves
 
 
 def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
-    """Pages asked in their order, from a schedule that is told of changes and learns; what it knows in the end."""
+    """Crawl pages in the order of a schedule that gets signals and learns; return its final state."""
     rng = random.Random(5)
     schedule = Schedule(settings, level=0.0 if settings.policy == "ncis" else 1e4)
     keys = np.arange(1, 41, dtype=np.uint64) << np.uint64(40)
@@ -84,7 +84,7 @@ def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
 
 
 def joined(folder: Path, steps: int = 60) -> dict[str, Any]:
-    """Pages that a whole process asks again, stored and reported."""
+    """Return pages that a whole process refreshed, as stored and reported."""
     joint = Joint(
         folder, refresh={"endless": True, "min_age": 0.0, "speed": 10_000, "arms": ["ncis", "greedy"]},
         crawl={"rate": 1.0},

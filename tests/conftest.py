@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was left out for want of a program."""
+    """Report which tests were skipped because a program is missing."""
     from tests.browser.chromium import PROGRAM
 
     if PROGRAM is None:
@@ -55,7 +55,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def _collected(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collect behind a test that listens: a socket it left is an error, and its own."""
+    """Collect garbage after a test that listens, so that a socket it left open is reported as its error."""
     yield
     if request.node.nodeid.startswith(LISTENS):
         gc.collect()

@@ -9,12 +9,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def installed(name: str) -> ModuleType:
-    """The module as it runs here: compiled, if it was compiled at installation."""
+    """Return the module as installed: compiled, if it was compiled at installation."""
     return importlib.import_module(name)
 
 
 def interpreted(name: str) -> ModuleType:
-    """The same source, interpreted, under a name of its own."""
+    """Return the same source, interpreted, as a module with another name."""
     path = ROOT.joinpath(*name.split(".")).with_suffix(".py")
     spec = importlib.util.spec_from_file_location(f"interpreted_{name.replace('.', '_')}", path)
     assert spec is not None and spec.loader is not None

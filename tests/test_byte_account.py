@@ -1,4 +1,4 @@
-"""The account of bytes: never over its limit but for the oldest share, and nobody waits for ever."""
+"""The account of bytes: only the oldest share may exceed the limit, and no body waits forever."""
 
 import random
 
@@ -6,7 +6,7 @@ from crawler.byte_account import ByteAccount
 
 
 def test_random_owners_all_come_to_their_end() -> None:
-    """Forty bodies grow in turns within 100 bytes; who waits does not grow; all end, in spite of a full account."""
+    """Forty bodies grow in turns within 100 bytes; waiting bodies do not grow; all end, even with a full account."""
     for seed in range(100):
         generator = random.Random(seed)
         account: ByteAccount[int] = ByteAccount(100, small=seed % 20)

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_the_numbers_are_those_that_are_stored() -> None:
-    """Directories hold them: sitemap 0, feed 1, indexnow 2, websub 3, signal 4, headers 5, listing 6, other 7."""
+    """Stored numbers: sitemap 0, feed 1, indexnow 2, websub 3, signal 4, headers 5, listing 6, other 7."""
     stored = ("sitemap", "feed", "indexnow", "websub", "signal", "headers", "listing", "other")
     assert stored == NAMES and [source.number for source in SIGNAL_SOURCES] == list(range(8))
 

@@ -36,12 +36,12 @@ def _headings(page: Path) -> set[str]:
 
 
 def _find(name: str, beside: Path) -> Path | None:
-    """The page that `name` means in a text that lies in the folder `beside`."""
+    """Return the page that `name` refers to in a text in the folder `beside`."""
     return next((base / name for base in (PACKAGE, beside, ROOT) if (base / name).is_file()), None)
 
 
 def unresolved(text: str, beside: Path) -> list[str]:
-    """Citations in `text` that lead nowhere, a line each."""
+    """Return the broken citations in `text`, one per line."""
     wrong = [f"{match} is no page of the project" for match in OTHER_PAGE.findall(text)]
     wrong += [f"a section by its number: {match}" for match in NUMBERED.findall(text)]
     for match in CITATION.finditer(text):
@@ -95,7 +95,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=_relative)
 def test_modules_that_a_module_names_exist(path: Path) -> None:
-    """A file in backquotes, or at the head of a line, lies beside, below, in the package or in the project."""
+    """A file in backquotes, or at the start of a line, exists beside, below, in the package or in the project."""
     text = path.read_text(encoding="utf-8")
     for name in re.findall(r"(?:`|^)((?:[\w-]+/)*[\w-]+\.(?:py|pxd))(?:`| )", text, re.MULTILINE):
         found = any((base / name).exists() for base in (path.parent, PACKAGE, ROOT))

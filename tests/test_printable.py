@@ -1,4 +1,4 @@
-"""The one rule for text of the web that people read."""
+"""Text from the web is made printable by one function."""
 
 import codecs
 import io

@@ -1,4 +1,4 @@
-"""What Python says of users' patterns is not on their screens; what it says of their own programs is."""
+"""Python's warnings about users' patterns are hidden; warnings about users' own programs are shown."""
 
 import subprocess
 import sys

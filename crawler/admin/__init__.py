@@ -1,1 +1,1 @@
-"""Looking into a crawl from outside: status, control socket, metrics."""
+"""Views of a crawl from outside: status, control socket, metrics, dashboard."""

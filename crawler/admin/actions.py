@@ -1,9 +1,9 @@
-"""State changes over HTTP: which there are, and who may ask for them.
+"""State changes over HTTP: the list of commands, and the checks that authorize them.
 
 A change needs the secret of `DIR/admin-token` in the field `X-Admin-Token`. A page of
-another origin does not know the secret, and cannot send that field without our
-consent (CORS), which we never give. A request whose Origin or Sec-Fetch-Site shows
-another origin is refused first.
+another origin does not know the secret, and a browser lets it send that field only with
+the server's consent (CORS), which is never given. A request whose Origin or
+Sec-Fetch-Site shows another origin is rejected first.
 """
 
 import hmac
@@ -26,7 +26,7 @@ TOKEN_FIELD = "X-Admin-Token"
 URLS_MAX = 10_000
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
-# command -> (its argument, the argument's type); all go to every process, seeds to one
+# command -> (its argument, the argument's type); each is sent to every process, except seeds (to one)
 COMMANDS: dict[str, tuple[str, type]] = {
     "pause": ("", str),
     "resume": ("", str),
@@ -41,26 +41,26 @@ TO_ONE = frozenset({"seed"})
 
 
 def token(directory: Path) -> str:
-    """The secret of a crawl directory, made if it is not there; readable for its owner only.
+    """Return the secret of a crawl directory; create it if missing, readable only by its owner.
 
     Raises:
-        DirectoryError: it cannot be made, read, or has been changed to something else.
+        DirectoryError: it cannot be created or read, or its content is not a token.
     """
     path = directory / TOKEN_FILE
     try:
         text = path.read_text("ascii", "replace").strip() if path.exists() else ""
-        if not text:  # none yet, or a power cut took it
+        if not text:  # not created yet, or lost in a power cut
             text = os.urandom(16).hex()
             atomic_write(path, text.encode() + b"\n", mode=0o600)
     except OSError as error:
         raise DirectoryError(f"{path}: {error.strerror}") from error
     if not _TOKEN.fullmatch(text):
-        raise DirectoryError(f"{path}: is no token; remove it, and another one is made")
+        raise DirectoryError(f"{path}: not a valid token; remove the file, and a new one is created")
     return text
 
 
 def damaged_token(directory: Path, *, repair: bool) -> str:
-    """What is wrong with the secret of a crawl directory, "" if nothing is or it is not made yet; `repair` removes it."""
+    """Return the damage of a crawl directory's secret, "" if it is valid or missing; `repair` removes a damaged one."""
     path = directory / TOKEN_FILE
     try:
         if path.exists():
@@ -73,30 +73,32 @@ def damaged_token(directory: Path, *, repair: bool) -> str:
 
 
 def check(fields: Mapping[str, str], token: str, host: str) -> None:
-    """Raises Refusal unless a change may be made: 403 with a wrong origin or token, 401 without a token, 415."""
+    """Raise HttpError unless a change is authorized: 403 wrong origin or token, 401 no token, 415 not JSON."""
     check_same_site(fields, host, "a page of another origin may not change the crawl")
     if fields.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
-        raise HttpError(415, "refused", "a change is JSON")
+        raise HttpError(415, "refused", "send the change as JSON")
     given = fields.get(TOKEN_FIELD, "")
     if not given:
-        raise HttpError(401, "refused", f"a change needs the secret of {TOKEN_FILE} in {TOKEN_FIELD}")
+        raise HttpError(
+            401, "refused", f"a change needs the secret from {TOKEN_FILE} in the field {TOKEN_FIELD}"
+        )
     if not hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
-        raise HttpError(403, "refused", f"{TOKEN_FIELD} is not the secret of {TOKEN_FILE}")
+        raise HttpError(403, "refused", f"{TOKEN_FIELD} is not the secret from {TOKEN_FILE}")
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """The command of a request's body, {"command": name, its argument: value}.
+    """Parse the command in a request's body, {"command": name, its argument: value}.
 
     Raises:
-        Refusal: 400, it is none.
+        HttpError: 400, the body has another form.
     """
     try:
         request = msgspec.json.decode(body, type=dict[str, Any])
     except UNDECODABLE:
-        raise HttpError(400, "bad_request", "the body is no JSON object") from None
+        raise HttpError(400, "bad_request", "the body is not a JSON object") from None
     name = request.get("command")
     if not isinstance(name, str) or name not in COMMANDS:
-        raise HttpError(400, "bad_request", f"a command is one of {', '.join(COMMANDS)}")
+        raise HttpError(400, "bad_request", f"the command must be one of {', '.join(COMMANDS)}")
     argument, kind = COMMANDS[name]
     if not argument:
         return {"command": name}

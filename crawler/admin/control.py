@@ -1,10 +1,9 @@
 """The control socket of a running process: JSON lines over a Unix socket.
 
 A request is one line {"command": name, ...}, the answer one line
-{"ok": true, "result": ...} or {"ok": false, "error": text}. The socket lies in
-the process's folder and is reachable for its owner only. Clients open the
-folder and connect through /proc/self/fd, since a socket's path may hold no
-more than 107 bytes.
+{"ok": true, "result": ...} or {"ok": false, "error": text}. The socket is in the
+process's folder and accessible only to its owner. Clients open the folder and connect
+through /proc/self/fd, because the path of a socket may have at most 107 bytes.
 """
 
 import asyncio
@@ -24,13 +23,13 @@ from crawler.records import UNDECODABLE
 
 REQUEST_BYTES_MAX = 1 << 20
 ANSWER_BYTES_MAX = 64 << 20
-TIMEOUT = 30.0  # seconds; every answer is made from memory or a few reads
+TIMEOUT = 30.0  # seconds; every answer comes from memory or a few reads
 
 log = logging.getLogger("crawler")
 
-NOBODY = object()  # the answer where no process runs
+NOBODY = object()  # the result of `ask` if no process runs
 
-# From Python 3.13 on a server deletes its socket by the path it was bound to, which is short-lived here.
+# From Python 3.13 a server deletes its socket by the path it was bound to, which is temporary here.
 _KEEP_NAME: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
@@ -46,7 +45,7 @@ def _short_path(folder: Path) -> Iterator[str]:
 
 
 def _bound(folder: Path) -> socket.socket:
-    """A socket that only this user may connect to. No await in here: the mask is that of the whole process."""
+    """Return a socket that only this user may connect to. Never await in here: the umask is process-wide."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     before = os.umask(0o177)
     try:
@@ -61,7 +60,7 @@ def _bound(folder: Path) -> socket.socket:
 
 
 class ControlServer:
-    """Answers on `folder`/control.sock until closed."""
+    """Answers requests on `folder`/control.sock until closed."""
 
     def __init__(self, folder: Path, handler: Handler) -> None:
         self._folder = folder
@@ -69,7 +68,7 @@ class ControlServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen; a socket left by a dead process is taken over (the folder's lock is ours)."""
+        """Listen; replace a socket left by a dead process (this process holds the folder's lock)."""
         (self._folder / "control.sock").unlink(missing_ok=True)
         self._server = await asyncio.start_unix_server(
             self._serve, sock=_bound(self._folder), limit=REQUEST_BYTES_MAX, **_KEEP_NAME
@@ -86,9 +85,9 @@ class ControlServer:
                 writer.write(await self._answer(line) + b"\n")
                 await writer.drain()
         except ValueError:
-            text = f"a request of more than {REQUEST_BYTES_MAX} bytes"
+            text = f"the request has more than {REQUEST_BYTES_MAX} bytes"
             writer.write(msgspec.json.encode({"ok": False, "error": text, "code": 2}) + b"\n")
-        except OSError:  # the client has gone
+        except OSError:  # the client has disconnected
             pass
         finally:
             writer.close()
@@ -97,22 +96,22 @@ class ControlServer:
         try:
             request = msgspec.json.decode(line, type=dict[str, Any])
         except UNDECODABLE as error:
-            return msgspec.json.encode({"ok": False, "error": f"no JSON object: {error}", "code": 2})
+            return msgspec.json.encode({"ok": False, "error": f"not a JSON object: {error}", "code": 2})
         try:
             return msgspec.json.encode({"ok": True, "result": await self._handler(request)})
         except CrawlerError as error:
             return msgspec.json.encode({"ok": False, "error": str(error), "code": error.exit_code})
-        except Exception as error:  # a bug of ours must not leave the asker waiting
+        except Exception as error:  # even after a bug of ours the client gets an answer
             log.exception("control socket: %.200r", line)
             text = f"internal error: {type(error).__name__}: {error}; see the log"
             return msgspec.json.encode({"ok": False, "error": text, "code": 1})
 
 
 def ask(folder: Path, command: str, **arguments: Any) -> Any:
-    """Ask the process that runs in `folder`; NOBODY if none answers there.
+    """Send a command to the process that runs in `folder`; return its result, or NOBODY if none answers.
 
     Raises:
-        CrawlerError: the process refused, with its reason.
+        CrawlerError: the process rejected the command; carries the reason.
     """
     request = msgspec.json.encode({"command": command, **arguments}) + b"\n"
     try:

@@ -1,27 +1,27 @@
-"""What is left of a crawl, estimated from how it grew in about the last minute.
+"""Estimates the remaining work of a crawl from its growth in about the last minute.
 
-Each URL that is done brings new ones: `brings` of them on average (links that
-the DUE found new, over URLs done). If that is below 1, the URLs that wait now
-and all that will come of them are a geometric series,
+Each URL that is done brings `brings` new ones on average (links that the DUE found new,
+over URLs done). If that is below 1, the waiting URLs and all that will follow from them
+are a geometric series,
 
     left = (todo + pending * share of pending links that are new) / (1 - brings)
 
 the expected size of a subcritical branching process (Watson and Galton 1875).
-From `GROWS` on no end is in sight: the crawl grows, or nearly so.
+From `GROWS` on the end cannot be estimated: the crawl grows, or nearly so.
 """
 
 from collections.abc import Mapping
 
 import msgspec
 
-GROWS = 0.95  # new URLs a page; the series is not worth a number above it
+GROWS = 0.95  # new URLs per page; above it the series is too uncertain to give a number
 
 
 class Eta(msgspec.Struct, frozen=True):
-    """`urls` that wait, as far as they are known to be new; `brings` a page, None before any is done.
+    """An estimate: `urls` that wait, counting pending links by the share that is new; `brings` per page, or None.
 
-    `left` counts those that will come too and `seconds` is the time for them at
-    the present speed; both are None while the crawl grows.
+    `left` includes the URLs still to be found and `seconds` is the time for them at
+    the present speed; both are None while the crawl grows. `brings` is None until a URL is done.
     """
 
     urls: float
@@ -31,7 +31,7 @@ class Eta(msgspec.Struct, frozen=True):
 
 
 def eta(todo: int, pending: int, recent: Mapping[str, float]) -> Eta:
-    """Estimate what is left; `recent` is the growth of `done`, `new` and `known` over `span` seconds."""
+    """Estimate the remaining work; `recent` is the growth of `done`, `new` and `known` over `span` seconds."""
     done, new, known = (recent.get(name, 0.0) for name in ("done", "new", "known"))
     urls = todo + pending * (new / (new + known) if new + known > 0.0 else 1.0)
     if done <= 0.0:
@@ -44,7 +44,7 @@ def eta(todo: int, pending: int, recent: Mapping[str, float]) -> Eta:
 
 
 def describe_eta(view: Eta) -> str:
-    """Say what is left of a crawl, alike at every entrance; "" while nothing is known."""
+    """Describe the remaining work in one line, for every interface; "" while nothing is known."""
     if view.brings is None:
         return ""
     if view.left is None or view.seconds is None:
@@ -55,7 +55,7 @@ def describe_eta(view: Eta) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time in the unit that suits it."""
+    """Format a length of time in a suitable unit."""
     for unit, length in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"

@@ -1,14 +1,14 @@
-"""The curves of the dashboard: some numbers at regular instants over the last day, in arrays.
+"""The curves of the dashboard: series of numbers at regular intervals over the last day, in arrays.
 
-A point comes from two looks at the status: rates are differences of counters over the
-time between. A point costs 4 bytes a series; a full ring drops the oldest.
+Rates are differences of counters between two samples of the status, over the time
+between. A point costs 4 bytes per series; a full ring drops the oldest.
 """
 
 from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-RATES = {  # series -> path of the counter it is the growth of
+RATES = {  # series -> path of the counter whose growth it shows
     "pages": ("pages", "fetched"),
     "bytes": ("bytes", "wire"),
     "links": ("urls", "links"),
@@ -16,7 +16,7 @@ RATES = {  # series -> path of the counter it is the growth of
     "failed": ("urls", "failed"),
     "requests": ("serve", "requests"),
 }
-LEVELS = {  # series -> path of the number itself
+LEVELS = {  # series -> path of the number that it shows
     "todo": ("frontier", "todo"),
     "in_flight": ("frontier", "in_flight"),
     "hosts": ("frontier", "hosts"),
@@ -26,7 +26,7 @@ SERIES = (*RATES, *LEVELS)
 
 
 def number_at(status: Mapping[str, Any], path: Sequence[str]) -> float:
-    """A number of the status tree, 0 where there is none."""
+    """Return a number of the status tree, or 0 if it is missing."""
     node: Any = status
     for name in path:
         node = node.get(name, 0) if isinstance(node, Mapping) else 0
@@ -34,7 +34,7 @@ def number_at(status: Mapping[str, Any], path: Sequence[str]) -> float:
 
 
 class RateSampler:
-    """What is going on, from one look to the next."""
+    """Computes rates between successive samples of the status."""
 
     def __init__(self) -> None:
         self._before: dict[str, float] = {}
@@ -42,11 +42,11 @@ class RateSampler:
 
     @property
     def begun(self) -> bool:
-        """Whether the next point will know its rates."""
+        """Whether the next point will have rates."""
         return bool(self._before)
 
     def sample(self, status: Mapping[str, Any], now: float) -> dict[str, float]:
-        """The point for this instant; rates are 0 at the first look and never below 0 (a process began anew)."""
+        """Return the point for this instant; rates are 0 in the first sample and never below 0 (after a restart)."""
         counters = {name: number_at(status, path) for name, path in RATES.items()}
         elapsed = now - self._then
         point = {name: 0.0 for name in RATES}
@@ -58,7 +58,7 @@ class RateSampler:
 
 
 class History:
-    """The last `length` seconds of points, `interval` seconds apart."""
+    """The points of the last `length` seconds, `interval` seconds apart."""
 
     def __init__(self, length: float, interval: float) -> None:
         self.interval = interval
@@ -70,7 +70,7 @@ class History:
         return len(self._times)
 
     def add(self, point: Mapping[str, float], now: float) -> bool:
-        """Keep a point unless the latest one is younger than the interval; whether it was kept."""
+        """Store a point unless the latest one is younger than the interval; return whether it was stored."""
         if self._times and now - self._times[-1] < self.interval * 0.99:
             return False
         if len(self._times) >= self.points_max:
@@ -83,7 +83,7 @@ class History:
         return True
 
     def plain(self, points_max: int = 720) -> dict[str, Any]:
-        """{"times": [...], series: [...]}, thinned evenly to about `points_max` points."""
+        """Return {"times": [...], series: [...]}, thinned evenly to about `points_max` points."""
         step = max(1, -(-len(self._times) // points_max))
         columns = {
             name: [round(value, 3) for value in values[::step]] for name, values in self._values.items()

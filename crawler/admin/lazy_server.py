@@ -1,8 +1,8 @@
-"""The admin server's address from the start of a crawl, its server from the first client on.
+"""Listens for the admin server from the start of a crawl, and imports the server for the first client.
 
-The HTTP library takes a third of the CPU of a crawl's start, and most crawls end
-before anybody looks. So the socket listens, the curves are kept (`sampling.py`),
-and the server is imported, in a thread, when somebody connects.
+Importing the HTTP library takes a third of the CPU of a crawl's start, and most crawls
+end before a client connects. So only the socket is opened and the curves are sampled
+(`sampling.py`); the server is imported, in a thread, on the first connection.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ log = logging.getLogger("crawler")
 
 
 class LazyAdminServer:
-    """Listens for the admin server; the arguments are its own."""
+    """Listens for the admin server; takes the same arguments."""
 
     def __init__(
         self, source: StatusSource, config: Config, directory: Path, now: Callable[[], float]
@@ -47,20 +47,20 @@ class LazyAdminServer:
         """Listen at "ADDRESS:PORT".
 
         Raises:
-            ConfigError: nobody can listen there, or somebody does.
+            ConfigError: the address cannot be listened on, or is in use.
         """
         self._socket = _listen(*host_check.parse_address(text, "admin.address"))
         self._looking.start()
         asyncio.get_running_loop().add_reader(self._socket, self._open_soon)
 
     def link(self) -> str:
-        """The dashboard's address with the token, which its script takes out of it and sends as a header field."""
+        """The dashboard's URL with the token in its fragment; the page's script sends the token as a header field."""
         assert self._socket is not None
         host, port = self._socket.getsockname()[:2]
         return f"http://{host}:{port}/#token={self._token}"
 
     def _open_soon(self) -> None:
-        """Somebody has connected, and waits in the socket's queue."""
+        """Start the server for the first client, which waits in the socket's queue."""
         asyncio.get_running_loop().remove_reader(self._socket)  # type: ignore[arg-type]
         self._opening = asyncio.get_running_loop().create_task(self._open())
 
@@ -72,7 +72,7 @@ class LazyAdminServer:
         self.server = server
 
     async def close(self) -> None:
-        """End the watchers and listen no more."""
+        """End the event streams and stop listening."""
         if self._opening is not None:
             await asyncio.gather(self._opening, return_exceptions=True)
         elif self._socket is not None:
@@ -95,16 +95,16 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def start_or_say(door: LazyAdminServer, address: str, default: str) -> bool:
-    """Start at `address`; where the default one is taken only say so, since the crawl matters more.
+    """Start at `address`; if the default address is in use, only warn, since the crawl matters more.
 
     Raises:
-        ConfigError: another address than the default cannot be listened on.
+        ConfigError: an address other than the default cannot be listened on.
     """
     try:
         door.start(address)
     except ConfigError as error:
         if address != default:
             raise
-        log.warning("no dashboard: %s (--admin ADDRESS:PORT names another, --admin off none)", error)
+        log.warning("no dashboard: %s (choose another with --admin ADDRESS:PORT, or --admin off)", error)
         return False
     return True

@@ -1,7 +1,7 @@
 """The politeness ledger: the requests to a host, their times and gaps, from the log of fetches.
 
-It answers webmasters who ask what the crawler did. It reads the last `TAIL_BYTES` of
-`pages.jsonl`, so an answer costs a bounded read.
+It answers webmasters who ask what the crawler did. Only the last `TAIL_BYTES` of
+`pages.jsonl` are read, so the cost of an answer is bounded.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ ROWS_MAX = 1000
 
 
 def tail_lines(path: Path, bytes_max: int = TAIL_BYTES) -> Iterable[bytes]:
-    """The whole lines in the last `bytes_max` bytes of a file; none if it is not there."""
+    """Return the complete lines in the last `bytes_max` bytes of a file; none if the file is missing."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -32,7 +32,7 @@ def tail_lines(path: Path, bytes_max: int = TAIL_BYTES) -> Iterable[bytes]:
 
 
 def of_host(lines: Iterable[bytes], host: str, rows_max: int = ROWS_MAX) -> dict[str, Any]:
-    """{"host", "requests", "least_gap", "rows": [...]}; `rows` are the latest, each with the gap before it.
+    """Return {"host", "requests", "least_gap", "rows": [...]}; `rows` are the latest, each with the gap before it.
 
     A gap is the time in seconds from the end of one answer to the next request.
     """
@@ -59,6 +59,6 @@ def of_host(lines: Iterable[bytes], host: str, rows_max: int = ROWS_MAX) -> dict
 
 
 def host_name(text: str) -> str:
-    """The canonical name of a host, "" if it is none."""
+    """Return the canonical name of a host, or "" if it is not a host name."""
     url = canonical(text if "://" in text else f"http://{text}/")
     return "" if url is None else hostname(url)

@@ -1,8 +1,8 @@
 """The status of a crawl's processes in Prometheus' text format.
 
-Labels are the process and names from fixed lists (outcomes, rules, states,
-reasons): never a host or a URL, so the number of series does not grow with the
-crawl. A test counts it at 100,000 hosts.
+Labels are the process and names from fixed lists (outcomes, rules, states, reasons),
+never a host or a URL. So the number of series does not grow with the crawl; a test
+counts them at 100,000 hosts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,30 +26,38 @@ from crawler.version import __version__
 StatusTree = Mapping[str, Any]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-# name, path in the status, help; the name's suffix says kind and unit: _total is a counter, all else a gauge
+# name, path in the status, help; the name's suffix gives kind and unit: _total is a counter, all others are gauges
 NUMBERS: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("received_bytes_total", ("bytes", "wire"), "Bytes of bodies received, as they came."),
+    ("received_bytes_total", ("bytes", "wire"), "Bytes of bodies as received."),
     ("decoded_bytes_total", ("bytes", "decoded"), "Bytes of bodies without content coding."),
-    ("urls_todo", ("frontier", "todo"), "URLs to do, those in flight among them."),
-    ("fetches_in_flight", ("frontier", "in_flight"), "Fetches under way."),
+    ("urls_todo", ("frontier", "todo"), "URLs to fetch, including those in flight."),
+    ("fetches_in_flight", ("frontier", "in_flight"), "Fetches in progress."),
     ("requests_in_flight", ("frontier", "requests"), "Requests sent and not answered yet."),
-    ("look_ups_in_flight", ("frontier", "look_ups"), "Name look-ups under way."),
+    ("look_ups_in_flight", ("frontier", "look_ups"), "DNS lookups in progress."),
     ("due_pending", ("due", "pending"), "Links that wait for the next flush of the DUE."),
     ("due_known_total", ("due", "known"), "Links that the DUE had seen before."),
     ("due_new_total", ("due", "new"), "Links that were new to the DUE."),
     ("due_runs", ("due", "runs"), "Sorted runs of the DUE."),
-    ("due_expected_collisions", ("due", "expected_collisions"), "URLs lost to equal fingerprints, expected."),
-    ("splitter_sent_total", ("splitter", "sent"), "Links that other processes have confirmed."),
+    (
+        "due_expected_collisions",
+        ("due", "expected_collisions"),
+        "Expected number of URLs lost to equal fingerprints.",
+    ),
+    ("splitter_sent_total", ("splitter", "sent"), "Links sent to other processes and confirmed."),
     ("splitter_waiting", ("splitter", "waiting"), "Links in the outbox."),
-    ("splitter_applied_total", ("splitter", "applied"), "Links that came from other processes."),
-    ("splitter_sent_bytes_total", ("splitter", "bytes"), "Bytes of batches that were confirmed."),
+    ("splitter_applied_total", ("splitter", "applied"), "Links received from other processes."),
+    ("splitter_sent_bytes_total", ("splitter", "bytes"), "Bytes of confirmed batches."),
     ("serve_requests_total", ("serve", "requests"), "Requests to the page server."),
-    ("serve_connections", ("serve", "connections"), "Connections to the page server."),
-    ("serve_connections_evicted_total", ("serve", "evicted"), "Slow clients that made room for others."),
-    ("serve_connections_refused_total", ("serve", "turned_away"), "Clients for which there was no room."),
-    ("serve_ready_bytes", ("serve", "ready_bytes"), "Bytes of answers kept ready."),
-    ("serve_ready_hits_total", ("serve", "ready_hits"), "Requests answered with an answer kept ready."),
-    ("serve_ready_misses_total", ("serve", "ready_misses"), "Requests for which a record was read."),
+    ("serve_connections", ("serve", "connections"), "Open connections to the page server."),
+    ("serve_connections_evicted_total", ("serve", "evicted"), "Slow clients closed to make room for others."),
+    (
+        "serve_connections_refused_total",
+        ("serve", "turned_away"),
+        "Clients rejected for lack of a free slot.",
+    ),
+    ("serve_ready_bytes", ("serve", "ready_bytes"), "Bytes of cached answers."),
+    ("serve_ready_hits_total", ("serve", "ready_hits"), "Requests answered from cached answers."),
+    ("serve_ready_misses_total", ("serve", "ready_misses"), "Requests whose answer was not cached."),
     ("serve_counted_pages", ("serve", "counted_pages"), "Pages whose requests are counted exactly."),
     ("refresh_level", ("refreshing", "level"), "Crawl value at which a page is due (Lambda)."),
     ("refresh_expected_freshness", ("refreshing", "expected_freshness"), "Expected share of fresh copies."),
@@ -58,40 +66,40 @@ NUMBERS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("log_warnings_total", ("log", "warning"), "Messages of level warning in this run."),
 )
 
-# name, label, path of a mapping label value -> number, help
+# name, label, path of a mapping {label value: number}, help
 MAPPINGS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
-    ("pages_total", "outcome", ("pages",), "Fetches of pages by how they ended."),
-    ("robots_total", "outcome", ("robots",), "Fetches of robots.txt by how they ended."),
+    ("pages_total", "outcome", ("pages",), "Fetches of pages by outcome."),
+    ("robots_total", "outcome", ("robots",), "Fetches of robots.txt by outcome."),
     (
         "connections_total",
         "how",
         ("connections",),
-        "Requests by how they were carried: reused, plain, full, resumed.",
+        "Requests by kind of connection: reused, plain, full, resumed.",
     ),
-    ("links_total", "fate", ("urls",), "Links by what became of them."),
-    ("links_filtered_total", "rule", ("urls", "filtered"), "Links that the URL filter dropped, by rule."),
+    ("links_total", "fate", ("urls",), "Links by fate."),
+    ("links_filtered_total", "rule", ("urls", "filtered"), "Links that the URL filter rejected, by rule."),
     (
         "waited_seconds_total",
         "reason",
         ("waited",),
-        "Time without a fetch to give out, by what was waited for.",
+        "Time in which no URL could be fetched, by cause.",
     ),
     ("serve_answers_total", "status", ("serve", "answers"), "Answers of the page server by status."),
 )
 
 # name, path in an entry of "processes", help
 PROCESS: tuple[tuple[str, str, str], ...] = (
-    ("process_cpu_seconds_total", "cpu_seconds", "User and system time."),
+    ("process_cpu_seconds_total", "cpu_seconds", "User and system CPU time."),
     ("process_resident_memory_bytes", "rss_bytes", "Resident memory."),
-    ("process_open_fds", "descriptors", "Open descriptors."),
-    ("process_max_fds", "descriptors_max", "Most descriptors that may be open."),
-    ("process_start_time_seconds", "started", "Start, in seconds since the epoch."),
-    ("loop_lag_seconds", "loop_lag", "By how much the event loop was late in the last second, at most."),
+    ("process_open_fds", "descriptors", "Open file descriptors."),
+    ("process_max_fds", "descriptors_max", "Limit of open file descriptors."),
+    ("process_start_time_seconds", "started", "Start time, in seconds since the epoch."),
+    ("loop_lag_seconds", "loop_lag", "Maximum delay of the event loop in the last second."),
 )
 
 HISTOGRAMS = (
-    ("commit_seconds", "commit", "Time that a commit of a group took."),
-    ("flush_seconds", "flush", "Time that a flush of the DUE took."),
+    ("commit_seconds", "commit", "Duration of group commits."),
+    ("flush_seconds", "flush", "Duration of flushes of the DUE."),
 )
 
 
@@ -101,7 +109,7 @@ def _family(name: str, text: str, labels: list[str]) -> Any:
 
 
 def families(parts: Iterable[StatusTree]) -> Iterator[Metric]:
-    """The metrics of a crawl from the status of each process."""
+    """Yield the metrics of a crawl from the status of each process."""
     parts = list(parts)
     yield InfoMetricFamily("crawler", "The program.", value={"version": __version__})
     for name, path, text in NUMBERS:
@@ -166,7 +174,7 @@ def _histograms(parts: list[StatusTree]) -> Iterator[Metric]:
 
 
 def _of_the_crawl(status: Status) -> Iterator[Metric]:
-    """Which processes run, and what is left; of a crawl that grows nobody knows how much and how long."""
+    """Yield which processes run and the remaining work, without its amount and time while the crawl grows."""
     running = _family("process_up", "Whether the process runs: 1 or 0.", ["process"])
     for member in status.members:
         running.add_metric([member.name], member.state == "running")
@@ -174,8 +182,8 @@ def _of_the_crawl(status: Status) -> Iterator[Metric]:
         yield running
     view = status.eta
     for name, value, text in (
-        ("new_urls_per_page", view.brings, "New URLs that a page brings; the crawl grows from 0.95 on."),
-        ("left_urls", view.left, "URLs that will still be asked, those to be found among them."),
+        ("new_urls_per_page", view.brings, "New URLs per page; from 0.95 on the crawl is growing."),
+        ("left_urls", view.left, "URLs still to be fetched, including those to be found."),
         ("left_seconds", view.seconds, "Time for them at the present speed."),
     ):
         if value is not None:
@@ -191,7 +199,7 @@ class _Given(Collector):
 
 
 def text(parts: Iterable[StatusTree]) -> bytes:
-    """The exposition of the processes' status."""
+    """Return the processes' status in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Given(lambda: families(parts)))
     return generate_latest(registry)

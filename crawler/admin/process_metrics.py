@@ -1,4 +1,4 @@
-"""Vital signs of a process: memory, CPU, descriptors, lag of its loop, durations of its commits and flushes."""
+"""Vital signs of a process: memory, CPU, file descriptors, event-loop lag, durations of commits and flushes."""
 
 import logging
 import os
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-# Seconds: a synced commit takes 0.2 ms on a fast disk, some 10 ms on a slow one; flushes merge runs.
+# Seconds: a synced commit takes 0.2 ms on a fast disk, about 10 ms on a slow one; flushes merge runs.
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 ERRORS_KEPT = 50
 MINUTE = 60.0  # s
@@ -17,25 +17,25 @@ _ERROR_CHARS_MAX = 500
 
 
 class Histogram:
-    """Counts of observed lengths of time by upper bound, as Prometheus has them but not cumulative."""
+    """Counts of durations by upper bound, like a Prometheus histogram but not cumulative."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BOUNDS) + 1)
         self.sum = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Count one length of time."""
+        """Count one duration."""
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.sum += seconds
 
     def plain(self) -> dict[str, Any]:
-        """{"sum": seconds, "le": {bound: count}}: adds up over processes with the rest of the status."""
+        """Return {"sum": seconds, "le": {bound: count}}, which adds up over processes."""
         names = [*map(str, BOUNDS), "+Inf"]
         return {"sum": self.sum, "le": dict(zip(names, self.counts, strict=True))}
 
 
 def cumulative(plain: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """(bound, observations up to it) of what `plain` gave."""
+    """Yield (bound, observations up to it) from a result of `Histogram.plain`."""
     total = 0
     for bound, count in plain["le"].items():
         total += count
@@ -43,7 +43,7 @@ def cumulative(plain: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def of_process() -> dict[str, Any]:
-    """Resident memory in bytes, CPU in seconds, open descriptors and their limit."""
+    """Return resident memory in bytes, CPU time in seconds, open file descriptors and their limit."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "pid": os.getpid(),
@@ -67,19 +67,19 @@ def _descriptors() -> int:
 
 
 class LastMinute:
-    """How much some counters have grown in about the last minute; `sample` them every few seconds."""
+    """The growth of some counters in about the last minute; `sample` them every few seconds."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, dict[str, int]]] = deque()
 
     def sample(self, counts: dict[str, int], now: float) -> None:
-        """Note the counters as they are; looks that are not needed any more are dropped."""
+        """Record the counters' values; drop samples that are too old."""
         while len(self._looks) > 1 and self._looks[1][0] <= now - MINUTE:
             self._looks.popleft()
         self._looks.append((now, counts))
 
     def plain(self) -> dict[str, float]:
-        """Growth by name, and `span`, the seconds in which it took place; {} before there are two looks."""
+        """Return the growth by name, and `span`, its duration in seconds; {} before the second sample."""
         if len(self._looks) < 2:
             return {}
         (then, before), (now, counts) = self._looks[0], self._looks[-1]
@@ -89,8 +89,8 @@ class LastMinute:
 class RecentErrors(logging.Handler):
     """The latest warnings and errors of the log, for the dashboard.
 
-    Python itself shows warnings on standard error as long as nobody has given a logger a handler. This one
-    is no screen: in a script that has set up no log, it hands them on to where they would have gone.
+    Python shows warnings on standard error as long as no logger has a handler. This handler shows nothing itself:
+    in a script that has configured no logging it passes messages on to Python's last-resort handler.
     """
 
     def __init__(self) -> None:
@@ -107,10 +107,10 @@ class RecentErrors(logging.Handler):
             logging.lastResort.handle(record)
 
     def _is_only_handler(self) -> bool:
-        """Whether no log is set up; of several crawls in a process, the first one's handler answers for all."""
+        """Return whether logging is not configured; with several crawls in a process, only the first handler's."""
         handlers = [*logging.getLogger("crawler").handlers, *logging.getLogger().handlers]
         return handlers[:1] == [self] and all(isinstance(each, RecentErrors) for each in handlers)
 
     def plain(self) -> list[dict[str, Any]]:
-        """The messages, oldest first."""
+        """Return the messages, oldest first."""
         return list(self._kept)

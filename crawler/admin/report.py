@@ -14,34 +14,34 @@ from crawler.urlfilter.url_filter import RULES
 from crawler.version import __version__
 
 _NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": {}}  # always there
-# Outcomes that show that something could be fetched.
+# Outcomes which show that fetching works.
 SUCCESSES = ("fetched", "empty", "unchanged", "truncated")
 
-REASONS_SHOWN = 5  # hosts named where no page could be fetched
+REASONS_SHOWN = 5  # hosts named if no page could be fetched
 
 
 def with_share(splitter: SplitterCounts) -> dict[str, Any]:
-    """Counts of the splitter with the share of links that stayed in their process (Mercator: 81.5 %)."""
+    """Return the splitter's counts with the share of links that stayed in their process (Mercator: 81.5 %)."""
     plain: dict[str, Any] = msgspec.to_builtins(splitter)
     links = splitter.local + splitter.foreign
     return plain | {"local_share": round(splitter.local / links, 4)} if links else plain
 
 
 def peak_rss_bytes() -> int:
-    """The most memory this process has had resident."""
+    """Return the peak resident memory of this process in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def cpu_seconds() -> float:
-    """User and system time of this process and its ended children."""
+    """Return the user and system CPU time of this process and its ended children."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
 def _network(host: str) -> str:
-    """What opens the address of a host, as --allow-network takes it."""
+    """Return the argument of --allow-network that allows the address of a host."""
     if host == "localhost" or host.endswith(".localhost") or host.startswith("127."):
         return "127.0.0.0/8"
     bare = host.strip("[]")
@@ -57,17 +57,17 @@ _WORDS = {
 
 
 def _said(outcome: str, n: int) -> str:
-    """An outcome in words, and how often it was met."""
+    """Describe an outcome and its count in words."""
     kind = outcome.removeprefix("robots.txt ")
     plain = outcome.replace("_", " ")
     return f"{plain.removesuffix(kind.replace('_', ' '))}{_WORDS.get(kind, kind.replace('_', ' '))} {n}"
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """What a run has come to; of one process, or of several (`status.merge`).
+    """The result of a run; of one process, or of several (`status.merge`).
 
-    `started` and `ended` are instants; `counters` are of the whole crawl,
-    `run_counters` of this run; `problems` are laws of counting that do not hold.
+    `started` and `ended` are instants; `counters` cover the whole crawl and
+    `run_counters` this run; `problems` lists the counting rules that do not hold.
     """
 
     crawl_id: str
@@ -88,7 +88,7 @@ class Report(msgspec.Struct, kw_only=True):
     refreshing: dict[str, Any] = {}
 
     def plain(self) -> dict[str, Any]:
-        """The report as JSON has it."""
+        """Return the report as a tree for JSON."""
         sections = msgspec.to_builtins(self)
         splitter = {} if self.splitter is None else {"splitter": with_share(self.splitter)}
         return {
@@ -113,35 +113,37 @@ class Report(msgspec.Struct, kw_only=True):
 
     @property
     def any_success(self) -> bool:
-        """Whether the crawl has ever fetched a page."""
+        """Return whether the crawl has ever fetched a page."""
         return any(self.counters.get(f"pages.{name}") for name in SUCCESSES)
 
     @property
     def nothing_new(self) -> bool:
-        """Whether the crawl was complete before the run: nothing was asked, and nothing is to do."""
+        """Return whether the crawl was complete before the run: nothing was requested and no URL is left."""
         asked = [*group(self.run_counters, "pages").values(), *group(self.run_counters, "refresh").values()]
         return self.stopped_by == "done" and self.any_success and not any(asked)
 
     def why_nothing(self, refused: int) -> str:
-        """What stood in the way of the seeds, in a few words; `refused` of them were no URLs."""
-        reasons = [f"{refused} seeds are no http(s) URLs"] if refused else []
+        """Return briefly why no seed could be fetched; `refused` of them were not URLs."""
+        reasons = [f"{refused} seeds are not http(s) URLs"] if refused else []
         for host in self.hosts[:REASONS_SHOWN]:
             cause = describe_cause(host.cause) or ("no answer" if host.failures else "")
             hint = (
-                f" (--allow-network {_network(host.host)} opens it)" if host.cause == "address_denied" else ""
+                f" (--allow-network {_network(host.host)} allows it)"
+                if host.cause == "address_denied"
+                else ""
             )
             reasons += [f"{host.host}: {cause}{hint}"] if cause else []
         outcomes = group(self.run_counters, "pages")
-        if not outcomes:  # robots.txt was all that was asked for
+        if not outcomes:  # only robots.txt was requested
             outcomes = {f"robots.txt {name}": n for name, n in group(self.run_counters, "robots").items()}
         said = [_said(name, n) for name, n in sorted(outcomes.items()) if name != "retried"]
-        if not said:  # nothing was asked for
+        if not said:  # nothing was requested
             filtered = group(self.run_counters, "urls.filtered")
             said = [
                 f"URL filter: {RULES[name]} ({n})" for name, n in sorted(filtered.items()) if name in RULES
             ]
-        told = {each.partition(": ")[2] for each in reasons}  # the cause of a host need not stand there twice
+        told = {each.partition(": ")[2] for each in reasons}  # do not repeat the cause of a host
         said = [each for each in said if each.removeprefix("robots.txt ").rpartition(" ")[0] not in told]
         if said:
-            said[-1] += " (`crawler why URL` tells more)"
-        return "; ".join(reasons + said) or "nothing is left to do; `crawler status` tells more"
+            said[-1] += " (see `crawler why URL`)"
+        return "; ".join(reasons + said) or "no URL is left to fetch; see `crawler status`"

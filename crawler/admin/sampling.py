@@ -1,4 +1,4 @@
-"""Looks at a crawl for the dashboard, also while nobody watches: its curves begin with the crawl."""
+"""Samples the status of a crawl for the dashboard, also without viewers: the curves begin with the crawl."""
 
 import asyncio
 import logging
@@ -16,12 +16,12 @@ from crawler.errors import CrawlerError
 
 log = logging.getLogger("crawler")
 
-INTERVAL = 1.0  # seconds between looks while somebody watches
+INTERVAL = 1.0  # seconds between samples while somebody is watching
 HOSTS_SHOWN = 100
 
 
 class Sampler:
-    """Looks each second while somebody watches, else once a point of the history; `sampled` is set at each look."""
+    """Samples each second while somebody is watching, else once per history point; sets `sampled` each time."""
 
     def __init__(self, source: StatusSource, config: AdminConfig, now: Callable[[], float]) -> None:
         self._source = source
@@ -31,19 +31,19 @@ class Sampler:
         self._pulse = RateSampler()
         self._status: dict[str, Any] = {}
         self._point: dict[str, float] = {}
-        self.sampled = asyncio.Event()  # set, and replaced, at each look
-        self._wanted = asyncio.Event()  # somebody has begun to watch
+        self.sampled = asyncio.Event()  # set, and replaced, at each sample
+        self._wanted = asyncio.Event()  # set when somebody begins to watch
         self.watchers = 0
         self.closed = False
         self._feeder: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to look; harmless if it has begun."""
+        """Start sampling; harmless if already started."""
         if self._feeder is None:
             self._feeder = asyncio.get_running_loop().create_task(self._feed())
 
     async def close(self) -> None:
-        """Look no more, and let those who watch know."""
+        """Stop sampling and wake the watchers."""
         if self._feeder is not None:
             self._feeder.cancel()
             await asyncio.gather(self._feeder, return_exceptions=True)
@@ -51,7 +51,7 @@ class Sampler:
         self.sampled.set()
 
     def begin_watching(self) -> None:
-        """Somebody watches; who ends takes it off `watchers`."""
+        """Note a new watcher, which must decrement `watchers` when it leaves."""
         self.watchers += 1
         self._wanted.set()
 
@@ -66,7 +66,7 @@ class Sampler:
             self._wanted.clear()
 
     async def sample(self) -> None:
-        """Look now."""
+        """Take a sample."""
         self._status = await self.status()
         now = self._now()
         knows_rates = self._pulse.begun
@@ -77,12 +77,12 @@ class Sampler:
         looked.set()
 
     async def status(self) -> dict[str, Any]:
-        """The status of the whole crawl, of this moment."""
+        """Return the current status of the whole crawl."""
         return whole([Status.of(part) for part in await self._ask()]).plain()
 
     async def _ask(self) -> list[Any]:
         return await self._source.ask({"command": "status", "hosts": HOSTS_SHOWN})
 
     def event(self) -> bytes:
-        """The latest look as JSON."""
+        """Return the latest sample as JSON."""
         return msgspec.json.encode({"now": self._now(), "point": self._point, "status": self._status})

@@ -2,13 +2,13 @@
 
     GET  / /static/*                     the dashboard
     GET  /metrics /status /why?url=U /hosts/NAME /history
-    GET  /events                         server-sent events, one a second
+    GET  /events                         server-sent events, one per second
     GET  /healthz /readyz
     GET  /bot /bot/ledger?host=H
     POST /do                             {"command": ...}, with X-Admin-Token
 
-Reading needs no token: the listener is on loopback unless told otherwise. A `StatusSource`
-supplies the data; no stage is known here.
+Reading needs no token: by default the server listens on loopback only. A
+`StatusSource` supplies the data; this module imports no stage.
 """
 
 import asyncio
@@ -44,9 +44,9 @@ from crawler.serve.request_reader import ServedRequest
 
 log = logging.getLogger("crawler")
 
-WATCHERS_MAX = 16  # event streams at once
+WATCHERS_MAX = 16  # simultaneous event streams
 BODY_BYTES_MAX = 1 << 20
-TIMEOUT = 15.0  # seconds; for a whole header, a body, and for what is buffered to be taken
+TIMEOUT = 15.0  # seconds for a complete header, for a body, and for a client to read what is buffered
 
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _PAGE_FIELDS = (
@@ -70,7 +70,7 @@ def _json(value: object) -> Reply:
 
 
 class AdminServer:
-    """Shows and steers a crawl; `directory` holds the token and the log of fetches."""
+    """Shows and controls a crawl; `directory` contains the token and the log of fetches."""
 
     def __init__(
         self,
@@ -98,27 +98,27 @@ class AdminServer:
         )
 
     async def start(self, text: str) -> tuple[str, int]:
-        """Listen at "ADDRESS:PORT"; the address it is.
+        """Listen at "ADDRESS:PORT"; return the address in use.
 
         Raises:
-            ConfigError: nobody can listen there, or somebody does.
+            ConfigError: the address cannot be listened on, or is in use.
         """
         await self.listener.start(host_check.parse_address(text, "admin.address"), "admin.address")
         self._looking.start()
         return self.listener.address
 
     async def start_on(self, sock: socket.socket) -> None:
-        """Answer what comes to a socket that listens already."""
+        """Accept clients on a socket that already listens."""
         await self.listener.start_on(sock)
         self._looking.start()
 
     def link(self) -> str:
-        """The dashboard's address with the token, which its script takes out of it and sends as a header field."""
+        """The dashboard's URL with the token in its fragment; the page's script sends the token as a header field."""
         host, port = self.listener.address
         return f"http://{host}:{port}/#token={self.token}"
 
     async def close(self) -> None:
-        """End the watchers and listen no more."""
+        """End the event streams and stop listening."""
         await self._looking.close()
         await self.listener.close()
 
@@ -131,7 +131,7 @@ class AdminServer:
             if request.method == "POST":
                 return Sending(await self._change(request, connection, path, host))
             if request.method not in ("GET", "HEAD"):
-                refusal = HttpError(405, "bad_request", "only GET, HEAD and POST")
+                refusal = HttpError(405, "bad_request", "only GET, HEAD and POST are allowed")
                 refusal.fields = (("Allow", "GET, HEAD, POST"),)
                 raise refusal
             if path == "/events":
@@ -156,7 +156,7 @@ class AdminServer:
         return await getattr(self, _READS[path])(fields)
 
     async def _metrics(self, fields: dict[str, str]) -> Reply:
-        # With Prometheus' client a tenth of the start's CPU, and most crawls are never asked.
+        # Prometheus' client takes a tenth of the start's CPU, and most crawls are never asked for metrics.
         from crawler.admin import metrics
 
         parts = await self._source.ask({"command": "status", "hosts": 0})
@@ -167,15 +167,15 @@ class AdminServer:
 
     async def _why(self, fields: dict[str, str]) -> Reply:
         if not fields.get("url"):
-            raise HttpError(400, "bad_request", "say which URL: /why?url=URL")
+            raise HttpError(400, "bad_request", "name the URL: /why?url=URL")
         answers = await self._source.ask({"command": "why", "url": fields["url"]})
         owned = [each for each in answers if each.get("owner", each.get("process")) == each.get("process")]
         if not owned:
-            raise self._absent(f"{answers[0]['owner']}, whose URL this is,")
+            raise self._absent(f"{answers[0]['owner']}, which owns this URL,")
         return _json(owned[0])
 
     def _absent(self, who: str) -> HttpError:
-        return HttpError(503, "missing", f"{who} does not run", missing=list(self._source.missing()))
+        return HttpError(503, "missing", f"{who} is not running", missing=list(self._source.missing()))
 
     async def _show_history(self, fields: dict[str, str]) -> Reply:
         return _json(self._looking.history.plain())
@@ -196,7 +196,7 @@ class AdminServer:
     async def _ledger(self, fields: dict[str, str]) -> Reply:
         host = ledger.host_name(fields.get("host", ""))
         if not host:
-            raise HttpError(400, "bad_request", "say which host: /bot/ledger?host=NAME")
+            raise HttpError(400, "bad_request", "name the host: /bot/ledger?host=NAME")
         path = self._directory / "pages.jsonl"
         made = await asyncio.to_thread(lambda: ledger.of_host(ledger.tail_lines(path), host))
         found = await self._source.ask({"command": "host", "host": host})
@@ -206,13 +206,13 @@ class AdminServer:
     async def _host(self, text: str) -> Reply:
         host = ledger.host_name(text)
         if not host:
-            raise HttpError(400, "bad_request", "this is no host name")
+            raise HttpError(400, "bad_request", "this is not a host name")
         answers = await self._source.ask({"command": "host", "host": host})
         known = [each for each in answers if each.get("state") != "unknown"]
         if not known and self._source.missing():
-            raise self._absent("the process of this host")
+            raise self._absent("the process that owns this host")
         if not known:
-            raise HttpError(404, "unknown", "no URL of this host has been met", host=host)
+            raise HttpError(404, "unknown", "no URL of this host is known", host=host)
         path = self._directory / "pages.jsonl"
         fetches = await asyncio.to_thread(lambda: ledger.of_host(ledger.tail_lines(path), host, 50))
         return _json(known[0] | {"fetches": fetches["rows"][::-1]})
@@ -221,7 +221,7 @@ class AdminServer:
         self, request: ServedRequest, connection: ServedConnection, path: str, host: str
     ) -> Reply:
         if path != "/do":
-            raise HttpError(404, "no_such_path", "changes go to /do")
+            raise HttpError(404, "no_such_path", "send changes to /do")
         actions.check(request.headers, self.token, host)
         command = actions.parse(await read_body(request, connection, BODY_BYTES_MAX, TIMEOUT))
         log.info("admin: %s", command)
@@ -233,7 +233,7 @@ class AdminServer:
 
     def _events(self) -> "EventStream":
         if self._looking.watchers >= WATCHERS_MAX:
-            raise HttpError(503, "full", f"{WATCHERS_MAX} watch already")
+            raise HttpError(503, "full", f"the maximum of {WATCHERS_MAX} event streams is open")
         return EventStream(self._looking)
 
 
@@ -250,7 +250,7 @@ _READS = {
 
 
 class EventStream(Sending):
-    """A stream of server-sent events (HTML standard, section 9.2), until the client goes."""
+    """A stream of server-sent events (HTML standard, section 9.2), until the client disconnects."""
 
     def __init__(self, looking: Sampler) -> None:
         fields = ((b"Content-Type", b"text/event-stream"), *_PAGE_FIELDS)
@@ -258,7 +258,7 @@ class EventStream(Sending):
         self._looking = looking
 
     async def write(self, request: ServedRequest) -> None:
-        """Write the head, and an event whenever there is one."""
+        """Write the head, then each event."""
         await super().write(request)
         connection, looking = self._connection, self._looking
         looking.begin_watching()
@@ -278,11 +278,11 @@ def _fields(query: str) -> dict[str, str]:
             name: values[0] for name, values in parse_qs(query, max_num_fields=16, errors="strict").items()
         }
     except ValueError:
-        raise HttpError(400, "bad_request", "the query cannot be read") from None
+        raise HttpError(400, "bad_request", "the query cannot be parsed") from None
 
 
 def _static_files() -> dict[str, tuple[bytes, str]]:
-    """Path -> (content, media type) of the dashboard's files: there is no other file that a path can name."""
+    """Return {path: (content, media type)} of the dashboard's files. No other path can name a file."""
     files = {}
     for entry in resources.files("crawler.admin").joinpath("static").iterdir():
         suffix = Path(entry.name).suffix

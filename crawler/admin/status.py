@@ -1,7 +1,7 @@
 """The status of a running process, and the sum over several processes.
 
-`crawler status`, the live screen and the control socket show a `Status`; `merge` is
-the one rule by which statuses and reports (`report.py`) add up.
+`crawler status`, the live screen and the control socket show a `Status`. Statuses and
+reports (`report.py`) are added up only by `merge`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 class MemberStatus(msgspec.Struct, frozen=True):
-    """A process of a crawl: `running`, `at_rest`, or `missing` (others run, it gives no answer).
+    """A process of a crawl: `running`, `at_rest`, or `missing` (others run, but it does not answer).
 
-    `seen_at` is the instant of the figures that are shown of it, 0 if there are none.
+    `seen_at` is the instant of the figures shown for it, 0 if there are none.
     """
 
     name: str
@@ -29,15 +29,15 @@ class MemberStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, kw_only=True):
-    """What is going on in a process, or in several together.
+    """The current state of a process, or of several together.
 
-    `counters` are the durable ones, by their dotted names; `splitter` is None in
-    a crawl of one process; `peers` says by process how it reaches the others;
-    `waiting` are some hosts with what they wait for; `members` are the processes,
-    running or not. The sections from `processes` on
-    are those of running processes (`process/live_services.py`): vitals, what this run has
-    fetched, growth in about the last minute (`vitals.LastMinute`), histograms,
-    what places waited for, latest warnings, the page server.
+    `counters` are the durable ones, by dotted name; `splitter` is None in a crawl of one
+    process; `peers` gives, by process, its connection to the others; `waiting` lists some
+    hosts with what they wait for; `members` are the processes, running or not.
+    The sections from `processes` on are set for running processes only
+    (`process/live_services.py`): vital signs, fetches of this run, growth in about the
+    last minute (`process_metrics.LastMinute`), histograms, what fetch slots waited for,
+    latest warnings, the page server.
     """
 
     name: str = ""
@@ -62,11 +62,11 @@ class Status(msgspec.Struct, kw_only=True):
 
     @property
     def eta(self) -> Eta:
-        """Estimate what is left of the crawl."""
+        """Estimate the remaining work of the crawl."""
         return eta(self.frontier.todo, self.due.pending, self.recent)
 
     def plain(self) -> dict[str, Any]:
-        """As one tree for JSON: groups of counters beside the sections of the stages, and the outlook."""
+        """Return one tree for JSON: groups of counters, the sections of the stages, and the estimate."""
         sections = msgspec.to_builtins(self)
         sections["splitter"] = sections["splitter"] or {}
         view = self.eta
@@ -75,10 +75,10 @@ class Status(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Self:
-        """The status that `plain` says.
+        """Build a status from the tree that `plain` returned.
 
         Raises:
-            msgspec.ValidationError: it is none.
+            msgspec.ValidationError: the tree has another form.
         """
         sections = {name: plain[name] for name in cls.__struct_fields__ if name in plain}
         counters = {name: value for name, value in plain.items() if name not in (*sections, "outlook")}
@@ -87,7 +87,7 @@ class Status(msgspec.Struct, kw_only=True):
 
 
 def nested(counters: Mapping[str, int]) -> dict[str, Any]:
-    """{"pages.fetched": 3} as {"pages": {"fetched": 3}}, names in order."""
+    """Return {"pages.fetched": 3} as {"pages": {"fetched": 3}}, with sorted names."""
     tree: dict[str, Any] = {}
     for name in sorted(counters):
         *folders, leaf = name.split(".")
@@ -107,7 +107,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int]
 
 
 def group(counters: Mapping[str, int], name: str) -> dict[str, int]:
-    """The counters of one group by the rest of their names: "pages" of {"pages.fetched": 3} is {"fetched": 3}."""
+    """Return the counters of one group without its name: "pages" of {"pages.fetched": 3} is {"fetched": 3}."""
     prefix = f"{name}."
     return {key.removeprefix(prefix): n for key, n in counters.items() if key.startswith(prefix)}
 
@@ -122,14 +122,14 @@ def _mean(values: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def _weighted(values: Sequence[Mapping[str, Any]], name: str, by: str) -> float | None:
-    """The mean of a number over parts, each counted `by` another one; None of nothing."""
+    """Return the mean of a number over parts, weighted by the number `by`; None without parts."""
     known = [(value[name], value[by]) for value in values if value.get(name) is not None]
     whole = sum(weight for _, weight in known)
     return round(sum(number * weight for number, weight in known) / whole, 4) if whole else None
 
 
 def _refreshing(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One section of the refreshes of several processes (`frontier/refresh/expectation.py`)."""
+    """Merge the refresh sections of several processes (`frontier/refresh/expectation.py`)."""
     values = [value for value in values if value]
     if len(values) < 2:
         return values[0] if values else {}
@@ -163,7 +163,7 @@ def _refreshing(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _news(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """New pages that hubs of several processes have shown; delays are means of the processes'."""
+    """Merge the counts of new pages that hubs have shown; delays are means over the processes."""
     if not values:
         return {}
     plain = ("found", "by_kind", "dated", "hubs", "unfound")
@@ -176,7 +176,7 @@ def _news(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _ages(values: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Ages of copies; those of the middle are means of the processes'."""
+    """Merge the ages of copies; medians are means over the processes."""
     known = [value | value["ages"] for value in values if value["ages"]]
     if not known:
         return {}
@@ -185,7 +185,7 @@ def _ages(values: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _arm(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One arm of a comparison over several processes; errors of means of independent parts."""
+    """Merge one arm of a comparison; errors combine as those of means of independent parts."""
     arm = {"policy": rows[0]["policy"]}
     arm |= {name: sum(row[name] for row in rows) for name in ("pages", "refreshes", "changed")}
     for name, by in (("expected", "pages"), ("seen", "refreshes")):
@@ -207,10 +207,10 @@ _BY_NAME: dict[str, Callable[[Sequence[Any]], Any]] = {
 
 
 def merge(parts: Sequence[T]) -> T:
-    """One struct, or mapping, of several of the same kind.
+    """Merge several structs, or mappings, of one kind into one.
 
-    Numbers add up, lists are joined, instants span all, anything else is that of
-    the first part that has it. What is None or missing in a part is left out.
+    Numbers are added, lists are joined, instants span all, and anything else is taken from
+    the first part that has it. Values that are None or missing in a part are skipped.
     """
     return _merged("", parts)
 
@@ -238,7 +238,7 @@ def _merged(name: str, values: Sequence[Any]) -> Any:
 
 
 def whole(parts: Sequence[Status]) -> Status:
-    """The status of a crawl from those of its processes; one at rest while others run is missing."""
+    """Merge the statuses of a crawl's processes; a process at rest while others run is marked missing."""
     status = merge(parts)
     if any(member.state == "running" for member in status.members):
         status.members = [
@@ -249,7 +249,7 @@ def whole(parts: Sequence[Status]) -> Status:
 
 
 def resting(last: Status) -> Status:
-    """Return the durable figures of the last status of a process that does not run."""
+    """Return the durable figures of the last status of a process that is not running."""
     seen = max((member.seen_at for member in last.members), default=last.now)
     busy = ("in_flight", "requests", "look_ups", "hosts_front", "hosts_ready", "hosts_waiting")
     frontier = replace(last.frontier, **dict.fromkeys(busy, 0))
@@ -266,15 +266,15 @@ def resting(last: Status) -> Status:
 
 
 def missing_words(status: Status) -> str:
-    """Which processes give no answer, while others run; "" if all do."""
+    """Name the processes that do not answer while others run; "" if all do."""
     names = [member.name for member in status.members if member.state == "missing"]
     if not names:
         return ""
-    return f"{', '.join(names)} {'does' if len(names) == 1 else 'do'} not run"
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not running"
 
 
 def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -> dict[str, float]:
-    """Pages and bytes per second between two sets of counters."""
+    """Return pages and bytes per second between two sets of counters."""
     if seconds <= 0.0:
         return {"pages": 0.0, "bytes": 0.0}
 

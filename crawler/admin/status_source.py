@@ -12,28 +12,28 @@ from crawler.admin.status import Status, resting
 from crawler.errors import CrawlerError, UsageError
 
 Request = Mapping[str, Any]
-TIMEOUT = 10.0  # seconds; a process that does not answer meanwhile is left out
+TIMEOUT = 10.0  # seconds; a process that does not answer within it is left out
 
 
 class StatusSource(Protocol):
-    """The processes of a crawl."""
+    """The processes of a crawl, as the admin server asks them."""
 
     async def ask(self, request: Request, *, first: bool = False) -> list[Any]:
-        """The answers of all processes that give one, or of one of them.
+        """Return the answers of all processes that answer, or with `first` of one of them.
 
         Raises:
-            CrawlerError: all refused; the reason of one.
+            CrawlerError: all rejected the request; carries the reason of one.
         """
 
     def missing(self) -> tuple[str, ...]:
-        """The processes that gave no answer to the latest request."""
+        """Return the processes that did not answer the latest request."""
 
     def not_ready(self) -> str:
-        """Why the crawl is not ready, "" if it is."""
+        """Return why the crawl is not ready, or "" if it is."""
 
 
 class OwnProcess:
-    """The process that the server runs in."""
+    """The process that the server runs in, as its source."""
 
     def __init__(self, run: Callable[[Request], Awaitable[Any]], not_ready: Callable[[], str]) -> None:
         self._run = run
@@ -47,9 +47,9 @@ class OwnProcess:
 
 
 class SiblingProcesses:
-    """Processes that answer on the control sockets in `folders`.
+    """The processes that answer on the control sockets in `folders`.
 
-    The last status of each is kept: of one that gives no answer it stands for what is stored.
+    The last status of each is kept and stands in for a process that does not answer.
     """
 
     def __init__(self, folders: Mapping[str, Path]) -> None:

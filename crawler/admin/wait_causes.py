@@ -1,6 +1,6 @@
-"""The words for why a host or URL waits, in status, `why`, progress and the log of -v."""
+"""Describes why a host or URL waits, for status, `why`, progress lines and the log of -v."""
 
-# Outcomes and causes whose names do not say it; of any other its name does.
+# Outcomes and causes whose names need an explanation; other names are shown as they are.
 _WORDS = {
     "connect_error": "connection refused or timed out",
     "tls_error": "no TLS connection",
@@ -16,5 +16,5 @@ _WORDS = {
 
 
 def describe_cause(cause: str) -> str:
-    """A cause of `HostStatus`, or an outcome; "" stays so."""
+    """Describe a cause of `HostStatus`, or an outcome; "" for ""."""
     return _WORDS.get(cause, cause.replace("_", " "))

@@ -1,39 +1,43 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Change rates by empirical Bayes: what a page's own history says, weighed against its site's.
+"""Change rates by empirical Bayes: a page's own history, weighed against its site's.
 
-Of a page two numbers are kept: k, the changes its crawls found, and T, the time
-it was watched. The rates of a site's pages are taken as Gamma
-distributed about the site's mean m_s with the squared coefficient of variation
-c_s, so the rate of a page given its history is
+Two numbers are kept per page: k, the changes that its crawls found, and T, the time it
+was watched. The rates of a site's pages are assumed Gamma distributed about the site's
+mean m_s with the squared coefficient of variation c_s. Given its history, a page has
+the rate
 
     K / B,   K = 1/c_s + k,   B = 1/(c_s m_s) + T
 
-and it does not change in the time A with probability (1 + A/B)^-K (a Gamma mixture of
-exponentials). A crawl that finds no change adds A to T. One that finds some tells that there was at least
-one, and the less the longer A is: k and T become those of the Gamma distribution with the mean and variance of the
-rate given that (assumed density filtering; Opper and Winther 1999), by j = 1 and 2 of
+and stays unchanged for the time A with probability (1 + A/B)^-K (a Gamma mixture of
+exponentials). A crawl that finds no change adds A to T. A crawl that finds the page
+changed shows only that there was at least one change, which is the less informative the
+longer A is. k and T then become those of the Gamma distribution with the posterior mean
+and variance of the rate (assumed density filtering; Opper and Winther 1999), from j = 1
+and 2 of
 
     E[rate^j | changed] = K .. (K+j-1) / B^j  (1 - (1 + A/B)^-(K+j)) / (1 - (1 + A/B)^-K)
 
-To count x / (1 - exp(-x)) changes, x = rate A, and A in T is surest where least is known: after a first interval of 60
-days on pages that change every 8, refreshes found twice the changes predicted, and 1.6 times those still after
-16 crawls (now 1.1).
+The simpler update, which adds x / (1 - exp(-x)) changes (x = rate A) to k and A to T, is
+overconfident where little is known: after a first interval of 60 days on pages that
+change every 8 days, refreshes found twice as many changes as predicted, and still 1.6
+times as many after 16 crawls (1.1 times with this update).
 
-Site and crawl follow by moments, each leaning on the larger whole:
+The parameters of a site and of the whole crawl are estimated by moments, each shrunk to the next larger group:
 
     m   = (sum k + .5) / (sum T + T0),   T0 = min(25 d, mean revisit interval)       all pages
     m_s = (sum k + T1 m) / (sum T + T1),   T1 = min(60 d, 2 / m)                     pages of the site
     c_s = (sum[(k - m_s T)^2 - m_s T] + 50 c) / (m_s^2 sum T^2 + 50)
 
-There is no constant prior rate: one that is wrong for a crawl starves most of its
-pages (a page thought fast has a low ceiling mu/Delta, and is never asked again). So the pseudo observations are
-measured in the crawl's own revisit interval and changes where these are shorter than 25 and 60 days: on pages that
-change hourly and are asked every 40 minutes, constants in days lost a sixth of the possible gain.
+There is no constant prior rate. A wrong one would starve most pages of a crawl: a page
+believed to be fast has a low ceiling mu/Delta and is never fetched again. So the pseudo
+observations are measured in the crawl's own revisit interval and changes if these are
+shorter than 25 and 60 days. On pages that change hourly and are fetched every 40
+minutes, constants in days lost a sixth of the possible gain.
 
-Five sums a site make all of it O(1), also c_s: sum (k - m T)^2 = sum k^2 - 2 m sum k T + m^2 sum T^2.
-`observe` moves a page's part of them; `renew` takes new means from them. k and T are kept in
-single precision by the caller: the sums see what is kept.
+Five sums per site make all updates O(1), also for c_s: sum (k - m T)^2 = sum k^2 - 2 m sum k T + m^2 sum T^2.
+`observe` updates a page's part of the sums; `renew` computes new means from them. The caller keeps k and T in
+single precision, and the sums use these rounded values.
 
 Prior work: Cho and Ntoulas (VLDB 2002) sample a site's pages; Tan and Mitra (TOIS 2010) pool clusters.
 
@@ -56,7 +60,7 @@ _TT = cython.declare(cython.Py_ssize_t, 4)
 _CRAWL_CHANGES = cython.declare(cython.double, 0.5)
 _CRAWL_DAYS = cython.declare(cython.double, 25.0)
 _SITE_DAYS = cython.declare(cython.double, 60.0)
-_SITE_CHANGES = cython.declare(cython.double, 2.0)  # at most, that these days stand for
+_SITE_CHANGES = cython.declare(cython.double, 2.0)  # upper bound of the changes that these days represent
 _VARIATION_WEIGHT = cython.declare(cython.double, 50.0)
 _VARIATION_PRIOR = cython.declare(cython.double, 1.0)  # exponentially distributed rates
 _VARIATION_LOW = cython.declare(cython.double, 0.2)
@@ -68,7 +72,7 @@ _CRAWL_VARIATION_HIGH = cython.declare(cython.double, 4.0)
 @cython.ccall
 @cython.exceptval(check=False)
 def gain_of(x: cython.double) -> cython.double:
-    """x / (1 - exp(-x)): the changes expected in an interval that had at least one, x without knowing that."""
+    """Return x / (1 - exp(-x)), the expected changes in an interval with at least one; x is their prior mean."""
     return x / -expm1(-x) if x > 1e-12 else 1.0
 
 
@@ -84,7 +88,7 @@ class ChangeRates:
     """Means and variations of the change rates of sites, numbered 0, 1, ... as they are added.
 
     Args:
-        unit: how many of the caller's units of time a day has.
+        unit: length of a day in the caller's unit of time.
     """
 
     def __init__(self, unit: float = 86_400.0) -> None:
@@ -99,7 +103,7 @@ class ChangeRates:
 
     @cython.ccall
     def add_site(self) -> cython.Py_ssize_t:
-        """The number of a new site, which starts with the crawl's mean and variation."""
+        """Add a site, which starts with the crawl's mean and variation; return its number."""
         if self.size == self.means.shape[0]:
             self._grow()
         self.size += 1
@@ -108,7 +112,7 @@ class ChangeRates:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        self.sums = np.zeros((0, 5))  # lets go of the maps
+        self.sums = np.zeros((0, 5))  # releases the memory maps
         self.means = self.variations = np.zeros(0)
         self.sums, self.means, self.variations = (
             self._columns[0].grow(self.size + 1),
@@ -119,7 +123,7 @@ class ChangeRates:
     @cython.ccall
     @cython.exceptval(check=False)
     def rate(self, site: cython.Py_ssize_t, k: cython.double, t: cython.double) -> cython.double:
-        """The page's change rate, K / B."""
+        """Return the page's change rate, K / B."""
         shape: cython.double = 1.0 / self.variations[site]
         return (shape + k) / (shape / self.means[site] + t)
 
@@ -128,7 +132,7 @@ class ChangeRates:
     def expected(
         self, site: cython.Py_ssize_t, k: cython.double, t: cython.double, clock: cython.double
     ) -> cython.double:
-        """The probability that the page changed in the time `clock`: 1 - (1 + A/B)^-K."""
+        """Return the probability that the page changed in the time `clock`: 1 - (1 + A/B)^-K."""
         shape: cython.double = 1.0 / self.variations[site]
         return -expm1(-(shape + k) * log1p(clock / (shape / self.means[site] + t)))
 
@@ -137,7 +141,7 @@ class ChangeRates:
     def match(
         self, site: cython.Py_ssize_t, k: cython.double, t: cython.double, clock: cython.double
     ) -> cython.void:
-        """Put into `gain` and `watched` what k and t grow by if all that is known is a change in the time `clock`."""
+        """Set `gain` and `watched` to the growth of k and t, given only that the page changed in the time `clock`."""
         prior: cython.double = 1.0 / self.variations[site]
         shape: cython.double = prior + k
         span: cython.double = prior / self.means[site] + t
@@ -164,7 +168,7 @@ class ChangeRates:
         clock: cython.double,
         gain: cython.double,
     ) -> cython.double:
-        """Account for a crawl after the time `clock` that found `gain` changes; return the page's new k.
+        """Record a crawl after the time `clock` that found `gain` changes; return the page's new k.
 
         The caller keeps float32(k) and float32(t + clock).
         """
@@ -177,7 +181,7 @@ class ChangeRates:
     @cython.ccall
     @cython.exceptval(check=False)
     def forget(self, site: cython.Py_ssize_t, k: cython.double, t: cython.double) -> cython.void:
-        """Take a page that left out of the sums."""
+        """Subtract a removed page from the sums."""
         self._account(site, k, t, -1.0)
 
     @cython.cfunc
@@ -185,16 +189,16 @@ class ChangeRates:
     def _account(
         self, site: cython.Py_ssize_t, k: cython.double, t: cython.double, sign: cython.double
     ) -> cython.void:
-        """Add a page's part to the sums of its site and of all, or take it away (sign -1)."""
+        """Add a page's part to the sums of its site and of all sites, or subtract it (sign -1)."""
         if not cython.compiled:
-            k, t = float(k), float(t)  # a caller's numpy numbers would be squared in single precision
+            k, t = float(k), float(t)  # numpy's float32 would be squared in single precision
         _add(self.sums[site], k, t, sign)
         _add(self.totals, k, t, sign)
 
     @cython.ccall
     @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t) -> cython.void:
-        """Take the site's mean and variation from its sums; now and then, daily or every 1,000 crawls of it."""
+        """Recompute the site's mean and variation from its sums; call it daily or every 1,000 crawls of the site."""
         days: cython.double = min(_SITE_DAYS * self.unit, _SITE_CHANGES / self.crawl_mean)
         sums: cython.double[::1] = self.sums[site]
         mean: cython.double = (max(sums[_K], 0.0) + days * self.crawl_mean) / (max(sums[_T], 0.0) + days)
@@ -206,7 +210,7 @@ class ChangeRates:
     @cython.ccall
     @cython.exceptval(check=False)
     def renew_crawl(self) -> cython.void:
-        """Take the crawl's mean and variation from the sums over all sites."""
+        """Recompute the crawl's mean and variation from the sums over all sites."""
         sums: cython.double[::1] = self.totals
         self.crawl_mean = (max(sums[_K], 0.0) + _CRAWL_CHANGES) / (max(sums[_T], 0.0) + self.prior_time)
         self.crawl_variation = _within(
@@ -214,7 +218,7 @@ class ChangeRates:
         )
 
     def rebuild(self, site: np.ndarray, k: np.ndarray, t: np.ndarray) -> None:
-        """All sums anew from the pages' columns, (m,) each, and all means from them."""
+        """Recompute all sums from the pages' columns, (m,) each, and all means from the sums."""
         k, t = k.astype(np.float64), t.astype(np.float64)
         sums = np.asarray(self.sums)
         for column, part in enumerate((k, t, k * k, k * t, t * t)):
@@ -227,17 +231,17 @@ class ChangeRates:
     @cython.ccall
     @cython.exceptval(check=False)
     def set_revisit(self, revisit: cython.double) -> cython.void:
-        """Take the mean time between two crawls of a page as the prior's time, where it is shorter."""
+        """Use the mean time between two crawls of a page as the prior's time, if it is shorter."""
         self.prior_time = min(revisit, _CRAWL_DAYS * self.unit)
 
     @property
     def mean(self) -> np.ndarray:
-        """m_s by site."""
+        """m_s by site, as an array."""
         return np.asarray(self.means)[: self.size]
 
     @property
     def variation(self) -> np.ndarray:
-        """c_s by site."""
+        """c_s by site, as an array."""
         return np.asarray(self.variations)[: self.size]
 
     def _check(self) -> None:
@@ -257,7 +261,7 @@ class ChangeRates:
 @cython.inline
 @cython.exceptval(check=False)
 def _single(x: cython.double) -> cython.float:
-    """x in single precision."""
+    """Round x to single precision."""
     if cython.compiled:
         return cython.cast(cython.float, x)
     return float(np.float32(x))
@@ -266,7 +270,7 @@ def _single(x: cython.double) -> cython.float:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _variation(sums: cython.double[::1], mean: cython.double, prior: cython.double) -> cython.double:
-    """The squared coefficient of variation of rates about `mean`, by moments."""
+    """Return the squared coefficient of variation of rates about `mean`, by moments."""
     spread: cython.double = sums[_KK] - 2.0 * mean * sums[_KT] + mean * mean * sums[_TT] - mean * sums[_T]
     return (spread + _VARIATION_WEIGHT * prior) / (mean * mean * sums[_TT] + _VARIATION_WEIGHT)
 

@@ -1,14 +1,13 @@
 """Arrays of millions of rows that grow in place.
 
-A column lies in an anonymous memory map of its own. A map grows without a copy
-(`mremap` moves page tables, not contents), and pages of memory that were never
-touched cost nothing. So columns grow fourfold, and no insertion waits for a copy of
-all rows: a copy of 240 MB takes 100 ms, the move 1 ms. They use no huge pages:
-several columns need their next one at the same row, and the system takes up to 4 ms
-to find one on a crowded machine (30 ms for one insertion were measured), while picks
-are no faster.
+Each column has its own anonymous memory map. A map grows without a copy (`mremap` moves
+page tables, not contents), and memory pages that were never touched cost nothing. So
+columns grow fourfold, and no insertion waits for a copy of all rows: copying 240 MB
+takes 100 ms, moving the map 1 ms. The maps use no huge pages: several columns need
+their next page at the same row, and the system takes up to 4 ms to find a huge page on
+a busy machine (30 ms were measured for one insertion), while reads are no faster.
 
-Views of a column must be released before it grows. If one is still held, or the
+Views of a column must be released before it grows. If a view is still in use, or the
 system cannot move maps, the rows are copied once.
 """
 
@@ -24,7 +23,7 @@ _ROWS_MIN = 1024
 
 
 class Column:
-    """An array of `kind`, or of `width` of them a row; rows that were never written are 0."""
+    """An array of `kind`, with `width` values per row if given; rows that were never written are 0."""
 
     def __init__(self, kind: Any, width: int = 1) -> None:
         self._kind = np.dtype(kind)
@@ -33,7 +32,7 @@ class Column:
         self._map: mmap.mmap | None = None
 
     def grow(self, rows: int) -> Any:
-        """`rows_of` the array, with room for at least `rows` rows. Earlier views must not be used any more."""
+        """Return `rows_of` the array, with room for at least `rows` rows. Discard earlier views."""
         if self._map is None or rows > self._capacity:
             while self._capacity < rows:
                 self._capacity = max(_ROWS_MIN, self._capacity * GROWTH)
@@ -55,7 +54,7 @@ class Column:
             self._map = _new_map(size)
 
     def bytes_of(self, rows: int) -> int:
-        """Bytes of memory that `rows` rows take; the rest of the map was never touched."""
+        """Return the bytes of memory that `rows` rows take; the rest of the map was never touched."""
         return rows * self._width * self._kind.itemsize
 
 
@@ -66,10 +65,10 @@ def _new_map(size: int) -> mmap.mmap:
 
 
 def rows_of(array: Any) -> Any:
-    """What a kernel indexes: `array` itself where kernels are compiled, else a view that gives Python's numbers.
+    """Return `array` itself if kernels are compiled, else a view of it whose items are Python numbers.
 
-    Compiled kernels read doubles and integers. Items of an array are numpy's, which compute in single
-    precision, wrap, warn, and are no numbers to JSON.
+    Compiled kernels read doubles and integers. Items of a numpy array would compute in single
+    precision, overflow with warnings, and could not be encoded as JSON.
     """
     if not kernel_selection.are_interpreted():
         return array
@@ -79,7 +78,7 @@ def rows_of(array: Any) -> Any:
 
 
 class _Matrix:
-    """Rows of a matrix (n, m), by `[i]` as a view and by `[i, j]` as a number."""
+    """A view of a matrix (n, m): `[i]` is a row as a view, `[i, j]` a Python number."""
 
     def __init__(self, array: Any) -> None:
         self._array, self._items = array, memoryview(array)
@@ -96,7 +95,7 @@ class _Matrix:
 
 
 class _Records:
-    """Rows of a structured array, as `_Record`s."""
+    """A view of a structured array whose rows are `_Record`s."""
 
     def __init__(self, array: Any) -> None:
         self._size = len(array)
@@ -110,7 +109,7 @@ class _Records:
 
 
 class _Record:
-    """One row; its fields are attributes."""
+    """One row of a structured array, with its fields as attributes."""
 
     __slots__ = ("_fields", "_row")
 

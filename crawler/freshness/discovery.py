@@ -1,39 +1,44 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Hubs: the value of the new pages that asking a page again would show.
+"""Hubs: the value of the new pages that fetching a page again would show.
 
-A hub that shows theta new pages a day, each worth nu, loses nu theta tau of importance a
-day when it was asked tau days ago: so many pages exist that nobody has found. A work whose
-cost rate is c(tau) is worth tau c(tau) minus the integral of c from 0 to tau (the index behind
-GREEDY), so asking it is worth
+A hub shows theta new pages per day, each worth nu. If it was fetched tau days ago, it
+loses nu theta tau of importance per day, because that many pages exist that nobody has
+found. A task whose cost rate is c(tau) is worth tau c(tau) minus the integral of c from
+0 to tau (the index from which GREEDY follows), so fetching the hub is worth
 
     D(tau) = nu theta tau^2 / 2
 
-beside the value V of its own copy. tau is time, not the neighbourhood's clock A, which
-tells of changes of known pages. The hub is due where both together meet the level,
+in addition to the value V of its own copy. tau is time, not the neighbourhood's clock A,
+which measures changes of known pages. The hub is due when the sum reaches the level,
 
     V(A(tau)) + D(tau) = level,
 
-not after either alone would: at V^-1(level) or at sqrt(2 level / (nu theta)). Both are near squares
-of tau while tau is small, so Newton runs on the root of their sum, in that bracket (`hub_wait`).
+which is no later than either alone would: V^-1(level) or sqrt(2 level / (nu theta)).
+Both are nearly squares of tau while tau is small, so Newton's method is applied to the
+square root of their sum, within the bracket (`hub_wait`).
 
-*theta* is learned from credit. A hub that was the first to show a URL gets 1 when that URL became a page
-of its own, 0 otherwise: what counts is what it adds beside all others at their present pace. What the first
-copy of a hub shows earns nothing, since nobody knows how long it was there. Of a hub two numbers
-are kept in single precision, as they were at its last crawl: pages found, and the time watched. Both fade with
-a half-life of 90 days. They lean on what pages of the directory do that have shown nothing yet:
+*theta* is learned from credit. The hub that was the first to show a URL gets 1 if that
+URL became a page of its own, and 0 otherwise: this measures what the hub adds to all
+others at their present rates. The first copy of a hub earns nothing, since nobody knows
+how long its links were there. Two numbers are kept per hub in single precision, as of
+its last crawl: pages found, and the time watched. Both decay with a half-life of 90
+days. They are shrunk towards the rates of those pages of the directory that have shown
+nothing yet:
 
     theta_c = (first_c + 1/2) / (watched_c + 365 d)
     theta_s = (first_s + 60 d theta_c) / (watched_s + 60 d)
     theta_d = (first_d + 30 d theta_s) / (watched_d + 30 d)
     theta_h = (found_h + 15 d theta_d) / (watched_h + 15 d)
 
-Every page may be a hub, nearly none is. So directory, site and crawl count first finds only, and the time between
-crawls of pages before theirs: theta_d is the rate at which a page becomes a hub. The mean over all pages would give
-each page of a directory its share of what the listing finds, and half of the fetches for new pages would go to
-pages that show none (news site of the league, W = 1: score .754, 5.7 days to a copy; with first finds .775, 4.1 days).
-A page that never showed anything needs no numbers: found is 0, and watched the T that its change rate is
-learned from, which is also where its `watched` begins when it shows its first.
+Every page may be a hub, but hardly any is. So directory, site and crawl count only the
+first find of each page, and the time between crawls before it: theta_d is the rate at
+which a page becomes a hub. The mean over all pages would credit each page of a
+directory with a share of what the directory's listing finds, and half of the fetches
+for new pages would go to pages that show none (news site of the league, W = 1: score
+.754, 5.7 days to a copy; with first finds .775, 4.1 days). A page that never showed a
+new page needs no numbers: found is 0, and watched is the T of its change rate. When it
+shows its first new page, its `watched` starts from that T.
 
 Sources: Dasgupta, Ghosh, Kumar, Olston, Pandey, Tomkins, *The discoverability of the Web* (WWW 2007); Lefortier,
 Ostroumova, Samosvat, Serdyukov, *Timely crawling of high-quality ephemeral new content* (CIKM 2013); Avrachenkov
@@ -79,14 +84,14 @@ _MEAN_LIFE_DAYS = cython.declare(cython.double, 129.84255368000671)  # 90 days o
 @cython.ccall
 @cython.exceptval(check=False)
 def hub_value(pace: cython.double, elapsed: cython.double) -> cython.double:
-    """D: the worth of asking a hub for the pages it would show; `pace` is nu theta, worth a unit of time."""
+    """Return D, the value of the pages that a hub would show; `pace` is nu theta, in value per unit of time."""
     return 0.5 * pace * elapsed * elapsed
 
 
 @cython.ccall
 @cython.exceptval(check=False)
 def found_by(pace: cython.double, level: cython.double) -> cython.double:
-    """The elapsed time at which D alone reaches `level`: sqrt(2 level / pace); infinite without new pages."""
+    """Return the elapsed time at which D alone reaches `level`: sqrt(2 level / pace); infinite if pace is 0."""
     if level <= 0.0:
         return 0.0
     return sqrt(2.0 * level / pace) if pace > 0.0 else _inf
@@ -103,14 +108,14 @@ def hub_wait(
     scale: cython.double,
     tolerance: cython.double,
 ) -> cython.double:
-    """The time since its last crawl at which V(A) + D of a page reaches `level`; infinite if it never does.
+    """Return the time since its last crawl at which V(A) + D of a page reaches `level`; infinite if it never does.
 
     At most 40 values are computed.
 
     Args:
         page: parameters of its V, with `signals` since the last crawl, as for `Parameters.wait`.
-        pace: nu theta, what it shows in a unit of time; 0: no hub.
-        excess, scale: of the neighbourhood's clock; excess 0: time itself.
+        pace: nu theta, the value of new pages per unit of time; 0: not a hub.
+        excess, scale: parameters of the neighbourhood's clock; with excess 0 the clock is the elapsed time.
         tolerance: relative.
     """
     alone: cython.double = elapsed_of(page.wait(level, signals, 0.0, tolerance), excess, scale)
@@ -119,7 +124,7 @@ def hub_wait(
     low: cython.double = 0.0
     high: cython.double = min(alone, found_by(pace, level))
     root: cython.double = sqrt(level)
-    tau: cython.double = high  # the answer if V and D were squares of tau
+    tau: cython.double = high  # the solution if V and D were squares of tau
     if alone < _inf:
         tau = 1.0 / sqrt(1.0 / (alone * alone) + 0.5 * pace / level)
     for _ in range(_STEPS_MAX):
@@ -140,7 +145,7 @@ def hub_wait(
             follow = 0.5 * (low + high)
         moved: cython.double = abs(follow - tau)
         tau = follow
-        # A Newton step leaves an error of about its own square, a halved bracket one of its length.
+        # The error after a Newton step is about the square of the step; after a bisection, the length of the bracket.
         if moved * moved <= 0.1 * tolerance * tau * tau if newton else high - low <= tolerance * tau:
             break
     return tau
@@ -152,7 +157,7 @@ def hub_wait(
 def _speed(
     tau: cython.double, clock: cython.double, excess: cython.double, scale: cython.double
 ) -> cython.double:
-    """About dA/dtau; a Newton step that it makes too long is caught by the bracket."""
+    """Return about dA/dtau. If the value makes a Newton step too long, the bracket catches it."""
     if excess == 0.0 or not tau > 0.0:
         return 1.0
     ahead: cython.double = 1e-4 * tau
@@ -162,14 +167,14 @@ def _speed(
 @cython.ccall
 @cython.exceptval(check=False)
 def faded(count: cython.double, elapsed: cython.double, unit: cython.double) -> cython.double:
-    """Fade a count by its age: half of it after 90 days; `unit` is the length of a day."""
+    """Return a count that decays with age: half of it after 90 days; `unit` is the length of a day."""
     return count * exp(-max(elapsed, 0.0) / (_MEAN_LIFE_DAYS * unit))
 
 
 @cython.ccall
 @cython.exceptval(check=False)
 def watched_for(elapsed: cython.double, unit: cython.double) -> cython.double:
-    """Fade the time watched, `elapsed`, by its age; at most 130 days."""
+    """Return the decayed time watched after the time `elapsed`; at most 130 days."""
     life: cython.double = _MEAN_LIFE_DAYS * unit
     return -life * expm1(-max(elapsed, 0.0) / life)
 
@@ -179,7 +184,7 @@ class Discovery:
     """theta of sites, directories and hubs; sites and directories are numbered 0, 1, ... as they are added.
 
     Args:
-        unit: how many of the caller's units of time a day has.
+        unit: length of a day in the caller's unit of time.
     """
 
     def __init__(self, unit: float = 86_400.0) -> None:
@@ -192,23 +197,23 @@ class Discovery:
 
     @cython.ccall
     def add_site(self) -> cython.Py_ssize_t:
-        """The number of a new site."""
+        """Add a site; return its number."""
         self.sites += 1
         if self.sites > self._site_sums.shape[0]:
-            self._site_sums = np.zeros((0, 3))  # lets go of the map
+            self._site_sums = np.zeros((0, 3))  # releases the memory map
             self._site_sums = self._columns[0].grow(self.sites)
         return self.sites - 1
 
     @cython.ccall
     def add_directory(self) -> cython.Py_ssize_t:
-        """The number of a new directory."""
+        """Add a directory; return its number."""
         self.directories += 1
         if self.directories > self._directory_sums.shape[0]:
-            self._directory_sums = np.zeros((0, 3))  # lets go of the map
+            self._directory_sums = np.zeros((0, 3))  # releases the memory map
             self._directory_sums = self._columns[1].grow(self.directories)
         return self.directories - 1
 
-    # -- what is seen
+    # -- observations
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -220,7 +225,7 @@ class Discovery:
         now: cython.double,
         shown: cython.bint,
     ) -> cython.void:
-        """A page of the directory was asked again, `elapsed` after its last crawl; `shown`: it had found some before."""
+        """Record a crawl of a page of the directory, `elapsed` after its last; `shown`: it had found pages before."""
         if not shown:
             self._add(site, directory, 0.0, watched_for(elapsed, self.unit), now)
 
@@ -234,7 +239,7 @@ class Discovery:
         now: cython.double,
         shown: cython.bint,
     ) -> cython.void:
-        """URLs that a page of the directory was the first to show became `found` pages; `shown` as in `watch`."""
+        """Record that URLs which a page was the first to show became `found` pages; `shown` as in `watch`."""
         if not shown:
             self._add(site, directory, max(found, 0.0), 0.0, now)
 
@@ -252,14 +257,14 @@ class Discovery:
         _note(self._directory_sums[directory], found, watched, now, self.unit)
         _note(self._crawl_sums, found, watched, now, self.unit)
 
-    # -- what is believed
+    # -- estimates
 
     @cython.ccall
     @cython.exceptval(check=False)
     def prior(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """theta_d: new pages a unit of time, of a page of the directory that nothing else is known of."""
+        """Return theta_d: new pages per unit of time, for a page of the directory without a history of its own."""
         day: cython.double = self.unit
         theta: cython.double = _pooled(self._crawl_sums, _CRAWL_FOUND, _CRAWL_DAYS * day, now, day)
         theta = _pooled(self._site_sums[site], _SITE_DAYS * day * theta, _SITE_DAYS * day, now, day)
@@ -278,7 +283,7 @@ class Discovery:
         elapsed: cython.double,
         now: cython.double,
     ) -> cython.double:
-        """theta_h: new pages a unit of time of a hub with these numbers at its last crawl, `elapsed` ago."""
+        """Return theta_h: new pages per unit of time of a hub, from its numbers at its last crawl, `elapsed` ago."""
         left: cython.double = faded(1.0, elapsed, self.unit)
         weight: cython.double = _HUB_DAYS * self.unit
         return (found * left + weight * self.prior(site, directory, now)) / (watched * left + weight)
@@ -294,28 +299,28 @@ class Discovery:
         elapsed: cython.double,
         now: cython.double,
     ) -> cython.double:
-        """The standard error of theta_h: the root of the pages counted over the time watched, priors included."""
+        """Return the standard error of theta_h: the root of the pages counted over the time watched, with priors."""
         span: cython.double = watched * faded(1.0, elapsed, self.unit) + _HUB_DAYS * self.unit
         return sqrt(self.theta(site, directory, found, watched, elapsed, now) / span)
 
-    # -- what a store keeps
+    # -- stored state
 
     def site_state(self, site: int) -> tuple[float, float, float]:
-        """Found, watched, and the instant they are of."""
+        """Return (pages found, time watched, the instant of both)."""
         return tuple(float(number) for number in self._site_sums[site])  # type: ignore[return-value]
 
     def directory_state(self, directory: int) -> tuple[float, float, float]:
-        """As `site_state`."""
+        """Return the state of a directory, as `site_state` does."""
         return tuple(float(number) for number in self._directory_sums[directory])  # type: ignore[return-value]
 
     def restore_site(self, site: int, found: float, watched: float, at: float) -> None:
-        """Put back what `site_state` gave; the crawl's sums follow."""
+        """Restore what `site_state` returned, and update the crawl's sums."""
         old: tuple = self.site_state(site)
         _note(self._crawl_sums, found - old[0], watched - old[1], at, self.unit)
         _put(self._site_sums[site], found, watched, at)
 
     def restore_directory(self, directory: int, found: float, watched: float, at: float) -> None:
-        """Put back what `directory_state` gave."""
+        """Restore what `directory_state` returned."""
         _put(self._directory_sums[directory], found, watched, at)
 
     def _check(self) -> None:
@@ -338,7 +343,7 @@ def _note(
     now: cython.double,
     unit: cython.double,
 ) -> cython.void:
-    """Bring sums to the instant `now` (an earlier one leaves them where they are), and add to them."""
+    """Let sums decay to the instant `now` (an earlier instant leaves them unchanged), and add to them."""
     left: cython.double = faded(1.0, now - sums[_AT], unit)
     sums[_FOUND] = max(sums[_FOUND] * left + found, 0.0)
     sums[_WATCHED] = max(sums[_WATCHED] * left + watched, 0.0)
@@ -354,7 +359,7 @@ def _pooled(
     now: cython.double,
     unit: cython.double,
 ) -> cython.double:
-    """(found + pages) / (watched + time), the sums as they are now."""
+    """Return (found + pages) / (watched + time), with the sums decayed to `now`."""
     left: cython.double = faded(1.0, now - sums[_AT], unit)
     return (sums[_FOUND] * left + pages) / (sums[_WATCHED] * left + time)
 

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Learning from crawls: rates, signal quality, neighbourhood; and a page's parameters from them.
+"""Learns from crawls: change rates, signal quality, neighbourhood; and derives a page's parameters from them.
 
     before a crawl   clock   A of the page's elapsed time          (neighbourhood.py)
                      assign  the page's rate and its signals into `Parameters` (change_rates.py, signal_quality.py)
@@ -8,15 +8,17 @@
     after it         observe k, T and all counts learn what was found
                      renew, renew_crawl  means from sums, O(1)
 
-What neighbours show is held against what rates expect. Rates that are wrong on the average - their prior is no law of
-the web at hand - must not pass for neighbours that change: clocks would run too fast, times watched be too long, and
-rates be lower still. So probabilities are put right by one factor of the crawl's hazard first, the `bias`: changes
-found over changes expected (van Houwelingen 2000). On independent pages with log-normal rates it brought clocks from
-1.75 times the elapsed time to .95.
+The changes that neighbours show are compared with the changes that the rates predict.
+Rates may be wrong on average, since their prior is not a law of the web at hand. Such an
+error must not be mistaken for changing neighbours: clocks would run too fast, times
+watched would be too long, and rates would fall further. So the hazards are first
+corrected by one factor for the whole crawl, the `bias`: changes found over changes
+expected (van Houwelingen 2000). On independent pages with log-normal rates it reduced
+the clocks from 1.75 times the elapsed time to .95.
 
-Sites and directories are numbers that `add_site` and `add_directory` hand out;
-the caller keeps of a page k and T (float32), its last crawl, and its signals by source.
-Nothing is checked here: numbers out of range write out of bounds.
+Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
+The caller keeps each page's k and T (float32), its last crawl, and its signals by source.
+Arguments are not checked: numbers out of range write out of bounds.
 
 Cython pure-Python mode (see `value_kernel.py`); attributes in `learning.pxd`. `observe` takes about half a microsecond.
 """
@@ -40,11 +42,13 @@ else:
     from crawler.freshness.value_kernel import Parameters
 
 _SOURCES = cython.declare(cython.Py_ssize_t, 8)
-_BIAS_WEIGHT = cython.declare(cython.double, 10.0)  # expected changes' worth of belief that rates are right
-_HAZARD_MAX = cython.declare(cython.double, 4.0)  # of one crawl: beyond, a change tells nothing
+_BIAS_WEIGHT = cython.declare(
+    cython.double, 10.0
+)  # weight of the prior that rates are right, in expected changes
+_HAZARD_MAX = cython.declare(cython.double, 4.0)  # of one crawl; above it a change is not informative
 _BIAS_LOW = cython.declare(cython.double, 0.25)
 _BIAS_HIGH = cython.declare(cython.double, 4.0)
-_KEPT = cython.declare(cython.double, 0.9995)  # of what was learned, a crawl: a memory of 2,000
+_KEPT = cython.declare(cython.double, 0.9995)  # factor of the sums per crawl: a memory of 2,000 crawls
 
 
 @cython.cclass
@@ -52,10 +56,10 @@ class Learning:
     """The estimators of a crawl.
 
     Args:
-        kind: the crawl value, as `KINDS` names them; without "ncis", "cis" or "cis+" signals count nothing.
-        neighbourhood: False makes the clock the elapsed time.
-        unit: how many of the caller's units of time a day has.
-        scale: Ts, see `neighbourhood.scale_of`; the caller sets it anew when its number of pages or its rate change.
+        kind: the crawl value, one of `KINDS`; except with "ncis", "cis" or "cis+" signals are ignored.
+        neighbourhood: False makes the clock equal to the elapsed time.
+        unit: length of a day in the caller's unit of time.
+        scale: Ts, see `neighbourhood.scale_of`; the caller updates it when its number of pages or its rate changes.
     """
 
     def __init__(
@@ -100,7 +104,7 @@ class Learning:
     def excess(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """The neighbourhood's excess of changes, directory's and site's, as far as believed; 0 without the clock."""
+        """Return the excess of changes of directory and site, times their credence; 0 without the clock."""
         if not self.neighbourhood:
             return 0.0
         return self.credence.credences[site] * self._said(site, directory, now)
@@ -118,7 +122,7 @@ class Learning:
     def directory_lead(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
-        """What the clocks of a directory's pages are ahead by in the end, at most; at least 0."""
+        """Return the maximum by which the clocks of a directory's pages get ahead of time; at least 0."""
         if not self.neighbourhood:
             return 0.0
         excess: cython.double = self.directories.excess(directory, now, self.scale)
@@ -127,7 +131,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def site_lead(self, site: cython.Py_ssize_t, now: cython.double) -> cython.double:
-        """The same of a site's pages, for what the site as a whole shows."""
+        """Return the same maximum for a site's pages, from the changes of the whole site."""
         if not self.neighbourhood:
             return 0.0
         excess: cython.double = self.sites.excess(site, now, self.scale)
@@ -142,7 +146,7 @@ class Learning:
         elapsed: cython.double,
         now: cython.double,
     ) -> cython.double:
-        """A: what a page's `elapsed` time counts now."""
+        """Return A, the clock of a page with this `elapsed` time."""
         if not self.neighbourhood:
             return elapsed
         return clock_of(elapsed, self.excess(site, directory, now), self.scale)
@@ -157,7 +161,7 @@ class Learning:
         t: cython.double,
         importance: cython.double,
     ) -> cython.void:
-        """Put what is known of a page into `page`."""
+        """Set the parameters of `page` from what is known of it."""
         rate: cython.double = self.rates.rate(site, k, t)
         weight: cython.double = self.quality.pooled_weight(site)
         if weight <= 0.0:
@@ -169,7 +173,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def signals(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
-        """The number of signals that the value of an assigned page takes; `counts` by source, (SOURCES,)."""
+        """Return the number of signals for the value of an assigned page; `counts` by source, (SOURCES,)."""
         return self.quality.signals(site, counts)
 
     @cython.ccall
@@ -182,7 +186,7 @@ class Learning:
         clock: cython.double,
         counts: cython.double[::1],
     ) -> cython.double:
-        """The probability that a crawl now finds a change, signals included."""
+        """Return the probability that a crawl now finds a change, signals included."""
         silent: cython.double = 1.0 - self.quality.recall(site)
         unchanged: cython.double = log1p(-self.rates.expected(site, k, t, silent * clock))
         signals: cython.double = self.quality.signals(site, counts)
@@ -192,7 +196,7 @@ class Learning:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _own_precision(self, site: cython.Py_ssize_t, rate: cython.double) -> cython.double:
-        """The precision of signals, whatever their source, of a page of this rate."""
+        """Return the precision of signals of all sources together, for a page of this rate."""
         pooled: cython.double = -expm1(-self.quality.pooled_weight(site))
         return precision_at(pooled, rate, self.rates.means[site])
 
@@ -211,7 +215,7 @@ class Learning:
     ) -> cython.double:
         """Learn from a crawl at `now`, `elapsed` after the last; return the page's new k.
 
-        The new t is float32(t + `observed_clock`): the clock, or less of it if it had a change that nobody told.
+        The new t is float32(t + `observed_clock`): the clock, or less if the page changed without a signal.
         """
         clock: cython.double = self.clock(site, directory, elapsed, now)
         self.observed_clock = clock
@@ -242,13 +246,13 @@ class Learning:
     @cython.inline
     @cython.exceptval(check=False)
     def _put_right(self, expected: cython.double) -> cython.double:
-        """The probability of a change where the rates say `expected`: hazards times `bias`."""
+        """Return the corrected probability of a change: the hazard of `expected` times `bias`."""
         return -expm1(self.bias * log1p(-expected)) if expected < 1.0 else 1.0
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def _judge(self, expected: cython.double, changed: cython.bint) -> cython.void:
-        """Learn `bias` from a crawl."""
+        """Update `bias` after a crawl."""
         hazard: cython.double = min(-log1p(-expected), _HAZARD_MAX) if expected < 1.0 else _HAZARD_MAX
         self.found *= _KEPT
         self.told *= _KEPT
@@ -258,7 +262,7 @@ class Learning:
         self.bias = _ratio(self.found, self.told)
 
     def restore_bias(self, found: float, told: float) -> None:
-        """Put stored sums back."""
+        """Restore stored sums."""
         self.found, self.told = found, told
         self.bias = _ratio(found, told)
 
@@ -266,7 +270,7 @@ class Learning:
     @cython.inline
     @cython.exceptval(check=False)
     def _is_unannounced(self, counts: cython.double[::1]) -> cython.bint:
-        """Whether no signal came since the page's last crawl."""
+        """Return whether no signal came since the page's last crawl."""
         source: cython.Py_ssize_t
         told: cython.double = 0.0
         for source in range(_SOURCES):
@@ -276,7 +280,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t) -> cython.void:
-        """Renew the site's means from its sums: some 50 ns, so at every crawl of it."""
+        """Recompute the site's means from its sums; takes about 50 ns, so call it at every crawl of the site."""
         self.rates.renew(site)
         self.credence.renew(site)
         self.quality.renew(site, self.rates.means[site])
@@ -284,7 +288,7 @@ class Learning:
     @cython.ccall
     @cython.exceptval(check=False)
     def renew_crawl(self) -> cython.void:
-        """Renew the crawl-wide mean and variation, on which those of sites lean."""
+        """Recompute the crawl-wide mean and variation, to which the sites are shrunk."""
         self.rates.renew_crawl()
 
     def _check(self) -> None:
@@ -299,5 +303,5 @@ class Learning:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _ratio(found: cython.double, told: cython.double) -> cython.double:
-    """Changes found over changes expected, shrunk to 1 while they are few."""
+    """Return changes found over changes expected, shrunk to 1 while they are few."""
     return min(max((_BIAS_WEIGHT + found) / (_BIAS_WEIGHT + told), _BIAS_LOW), _BIAS_HIGH)

@@ -1,4 +1,4 @@
-"""What the refresh model knows of a page, one page at a time or as a struct of arrays.
+"""The parameters of a page in the refresh model, for one page or as a struct of arrays.
 
 Four numbers are given; all others follow from them (Busa-Fekete et al., section 3):
 
@@ -7,19 +7,19 @@ Four numbers are given; all others follow from them (Busa-Fekete et al., section
     recall       lambda  probability that a change emits a change-indicating signal
     false_rate   nu      Poisson rate of signals without a change
 
-    silent_rate   = (1 - lambda) Delta      changes nobody tells of
+    silent_rate   = (1 - lambda) Delta      changes without a signal
     signal_rate   = lambda Delta + nu       all signals; this rate is observed
     precision     = lambda Delta / gamma    share of signals that are true
-    signal_weight = -ln(nu / gamma)         staleness one signal adds: 0 worthless, inf certain
+    signal_weight = -ln(nu / gamma)         staleness that one signal adds: 0 worthless, inf certain
     signal_time   = signal_weight / silent_rate
                                             time without signals that ages a page as much as one signal
-    ceiling       = mu / Delta              the crawl value no page of this kind can exceed
+    ceiling       = mu / Delta              upper bound of the page's crawl value
 
-The unit of time is free but must be one for all rates. A page with
+Any unit of time may be used, but the same for all rates. A page with
 change_rate 0 never changes: its ceiling is infinite and its crawl value 0.
 
-Rates that are nan, negative or infinite, and shares outside of 0 .. 1, are
-refused with a ValueError that says which.
+Rates that are nan, negative or infinite, and shares outside of 0 .. 1, raise a
+ValueError that names the parameter.
 """
 
 import math
@@ -36,7 +36,7 @@ def _refuse_rates(
     recall: np.ndarray | float,
     false_rate: np.ndarray | float,
 ) -> None:
-    """ValueError if a number, or any of an array, is not one the model knows."""
+    """Raise ValueError if a number, or any of an array, is outside the model's range."""
     for name, rates in (("importance", importance), ("change_rate", change_rate), ("false_rate", false_rate)):
         _refuse(name, rates, "from 0, and finite", 0.0, sys.float_info.max)
     _refuse("recall", recall, "from 0 to 1", 0.0, 1.0)
@@ -71,7 +71,7 @@ class PageParameters(msgspec.Struct, frozen=True, gc=False):
     def from_quality(
         cls, importance: float, change_rate: float, precision: float, recall: float
     ) -> "PageParameters":
-        """A page with signals of this `precision` (0, 1] and `recall` [0, 1]; recall 0: no signals."""
+        """Return a page whose signals have this `precision` (0, 1] and `recall` [0, 1]; recall 0: no signals."""
         _refuse_precision(precision)
         return cls(importance, change_rate, recall, recall * change_rate * (1.0 - precision) / precision)
 
@@ -85,7 +85,7 @@ class PageParameters(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def precision(self) -> float:
-        """Share of signals that are true; 0 if there are no signals."""
+        """The share of signals that are true; 0 if there are no signals."""
         return self.recall * self.change_rate / self.signal_rate if self.signal_rate > 0.0 else 0.0
 
     @property
@@ -100,7 +100,7 @@ class PageParameters(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def signal_time(self) -> float:
-        """Infinite if one signal is certain or if nothing changes silently; 0 if signals tell nothing."""
+        """beta: infinite if one signal is certain or if nothing changes silently; 0 if signals are worthless."""
         if self.signal_weight == 0.0:
             return 0.0
         return self.signal_weight / self.silent_rate if self.silent_rate > 0.0 else math.inf
@@ -110,16 +110,16 @@ class PageParameters(msgspec.Struct, frozen=True, gc=False):
         return self.importance / self.change_rate if self.change_rate > 0.0 else math.inf
 
     def freshness(self, elapsed: float, signals: int) -> float:
-        """P[the copy is fresh | last crawl `elapsed` ago, `signals` since] (Busa-Fekete et al., Eq. 1)."""
+        """Return P[the copy is fresh | last crawl `elapsed` ago, `signals` since] (Busa-Fekete et al., Eq. 1)."""
         staleness = self.silent_rate * elapsed + (signals * self.signal_weight if signals else 0.0)
         return math.exp(-staleness)
 
 
 class Pages:
-    """The parameters of m pages, each attribute an (m,) float64 array of its own.
+    """The parameters of m pages, each attribute a separate (m,) float64 array.
 
-    `given` arrays are copied; the derived ones are computed once. The arrays
-    are read by the compiled kernels and must not be replaced.
+    The arguments are copied; derived arrays are computed once. Compiled kernels read the
+    arrays, so they must not be replaced.
     """
 
     __slots__ = (
@@ -163,7 +163,7 @@ class Pages:
     def from_quality(
         cls, importance: np.ndarray, change_rate: np.ndarray, precision: np.ndarray, recall: np.ndarray
     ) -> "Pages":
-        """As `PageParameters.from_quality`, on arrays."""
+        """Return pages from arrays of precision and recall, as `PageParameters.from_quality` does for one."""
         _refuse_precision(precision)
         return cls(importance, change_rate, recall, recall * change_rate * (1.0 - precision) / precision)
 
@@ -178,7 +178,7 @@ class Pages:
         return len(self.importance)
 
     def __getitem__(self, index: int) -> PageParameters:
-        """The page at `index`, as a struct of its own."""
+        """Return the page at `index` as a separate struct."""
         return PageParameters(
             float(self.importance[index]),
             float(self.change_rate[index]),
@@ -187,10 +187,10 @@ class Pages:
         )
 
     def select(self, index: np.ndarray) -> "Pages":
-        """The pages of an index array or a mask."""
+        """Return the pages of an index array or a mask."""
         return Pages(
             self.importance[index], self.change_rate[index], self.recall[index], self.false_rate[index]
         )
 
     def __repr__(self) -> str:
-        return f"Pages({len(self)} pages, change rate {self.change_rate.sum():.4g} in all)"
+        return f"Pages({len(self)} pages, total change rate {self.change_rate.sum():.4g})"

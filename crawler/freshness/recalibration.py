@@ -1,21 +1,23 @@
-"""P[fresh] as people are told it: what the model says, corrected by what crawls have found.
+"""Computes the P[fresh] that is reported to users: the model's, corrected by what crawls have found.
 
-Every crawl is a test of the P[fresh] that was said before it. The model's hazard is H = -ln P, and the corrected one
+Every crawl tests the P[fresh] that was predicted before it. The model's hazard is H = -ln P, and the corrected one
 
     H' = H exp(a + b ln H + c [told] + d [unsaid])
 
-with four coefficients of the whole crawl: a for changes that come faster or slower than expected, b for rates that
-are taken too far from their mean (b < 0: pages said to be stale are less so, and pages said to be fresh are too),
-c for pages of which signals came since their crawl, and d for those of which none came though a source that counts
-tells of their site.
+with four coefficients for the whole crawl: a for changes that come faster or slower than
+expected; b for rates that are estimated too far from their mean (b < 0: stale pages are
+predicted as too stale, and fresh pages as too fresh); c for pages with signals since
+their last crawl; and d for pages without any though a used source reports on their site.
 
-Crawls are not an even sample of the copies: a site that is changing gets eighty crawls in a week, a quiet one gets
-two, so an average over crawls describes sites that are changing. People ask about copies at any time. So a crawl
-weighs as much as the time that it stands for, which is the time since the last crawl of its *site* over the mean of
-that time, at most `WEIGHT_MAX`.
+Crawls are not an even sample of the copies: a site that is changing gets eighty crawls
+in a week, a quiet one gets two, so an average over crawls describes sites that are
+changing. Users ask about copies at any time. So a crawl is weighted by the time that it
+represents: the time since the last crawl of its *site* over the mean of that time, at
+most `WEIGHT_MAX`.
 
-The coefficients are learned by Newton's method, one step a crawl. What was learned fades over `MEMORY` mean crawls
-towards the prior: the model is right. The order of pages does not depend on any of it, so schedules do not use it.
+The coefficients are learned by Newton's method, one step per crawl. What was learned
+decays over `MEMORY` mean crawls towards the prior, which is that the model is right. The
+order of pages does not depend on this correction, so schedules do not use it.
 
 On the histories of the league, .3x to 3x together, the worst decile is off by .068 without signals (.218 with one
 unweighted factor) and by .007 with honest signals (.554).
@@ -31,10 +33,10 @@ from enum import IntEnum
 import numpy as np
 
 COEFFICIENTS = 4
-PRIOR = (10.0, 40.0, 0.3, 0.3)  # precision of each coefficient before anything is known
+PRIOR = (10.0, 40.0, 0.3, 0.3)  # prior precision of each coefficient
 MEMORY = 2000.0
 WEIGHT_MAX = 10.0
-HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0  # beyond these the factor is that of the bound
+HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0  # outside this range the factor at the bound is used
 LOW = np.array((-2.0, -0.8, -5.0, -5.0))
 HIGH = np.array((2.0, 1.0, 5.0, 5.0))
 _SURE = 1e-300
@@ -42,15 +44,15 @@ _SIZE = COEFFICIENTS + COEFFICIENTS * COEFFICIENTS
 
 
 class Hearing(IntEnum):
-    """What signals said of a page since its last crawl."""
+    """The signals of a page since its last crawl."""
 
-    NONE = 0  # no source that counts tells of its site
-    UNSAID = 1  # sources tell of its site, and said nothing of the page
+    NONE = 0  # no used source reports on its site
+    UNSAID = 1  # sources report on its site, but not on this page
     TOLD = 2
 
 
 class Recalibration:
-    """The coefficients and their precision; `numbers` as they were stored."""
+    """The coefficients and their precision; `numbers` restores a stored state."""
 
     def __init__(self, numbers: Sequence[float] = ()) -> None:
         kept = np.array(numbers)
@@ -62,16 +64,16 @@ class Recalibration:
 
     @property
     def numbers(self) -> list[float]:
-        """What a store keeps."""
+        """Return the state to store."""
         return [*self._coefficients.tolist(), *self._precision.ravel().tolist()]
 
     @property
     def coefficients(self) -> tuple[float, ...]:
-        """a, b, c, d."""
+        """The coefficients a, b, c, d."""
         return tuple(self._coefficients.tolist())
 
     def observe(self, fresh: float, hearing: Hearing, weight: float, changed: bool) -> None:
-        """Learn from a crawl of a page whose copy was fresh with probability `fresh`, as the model has it.
+        """Learn from a crawl of a page whose copy was fresh with probability `fresh` according to the model.
 
         Args:
             weight: the time since the last crawl of the page's site, over the mean of that time.
@@ -90,7 +92,7 @@ class Recalibration:
         self._coefficients = np.clip(self._coefficients + step, LOW, HIGH)
 
     def corrected(self, fresh: float, hearing: Hearing) -> float:
-        """P[fresh] as it is, of a page of which the model says `fresh`."""
+        """Return the corrected P[fresh] of a page for which the model predicts `fresh`."""
         if not 0.0 < fresh < 1.0:
             return fresh
         return math.exp(-self._corrected(-math.log(fresh), hearing))

@@ -1,15 +1,15 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Poisson residuals and the terms of the crawl value that are made of them, without cancellation.
+"""Poisson residuals and the terms of the crawl value that consist of them, without cancellation.
 
     residual          R^i(x) = Pr[Poisson(x) > i], by series or complement
-    gain              D_i(x), what term i of the value gains (`value_kernel.py`)
+    gain              D_i(x), the gain of term i of the value (`value_kernel.py`)
     late_residual,    both for i in the hundreds: uniform expansions of the
     late_gain         incomplete gamma function
     settled           the sum of the first terms, whose residuals are 1 to the last digit
-    waves             how many poles of the renewal equation still matter
+    waves             the number of poles of the renewal equation that still matter
 
-Nothing overflows: no exp(+x), x^i or i! stands alone. Arguments are not checked.
+Nothing overflows, because exp(+x), x^i and i! are never computed alone. Arguments are not checked.
 Sources: Busa-Fekete et al., Theorem 1; Temme's expansions, DLMF 8.12.
 
 Cython in pure-Python mode (see `value_kernel.py`); other kernels call these by `residuals.pxd`.
@@ -21,10 +21,10 @@ from cython.cimports.libc.math import ceil, erfc, exp, expm1, lgamma, log, log1p
 _inf = cython.declare(cython.double, float("inf"))
 _PI = cython.declare(cython.double, 3.141592653589793)
 
-# Poisson tails: beyond sqrt(80) standard deviations a tail is below exp(-40).
+# Poisson tails: more than sqrt(80) standard deviations away a tail is below exp(-40).
 _TAIL = cython.declare(cython.double, 80.0)
 
-# 1/j, because a division is what the loops below would wait for.
+# A table of 1/j, because the loops below would wait for divisions.
 _INVERSES = cython.declare(cython.Py_ssize_t, 512)
 _inverse = cython.declare(cython.double[512])
 for _j in range(1, _INVERSES):
@@ -35,16 +35,16 @@ for _j in range(1, _INVERSES):
 @cython.inline
 @cython.exceptval(check=False)
 def _over(j: cython.Py_ssize_t) -> cython.double:
-    """1/j."""
+    """Return 1/j."""
     return _inverse[j] if j < _INVERSES else 1.0 / j
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
 def _poisson(k: cython.Py_ssize_t, x: cython.double, y: cython.double) -> cython.double:
-    """exp(-y) x^k / k! for x <= y: the probability of k, thinned by exp(x - y)."""
+    """Return exp(-y) x^k / k! for x <= y: the Poisson probability of k, times exp(x - y)."""
     j: cython.Py_ssize_t
-    if k <= 40 and y < 600.0:  # exact to the last digits, and no lgamma
+    if k <= 40 and y < 600.0:  # exact to the last digits, without lgamma
         p: cython.double = exp(-y)
         for j in range(1, k + 1):
             p *= x * _over(j)
@@ -57,7 +57,7 @@ def _poisson(k: cython.Py_ssize_t, x: cython.double, y: cython.double) -> cython
 @cython.ccall
 @cython.exceptval(check=False)
 def residual(i: cython.Py_ssize_t, x: cython.double) -> cython.double:
-    """R^i(x) = Pr[Poisson(x) > i], relative error a few 1e-16 also for small x; 0 for x <= 0."""
+    """Return R^i(x) = Pr[Poisson(x) > i], with a relative error of a few 1e-16 also for small x; 0 for x <= 0."""
     k: cython.Py_ssize_t
     p: cython.double
     total: cython.double
@@ -95,12 +95,12 @@ def gain(
     gamma: cython.double,
     precision: cython.double,
 ) -> cython.double:
-    """D_i(x) for x > 0 and gamma > 0, by the first of three forms that has no cancellation.
+    """Return D_i(x) for x > 0 and gamma > 0, by the first of three forms that has no cancellation.
 
-    a x < i + 6: the Taylor series, all terms positive, with
-    c_j = a^j - gamma^j built without a subtraction. Else the plain difference,
-    if it loses at most one bit. Else complements (1 - R), whose bracket cannot
-    cancel then.
+    For a x < i + 6, the Taylor series, whose terms are all positive, with
+    c_j = a^j - gamma^j computed without a subtraction. Otherwise the plain difference,
+    if it loses at most one bit. Otherwise complements (1 - R), whose bracket cannot
+    cancel in that case.
     """
     j: cython.Py_ssize_t
     if alpha <= 0.0:
@@ -140,7 +140,7 @@ def gain(
 def _complement(
     i: cython.Py_ssize_t, gx: cython.double, ax: cython.double, share: cython.double
 ) -> cython.double:
-    """exp(-a x) sum_{k<=i} (gamma x)^k/k! [1 - (gamma/a)^(i+1-k)], summed from k = i down; share = alpha/a."""
+    """Return exp(-a x) sum_{k<=i} (gamma x)^k/k! [1 - (gamma/a)^(i+1-k)], from k = i down; share = alpha/a."""
     k: cython.Py_ssize_t
     p: cython.double = _poisson(i, gx, ax)
     kept: cython.double = 1.0 - share
@@ -150,7 +150,7 @@ def _complement(
         p *= k / gx
         missing = share + kept * missing
         total += missing * p
-        if k < gx and p <= 1e-18 * total:  # also if all underflows
+        if k < gx and p <= 1e-18 * total:  # also holds if all underflows
             break
     return total
 
@@ -158,7 +158,7 @@ def _complement(
 @cython.cfunc
 @cython.exceptval(check=False)
 def _late_probability(k: cython.double, y: cython.double) -> cython.double:
-    """exp(-y) y^k / k! for large k, by Stirling."""
+    """Return exp(-y) y^k / k! for large k, by Stirling's formula."""
     away: cython.double = (y - k) / k
     return (
         exp(-k * (away - log1p(away))) / sqrt(2.0 * _PI * k) * (1.0 - (1.0 - 1.0 / (24.0 * k)) / (12.0 * k))
@@ -168,9 +168,9 @@ def _late_probability(k: cython.double, y: cython.double) -> cython.double:
 @cython.ccall
 @cython.exceptval(check=False)
 def late_residual(i: cython.double, y: cython.double) -> cython.double:
-    """R^i(y) for large i, by Temme's uniform expansion of the incomplete gamma function (DLMF 8.12).
+    """Return R^i(y) for large i, by Temme's uniform expansion of the incomplete gamma function (DLMF 8.12).
 
-    The coefficients are their Taylor series at eta = 0, for |eta| < .8 is all that matters.
+    The coefficients are computed by their Taylor series at eta = 0, since only |eta| < .8 matters.
     """
     k: cython.double = i + 1.0
     away: cython.double = (y - k) / k
@@ -197,10 +197,10 @@ def late_residual(i: cython.double, y: cython.double) -> cython.double:
 def late_gain(
     i: cython.double, x: cython.double, alpha: cython.double, gamma: cython.double
 ) -> cython.double:
-    """D_i(x) for large i: exp(-alpha x) sum_j e^j E[M^j] / j!, M = max(0, gamma (x - T)), e = alpha/gamma.
+    """Return D_i(x) for large i: exp(-alpha x) sum_j e^j E[M^j] / j!, M = max(0, gamma (x - T)), e = alpha/gamma.
 
-    Moments of a gamma variable cut at y = gamma x follow from each other by Stein's
-    identity, M_(j+1) = (y - k - j) M_j + j y M_(j-1). Called only where gamma beta is above 16 sqrt(i), so
+    Moments of a gamma variable truncated at y = gamma x follow from each other by Stein's
+    identity, M_(j+1) = (y - k - j) M_j + j y M_(j-1). Called only if gamma beta is above 16 sqrt(i), so
     that e M is small and the term itself is below 1e-5 of the value.
     """
     y: cython.double = gamma * x
@@ -220,7 +220,7 @@ def late_gain(
 @cython.inline
 @cython.exceptval(check=False)
 def _log_sinhc(x: cython.double) -> cython.double:
-    """ln(sinh(x) / x), x >= 0."""
+    """Return ln(sinh(x) / x), x >= 0."""
     if x < 0.3:
         y: cython.double = x * x
         return y * (
@@ -239,11 +239,11 @@ def _log_sinhc(x: cython.double) -> cython.double:
 def settled(
     n: cython.double, staleness: cython.double, ratio: cython.double, b: cython.double
 ) -> cython.double:
-    """sum_{i<n} q^i [(gamma/a)^(i+1) - exp(-alpha x_i)], the terms with both residuals 1; ratio = ln(a/gamma).
+    """Return sum_{i<n} q^i [(gamma/a)^(i+1) - exp(-alpha x_i)], the terms with both residuals 1; ratio = ln(a/gamma).
 
-    q^i exp(-alpha x_i) = exp(-u) for all i, so with L = ratio + b it is exp(-u) sum_{i<n} expm1(u - ratio - i L),
-    and a geometric sum about its middle is n exp(middle) sinhc(n L / 2) / sinhc(L / 2): nothing cancels.
-    Far from 0 the plain difference is the more exact.
+    q^i exp(-alpha x_i) = exp(-u) for all i, so with L = ratio + b the sum is exp(-u) sum_{i<n} expm1(u - ratio - i L).
+    A geometric sum about its middle is n exp(middle) sinhc(n L / 2) / sinhc(L / 2), so nothing cancels.
+    Far from 0 the plain difference is more exact.
     """
     both: cython.double = ratio + b
     if staleness - ratio - (n - 1.0) * 0.5 * both > 2.0:
@@ -256,7 +256,7 @@ def settled(
 @cython.ccall
 @cython.exceptval(check=False)
 def converged_terms(signals: cython.double, c: cython.double) -> cython.double:
-    """How many first terms have both residuals 1: those with y = c (s - i) above i by sqrt(80 y)."""
+    """Return the number of first terms with both residuals 1: those where y = c (s - i) exceeds i by sqrt(80 y)."""
     if c * signals < 100.0:
         return 0.0
     spread: cython.double = sqrt(_TAIL)
@@ -271,7 +271,7 @@ def converged_terms(signals: cython.double, c: cython.double) -> cython.double:
 @cython.ccall
 @cython.exceptval(check=False)
 def below_half(b: cython.double) -> cython.double:
-    """1 - (1 - exp(-b)) / b, less b/2: what a signal's weight exceeds its chance to be true by, beyond first order."""
+    """Return 1 - (1 - exp(-b)) / b - b/2: the relative excess of a signal's weight over its precision, less b/2."""
     if b > 0.5:
         return (b + expm1(-b)) / b - 0.5 * b
     j: cython.Py_ssize_t
@@ -286,5 +286,5 @@ def below_half(b: cython.double) -> cython.double:
 @cython.ccall
 @cython.exceptval(check=False)
 def waves(s: cython.double, c: cython.double) -> cython.double:
-    """About how many waves are above exp(-40) at s."""
+    """Return the approximate number of waves above exp(-40) at s."""
     return c / (2.0 * _PI) * sqrt(expm1(_TAIL / s))

@@ -1,47 +1,57 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""The quality of change signals, learned on line by site and source.
+"""The quality of change signals, learned online by site and source.
 
-A source is one way to hear of changes: sitemap lastmod, feed, IndexNow, WebSub, ... A
-page's staleness is alpha A + sum_s n_s b_s (A its clock, n_s signals of source s since its last crawl), with
-alpha = (1 - r) rate and b_s = -ln(1 - p_s) of precision p_s and recall r, which a site's pages
-share: pages alone see too few crawls to tell a lying source. EM, one step a crawl, faded by .99 each:
+A source is one kind of change signal: sitemap lastmod, feed, IndexNow, WebSub, ... A
+page's staleness is alpha A + sum_s n_s b_s (A: its clock, n_s: signals of source s since
+its last crawl), with alpha = (1 - r) rate and b_s = -ln(1 - p_s). The precisions p_s and
+the recall r are shared by a site's pages, since a single page has too few crawls to
+expose a source of false signals. They are learned by EM, one step per crawl, in sums that decay
+by .99 per crawl:
 
     z = 1 - exp(-(alpha A + sum_s n_s b_s))          the probability of a change
     if changed:  S_true[s] += n_s p_s / z            true signals
-                 S_silent  += alpha A / z            changes nobody told of
+                 S_silent  += alpha A / z            changes without a signal
     always:      S_all[s]  += n_s
 
     p_s = (S_true[s] + 1) / (S_all[s] + 1/p0),       p0 = honesty[s] rho,  rho = min(1, rate of changes / rate of signals)
     r   = (sum_s S_true[s] + 2 r0) / (sum_s S_true[s] + S_silent + 2)
 
-A page's own precision is p_s at its rate: false signals come to all pages of a site alike, true ones as often
-as the page changes, so its odds are p_s / (1 - p_s) times the page's rate over the site's mean
-(`precision_at`). It stands for p_s in z, in S_true, in b_s and in k.
+A page's own precision is p_s at its rate. False signals are equally frequent on all
+pages of a site, true ones as frequent as the page's changes, so the odds are
+p_s / (1 - p_s) times the page's rate over the site's mean (`precision_at`). This value
+replaces p_s in z, in S_true, in b_s and in k.
 
-rho, because true signals cannot outnumber changes; the honesty of a source, and r0, are learned over all sites
-where rho is above .3: (sum S_true + 1.4) / (sum S_all rho + 2). A page's changes then grow by
+The factor rho is needed because true signals cannot outnumber changes. The honesty of a
+source, and r0, are learned over all sites where rho is above .3:
+(sum S_true + 1.4) / (sum S_all rho + 2). A page's changes then grow by
 max(1, (alpha A + sum_s n_s p_s) / z).
 
-A source with p_s below .1 is ignored in values and rates: its signals outnumber changes so much that
-they say nothing (b_s of each is too small against the noise of their number), but its errors would add up in k.
-Its EM goes on beside the others, with its signals added to z, so that a source that mends its ways comes back.
+A source with p_s below .1 is ignored in values and rates. Its signals outnumber the
+changes so much that they carry no information (the b_s of each is too small against the
+noise of their number), but its errors would add up in k. Its EM continues along with the others,
+with its signals added to z, so that a source that improves is used again.
 Measured with a lastmod set at each build, 1x: .825; without this rule .816, without any signals .823.
 
-The crawl value knows one kind of signal. Several are one of the same drift of staleness and the same rate of
-changes told: gamma b = sum gamma_s b_s and gamma (1 - e^-b) = sum gamma_s p_s, so (1 - e^-b)/b = r rate / sum
-gamma_s b_s, and a page's number of signals is sum_s n_s b_s / b.
+The crawl value knows one kind of signal. Several sources are combined into one with the
+same drift of staleness and the same rate of signalled changes: gamma b = sum gamma_s b_s
+and gamma (1 - e^-b) = sum gamma_s p_s, so (1 - e^-b)/b = r rate / sum gamma_s b_s, and a
+page's number of signals is sum_s n_s b_s / b.
 
-A trusted source (most of its signals true, some seen to be) also watches the pages that are not crawled: since its
-last crawl a page had the changes that its signals stand for, in recall times the time. So a page that is told to
-change again and again is fast, and one that a good sitemap is silent about is slow, before any crawl says so. Honest
-signals at .3x: .717, without this .692 (with the pages' true rates .823); at 1x .981 and .979; mixed ones .862 and .856.
+A trusted source (most of its signals are true, and several were confirmed) also provides
+observations between crawls: since its last crawl, a page had the changes that the
+source's signals represent, in recall times the time. So before any crawl confirms it, a
+page with many signals is estimated as fast, and a page on which a good sitemap is silent
+as slow. Honest signals at .3x: .717, without this .692 (with the pages' true rates .823);
+at 1x .981 and .979; mixed ones .862 and .856.
 
-What a hostile source can do is bounded: of an interval at most `COUNTED_MAX` signals of a source count. Where
-signals tell of more changes than three standard deviations above the rate's, k and S_true gain what the rate
-alone explains, or at most 16 from a source trusted by then (a burst of signals that met a change once made
-all rates of a site sixfold). b_s is at most `WEIGHT_MAX`; and all of it stays on its own site, but for
-its share in the honesty of its source.
+The influence of a hostile source is bounded. At most `COUNTED_MAX` signals of a source
+are counted per interval. If signals indicate more changes than three standard deviations
+above the rate's, k and S_true gain only what the rate explains, or at most 16 from a
+source that was trusted by then (without this bound, a burst of signals that coincided
+with one change multiplied all rates of a site by six). b_s is at most `WEIGHT_MAX`. And
+the influence is limited to the source's own site, except for its share in the honesty of
+the source.
 
 Cython pure-Python mode (see `value_kernel.py`); attributes in `signal_quality.pxd`.
 """
@@ -59,19 +69,21 @@ else:
 
 _SOURCES = cython.declare(cython.Py_ssize_t, 8)
 SOURCES = 8
-_FADING = cython.declare(cython.double, 0.99)  # what one crawl of a site leaves of what was known
+_FADING = cython.declare(cython.double, 0.99)  # factor of a site's sums per crawl of the site
 _PRECISION_PRIOR_MAX = cython.declare(cython.double, 0.98)
 _PRECISION_USED_MIN = cython.declare(cython.double, 0.1)
-_PLAUSIBLE = cython.declare(cython.double, 0.3)  # rho above which a site tells of its sources' honesty
-_HONEST = cython.declare(cython.double, 1.4)  # pseudo signals before anything is known: .7 of 2 are true
+_PLAUSIBLE = cython.declare(cython.double, 0.3)  # rho above which a site is evidence of its sources' honesty
+_HONEST = cython.declare(
+    cython.double, 1.4
+)  # true ones among the 2 pseudo signals of the prior: a share of .7
 _CLAIMED = cython.declare(cython.double, 2.0)
 _RECALL_WEIGHT = cython.declare(cython.double, 2.0)
 _PRECISION_MAX = cython.declare(cython.double, 0.999999)
 _WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - _PRECISION_MAX)
-_HEARD = cython.declare(cython.double, 1e-6)  # signals: a source of which no crawl was judged yet
+_HEARD = cython.declare(cython.double, 1e-6)  # signal count of a source before its first judged crawl
 _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
-_TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)  # true ones seen
-_TRUSTED_CHANGES = cython.declare(cython.double, 16.0)  # in an interval, told by sources of that precision
+_TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)  # true signals needed for trust
+_TRUSTED_CHANGES = cython.declare(cython.double, 16.0)  # maximum of changes per interval from trusted sources
 _COUNTED_MAX = cython.declare(cython.double, 255.0)
 WEIGHT_MAX, COUNTED_MAX = float(_WEIGHT_MAX), float(_COUNTED_MAX)
 
@@ -90,7 +102,7 @@ class SignalQuality:
 
     @cython.ccall
     def add_site(self) -> cython.Py_ssize_t:
-        """The number of a new site, from which nothing was heard."""
+        """Add a site without signals; return its number."""
         if self.size == self.means.shape[0]:
             self._grow()
         self.size += 1
@@ -99,7 +111,9 @@ class SignalQuality:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        self.true_signals = self.all_signals = self.precisions = np.zeros((0, SOURCES))  # lets go of the maps
+        self.true_signals = self.all_signals = self.precisions = np.zeros(
+            (0, SOURCES)
+        )  # releases the memory maps
         self.announced = self.claimed = self.unannounced = np.zeros((0, SOURCES))
         self.silent_changes = self.watched = self.means = self.weights = self.recalls = np.zeros(0)
         columns = [column.grow(self.size + 1) for column in self._columns]
@@ -111,7 +125,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def note_signal(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.void:
-        """A signal came: its source counts from now on, with the precision believed before any crawl."""
+        """Note a signal: its source is used from now on, at first with the prior precision."""
         if self.all_signals[site, source] <= 0.0:
             self.all_signals[site, source] = _HEARD
             self._estimate(site)
@@ -119,7 +133,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def heard(self, site: cython.Py_ssize_t) -> cython.bint:
-        """Whether any signal of the site ever came."""
+        """Return whether the site ever had a signal."""
         source: cython.Py_ssize_t
         every: cython.double = 0.0
         for source in range(_SOURCES):
@@ -129,7 +143,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def precision(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.double:
-        """p_s: the probability that a signal of this source is true."""
+        """Return p_s, the probability that a signal of this source is true."""
         if self.all_signals[site, source] > 0.0:
             return self.precisions[site, source]
         return self.honesty(source)
@@ -137,25 +151,25 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def used(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.bint:
-        """Whether the source's signals count."""
+        """Return whether the source's signals are used."""
         return self.all_signals[site, source] > 0.0 and self.precisions[site, source] >= _PRECISION_USED_MIN
 
     @cython.ccall
     @cython.exceptval(check=False)
     def weight(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.double:
-        """b_s: the staleness one signal adds; 0 of a source that is ignored."""
+        """Return b_s, the staleness that one signal adds; 0 for an ignored source."""
         return -log1p(-self.precisions[site, source]) if self.used(site, source) else 0.0
 
     @cython.ccall
     @cython.exceptval(check=False)
     def recall(self, site: cython.Py_ssize_t) -> cython.double:
-        """r: the share of changes that are told by any source that counts; 0 if there is none."""
+        """Return r, the share of changes that any used source signals; 0 if there is none."""
         return self.recalls[site]
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def _recalled(self, site: cython.Py_ssize_t) -> cython.double:
-        """r from the sums."""
+        """Return r, computed from the sums."""
         source: cython.Py_ssize_t
         announced: cython.double = 0.0
         prior: cython.double = -1.0
@@ -170,7 +184,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def honesty(self, source: cython.Py_ssize_t) -> cython.double:
-        """The share of the signals of this source that could be true which were, over all sites; .7 at first."""
+        """Return the share of this source's plausible signals that were true, over all sites; at first .7."""
         return min(
             (self.announced_by[source] + _HONEST) / (self.claimed_by[source] + _CLAIMED), _PRECISION_PRIOR_MAX
         )
@@ -179,14 +193,14 @@ class SignalQuality:
     @cython.inline
     @cython.exceptval(check=False)
     def _recall_prior(self, source: cython.Py_ssize_t) -> cython.double:
-        """r0 of sites with this source."""
+        """Return r0 for sites with this source."""
         announced: cython.double = self.announced_by[source]
         return (announced + 0.5) / (announced + self.unannounced_by[source] + 1.0)
 
     @cython.ccall
     @cython.exceptval(check=False)
     def pooled_weight(self, site: cython.Py_ssize_t) -> cython.double:
-        """b of the one kind of signal that stands for all sources; 0 while none was heard."""
+        """Return b of the one kind of signal that combines all sources; 0 before the first signal."""
         return self.weights[site]
 
     @cython.cfunc
@@ -195,13 +209,13 @@ class SignalQuality:
     def _own_precision(
         self, site: cython.Py_ssize_t, source: cython.Py_ssize_t, rate: cython.double
     ) -> cython.double:
-        """The precision of a source's signals of a page of this change rate."""
+        """Return the precision of a source's signals for a page of this change rate."""
         return precision_at(self.precisions[site, source], rate, self.means[site])
 
     @cython.ccall
     @cython.exceptval(check=False)
     def staleness(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
-        """sum_s n_s b_s of signals counted by source, (SOURCES,)."""
+        """Return sum_s n_s b_s for signals counted by source, (SOURCES,)."""
         total: cython.double = 0.0
         source: cython.Py_ssize_t
         for source in range(_SOURCES):
@@ -212,7 +226,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def signals(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
-        """The number of signals, in units of `pooled_weight`, that the value counts."""
+        """Return the number of signals for the crawl value, in units of `pooled_weight`."""
         staleness: cython.double = self.staleness(site, counts)
         if staleness <= 0.0:
             return 0.0
@@ -279,7 +293,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t, mean_rate: cython.double) -> cython.void:
-        """Take the site's mean change rate, and its part in what is known of its sources over all sites."""
+        """Set the site's mean change rate, and update its part in the sums over all sites."""
         source: cython.Py_ssize_t
         self.means[site] = mean_rate
         for source in range(_SOURCES):
@@ -300,7 +314,7 @@ class SignalQuality:
     @cython.inline
     @cython.exceptval(check=False)
     def _trusted(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.bint:
-        """Whether some signals of the source were seen to be true, and most are."""
+        """Return whether enough signals of the source were true, and most of them are."""
         return (
             self.precisions[site, source] >= _TRUSTED_PRECISION
             and self.true_signals[site, source] >= _TRUSTED_SIGNALS
@@ -309,7 +323,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def share_watched(self, site: cython.Py_ssize_t) -> cython.double:
-        """The share of a page's time that trusted sources watch: the recall; 0 where there is none."""
+        """Return the share of a page's time that trusted sources observe: the recall; 0 without such a source."""
         source: cython.Py_ssize_t
         for source in range(_SOURCES):
             if self.all_signals[site, source] > 0.0 and self._trusted(site, source):
@@ -319,7 +333,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def told_changes(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
-        """The changes that signals of trusted sources stand for."""
+        """Return the number of changes that the signals of trusted sources represent."""
         total: cython.double = 0.0
         source: cython.Py_ssize_t
         for source in range(_SOURCES):
@@ -330,7 +344,7 @@ class SignalQuality:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _plausible(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.double:
-        """rho: the share of the source's signals that can be true, for there are no more changes."""
+        """Return rho, the share of the source's signals that can be true given the number of changes."""
         every: cython.double = self.all_signals[site, source]
         changes: cython.double = self.means[site] * self.watched[site]
         return min(1.0, changes / every) if every > 0.0 and changes > 0.0 else 1.0
@@ -338,7 +352,7 @@ class SignalQuality:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _estimate(self, site: cython.Py_ssize_t) -> cython.void:
-        """Precisions, b and r from the sums, of sources that were heard."""
+        """Recompute precisions, b and r from the sums, for sources with signals."""
         source: cython.Py_ssize_t
         for source in range(_SOURCES):
             if self.all_signals[site, source] <= 0.0:
@@ -354,7 +368,7 @@ class SignalQuality:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _pool(self, site: cython.Py_ssize_t) -> cython.void:
-        """b of one kind of signal: (1 - e^-b)/b = sum_s w_s / sum_s w_s b_s / p_s, w_s the shares in what is told."""
+        """Compute the combined b: (1 - e^-b)/b = sum_s w_s / sum_s w_s b_s / p_s, w_s the shares of told changes."""
         source: cython.Py_ssize_t
         used: cython.Py_ssize_t = 0
         shares: cython.double = 0.0
@@ -373,12 +387,12 @@ class SignalQuality:
         self.weights[site] = b
 
     def sums_of(self, site: int) -> np.ndarray:
-        """What is stored of a site: S_true by source, S_all by source, S_silent, time watched, (2 SOURCES + 2,)."""
+        """Return a site's state to store: S_true by source, S_all by source, S_silent, time watched, (2 SOURCES + 2,)."""
         rest = [self.silent_changes[site], self.watched[site]]
         return np.concatenate([self.true_signals[site], self.all_signals[site], rest])
 
     def restore(self, site: int, sums: np.ndarray) -> None:
-        """Put stored sums back."""
+        """Restore stored sums."""
         for source in range(SOURCES):
             self.true_signals[site, source] = sums[source]
             self.all_signals[site, source] = sums[SOURCES + source]
@@ -401,10 +415,10 @@ class SignalQuality:
 @cython.ccall
 @cython.exceptval(check=False)
 def precision_at(precision: cython.double, rate: cython.double, mean_rate: cython.double) -> cython.double:
-    """The precision of signals of a page of this rate, where that of its site is `precision`.
+    """Return the precision of signals for a page of this rate on a site with the precision `precision`.
 
-    False signals come to all pages of a site alike, true ones as often as a page
-    changes: so the odds of a signal are as the page's rate.
+    False signals are equally frequent on all pages of a site, true ones as frequent as the
+    page's changes, so the odds of a signal are proportional to the page's rate.
     """
     true: cython.double = precision * rate
     every: cython.double = true + (1.0 - precision) * mean_rate
@@ -414,7 +428,7 @@ def precision_at(precision: cython.double, rate: cython.double, mean_rate: cytho
 @cython.cfunc
 @cython.exceptval(check=False)
 def _weight_of_ratio(ratio: cython.double) -> cython.double:
-    """The b > 0 with (1 - e^-b) / b = ratio; Newton, from below, on a convex falling function."""
+    """Return b > 0 with (1 - e^-b) / b = ratio; Newton's method from below, on a convex decreasing function."""
     b: cython.double = 0.0
     if ratio >= 1.0 - 1e-9:
         return max(2.0 * (1.0 - ratio), 1e-12)
@@ -433,7 +447,7 @@ def _weight_of_ratio(ratio: cython.double) -> cython.double:
 @cython.inline
 @cython.exceptval(check=False)
 def _believable(changes: cython.double, x: cython.double, trusted: cython.bint) -> cython.double:
-    """`changes` in an interval of mean x that had one, unless they are far too many for who tells them."""
+    """Return `changes` in an interval of mean x with a change, unless implausibly many for the source's trust."""
     if changes <= 1.0 + x + 3.0 * sqrt(x):
         return changes
     return min(changes, max(_TRUSTED_CHANGES, gain_of(x))) if trusted else gain_of(x)

@@ -2,8 +2,8 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """Crawl values, their inverse, intervals and fresh times of many pages at once: arrays (m,), results into `out`.
 
-Nothing is checked: `lab/refresh/crawl_value.py` is the checked face. Cython in pure-Python mode (see `value_kernel.py`);
-attributes in `value_columns.pxd`.
+Arguments are not checked here; `lab/refresh/crawl_value.py` checks them. Cython in pure-Python mode (see
+`value_kernel.py`); attributes in `value_columns.pxd`.
 """
 
 import cython
@@ -18,7 +18,7 @@ else:
 
 @cython.cclass
 class Columns:
-    """The columns of `pages`, read under the value (kind, terms) that `kind_of` gives."""
+    """The columns of `pages`, for the value (kind, terms) that `kind_of` returns."""
 
     def __init__(self, kind: cython.Py_ssize_t, terms: cython.Py_ssize_t, pages: Pages) -> None:
         self.kind = kind
@@ -34,7 +34,7 @@ class Columns:
 
     @cython.cfunc
     def page(self, i: cython.Py_ssize_t) -> Parameters:
-        """Parameters of page i; they are overwritten by the next call."""
+        """Return the parameters of page i, in an object that the next call overwrites."""
         self._page.assign(
             self.kind,
             self.terms,
@@ -55,7 +55,7 @@ def fill_values(
     signals: cython.const[cython.double][::1],
     out: cython.double[::1],
 ) -> cython.void:
-    """V of each page."""
+    """Compute V of each page."""
     i: cython.Py_ssize_t
     for i in range(pages.count):
         out[i] = pages.page(i).value(elapsed[i], signals[i])
@@ -70,7 +70,7 @@ def fill_waits(
     tolerance: cython.double,
     out: cython.double[::1],
 ) -> cython.void:
-    """`wait` of each page."""
+    """Compute `Parameters.wait` of each page."""
     i: cython.Py_ssize_t
     for i in range(pages.count):
         out[i] = pages.page(i).wait(level, signals[i], guess[i], tolerance)
@@ -84,7 +84,7 @@ def fill_thresholds(
     tolerance: cython.double,
     out: cython.double[::1],
 ) -> cython.void:
-    """`threshold` of each page."""
+    """Compute `Parameters.threshold` of each page."""
     i: cython.Py_ssize_t
     for i in range(pages.count):
         out[i] = pages.page(i).threshold(level, guess[i], tolerance)
@@ -94,7 +94,7 @@ def fill_thresholds(
 def fill_intervals(
     pages: Columns, at: cython.const[cython.double][::1], out: cython.double[::1]
 ) -> cython.void:
-    """psi of each page."""
+    """Compute psi of each page."""
     i: cython.Py_ssize_t
     for i in range(pages.count):
         out[i] = pages.page(i).interval(at[i])
@@ -104,7 +104,7 @@ def fill_intervals(
 def fill_fresh_times(
     pages: Columns, at: cython.const[cython.double][::1], out: cython.double[::1]
 ) -> cython.void:
-    """w of each page."""
+    """Compute w of each page."""
     i: cython.Py_ssize_t
     for i in range(pages.count):
         out[i] = pages.page(i).fresh_time(at[i])

@@ -1,8 +1,8 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""The crawl value: what one more crawl of a page gains, for all parameters, in forms without cancellation.
+"""The crawl value: the gain of one more crawl of a page, for all parameters, in forms without cancellation.
 
-Theory. A page goes stale by time and by signals: after the time tau and n signals
+Theory. A page becomes stale through time and signals: after the time tau and n signals
 its staleness is u = alpha tau + n b, and it is fresh with probability exp(-u). It
 is crawled when its effective elapsed time u / alpha reaches a threshold iota. With
 beta = b / alpha, x_i = iota - i beta and R^i(x) = Pr[Poisson(x) > i],
@@ -11,41 +11,41 @@ beta = b / alpha, x_i = iota - i beta and R^i(x) = Pr[Poisson(x) > i],
     w(iota)   = E[fresh time] = sum_i nu^i/(Delta+nu)^(i+1) R^i((alpha+gamma) x_i)
     V(iota)   = mu (w - exp(-alpha iota) psi)
 
-over all i with x_i > 0 (Busa-Fekete et al., Theorem 1). V is increasing, from
-0 to mu/Delta, and V' = mu alpha exp(-alpha iota) psi. The two sums lose all digits
-to each other when u is small, and have u/b terms, which may be any number. So:
+over all i with x_i > 0 (Busa-Fekete et al., Theorem 1). V increases from 0 to mu/Delta,
+and V' = mu alpha exp(-alpha iota) psi. If u is small, the difference of the two sums
+cancels all digits; and the sums have u/b terms, which can be arbitrarily many. So:
 
-* Few terms are summed one by one (`_sum`), V as mu/gamma sum_i q^i D_i(x_i), where
+* A small number of terms is summed one by one (`_sum`), V as mu/gamma sum_i q^i D_i(x_i), where
 
       D_i(x) = (gamma/a)^(i+1) R^i(a x) - exp(-alpha x) R^i(gamma x)  >= 0,  a = alpha + gamma
              = E[max(0, exp(-alpha T) - exp(-alpha x))],  T the time of signal i + 1 (Erlang),
 
-  comes from a series or from complements, whichever has no cancellation (`gain`), and
-  for i in the hundreds from an expansion of the incomplete gamma function (`late_gain`).
-* The first terms, whose residuals are 1 to the last digit, add up to a closed form (`settled`).
-* Many terms go by renewal theory (`_renew`). In units of beta, s = iota/beta and c = gamma beta,
-  psi has the Laplace transform 1/(z (z + c (1 - exp(-z)))). Its double pole at 0 is a fluid:
+  is computed from a series or from complements, whichever has no cancellation (`gain`),
+  and for i in the hundreds from an expansion of the incomplete gamma function (`late_gain`).
+* The first terms, whose residuals are 1 to the last digit, have a sum in closed form (`settled`).
+* A large number of terms is computed by renewal theory (`_renew`). In units of beta, s = iota/beta and c = gamma beta,
+  psi has the Laplace transform 1/(z (z + c (1 - exp(-z)))). Its double pole at 0 gives the fluid limit:
 
       psi ~ beta (s + c/(2(1+c))) / (1+c),    V ~ mu/(alpha (1+c)) R^1(u)    (b -> 0: GREEDY of u)
 
-  with the terms of order b and b^2 that make V exact but for the other poles z_k, k = 1, 2, ...,
-  z + ln(1 + z/c) = 2 pi i k, each of which adds a wave that dies like exp(Re z_k s).
+  with the terms of order b and b^2 that make V exact except for the other poles z_k, k = 1, 2, ...,
+  z + ln(1 + z/c) = 2 pi i k. Each of them adds a wave that decays like exp(Re z_k s).
 
-Sum and waves are dual as in the theta function: where one needs many terms the other needs few,
-c / (2 pi) sqrt(exp(80/s) - 1) waves against 18 sqrt(s) / (1+c) terms beyond the settled ones. So any value
-costs a bounded time, whatever nu/Delta. Nothing ever overflows: no exp(+x), x^i or i! stands alone.
+Sum and waves are dual, as in the theta function: where one needs many terms the other needs few,
+c / (2 pi) sqrt(exp(80/s) - 1) waves against 18 sqrt(s) / (1+c) terms beyond the settled ones. So the time for
+a value is bounded for any nu/Delta. Nothing overflows, because exp(+x), x^i and i! are never computed alone.
 
-The limits, each a form of its own:
+The limits, each with its own form:
 
-    GREEDY        no signals, or signals that tell nothing (b = 0): time alone counts
-    CERTAIN       nu = 0 (b > 700): one term; mu/Delta after a signal. GREEDY-CIS takes every page for one
-    SIGNALS_ONLY  lambda = 1: nothing changes silently (alpha = 0). Only n counts; the threshold is a
+    GREEDY        no signals, or worthless signals (b = 0): only time matters
+    CERTAIN       nu = 0 (b > 700): one term; mu/Delta after a signal. GREEDY-CIS treats every page so
+    SIGNALS_ONLY  lambda = 1: no silent changes (alpha = 0). Only n matters; the threshold is a
                   number of signals, V_n = (mu/gamma) sum_{i<n} (q^i - q^n)
     NEVER         Delta = 0 (or so small that mu/Delta overflows): the page never changes, value 0
 
-The file is Cython in pure-Python mode: compiled where a C compiler was at
-hand, the same code interpreted otherwise. `Parameters` takes raw numbers, unchecked, for other
-compiled modules; `lab/refresh/crawl_value.py` takes a `Page` or `Pages`, checked.
+The file is Cython in pure-Python mode: compiled if a C compiler was available, otherwise
+interpreted. `Parameters` takes raw numbers, unchecked, for other compiled modules;
+`lab/refresh/crawl_value.py` takes `PageParameters` or `Pages`, checked.
 
 Cost, compiled, and accuracy: `scripts/bench/values.py`; relative errors are a few 1e-15 in sums, 1e-14 elsewhere.
 """
@@ -76,10 +76,10 @@ else:
         waves,
     )
 
-# Constants of the compiled code; KINDS and ALL_TERMS are for others.
+# Constants of the compiled code; other modules use KINDS and ALL_TERMS.
 _GREEDY = cython.declare(cython.Py_ssize_t, 0)
 _CIS = cython.declare(cython.Py_ssize_t, 1)
-_CIS_NU0 = cython.declare(cython.Py_ssize_t, 2)  # believes in no false signal: gamma = lambda Delta
+_CIS_NU0 = cython.declare(cython.Py_ssize_t, 2)  # assumes no false signals: gamma = lambda Delta
 _NCIS = cython.declare(cython.Py_ssize_t, 3)
 _CIS_PLUS = cython.declare(cython.Py_ssize_t, 4)
 
@@ -90,22 +90,24 @@ _FORM_SIGNALS_ONLY = cython.declare(cython.Py_ssize_t, 3)
 _FORM_NEVER = cython.declare(cython.Py_ssize_t, 4)
 
 _ALL_TERMS = cython.declare(cython.Py_ssize_t, 1 << 40)
-_CUT_TERMS_MAX = cython.declare(cython.Py_ssize_t, 64)  # of APPROX-J, whose terms are summed one by one
+_CUT_TERMS_MAX = cython.declare(
+    cython.Py_ssize_t, 64
+)  # limit for APPROX-J, whose terms are summed one by one
 _inf = cython.declare(cython.double, float("inf"))
 _PI = cython.declare(cython.double, 3.141592653589793)
-_EXACT = cython.declare(cython.double, 1e-17)  # sums go on until what is left is below the last digit
+_EXACT = cython.declare(cython.double, 1e-17)  # sums stop when the remainder is below the last digit
 
-# A signal of this weight is certain: exp(-700), its chance to be false, is about the smallest number there is.
+# A signal of this weight is certain: its probability to be false, exp(-700), is near the smallest double.
 _CERTAIN_WEIGHT = cython.declare(cython.double, 700.0)
-# Below it gamma x would be a denormal number; no page gets a signal in the age of the universe at 1e-18 Hz.
+# Below this rate gamma x would be denormal; at 1e-18 Hz no page gets a signal in the age of the universe.
 _NO_SIGNAL_RATE = cython.declare(cython.double, 1e-200)
-# The value is below its ceiling by a share of at most (1 + u + b) exp(-u): from here on by none.
+# Relative to its ceiling the value is low by at most (1 + u + b) exp(-u): from this staleness on, by nothing.
 _STALE = cython.declare(cython.double, 60.0)
-# Up to here terms are summed one by one (each about as costly as half a wave) ...
+# Up to this number of signals terms are summed one by one (each costs about as much as half a wave) ...
 _FEW_SIGNALS = cython.declare(cython.double, 12.0)
-# ... and beyond, waves are, if no more than these are needed.
+# ... and above it waves are summed, if at most this number is needed.
 _WAVES_MAX = cython.declare(cython.double, 24.0)
-# From this index on incomplete gamma functions come from their expansion, correct to 1e-13.
+# From this index on the incomplete gamma functions are computed by their expansion, correct to 1e-13.
 _LATE = cython.declare(cython.double, 300.0)
 
 KINDS = {"greedy": _GREEDY, "cis": _CIS, "cis-nu0": _CIS_NU0, "ncis": _NCIS, "cis+": _CIS_PLUS}
@@ -120,7 +122,7 @@ SIGNALS_ONLY, NEVER = int(_FORM_SIGNALS_ONLY), int(_FORM_NEVER)
 def _gained_by_signals(
     gamma: cython.double, b: cython.double, n: cython.double, terms: cython.Py_ssize_t
 ) -> cython.double:
-    """V_n / mu of a page that never changes silently: (1/gamma) sum_{i < min(n, terms)} (q^i - q^n)."""
+    """Return V_n / mu of a page without silent changes: (1/gamma) sum_{i < min(n, terms)} (q^i - q^n)."""
     i: cython.Py_ssize_t
     if not n > 0.0:
         return 0.0
@@ -138,14 +140,14 @@ def _gained_by_signals(
 
 @cython.cclass
 class Parameters:
-    """The parameters of one page under one kind of value, and all that is computed of them.
+    """The parameters of one page under one kind of value, and everything computed from them.
 
-    `assign` fills it anew, so that one serves for all pages. Nothing is checked:
-    rates must be finite and not negative. `form` says which of the limits holds.
+    `assign` refills it, so one object serves for all pages. Arguments are not checked:
+    rates must be finite and not negative. `form` is the limit that applies, if any.
     `ceiling` is mu/Delta, `signal_time` beta (infinite in the forms CERTAIN and SIGNALS_ONLY, 0 in GREEDY).
 
     A state is (elapsed, signals); `signals` may be fractional, so that signals
-    of several sources count by their weights.
+    of several sources can be weighted.
     """
 
     def __init__(self) -> None:
@@ -164,7 +166,7 @@ class Parameters:
         false_rate: cython.double,
         signal_weight: cython.double,
     ) -> cython.void:
-        """Take the raw numbers of a page for values of (kind, terms) as `kind_of` has them."""
+        """Set the raw numbers of a page, for values of (kind, terms) as returned by `kind_of`."""
         self.terms = terms
         self.importance = importance
         self.change_rate = change_rate
@@ -174,7 +176,7 @@ class Parameters:
         self.signal_weight = signal_weight
         self._precision = _EXACT
         self.ceiling = importance / change_rate if change_rate > 0.0 else _inf
-        if kind == _CIS_PLUS:  # believes where precision > 0.7 and recall > 0.6
+        if kind == _CIS_PLUS:  # trusts signals if precision > 0.7 and recall > 0.6
             trusted: cython.bint = (
                 -expm1(-signal_weight) > 0.7 and change_rate - silent_rate > 0.6 * change_rate
             )
@@ -211,7 +213,7 @@ class Parameters:
         precision: cython.double,
         recall: cython.double,
     ) -> cython.void:
-        """As `assign`, of a page whose signals have this precision and recall; without signals if either is 0."""
+        """Call `assign` for a page whose signals have this precision and recall; without signals if either is 0."""
         signalled: cython.double = recall * change_rate
         if precision <= 0.0 or signalled <= 0.0:
             self.assign(kind, terms, importance, change_rate, change_rate, 0.0, 0.0, 0.0)
@@ -228,7 +230,7 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def value(self, elapsed: cython.double, signals: cython.double) -> cython.double:
-        """V: the gain of a crawl now, `elapsed` after the last and with `signals` since."""
+        """Return V: the gain of a crawl now, `elapsed` after the last and with `signals` since."""
         if self.form == _FORM_GREEDY:
             return self.ceiling * residual(1, self.change_rate * elapsed)
         self._evaluate(elapsed, signals)
@@ -237,7 +239,7 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def slope(self, elapsed: cython.double, signals: cython.double) -> cython.double:
-        """The derivative of V by time, mu alpha exp(-u) psi, at a state that `value` may be at too."""
+        """Return the derivative of V by time, mu alpha exp(-u) psi, at any state that `value` accepts."""
         self._evaluate(elapsed, signals)
         return self._slope(elapsed, signals)
 
@@ -245,7 +247,7 @@ class Parameters:
     @cython.inline
     @cython.exceptval(check=False)
     def _slope(self, elapsed: cython.double, signals: cython.double) -> cython.double:
-        """`slope` of the state evaluated last."""
+        """Return `slope` at the state evaluated last."""
         if self.form == _FORM_GREEDY or self.form == _FORM_CERTAIN:
             signals = 0.0
         staleness: cython.double = self.silent_rate * elapsed
@@ -256,7 +258,7 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def interval(self, at: cython.double) -> cython.double:
-        """psi: the expected interval under the threshold `at` (a number of signals in SIGNALS_ONLY)."""
+        """Return psi: the expected interval for the threshold `at` (a number of signals in SIGNALS_ONLY)."""
         if self.form == _FORM_NEVER:
             return at
         if self.form == _FORM_SIGNALS_ONLY:
@@ -267,7 +269,7 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def fresh_time(self, at: cython.double) -> cython.double:
-        """w: the expected fresh time of such an interval; 1/Delta if `at` is infinite and signals are noisy."""
+        """Return w: the expected fresh time of that interval; 1/Delta if `at` is infinite and signals are noisy."""
         if self.form == _FORM_NEVER:
             return at
         if self.form == _FORM_SIGNALS_ONLY:
@@ -280,7 +282,7 @@ class Parameters:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _evaluate(self, elapsed: cython.double, signals: cython.double) -> cython.void:
-        """V/mu into `_gained` and psi into `_interval`."""
+        """Compute V/mu into `_gained` and psi into `_interval`."""
         gamma: cython.double = self.signal_rate
         if self.form == _FORM_GREEDY:
             self._gained = residual(1, self.change_rate * elapsed) / self.change_rate
@@ -329,7 +331,7 @@ class Parameters:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _sum(self, elapsed: cython.double, signals: cython.double, staleness: cython.double) -> cython.void:
-        """Term by term, after those that have settled."""
+        """Sum term by term, after the settled terms."""
         i: cython.double
         alpha: cython.double = self.silent_rate
         gamma: cython.double = self.signal_rate
@@ -338,7 +340,9 @@ class Parameters:
         precision: cython.double = self._precision
         limit: cython.double = self.terms if self.terms < _ALL_TERMS else _inf
         mean: cython.double = gamma * (elapsed + signals * beta)
-        last: cython.double = min(mean + 8.0 * sqrt(mean) + 25.0, limit - 1.0)  # no Poisson number is above
+        last: cython.double = min(
+            mean + 8.0 * sqrt(mean) + 25.0, limit - 1.0
+        )  # larger Poisson counts are negligible
         total: cython.double = 0.0
         intervals: cython.double = 0.0
         i = min(converged_terms(staleness / b, gamma * beta), limit)
@@ -349,7 +353,9 @@ class Parameters:
         power: cython.double = exp(-i * b)
         q: cython.double = self.false_rate / gamma
         step: cython.double = self.false_rate / (self.change_rate + self.false_rate)
-        rest: cython.double = exp(-i * (ratio + b)) * gamma / self.change_rate  # bounds all terms to come
+        rest: cython.double = (
+            exp(-i * (ratio + b)) * gamma / self.change_rate
+        )  # bounds the sum of the later terms
         reached: cython.double = 1.0
         while i <= last:
             x: cython.double = elapsed + (signals - i) * beta
@@ -366,7 +372,7 @@ class Parameters:
                 )
                 total += term
                 if term < precision * total and i > (alpha + gamma) * x:
-                    rest = 0.0  # from there on the terms fall faster than geometrically
+                    rest = 0.0  # from here on the terms fall faster than geometrically
             reached = (
                 residual(cython.cast(cython.Py_ssize_t, i), gamma * x)
                 if i < _LATE
@@ -384,7 +390,7 @@ class Parameters:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _renew(self, staleness: cython.double) -> cython.void:
-        """The fluid, exact except for the waves, and the waves that are left."""
+        """Compute the fluid limit, exact except for the waves, and add the waves that matter."""
         k: cython.Py_ssize_t
         b: cython.double = self.signal_weight
         c: cython.double = self.signal_rate * self.signal_time
@@ -392,10 +398,12 @@ class Parameters:
         share: cython.double = c / (1.0 + c)
         beyond: cython.double = below_half(b)
         excess: cython.double = share * (0.5 * b + beyond)
-        ripple: cython.double = share * beyond + excess * excess / (1.0 - excess)  # left by the double pole
+        ripple: cython.double = share * beyond + excess * excess / (
+            1.0 - excess
+        )  # remainder of the double pole
         gained: cython.double = residual(1, staleness) - 0.5 * share * b * expm1(-staleness) + ripple
         intervals: cython.double = s + 0.5 * share
-        # The waves: z = p + i r, z + ln(1 + z/c) = 2 pi i k, by Newton.
+        # The waves: z = p + i r solves z + ln(1 + z/c) = 2 pi i k, by Newton's method.
         angle: cython.double
         for k in range(1, 200):
             angle = 2.0 * _PI * k
@@ -416,7 +424,7 @@ class Parameters:
                 nr: cython.double = (fr * dp - fp * dr) / slope
                 p -= np
                 r -= nr
-                if np * np + nr * nr < 1e-20 * (p * p + r * r):  # the next step would be its square
+                if np * np + nr * nr < 1e-20 * (p * p + r * r):  # the next step would be about its square
                     break
             fading: cython.double = exp(p * s)
             # psi: 2 Re[e^(z s) / (z (1 + c + z))]; V: the same over (b - z), times e^(-b s)
@@ -442,9 +450,9 @@ class Parameters:
     def threshold(
         self, level: cython.double, guess: cython.double, tolerance: cython.double
     ) -> cython.double:
-        """The effective elapsed time at which the value reaches `level`; infinite if it never does.
+        """Return the effective elapsed time at which the value reaches `level`; infinite if it never does.
 
-        In SIGNALS_ONLY a number of signals instead. A positive `guess` (such as
+        In SIGNALS_ONLY it is a number of signals instead. A positive `guess` (such as
         the threshold of a nearby level) saves steps; `tolerance` is relative.
         """
         if self.form == _FORM_SIGNALS_ONLY:
@@ -456,7 +464,7 @@ class Parameters:
     def wait(
         self, level: cython.double, signals: cython.double, guess: cython.double, tolerance: cython.double
     ) -> cython.double:
-        """The elapsed time (not effective: since the last crawl) at which V reaches `level`, `signals` given.
+        """Return the time since the last crawl (not the effective one) at which V reaches `level`, given `signals`.
 
         0 if the signals alone suffice; infinite if time alone never does.
         """
@@ -473,7 +481,7 @@ class Parameters:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _top(self) -> cython.double:
-        """What the value tends to as time passes and no signal comes."""
+        """Return the limit of the value as time passes without further signals."""
         top: cython.double = self.ceiling
         if self.form == _FORM_CERTAIN:
             return self.importance / (self.silent_rate + self.signal_rate) if self.silent_rate > 0.0 else 0.0
@@ -486,10 +494,10 @@ class Parameters:
     def _search(
         self, level: cython.double, signals: cython.double, guess: cython.double, tolerance: cython.double
     ) -> cython.double:
-        """Newton on a curve nearly linear at both ends, sqrt(-ln(1 - V/top)) or its square, kept in a bracket.
+        """Solve by Newton's method on a curve nearly linear at both ends, sqrt(-ln(1 - V/top)) or its square.
 
-        A Newton step leaves an error of about its own square, so the last one
-        is not followed by another evaluation.
+        The iterate is kept in a bracket. The error after a Newton step is about the square of
+        the step, so the last step needs no further evaluation.
         """
         top: cython.double = self._top()
         if level >= top:
@@ -534,7 +542,7 @@ class Parameters:
                 elif low > 0.0:
                     follow = 0.5 * (low + high) if high < 4.0 * low else sqrt(low * high)
                 elif high < tolerance * signals * self.signal_time:
-                    break  # nothing but rounding between the signals' value and the level
+                    break  # the signals' value and the level differ only by rounding
                 else:
                     follow = 0.1 * high
             step: cython.double = follow - x
@@ -547,7 +555,7 @@ class Parameters:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _signals_needed(self, level: cython.double) -> cython.double:
-        """The smallest n with V_n >= level; by bisection."""
+        """Return the smallest n with V_n >= level, by bisection."""
         if level <= 0.0:
             return 0.0
         if level >= self._top():
@@ -560,7 +568,7 @@ class Parameters:
         while high - low > 1.0:
             n: cython.double = floor(0.5 * (low + high))
             if n <= low or n >= high:
-                break  # beyond 2^53 numbers are further apart than 1
+                break  # above 2^53, neighbouring doubles differ by more than 1
             if self.value(0.0, n) >= level:
                 high = n
             else:

@@ -1,1 +1,1 @@
-"""The page cache over HTTP: stored pages to clients, change signals from the web; see README.md."""
+"""The page cache over HTTP: serves stored pages and receives change signals; see README.md."""

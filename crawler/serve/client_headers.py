@@ -1,9 +1,9 @@
-"""A request's header fields, read once: what they say of the client and of what it accepts.
+"""The header fields of a request, parsed once: properties of the client and what it accepts.
 
-A client sends the same fields with each request. `ClientHeadersCache` remembers their meaning
-by their bytes, so for fields that were met before only the target is parsed. It
-remembers only blocks that the parser took for a whole request, and that ask for
-a plain copy: no body, no condition, no range, no end of the connection.
+A client sends the same fields with each request. `ClientHeadersCache` maps the bytes of
+a header block to its meaning, so that for known blocks only the target is parsed. It
+remembers only blocks that the parser accepted as a whole request and that ask for a
+plain copy: no body, no condition, no range, and no end of the connection.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from msgspec import Struct
 from crawler.serve import header_fields, host_check
 
 BLOCK_BYTES_MAX = 2048
-BLOCKS_MAX = 512  # blocks remembered, with what they mean some 4 KB each
+BLOCKS_MAX = 512  # blocks remembered, about 4 KB each with their meaning
 _MORE_THAN_A_COPY = frozenset(
     ("content-length", "transfer-encoding", "expect", "upgrade", "te", "trailer", "x-crawler-hop")
     + ("range", "if-range", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since")
@@ -21,9 +21,11 @@ _MORE_THAN_A_COPY = frozenset(
 
 
 class ClientHeaders(Struct, frozen=True):
-    """`base`: scheme and authority by which it called us; `taken`: content codings it undoes; `is_bot`: it says so.
+    """The properties of a client.
 
-    `plain` means that its fields ask for nothing but a copy on a connection that stays.
+    `base` is the scheme and authority by which it addressed this server, `taken` the
+    content codings it can decode. `is_bot`: it calls itself a robot. `plain`: its fields
+    ask for nothing but a copy, on a connection that stays open.
     """
 
     headers: Mapping[str, str]
@@ -34,7 +36,7 @@ class ClientHeaders(Struct, frozen=True):
 
 
 def read(headers: Mapping[str, str], base: str) -> ClientHeaders:
-    """The requester of a request that called us `base`."""
+    """Parse the fields of a request that addressed this server as `base`."""
     taken: frozenset[bytes] = frozenset()
     if (accept := headers.get("Accept-Encoding")) and "Range" not in headers:
         taken = header_fields.accepted(accept)
@@ -44,7 +46,7 @@ def read(headers: Mapping[str, str], base: str) -> ClientHeaders:
 
 
 class ClientHeadersCache:
-    """Requesters by the bytes of their header fields, at most `BLOCKS_MAX`; then all are forgotten."""
+    """Client headers by the bytes of their block, at most `BLOCKS_MAX`; when it is full, all are forgotten."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, ClientHeaders] = {}
@@ -53,11 +55,11 @@ class ClientHeadersCache:
         return len(self._known)
 
     def get(self, block: bytes) -> ClientHeaders | None:
-        """The requester that these bytes behind a request line mean, None if they have not been met."""
+        """Return the meaning of a header block, None if it is not known."""
         return self._known.get(block)
 
     def put(self, block: bytes, client_headers: ClientHeaders) -> None:
-        """Remember a plain requester, unless another parser could see other lines in its block."""
+        """Remember a plain block, unless another parser could split its lines differently."""
         lines = block.count(b"\r\n")
         if not client_headers.plain or len(block) > BLOCK_BYTES_MAX:
             return

@@ -1,11 +1,11 @@
-"""Places of a listener: which connection gives way when too many clients come.
+"""The connection slots of a listener: which connection is closed when too many clients connect.
 
-A connection is *served* while an answer is being made or taken, and *waiting*
-while we wait for the client: for a request, the rest of its header, or room to
-write. When all places are taken a newcomer gets the place of the client that has
-kept us waiting longest, if that was at least `PATIENCE`; else it is turned away. So
-slow or half-open clients, however many, cost the others nothing. Every wait ends
-after `timeout`.
+A connection is *served* while an answer is being made or sent, and *waiting*
+while the server waits for the client: for a request, for the rest of its header, or for
+room to write. When all slots are taken, a new client gets the slot of the client that
+has kept the server waiting longest, if that was at least `PATIENCE`; otherwise the new
+client is turned away. So slow or half-open clients, however many, cost the others
+nothing. Every wait ends after `timeout`.
 
 Operations are O(1); `overdue` is linear in its result.
 """
@@ -13,18 +13,18 @@ Operations are O(1); `overdue` is linear in its result.
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-PATIENCE = 1.0  # seconds; an honest client on a slow line needs that for its header
+PATIENCE = 1.0  # seconds; enough for a client on a slow line to send its header
 
 C = TypeVar("C", bound=Hashable)
 
 
 class ConnectionSlots(Generic[C]):
-    """At most `slots_max` connections; `timeout` seconds is how long one may keep us waiting."""
+    """At most `slots_max` connections. A connection may keep the server waiting for `timeout` seconds."""
 
     def __init__(self, slots_max: int, timeout: float) -> None:
         self.slots_max = slots_max
         self.timeout = timeout
-        self._waiting: dict[C, float] = {}  # since when; longest first
+        self._waiting: dict[C, float] = {}  # instants since when they wait; longest wait first
         self._served: set[C] = set()
         self.turned_away = 0
         self.evicted = 0
@@ -33,7 +33,7 @@ class ConnectionSlots(Generic[C]):
         return len(self._waiting) + len(self._served)
 
     def enter(self, connection: C, now: float) -> tuple[bool, C | None]:
-        """(whether the newcomer may stay, who has to go for it)."""
+        """Return (whether the new connection may stay, the connection to close for it or None)."""
         victim = None
         if len(self) >= self.slots_max:
             victim = self._longest(now - PATIENCE)
@@ -46,34 +46,34 @@ class ConnectionSlots(Generic[C]):
         return True, victim
 
     def _longest(self, since: float) -> C | None:
-        """Who has kept us waiting longest, if that began at `since` or before."""
+        """Return the connection with the longest wait, if that began at `since` or before."""
         for connection, began in self._waiting.items():
             return connection if began <= since else None
         return None
 
     def serve(self, connection: C) -> None:
-        """It is our turn."""
+        """Note that the server works on an answer for the connection."""
         if self._waiting.pop(connection, None) is not None:
             self._served.add(connection)
 
     def wait(self, connection: C, now: float) -> None:
-        """It is the client's turn."""
+        """Note that the server waits for the client."""
         if connection in self._served:
             self._served.remove(connection)
             self._waiting[connection] = now
 
     def note_answered(self, connection: C, now: float) -> None:
-        """It asked and has its answer, at once: it is the client's turn again."""
+        """Note that a request was answered at once: the server waits for the client again."""
         if self._waiting.pop(connection, None) is not None:
             self._waiting[connection] = now
 
     def leave(self, connection: C) -> None:
-        """It has gone; harmless if it had no place."""
+        """Free the connection's slot, if it has one."""
         self._waiting.pop(connection, None)
         self._served.discard(connection)
 
     def overdue(self, now: float) -> list[C]:
-        """Those that have kept us waiting too long."""
+        """Return the connections that have kept the server waiting too long."""
         late = []
         for connection, since in self._waiting.items():
             if now - since < self.timeout:
@@ -82,7 +82,7 @@ class ConnectionSlots(Generic[C]):
         return late
 
     def _check(self) -> None:
-        """Assert what always holds."""
+        """Assert the invariants."""
         assert len(self) <= self.slots_max, len(self)
         assert not self._served & self._waiting.keys()
         began = list(self._waiting.values())

@@ -1,8 +1,8 @@
-"""Chooses the copy of a page that answers: the newest, or the nearest to an instant; never one that is withheld.
+"""Selects the copy of a page that answers a request: the newest, or the nearest to an instant; never a withheld one.
 
-A capture that shows no whole page, such as a temporary failure, hides no other copy
-(`pages.captures.is_copy`). Of two copies equally near the earlier one is taken: it was true at the instant, the later one
-was not yet.
+A capture that does not show the whole page, such as a temporary failure, hides no other
+copy (`pages.captures.is_copy`). Of two copies equally near, the earlier one is chosen:
+only that one was current at the instant.
 """
 
 from collections.abc import Iterable
@@ -11,16 +11,16 @@ from crawler.pages.captures import is_copy, newest_of
 from crawler.records import Capture, PageRecord, PageState
 from crawler.serve.http_error import HttpError
 
-CAPTURES_MAX = 10_000  # of one URL that are looked at; the newest ones
+CAPTURES_MAX = 10_000  # captures of a URL that are examined, newest first
 
 
 def choose_copy(newest_first: Iterable[Capture], at: float | None) -> Capture | None:
-    """The copy that answers a request for the instant `at`, None = now; None if there is no copy."""
+    """Return the copy for the instant `at` (None: now), or None if there is no copy."""
     return newest_of(newest_first) if at is None else nearest_copy(newest_first, at)
 
 
 def nearest_copy(newest_first: Iterable[Capture], at: float) -> Capture | None:
-    """The copy whose instant is nearest to `at`."""
+    """Return the copy whose instant is nearest to `at`."""
     best: Capture | None = None
     failure: Capture | None = None
     for number, capture in enumerate(newest_first):
@@ -30,7 +30,7 @@ def nearest_copy(newest_first: Iterable[Capture], at: float) -> Capture | None:
             failure = _nearer(failure, capture, at)
             continue
         best = _nearer(best, capture, at)
-        if capture.fetched_at <= at:  # all that follow are older, so further away
+        if capture.fetched_at <= at:  # the remaining captures are older, so further away
             break
     return best or failure
 
@@ -42,10 +42,9 @@ def _nearer(best: Capture | None, capture: Capture, at: float) -> Capture:
 
 
 def withheld(record: PageRecord | None, capture: Capture | None) -> str:
-    """Why no copy of the page may be shown, "" if one may.
+    """Return the reason why no copy of the page may be shown, "" if copies may be shown.
 
-    `noarchive` of the latest answer holds for all copies: its author wants
-    none to be shown.
+    `noarchive` of the latest answer applies to all copies.
     """
     if record is not None and record.state is PageState.RETIRED:
         return "retired: the operator removed this page"
@@ -55,7 +54,7 @@ def withheld(record: PageRecord | None, capture: Capture | None) -> str:
 
 
 def check_shown(record: PageRecord | None, capture: Capture | None) -> None:
-    """Raises Refusal (451) where no copy may be shown."""
+    """Raise HttpError (451) if no copy may be shown."""
     if reason := withheld(record, capture):
         state, _, why = reason.partition(": ")
         raise HttpError(451, state, why)
@@ -64,7 +63,7 @@ def check_shown(record: PageRecord | None, capture: Capture | None) -> None:
 def check_fresh(
     max_stale: float | None, age: float, probability: float | None, enough: float, queued: bool
 ) -> None:
-    """Raises Refusal (504) if the copy is older than `max_stale` and not fresh with probability `enough`."""
+    """Raise HttpError (504) if the copy is older than `max_stale` and its P(fresh) is below `enough`."""
     if max_stale is None or age <= max_stale or (probability is not None and probability >= enough):
         return
     more = {} if probability is None else {"fresh_probability": round(probability, 3)}

@@ -1,16 +1,16 @@
-"""How often pages are asked for: the served requests are the importance of the refresh model (mu).
+"""Counts how often pages are requested; the counts are the importance (mu) in the refresh model.
 
-A request adds 1 to its page's count, and counts halve every `half_life` seconds.
-Fading touches no count: a request at instant t adds 2^((t - origin) / half_life), so
-all counts share one scale and fade together. The origin moves on before numbers grow
-large.
+A request adds 1 to its page's count, and counts halve every `half_life` seconds. Decay
+needs no pass over the counts: a request at instant t adds 2^((t - origin) / half_life), so
+all counts share one scale and decay together. The origin advances before the numbers
+grow large.
 
-Memory is bounded. At most `pages_max` pages are counted exactly. When one more is
-asked for, the quarter with the smallest counts moves into a sketch: a Count-Min of
+Memory is bounded. At most `pages_max` pages are counted exactly. When another page is
+requested, the quarter with the smallest counts moves into a sketch: a Count-Min of
 `ROWS` x `columns` cells (Cormode, Muthukrishnan 2005) with conservative update
-(Estan, Varghese 2002). The sketch never reports less than was counted, and more only
-where another page has a larger count in the same cell of every row. A page that is
-asked for again leaves it with its answer.
+(Estan, Varghese 2002). The sketch never underestimates a count, and overestimates it
+only if another page has a larger count in the same cell of every row. A page that is
+requested again leaves the sketch with its estimate.
 
 `changed` returns what the next commit writes; a crash loses the requests since the
 last commit.
@@ -22,9 +22,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 ROWS = 4
-COLUMNS = 1 << 16  # 4 x 65,536 doubles: 2 MiB, made when the exact table first overflows
-_SCALE_MAX = 2.0**40  # weight of one request at which the origin moves on
-_FORGOTTEN = 2.0**-10  # a count below this is dropped: a request ten half-lives ago
+COLUMNS = 1 << 16  # 4 x 65,536 doubles: 2 MiB, allocated when the exact table first overflows
+_SCALE_MAX = 2.0**40  # weight of one request at which the origin advances
+_FORGOTTEN = 2.0**-10  # counts below this are dropped: one request ten half-lives ago
 _ODD = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
 _ALL_64 = (1 << 64) - 1
 
@@ -57,38 +57,38 @@ class Demand:
         self.requests += 1
 
     def count(self, fingerprint: int, now: float) -> float:
-        """The faded number of requests of a page; never below the true one."""
+        """Return the decayed number of requests of a page; never less than the true one."""
         count = self._counts.get(fingerprint)
         if count is None:
             count = self._from_sketch(fingerprint)
         return count / self._weight(now)
 
     def rate(self, fingerprint: int, now: float) -> float:
-        """Requests a second: a steady rate r has the faded count r x half_life / ln 2."""
+        """Return the requests per second: a steady rate r has the decayed count r x half_life / ln 2."""
         return self.count(fingerprint, now) * math.log(2.0) / self.half_life
 
     def top(self, n: int, now: float) -> list[tuple[int, float]]:
-        """The `n` pages asked for most, with their counts, most first."""
+        """Return the `n` most requested pages with their counts, highest first."""
         weight = self._weight(now)
         best = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))[:n]
         return [(fingerprint, count / weight) for fingerprint, count in best]
 
     def changed(self, now: float) -> Iterator[tuple[int, float]]:
-        """(fingerprint, count at `now`) of pages asked for since the last call; 0 for those now in the sketch."""
+        """Yield (fingerprint, count at `now`) of pages requested since the last call; 0 for those now in the sketch."""
         dirty, self._dirty = self._dirty, set()
         weight = self._weight(now)
         for fingerprint in dirty:
             yield fingerprint, self._counts.get(fingerprint, 0.0) / weight
 
     def load(self, counts: Iterable[tuple[int, float, float]]) -> None:
-        """Take up (fingerprint, count, instant of the count) as they were stored."""
+        """Load stored (fingerprint, count, instant of the count) triples."""
         for fingerprint, count, then in counts:
             if len(self._counts) >= self.pages_max:
                 self._shrink()
             self._counts[fingerprint] = count * self._weight_at(then)
 
     def _weight(self, now: float) -> float:
-        """What one request at `now` adds; moves the origin on where that has become large."""
+        """Return the weight of a request at `now`; advance the origin if the weight has become large."""
         weight = self._weight_at(now)
         if weight > _SCALE_MAX:
             self._rebase(now, weight)
@@ -106,7 +106,7 @@ class Demand:
             self._sketch /= weight
 
     def _admit(self, fingerprint: int) -> float:
-        """Make room for a page; the count it had in the sketch."""
+        """Make room for a page and return its count in the sketch."""
         if len(self._counts) >= self.pages_max:
             self._shrink()
         return self._from_sketch(fingerprint)
@@ -132,7 +132,7 @@ class Demand:
         return [((fingerprint * odd & _ALL_64) >> 32) % self._columns for odd in _ODD]
 
     def _check(self) -> None:
-        """Assert what always holds."""
+        """Assert the invariants."""
         assert len(self._counts) <= self.pages_max, len(self._counts)
         assert all(count > 0.0 for count in self._counts.values())
 

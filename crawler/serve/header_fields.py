@@ -1,10 +1,10 @@
-"""Header fields of an answer: which stored fields pass, which of ours are added, and 304.
+"""Header fields of an answer: which stored fields are passed on, which fields are added, and 304.
 
-The copies are other people's pages on our origin, and browsers learn new fields every
-year. So a stored field passes only if it is in `PASSED`: it says something about this
-copy and nothing about the origin, other URLs, or connections to elsewhere. A
-Content-Type passes only if it names one document (`_TYPE`). A Content-Security-Policy puts the
-page into a sandbox without scripts.
+Copies are foreign pages served from this origin, and browsers learn new fields every
+year. So a stored field is passed on only if it is in `PASSED`: it describes this copy,
+and not the origin, other URLs, or connections to other hosts. A Content-Type is passed on
+only if it describes one document (`_TYPE`). A Content-Security-Policy puts the page into
+a sandbox without scripts.
 """
 
 import re
@@ -14,7 +14,7 @@ from functools import lru_cache
 
 Field = tuple[bytes, bytes]
 
-# Stored field that passes -> why. All others stay in the archive (`crawler get --headers` shows them).
+# Stored fields that are passed on, with the reason. All others stay in the archive (see `crawler get --headers`).
 PASSED = {
     b"content-type": "how to read the copy; only media types of one document",
     b"content-language": "the language of the copy",
@@ -25,8 +25,8 @@ PASSED = {
     b"allow": "belongs to the stored status 405",
     b"x-robots-tag": "whether search engines may index it",
 }
-# Top-level media types (RFC 6838, 4.2) whose content is one document. `multipart` (x-mixed-replace shows one
-# document after another, each with fields of its own) and `message` are containers.
+# Top-level media types (RFC 6838, 4.2) whose content is one document. `message` and `multipart` are containers;
+# multipart/x-mixed-replace, for example, shows one document after another, each with its own fields.
 _TYPE = re.compile(
     rb"\s*(?:application|audio|font|haptics|image|model|text|video)/[!#$&^_.+0-9A-Za-z-]{1,127}\s*(?:;[^,]*)?",
     re.IGNORECASE,
@@ -43,8 +43,8 @@ SANDBOX: tuple[Field, ...] = (
     (b"Referrer-Policy", b"no-referrer"),
     (b"Cross-Origin-Resource-Policy", b"same-origin"),
 )
-# With rewritten links a page loads its pictures from /page. In an opaque origin they would be foreign and the
-# resource policy would refuse them, so the page keeps our origin; scripts stay off, and nothing else could use it.
+# A page with rewritten links loads its images from /page. In an opaque origin they would be cross-origin, and the
+# resource policy would block them. So the page keeps this origin; scripts are off, so nothing can use that.
 SANDBOX_REWRITTEN: tuple[Field, ...] = (
     (b"Content-Security-Policy", f"sandbox allow-same-origin; {_POLICY}".encode()),
     *SANDBOX[1:],
@@ -52,9 +52,9 @@ SANDBOX_REWRITTEN: tuple[Field, ...] = (
 
 
 def passed_on(headers: Iterable[Field]) -> list[Field]:
-    """The stored fields that go to the client, in their order.
+    """Return the stored fields that are passed on to the client, in order.
 
-    A field that Connection names is between two machines and does not pass (RFC 9110, 7.6.1).
+    A field named by Connection applies to one hop only and is not passed on (RFC 9110, 7.6.1).
     """
     headers = list(headers)
     named: set[bytes] = set()
@@ -72,12 +72,12 @@ def passed_on(headers: Iterable[Field]) -> list[Field]:
 
 
 def first(headers: Iterable[Field], name: bytes) -> bytes:
-    """The first value of a field (`name` in lower case), b"" if there is none."""
+    """Return the first value of a field (`name` in lower case), b"" if there is none."""
     return next((value for field, value in headers if field.lower() == name), b"")
 
 
 def codings_of(headers: Iterable[Field]) -> list[bytes]:
-    """The content codings of a stored answer in the order they were applied, `identity` left out."""
+    """Return the content codings of a stored answer in the order they were applied, without `identity`."""
     names: list[bytes] = []
     for field, value in headers:
         if field.lower() == b"content-encoding":
@@ -87,10 +87,10 @@ def codings_of(headers: Iterable[Field]) -> list[bytes]:
 
 @lru_cache(maxsize=256)
 def accepted(field: str) -> frozenset[bytes]:
-    """The content codings, of those there are in the wild, that an Accept-Encoding field takes.
+    """Return the content codings in use on the web that an Accept-Encoding field accepts.
 
-    One that says nothing takes none: many such clients cannot undo any,
-    whatever RFC 9110, 12.5.3 lets them be sent.
+    An empty field accepts none: many clients that send none cannot decode any,
+    although RFC 9110, 12.5.3 would allow sending them.
     """
     weights = {}
     for part in field.lower().split(","):
@@ -117,14 +117,14 @@ def _weight(parameters: str) -> float:
 
 @lru_cache(maxsize=64)
 def http_date(second: int) -> str:
-    """An instant, in whole seconds, as an HTTP date."""
+    """Format an instant, in whole seconds, as an HTTP date."""
     return formatdate(second, usegmt=True)
 
 
 def not_modified(if_none_match: str, if_modified_since: float | None, etag: str, modified: float) -> bool:
-    """Whether the client's copy is this one: 304 (RFC 9110, 13.2.2).
+    """Return whether the client already has this copy, so that the answer is 304 (RFC 9110, 13.2.2).
 
-    If-None-Match, where it is sent, decides alone, by weak comparison.
+    If-None-Match, if sent, decides alone, by weak comparison.
     """
     if if_none_match:
         if if_none_match.strip() == "*":
@@ -135,7 +135,7 @@ def not_modified(if_none_match: str, if_modified_since: float | None, etag: str,
 
 
 def head(status: int, reason: str, fields: Iterable[Field]) -> bytes:
-    """Status line and fields as they go over the wire, the empty line not among them."""
+    """Return the status line and the fields as sent, without the final empty line."""
     lines = [b"HTTP/1.1 %d %s\r\n" % (status, _reason(reason))]
     lines += [b"%s: %s\r\n" % field for field in fields]
     return b"".join(lines)

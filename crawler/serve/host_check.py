@@ -1,7 +1,7 @@
-"""The names by which a listener may be called, and the requests that it counts.
+"""Checks the host and the origin of requests to a listener, and recognises robots.
 
-A page in a browser can point its own name to our address (DNS rebinding) and then
-read our answers. So the Host field must be an IP address, `localhost`, or a name
+A page in a browser can point its own name to this server's address (DNS rebinding) and
+then read the answers. So the Host field must be an IP address, `localhost`, or a name
 that the configuration lists. Addresses are safe: a page loaded from an address
 belongs to it.
 """
@@ -21,7 +21,7 @@ _BOT = re.compile(r"bot\b|crawl|spider|slurp|archiver", re.IGNORECASE)
 
 
 def parse_address(text: str, key: str) -> tuple[str, int]:
-    """`listen_at`; an error names `key`."""
+    """Parse an address as `listen_at` does; errors name the configuration key `key`."""
     try:
         return listen_at(text)
     except ConfigError as error:
@@ -30,7 +30,7 @@ def parse_address(text: str, key: str) -> tuple[str, int]:
 
 @lru_cache(maxsize=256)
 def is_own_host(host: str, names: frozenset[str]) -> bool:
-    """Whether a Host field names this listener."""
+    """Return whether a Host field names this listener."""
     match = _AUTHORITY.fullmatch(host)
     if match is None:
         return False
@@ -45,25 +45,25 @@ def is_own_host(host: str, names: frozenset[str]) -> bool:
 
 
 def check_host(hosts: list[str], names: frozenset[str]) -> str:
-    """The Host field of a request, found to be ours.
+    """Return the Host field of a request, checked to name this listener.
 
     Raises:
-        Refusal: 400 without one or with two, 421 with a foreign one.
+        HttpError: 400 if there is none or more than one, 421 if it names another host.
     """
     if len(hosts) != 1 or not hosts[0]:
-        raise HttpError(400, "bad_request", "one Host field is needed")
+        raise HttpError(400, "bad_request", "send exactly one Host field")
     if len(hosts[0]) > _HOST_CHARS_MAX or not is_own_host(hosts[0], names):
         raise HttpError(
-            421, "misdirected", "this listener has another name; serve.names lists those it knows"
+            421, "misdirected", "this server does not have that name; add it to serve.names if it should"
         )
     return hosts[0]
 
 
 def check_same_site(fields: Mapping[str, str], host: str, why: str) -> None:
-    """Refuse a request that a browser sends on behalf of a page of another origin; programs send neither field.
+    """Refuse a request that a browser sends on behalf of a page of another origin; other programs send neither field.
 
     Raises:
-        Refusal: 403 with `why`.
+        HttpError: 403 with `why`.
     """
     origin = fields.get("Origin", "")
     ours = not origin or origin in (f"http://{host}", f"https://{host}")
@@ -72,5 +72,5 @@ def check_same_site(fields: Mapping[str, str], host: str, why: str) -> None:
 
 
 def is_bot(user_agent: str) -> bool:
-    """Whether a client says of itself that it is a robot."""
+    """Return whether a client calls itself a robot."""
     return _BOT.search(user_agent) is not None

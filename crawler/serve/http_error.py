@@ -1,12 +1,12 @@
-"""A request that is not answered with a copy: its status and, as JSON, the reason."""
+"""Error responses: a status and, as JSON, the reason."""
 
 import msgspec
 
 
 class HttpError(Exception):
-    """`status` and the JSON object that says why; `fields` are added to the header.
+    """An error response: `status`, a JSON object with the reason, and `fields` to add to the header.
 
-    Expected: the client, or the state of the crawl, asks for it.
+    Expected: caused by the client or by the state of the crawl.
     """
 
     def __init__(self, status: int, state: str, why: str, **more: object) -> None:
@@ -16,5 +16,5 @@ class HttpError(Exception):
         self.fields: tuple[tuple[str, str], ...] = ()
 
     def content(self) -> bytes:
-        """The JSON text."""
+        """Return the JSON text."""
         return msgspec.json.encode(self.body) + b"\n"

@@ -1,11 +1,11 @@
-"""The shell of our HTTP servers: connections, limits and bytes.
+"""The I/O shell of the HTTP servers: connections, limits and bytes.
 
-`request_reader.py` parses requests; the answer's bytes are ours, since a stored answer is sent
-as it was received. Limits, each a key of `[serve]`: connections
-(`connection_slots.py`), bytes of a request header, time without a whole header, time
-in which a client must take what is buffered for it.
+`request_reader.py` parses requests. Responses are written here byte by byte, because a
+stored answer is sent as it was received. Each limit has a key in `[serve]`: connections
+(`connection_slots.py`), bytes of a request header, time until the header is complete,
+and time in which a client must read what is buffered for it.
 
-`start` opens a listener. `close` ends it and gives answers under way a moment.
+`start` opens a listener. `close` closes it, with a grace period for answers in progress.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from crawler.serve.request_reader import RequestReader, ServedRequest
 
 log = logging.getLogger("crawler")
 
-SWEEP_INTERVAL = 1.0  # seconds between looks for clients that keep us waiting
-CLOSE_GRACE = 1.0  # seconds that answers under way are given at the end
-LINGERING = 2.0  # seconds in which what a client still sends is read and thrown away
+SWEEP_INTERVAL = 1.0  # seconds between checks for clients that keep the server waiting
+CLOSE_GRACE = 1.0  # seconds given to answers in progress at shutdown
+LINGERING = 2.0  # seconds for which data of a client is read and discarded before the connection closes
 LINGERING_BYTES = 256 << 10  # of it
-BODY_HELD = 64 << 10  # bytes of a body that wait to be taken; then the connection is not read
+BODY_HELD = 64 << 10  # bytes of a body held in memory; beyond that the connection is not read
 BACKLOG = 512
-_DESCRIPTORS = 65_536  # that are asked for, if the system allows so many
-PAUSE_PIECES = 4  # pieces of a streamed body after which other work gets a turn
+_DESCRIPTORS = 65_536  # file descriptors requested, if the system allows that many
+PAUSE_PIECES = 4  # pieces of a streamed body between two pauses for other work
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
@@ -54,13 +54,13 @@ Handle = Callable[[ServedRequest, "ServedConnection"], Awaitable["Sending"]]
 
 
 def json_reply(status: int, content: bytes, more: tuple[tuple[str, str], ...] = ()) -> Reply:
-    """A reply that holds JSON."""
+    """Return a reply with a JSON body."""
     fields = [*_JSON, *((name.encode(), value.encode("latin-1", "replace")) for name, value in more)]
     return Reply(status, head(status, _REASONS.get(status, "Unknown"), fields), len(content), content)
 
 
 def whole_error(refusal: HttpError) -> bytes:
-    """A whole response that says why there is no other, and ends the connection."""
+    """Return a complete error response that ends the connection."""
     reply = error_reply(refusal)
     assert reply.body is not None
     return reply.head + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % reply.length + reply.body
@@ -68,7 +68,7 @@ def whole_error(refusal: HttpError) -> bytes:
 
 @contextmanager
 def short_path(folder: Path, name: str) -> Iterator[str]:
-    """A path to a file of a folder that is short enough for a socket's name (107 bytes)."""
+    """Yield a path to a file of a folder that is short enough for the name of a socket (107 bytes)."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{name}"
@@ -81,14 +81,14 @@ def error_reply(refusal: HttpError) -> Reply:
 
 
 def whole(reply: Reply, now: float) -> bytes:
-    """A reply with its body as it goes to a client of HTTP/1.1 that stays."""
+    """Return a reply with its body as sent to an HTTP/1.1 client on a connection that stays open."""
     assert reply.body is not None
     date = http_date(int(now)).encode()
     return b"%bDate: %b\r\nContent-Length: %d\r\n\r\n%b" % (reply.head, date, reply.length, reply.body)
 
 
 class Sending:
-    """A reply on its way to one client. `keep_alive` says afterwards whether the connection may go on."""
+    """A reply being sent to one client. Afterwards `keep_alive` says whether the connection may continue."""
 
     __slots__ = ("_connection", "_reply", "keep_alive")
 
@@ -102,7 +102,7 @@ class Sending:
         return self._reply.status
 
     async def send(self, request: ServedRequest, connection: "ServedConnection") -> None:
-        """Write the answer; at the end the client has taken most of it, so that pipelined requests pile up nothing."""
+        """Write the answer. Returns once the client has read most of it, so that pipelined requests use no memory."""
         self._connection = connection
         self.keep_alive = self.keep_alive and request.keep_alive
         await self.write(request)
@@ -132,7 +132,7 @@ class Sending:
             await self._stream(chunked=reply.length == UNKNOWN_LENGTH and not old)
 
     async def _stream(self, *, chunked: bool) -> None:
-        """Write the pieces, each as soon as the client has taken those before it."""
+        """Write the pieces, each as soon as the client has read the previous ones."""
         assert self._reply.pieces is not None
         connection = self._connection
         pieces = self._reply.pieces()
@@ -142,23 +142,23 @@ class Sending:
                 await connection.room()
                 if number % PAUSE_PIECES == 0:
                     await asyncio.sleep(0)
-        except CrawlerError as error:  # too late for a status: the client sees a body cut short
+        except CrawlerError as error:  # too late for an error status: the client sees a truncated body
             log.error("serve: %s", error)
             connection.drop()
             raise ConnectionResetError(str(error)) from error
         finally:
-            if isinstance(pieces, Generator):  # others hold no file
+            if isinstance(pieces, Generator):  # other iterables hold no file open
                 pieces.close()
         if chunked:
             connection.write(b"0\r\n\r\n")
 
 
 class ServedConnection(asyncio.Protocol):
-    """One client: its requests are answered in their order; its header, slowness and idleness are bounded.
+    """A connection to one client: answers its requests in order, and limits header size, slowness and idle time.
 
-        waiting --request--> answering --last answer taken--> waiting, or lingering --> closed
+        waiting --request--> answering --last answer read--> waiting, or lingering --> closed
 
-    It is not read while more than one request waits for its turn, or much of a body.
+    Reading pauses while more than one request is queued, or much of a body is held.
     """
 
     def __init__(self, listener: "HttpListener") -> None:
@@ -171,18 +171,18 @@ class ServedConnection(asyncio.Protocol):
         self._reading = True
         self._lingering = self._eof = False
         self._thrown_away = 0
-        self._news: asyncio.Future[None] | None = None  # of the body that is coming
+        self._news: asyncio.Future[None] | None = None  # set when more of the current body has arrived
         self._room: asyncio.Future[None] | None = None
         self._stuck: asyncio.TimerHandle | None = None
 
     @property
     def gone(self) -> bool:
-        """Whether nothing more can be written."""
+        """Whether the connection can no longer be written to."""
         return self._transport is None or self._transport.is_closing()
 
     @property
     def answering(self) -> asyncio.Task[None] | None:
-        """What answers its requests now."""
+        """The task that answers the current requests, if there is one."""
         return self._task
 
     def wall_time(self) -> float:
@@ -192,16 +192,16 @@ class ServedConnection(asyncio.Protocol):
         """Send bytes.
 
         Raises:
-            ConnectionResetError: the client has gone.
+            ConnectionResetError: the client has disconnected.
         """
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("the client has gone")
         self._transport.write(data)
 
-    # -- what the loop tells
+    # -- callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by name
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class does not inherit from it
         self._listener.enter(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -211,7 +211,7 @@ class ServedConnection(asyncio.Protocol):
         self._tell()
 
     def data_received(self, data: bytes) -> None:
-        """Answer at once, or parse."""
+        """Answer at once if possible, otherwise parse."""
         if self._lingering:
             self._thrown_away += len(data)
             return self.drop() if self._thrown_away > LINGERING_BYTES else None
@@ -227,7 +227,7 @@ class ServedConnection(asyncio.Protocol):
         self._read_or_rest()
 
     def eof_received(self) -> bool:
-        """A client that asks and shuts its side down still gets its answers."""
+        """Keep the connection open: a client that closes its sending side still gets its answers."""
         self._eof = True
         self._reader.end()
         self._tell()
@@ -247,7 +247,7 @@ class ServedConnection(asyncio.Protocol):
     # -- answering
 
     async def _answer_all(self) -> None:
-        """Answer what has come, request by request; then wait for more, or end the connection."""
+        """Answer the queued requests one by one, then wait for more or close the connection."""
         goes_on = True
         try:
             while self._waiting and goes_on:
@@ -256,7 +256,7 @@ class ServedConnection(asyncio.Protocol):
                     self._read_or_rest()
                 goes_on = await self._answer(self._current)
                 if self._waiting:
-                    await asyncio.sleep(0)  # many requests in one piece hold nobody else up
+                    await asyncio.sleep(0)  # so that many requests in one packet do not delay other clients
             if goes_on and self._reader.refusal is not None:
                 self.write(whole_error(self._reader.refusal))
                 goes_on = False
@@ -269,7 +269,7 @@ class ServedConnection(asyncio.Protocol):
         self._read_or_rest()
 
     async def _answer(self, request: ServedRequest) -> bool:
-        """Answer one request; whether the connection may go on. Until it is taken, the client waits for us."""
+        """Answer one request and return whether the connection may continue. The slot counts as served meanwhile."""
         places = self._listener.places
         places.serve(self)
         try:
@@ -280,7 +280,7 @@ class ServedConnection(asyncio.Protocol):
         return sending.keep_alive and (request.complete or await self._throw_away(request)) and not self._eof
 
     async def _throw_away(self, request: ServedRequest) -> bool:
-        """Whether the body, which nobody wanted, has come to its end within bounds."""
+        """Discard the unread rest of a body; return whether it ended within the limits."""
         size = 0
         with suppress(TimeoutError, HttpError):
             async with asyncio.timeout(LINGERING):
@@ -301,7 +301,7 @@ class ServedConnection(asyncio.Protocol):
             return Sending(error_reply(refusal), close=True)
 
     def _linger(self) -> None:
-        """End the connection, and read a little on: a client that still sends would lose the answer to a reset."""
+        """Close the connection, but read on for a while: otherwise a reset would discard the answer."""
         if self._transport is None or self._transport.is_closing():
             return
         if self._eof or (self._reader.refusal is None and not self._reader.busy):
@@ -312,7 +312,7 @@ class ServedConnection(asyncio.Protocol):
         asyncio.get_running_loop().call_later(LINGERING, self.drop)
 
     def _read_or_rest(self) -> None:
-        """Read while at most one request waits for its turn and little is held of a body."""
+        """Read while at most one request is queued and little of a body is held; otherwise pause."""
         body = self._current.held if self._current is not None else 0
         wanted = self._lingering or (len(self._waiting) < 2 and body < BODY_HELD)
         if wanted != self._reading and self._transport is not None and not self._transport.is_closing():
@@ -323,17 +323,17 @@ class ServedConnection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def _tell(self) -> None:
-        """Wake who reads a body."""
+        """Wake the reader of a body."""
         news, self._news = self._news, None
         if news is not None and not news.done():
             news.set_result(None)
 
     async def body_pieces(self, request: ServedRequest) -> AsyncIterator[bytes]:
-        """The body of the request that is being answered, as it comes.
+        """Yield the body of the current request as it arrives.
 
         Raises:
-            Refusal: 400, it is no HTTP.
-            ConnectionResetError: the client has gone.
+            HttpError: 400, the request is not valid HTTP.
+            ConnectionResetError: the client has disconnected.
         """
         while True:
             for part in request.take():
@@ -341,7 +341,7 @@ class ServedConnection(asyncio.Protocol):
             if request.complete:
                 return
             if request.broken:
-                raise HttpError(400, "bad_request", "this is no HTTP request")
+                raise HttpError(400, "bad_request", "the request is not valid HTTP")
             if self.gone:
                 raise ConnectionResetError("the client has gone")
             self._news = asyncio.get_running_loop().create_future()
@@ -357,28 +357,28 @@ class ServedConnection(asyncio.Protocol):
             room.set_result(None)
 
     async def room(self) -> None:
-        """Wait until the client has taken most of what is buffered for it."""
+        """Wait until the client has read most of what is buffered for it."""
         if self._room is not None:
             await self._room
         if self.gone:
             raise ConnectionResetError("the client has gone")
 
     def turn_away(self) -> None:
-        """Say that all places are taken."""
+        """Answer that all connection slots are taken, and close."""
         self.write(_FULL)
         self._lingering = True
         cast(asyncio.Transport, self._transport).close()
 
     def drop(self) -> None:
-        """Close at once, whatever is buffered."""
+        """Close at once and discard buffered data."""
         if self._transport is not None:
             self._transport.abort()
 
 
 class HttpListener:
-    """An address on which `handle` answers; `now` gives the wall time.
+    """A listening address whose requests `handle` answers; `now` returns the wall time.
 
-    `again` is asked first: the whole response to the bytes of a request, None = `handle` answers it.
+    `again` is called first with the bytes of a request. It returns the complete response, or None to use `handle`.
     """
 
     def __init__(
@@ -408,12 +408,12 @@ class HttpListener:
         return ServedConnection(self)
 
     async def handle(self, request: ServedRequest, connection: ServedConnection) -> Sending:
-        """The answer to a request."""
+        """Answer a request."""
         self.requests += 1
         return await self._handle(request, connection)
 
     def answered(self, connection: ServedConnection, request: bytes) -> bytes | None:
-        """The response to a request that need not be parsed, if it is one."""
+        """Return the response to a request that need not be parsed, None if it must be parsed."""
         response = self._again(request)
         if response is not None:
             self.requests += 1
@@ -421,10 +421,10 @@ class HttpListener:
         return response
 
     async def start(self, address: tuple[str, int], key: str, *, shared: bool = False) -> None:
-        """Listen; port 0 = any. With `shared` several processes may listen on one port.
+        """Listen on `address`; port 0 picks a free port. If `shared`, several processes may listen on the same port.
 
         Raises:
-            ConfigError: nobody can listen there, or somebody does.
+            ConfigError: the address is in use or cannot be used.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -440,14 +440,14 @@ class HttpListener:
         self._sweep_from_now_on()
 
     async def start_on(self, sock: socket.socket) -> None:
-        """Answer what comes to a socket that listens already, clients in its queue first."""
+        """Accept clients on a socket that already listens, including those in its queue."""
         server = await asyncio.get_running_loop().create_server(self._connection, sock=sock, backlog=BACKLOG)
         self._sockets.append(server)
         self.address = sock.getsockname()[:2]
         self._sweep_from_now_on()
 
     async def start_unix(self, folder: Path, name: str = "serve.sock") -> None:
-        """Listen on a Unix socket too, for siblings; a dead one's is taken over."""
+        """Also listen on a Unix socket for sibling processes; replace the socket of a dead process."""
         loop = asyncio.get_running_loop()
         (folder / name).unlink(missing_ok=True)
         made = socket.socket(socket.AF_UNIX)
@@ -462,7 +462,7 @@ class HttpListener:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 
     def enter(self, connection: ServedConnection) -> None:
-        """A client has connected: it stays, perhaps in the place of another, or goes."""
+        """Register a new client; if no slot is free, close another client or this one."""
         self._connections.add(connection)
         stays, victim = self.places.enter(connection, asyncio.get_running_loop().time())
         if victim is not None:
@@ -471,7 +471,7 @@ class HttpListener:
             connection.turn_away()
 
     def leave(self, connection: ServedConnection) -> None:
-        """A client has gone."""
+        """Unregister a client that disconnected."""
         self._connections.discard(connection)
         self.places.leave(connection)
 
@@ -483,7 +483,7 @@ class HttpListener:
                 connection.drop()
 
     async def close(self) -> None:
-        """Take no new clients, end the present ones."""
+        """Stop accepting clients and close the open connections."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             with suppress(asyncio.CancelledError):
@@ -498,7 +498,7 @@ class HttpListener:
         for task in answering:
             task.cancel()
         await asyncio.gather(*answering, return_exceptions=True)
-        await asyncio.sleep(0)  # transports tell that they are closed
+        await asyncio.sleep(0)  # lets transports report that they are closed
 
 
 def _cause(error: OSError) -> str:
@@ -508,10 +508,10 @@ def _cause(error: OSError) -> str:
 async def read_body(
     request: ServedRequest, connection: ServedConnection, bytes_max: int, timeout: float
 ) -> bytes:
-    """The body of a request.
+    """Return the body of a request.
 
     Raises:
-        Refusal: 400, 408, 413 or 415: it is broken, slow, large, or coded.
+        HttpError: 400 malformed, 408 too slow, 413 too large, or 415 with a content coding.
     """
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise HttpError(415, "bad_request", "send the body without a content coding")
@@ -525,14 +525,14 @@ async def read_body(
                 parts.append(part)
                 size += len(part)
                 if size > bytes_max:
-                    raise HttpError(413, "bad_request", f"a body has at most {bytes_max} bytes")
+                    raise HttpError(413, "bad_request", f"a request body may have at most {bytes_max} bytes")
     except TimeoutError:
-        raise HttpError(408, "bad_request", "the body did not come in time") from None
+        raise HttpError(408, "bad_request", "the request body did not arrive in time") from None
     return b"".join(parts)
 
 
 def more_descriptors() -> None:
-    """Let this process open as many files as it may: clients must not take those of fetches."""
+    """Raise this process's limit of open files to its maximum, so that clients take none from fetches."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft < wanted:

@@ -1,15 +1,15 @@
-"""IndexNow (indexnow.org/documentation): sites say which of their URLs changed.
+"""IndexNow (indexnow.org/documentation): sites report which of their URLs changed.
 
     GET  /indexnow?url=U&key=K[&keyLocation=L]
     POST /indexnow  {"host": H, "key": K, "keyLocation": L, "urlList": [...]}
 
-The key proves that the sender owns the site: the file `http://H/K.txt` (or L,
-on the same host, for URLs below L's directory) holds it. It is fetched once a
-host and day, politely, by the crawl; until then the answer is 202 and the URLs
-wait, at most `PENDING_MAX` of them, in the store too.
+The key proves that the sender owns the site: the file `http://H/K.txt` (or L, on the
+same host, for URLs below L's directory) contains it. The crawl fetches the file
+politely, once per host and day. Until then the answer is 202 and the URLs wait, at
+most `PENDING_MAX` of them; they are also stored.
 
-    200  taken              400  not so formed        422  URLs of another host, or no such key
-    202  key not looked at  403  the key is not there  429  too many at once
+    200  accepted               400  malformed                422  URLs of another host, or an invalid key
+    202  key not checked yet    403  the file lacks the key   429  too many at once
 """
 
 import re
@@ -22,17 +22,17 @@ from crawler.records import UNDECODABLE
 from crawler.serve.http_error import HttpError
 from crawler.urls.canonical import canonical, hostname
 
-KEY_AGE_MAX = 86_400.0  # seconds for which a key file's answer holds
-PENDING_MAX = 10_000  # URLs that wait for their keys
+KEY_AGE_MAX = 86_400.0  # seconds for which the content of a key file is trusted
+PENDING_MAX = 10_000  # URLs waiting for their key files
 _KEY = re.compile(r"[A-Za-z0-9-]{8,128}")
 
 
 class KeyUnreadError(Exception):
-    """The key file was not read since the crawl stops; nothing is known of the key."""
+    """The key file was not read because the crawl is stopping; the key is neither valid nor invalid."""
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """A notification, well-formed: `location` is the key file's URL, `urls` are request forms."""
+    """A well-formed notification: `location` is the key file's URL, `urls` are request forms."""
 
     host: str
     key: str
@@ -48,43 +48,43 @@ class _Posted(msgspec.Struct):
 
 
 def parse_get(fields: dict[str, str]) -> Notice:
-    """The notification of a query.
+    """Parse the query of a GET notification.
 
     Raises:
-        Refusal: 400 or 422.
+        HttpError: 400 or 422.
     """
     if not fields.get("url") or "key" not in fields:
-        raise HttpError(400, "bad_request", "url and key are needed")
+        raise HttpError(400, "bad_request", "the parameters url and key are required")
     url = canonical(fields["url"])
     if url is None:
-        raise HttpError(400, "bad_request", "url is no http(s) URL")
+        raise HttpError(400, "bad_request", "url is not an http(s) URL")
     return _notice(hostname(url), fields["key"], fields.get("keyLocation", ""), [fields["url"]])
 
 
 def parse_post(body: bytes, urls_max: int) -> Notice:
-    """The notification of a body.
+    """Parse the JSON body of a POST notification.
 
     Raises:
-        Refusal: 400 or 422.
+        HttpError: 400 or 422.
     """
     try:
         posted = msgspec.json.decode(body, type=_Posted)
     except UNDECODABLE as error:
-        raise HttpError(400, "bad_request", f"host, key and urlList are needed: {error}") from None
+        raise HttpError(400, "bad_request", f"host, key and urlList are required: {error}") from None
     url = canonical(f"http://{posted.host}/")
     if url is None or not posted.urlList:
-        raise HttpError(400, "bad_request", "host is no host name, or urlList is empty")
+        raise HttpError(400, "bad_request", "host is not a host name, or urlList is empty")
     if len(posted.urlList) > urls_max:
-        raise HttpError(400, "bad_request", f"urlList has at most {urls_max} URLs")
+        raise HttpError(400, "bad_request", f"urlList may have at most {urls_max} URLs")
     return _notice(hostname(url), posted.key, posted.keyLocation, posted.urlList)
 
 
 def _notice(host: str, key: str, location: str, raw_urls: list[str]) -> Notice:
     if not _KEY.fullmatch(key):
-        raise HttpError(422, "refused", "a key has 8 to 128 letters, digits and dashes")
+        raise HttpError(422, "refused", "a key must have 8 to 128 letters, digits and dashes")
     urls = [canonical(url) for url in raw_urls]
     if not all(url is not None and hostname(url) == host for url in urls):
-        raise HttpError(422, "refused", f"all URLs are to be of the host {host}")
+        raise HttpError(422, "refused", f"all URLs must be on the host {host}")
     whole = tuple(url for url in urls if url is not None)
     place = (
         canonical(location)
@@ -92,10 +92,10 @@ def _notice(host: str, key: str, location: str, raw_urls: list[str]) -> Notice:
         else f"{whole[0].partition('://')[0]}://{_authority(whole[0])}/{key}.txt"
     )
     if place is None or hostname(place) != host:
-        raise HttpError(422, "refused", f"keyLocation is to be a URL of the host {host}")
+        raise HttpError(422, "refused", f"keyLocation must be a URL on the host {host}")
     folder = urlsplit(place).path.rpartition("/")[0] + "/"
     if not all(urlsplit(url).path.startswith(folder) for url in whole):
-        raise HttpError(422, "refused", f"the key file speaks for URLs below {folder} only")
+        raise HttpError(422, "refused", f"the key file is valid only for URLs below {folder}")
     return Notice(host, key, place, whole)
 
 
@@ -104,34 +104,36 @@ def _authority(url: str) -> str:
 
 
 class Keys:
-    """What is known of key files, and the URLs that wait for them."""
+    """The known key files, and the notices that wait for a key file."""
 
     def __init__(self, files_max: int) -> None:
         self.files_max = files_max
         self._known: OrderedDict[tuple[str, str], tuple[bool, float]] = (
             OrderedDict()
-        )  # -> (holds the key, instant)
+        )  # -> (the file contains the key, instant of the fetch)
         self._pending: OrderedDict[tuple[str, str], list[str]] = OrderedDict()
         self._waiting = 0
 
     def submit(self, notice: Notice, now: float) -> tuple[int, bool]:
-        """(status, whether the key file is to be fetched now); URLs of a 202 wait for `found`.
+        """Return (status, whether to fetch the key file now); with 202, the URLs wait for `found`.
 
         Raises:
-            Refusal: 403 the key is not there, 429 too many wait.
+            HttpError: 403 the file does not contain the key; 429 too many URLs wait.
         """
         name = (notice.location, notice.key)
         good, then = self._known.get(name, (False, -KEY_AGE_MAX))
         if now - then < KEY_AGE_MAX:
             if good:
                 return 200, False
-            raise HttpError(403, "refused", "the key file does not hold this key")
+            raise HttpError(403, "refused", "the key file does not contain this key")
         if self._waiting + len(notice.urls) > PENDING_MAX:
-            raise HttpError(429, "too_many", "too many notifications wait for their keys; try again later")
+            raise HttpError(
+                429, "too_many", "too many notifications wait for their key files; try again later"
+            )
         return 202, self.wait(notice)
 
     def wait(self, notice: Notice) -> bool:
-        """Let the URLs of a notice wait for `found`; whether the key file is to be fetched now."""
+        """Queue the URLs of a notice until `found`; return whether to fetch the key file now."""
         name = (notice.location, notice.key)
         first = name not in self._pending
         self._pending.setdefault(name, []).extend(notice.urls)
@@ -139,7 +141,7 @@ class Keys:
         return first
 
     def found(self, notice: Notice, text: bytes | None, now: float) -> list[str]:
-        """The key file came (None: it did not); the URLs that may pass now."""
+        """Record the text of a key file (None: it could not be fetched); return the URLs accepted by it."""
         name = (notice.location, notice.key)
         urls = self._pending.pop(name, [])
         self._waiting -= len(urls)
@@ -151,6 +153,6 @@ class Keys:
         return urls if good else []
 
     def _check(self) -> None:
-        """Assert what always holds."""
+        """Assert every invariant."""
         assert self._waiting == sum(map(len, self._pending.values())) <= PENDING_MAX
         assert len(self._known) <= self.files_max

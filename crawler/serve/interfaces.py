@@ -1,7 +1,7 @@
-"""The interface that the page server needs of a crawl.
+"""The interface between the page server and a crawl.
 
-A crawling process, a directory at rest and the tests each offer these few methods. Of
-the stages the server knows only the reading side of the page cache.
+A crawling process, a crawl directory at rest and the tests implement these few methods.
+Of the stages, the server imports only the reading side of the page cache.
 """
 
 from enum import StrEnum
@@ -14,7 +14,7 @@ from crawler.records import PageRecord
 
 
 class Located(msgspec.Struct, frozen=True):
-    """Where the copies of a URL lie: here, or (archive None) with the process `owner`."""
+    """The place of a URL's copies: the local `archive`, or None if the process `owner` has them."""
 
     fingerprint: int
     archive: Archive | None
@@ -22,20 +22,20 @@ class Located(msgspec.Struct, frozen=True):
 
 
 class AheadState(StrEnum):
-    """Whether a page is fetched soon because a client asks for it."""
+    """The result of a client's request to fetch a page soon."""
 
     QUEUED = "queued"
-    BLOCKED = "blocked"  # its host is not asked, until an instant or until the operator says otherwise
+    BLOCKED = "blocked"  # its host is not fetched from for a time, or until the operator unblocks it
     DISALLOWED = "disallowed"  # robots.txt forbids it
     OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects it
     RETIRED = "retired"  # dropped by the operator
-    NOT_REFRESHED = "not_refreshed"  # known, and not asked again by this crawl
-    FULL = "full"  # too many wait already
-    AT_REST = "at_rest"  # the crawl does not run, or stops
+    NOT_REFRESHED = "not_refreshed"  # known, and not fetched again by this crawl
+    FULL = "full"  # too many pages wait already
+    AT_REST = "at_rest"  # the crawl is not running, or is stopping
 
 
 class Ahead(msgspec.Struct, frozen=True):
-    """The answer to `refresh=1`; `wait` is in seconds until the host may be asked, 0 if nobody knows."""
+    """The answer to `refresh=1`; `wait`: seconds until the host may be fetched from, 0 if unknown."""
 
     state: AheadState
     why: str = ""
@@ -47,23 +47,23 @@ class Ahead(msgspec.Struct, frozen=True):
 
 
 class ServedCrawl(Protocol):
-    """The crawl behind a page server."""
+    """A crawl whose pages the page server shows."""
 
     def locate(self, url: str) -> Located:
-        """The fingerprint of a request form, and who has its copies."""
+        """Return the fingerprint of a request form and the place of its copies."""
 
     def missing(self, url: str, fingerprint: int) -> tuple[str, str]:
-        """(state, why) of a URL without a copy; the state is one of
+        """Return (state, reason) of a URL without a copy. The state is one of
         unknown, todo, failed, gone, denied, filtered."""
 
     def fresh_probability(self, fingerprint: int, record: PageRecord, now: float) -> float | None:
-        """P[the live page still equals the newest copy], None if nothing can be said."""
+        """Return P[the live page still equals the newest copy], or None if it cannot be estimated."""
 
     def request_fetch(self, url: str, fingerprint: int) -> Ahead:
-        """Let the page be fetched as soon as politeness allows, if it may be."""
+        """Queue the page for a fetch as soon as politeness allows, if it may be fetched."""
 
     def note_request(self, fingerprint: int) -> None:
-        """A client asked for the page: it counts as importance."""
+        """Note that a client requested the page; requests raise its importance."""
 
     def ready(self) -> str:
-        """Why the crawl cannot answer now, "" if it can."""
+        """Return the reason why the crawl cannot answer now, or ""."""

@@ -3,9 +3,9 @@
     URI-R   U                                    the original
     URI-G   /timegate/U                          negotiates by Accept-Datetime, answers with the copy (section 4.2.2)
     URI-T   /timemap/link/U                      lists the copies (section 5)
-    URI-M   /page?url=U&at=20260131120000        one copy, for good
+    URI-M   /page?url=U&at=20260131120000        one copy, permanently
 
-Addresses are absolute, with the name by which the client called us.
+Addresses are absolute and use the server name from the client's request.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,12 +17,12 @@ from crawler.serve.header_fields import http_date
 
 
 def stamp(instant: float) -> str:
-    """An instant as 14 digits, in UTC."""
+    """Return an instant as 14 digits, in UTC."""
     return datetime.fromtimestamp(int(instant), UTC).strftime("%Y%m%d%H%M%S")
 
 
 def page_path(url: str, at: float | None = None, *, rewrite: bool = False) -> str:
-    """The path of a copy of `url`."""
+    """Return the path of a copy of `url`; without `at`, of its newest copy."""
     path = f"/page?url={quote(url, safe=':/')}"
     if at is not None:
         path += f"&at={stamp(at)}"
@@ -30,7 +30,7 @@ def page_path(url: str, at: float | None = None, *, rewrite: bool = False) -> st
 
 
 def link_field(base: str, url: str, instant: float | None = None) -> str:
-    """The Link field of a copy, or (no instant) of an answer without one. `base` is scheme and authority."""
+    """Return the Link field of a copy, or of an answer without one (no `instant`). `base`: scheme and authority."""
     safe = _in_link(url)
     links = [
         f'<{safe}>; rel="original"',
@@ -44,12 +44,12 @@ def link_field(base: str, url: str, instant: float | None = None) -> str:
 
 
 def _in_link(url: str) -> str:
-    """A URL between < and >: a request form holds neither, but is made sure of here."""
+    """Return a URL escaped for use between < and >. Request forms contain neither; this makes sure of it."""
     return url.replace("<", "%3C").replace(">", "%3E").replace("\r", "").replace("\n", "")
 
 
 def timemap(base: str, url: str, oldest_first: Iterable[Capture]) -> Iterator[bytes]:
-    """The lines of the application/link-format list of copies, oldest copy first."""
+    """Yield the list of copies in application/link-format, oldest first, in pieces."""
     captures = list(oldest_first)
     safe = _in_link(url)
     span = ""

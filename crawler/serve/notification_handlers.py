@@ -1,4 +1,4 @@
-"""Passes requests to the receivers: signals, IndexNow's keys, WebSub's subscriptions."""
+"""Passes POST requests to their handlers: signals, IndexNow keys, WebSub subscriptions."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
@@ -19,28 +19,28 @@ from crawler.serve.websub import Subscriptions, slot_of
 
 FetchText = Callable[
     [str], Awaitable[bytes | None]
-]  # politely, as the crawl fetches; None: there is no such text
-ReadFeed = Callable[[bytes], list[str]]  # the links of a feed's entries
+]  # fetches politely, like the crawl; None: there is no such text
+ReadFeed = Callable[[bytes], list[str]]  # returns the links of a feed's entries
 
 
 class Notices(Protocol):
-    """Notices that wait for their key files, as they are stored."""
+    """The store of notices that wait for their key files."""
 
     def load(self) -> list[indexnow.Notice]:
-        """The notices of earlier runs."""
+        """Return the notices stored by earlier runs."""
 
     async def keep(self, notice: indexnow.Notice) -> None:
-        """Store a notice; raise Refusal (503) if that takes too long."""
+        """Store a notice; raise HttpError (503) if that takes too long."""
 
     def judged(self, notice: indexnow.Notice, urls: Sequence[str], source: str) -> None:
-        """Queue `urls` as signals, and forget the notices of this key in the same change."""
+        """Queue `urls` as signals and delete the notices of this key, in one change."""
 
 
 class NotificationHandlers:
-    """Answers the doors that take something in, in the process `me` of `processes`.
+    """Answers the POST endpoints in the process `me` of `processes`.
 
-    `signal` takes signals, `notices` stores what waits for key files, `fetch_text` fetches IndexNow's key files,
-    `read_feed` takes the entries out of a WebSub delivery, `in_background` runs what must not hold an answer up.
+    `signal` submits signals, `notices` stores notices that wait for key files, `fetch_text` fetches IndexNow key
+    files, `read_feed` extracts the links of a WebSub delivery, `in_background` runs work that must not delay an answer.
     """
 
     def __init__(
@@ -71,17 +71,17 @@ class NotificationHandlers:
         self.subscriptions = Subscriptions(random, processes.index(me))
 
     def resume(self) -> None:
-        """Go on with the notices of earlier runs, whose key files were not read then."""
+        """Fetch the key files for notices that earlier runs left undecided."""
         for notice in self._notices.load():
             if self.keys.wait(notice):
                 self._in_background(self._look_at_key(notice))
 
     async def receive(self, asked: ParsedRequest, request: Any, body: bytes) -> Reply:
-        """The reply at one of the receivers' doors.
+        """Return the reply of a POST endpoint.
 
         Raises:
-            Refusal: with the status that the door's protocol names.
-            Elsewhere: another process has the site's key file, or the subscription.
+            HttpError: with the status that the endpoint's protocol defines.
+            OwnedByOther: another process owns the site's key file, or the subscription.
         """
         method = request.method
         if asked.door is Route.SIGNAL:
@@ -126,7 +126,7 @@ class NotificationHandlers:
         try:
             text = await self._fetch_text(notice.location)
         except indexnow.KeyUnreadError:
-            return  # the notice is stored; the next run goes on with it
+            return  # the notice is stored; the next run resumes it
         except Exception:
             text = None
         urls = self.keys.found(notice, text, self._now())
@@ -148,7 +148,7 @@ def _fields(target: str) -> dict[str, str]:
             target.partition("?")[2], keep_blank_values=True, max_num_fields=16, errors="strict"
         )
     except ValueError:
-        raise HttpError(400, "bad_request", "the query cannot be read") from None
+        raise HttpError(400, "bad_request", "the query cannot be parsed") from None
     return dict(reversed(pairs))
 
 

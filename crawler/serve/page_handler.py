@@ -1,11 +1,11 @@
-"""The answer to a request for a page: everything between the request and the bytes, without waiting.
+"""Builds the answer to a request for a page, from the parsed request to the bytes, without waiting.
 
-    Asked --> where its copies lie --> which copy --> may it be shown, is it fresh enough
-          --> representation (kept ready, or made) --> 304, 206, 416 or the whole
+    ParsedRequest --> place of its copies --> which copy --> may it be shown, is it fresh enough
+          --> representation (cached, or built) --> 304, 206, 416 or the whole
 
-The shell writes a `Reply`. An answer that is kept ready costs one read of the store:
-every fetch of a URL changes its record, in the batch of its captures, so an answer is
-current while the stored record is the same.
+The I/O shell writes the `Reply`. A cached answer costs one read of the store: every
+fetch of a URL changes the URL's record in the same batch as the capture, so an answer
+is current while the stored record is unchanged.
 """
 
 import math
@@ -27,7 +27,7 @@ from crawler.serve.stored_bodies import open_copy, part
 
 
 class OwnedByOther(Exception):
-    """Another process of the crawl, `owner`, has to answer; it is given the request's `body`."""
+    """Another process of the crawl, `owner`, must answer; it receives the request's `body`."""
 
     def __init__(self, owner: str, body: bytes = b"") -> None:
         super().__init__(owner)
@@ -36,7 +36,7 @@ class OwnedByOther(Exception):
 
 
 class PageHandler:
-    """Answers requests for pages of one crawl. `rewriter` makes links lead back to /page; None = not offered."""
+    """Answers requests for pages of one crawl. `rewriter` points links to /page; None = rewriting is not offered."""
 
     def __init__(self, crawl: ServedCrawl, config: ServeConfig, rewriter: Rewriter | None = None) -> None:
         self._crawl = crawl
@@ -45,7 +45,7 @@ class PageHandler:
         self.response_cache = ResponseCache(config.ready_bytes_max)
 
     def again(self, asked: ParsedRequest, client_headers: ClientHeaders, now: float) -> Reply | None:
-        """The reply to a plain request whose answer is kept ready; None: it takes more than that."""
+        """Return the reply to a plain request whose answer is cached; None: call `reply`."""
         if asked.door is not Route.PAGE or asked.refresh or asked.max_stale is not None:
             return None
         located = self._crawl.locate(asked.url)
@@ -61,11 +61,11 @@ class PageHandler:
         return Reply(ready.status, ready.head + extra, ready.length, ready.body)
 
     def reply(self, asked: ParsedRequest, client_headers: ClientHeaders, now: float) -> Reply:
-        """The reply to GET; that to HEAD is its head.
+        """Return the reply to a GET request; the reply to HEAD is its head.
 
         Raises:
-            Refusal: there is nothing to show, with its status and reason.
-            Elsewhere: another process has the page.
+            HttpError: there is nothing to show; carries the status and the reason.
+            OwnedByOther: another process has the page.
             DamageError: the stored bytes cannot be read.
         """
         located = self._crawl.locate(asked.url)
@@ -99,10 +99,10 @@ class PageHandler:
         client_headers: ClientHeaders,
         proof: bytes,
     ) -> CachedResponse:
-        """Choose a copy and make its representation.
+        """Choose a copy and build its representation.
 
         Raises:
-            Refusal: there is none, or it may not be shown.
+            HttpError: there is no copy, or it may not be shown.
         """
         fingerprint = located.fingerprint
         record = unpack_record(record_key(fingerprint), proof) if proof else None
@@ -146,7 +146,7 @@ class PageHandler:
         shown: CachedResponse,
         located: Located,
     ) -> Reply:
-        """The reply with a copy: what changes with time, then the conditions of the request."""
+        """Return the reply with a copy: add the fields that change with time, then apply the conditions."""
         age, probability, extra = self._of_now(shown, located, now)
         if asked.refresh:
             ahead = self._crawl.request_fetch(asked.url, located.fingerprint)
@@ -159,7 +159,7 @@ class PageHandler:
     def _of_now(
         self, shown: CachedResponse, located: Located, now: float
     ) -> tuple[float, float | None, bytes]:
-        """What changes with time: age, P(fresh), and both as header lines."""
+        """Return the values that change with time: (age, P(fresh), both as header lines)."""
         age = max(0.0, now - shown.capture.fetched_at)
         probability = None
         if shown.record is not None:
@@ -171,7 +171,7 @@ class PageHandler:
     def _check_fresh(
         self, asked: ParsedRequest, located: Located, age: float, probability: float | None
     ) -> None:
-        """Raises Refusal (504), the page queued ahead, if the copy is too stale for the client."""
+        """Raise HttpError (504) and queue the page if the copy is too stale for the client."""
         enough = self._config.fresh_enough
         try:
             copy_selection.check_fresh(asked.max_stale, age, probability, enough, False)
@@ -180,7 +180,7 @@ class PageHandler:
             raise
 
     def _timemap(self, archive: Archive, located: Located, url: str, base: str) -> Reply:
-        """The list of copies; 404 without any."""
+        """Return the list of copies; 404 if there are none."""
         captures = []
         for capture in archive.captures(located.fingerprint):
             captures.append(capture)
@@ -199,7 +199,7 @@ class PageHandler:
         return Reply(200, head, len(body), body)
 
 
-# The status of `refresh=1` without a copy, by what became of it; of the others the page's own state is told, 404.
+# The status of `refresh=1` without a copy, by `AheadState`. Other states get 404 and the page's own state.
 _AHEAD = {
     AheadState.QUEUED: 202,
     AheadState.BLOCKED: 409,
@@ -220,13 +220,13 @@ def _said_ahead(ahead: Ahead) -> HttpError:
 def _name(
     located: Located, asked: ParsedRequest, at: float | None, client_headers: ClientHeaders
 ) -> Hashable:
-    """What an answer is kept under: all that it depends on but the stored record."""
+    """Return the cache key of an answer: everything that it depends on, except the stored record."""
     negotiated = asked.door is Route.TIMEGATE
     return located.fingerprint, at, client_headers.taken, asked.rewrite, client_headers.base, negotiated
 
 
 def _conditional(ready: Representation, headers: Mapping[str, str], extra: bytes, capture: Capture) -> Reply:
-    """304, 206, 416 or the whole representation."""
+    """Return 304, 206, 416 or the whole representation."""
     if ready.status == 200 and not _CONDITIONS.isdisjoint(headers):
         range_field = headers.get("Range", "")
         since = headers.get("If-Modified-Since", "")

@@ -1,7 +1,7 @@
-"""Byte ranges (RFC 9110, section 14): a Range field against a representation's length.
+"""Byte ranges (RFC 9110, section 14): resolves a Range field for a representation's length.
 
-One range is served. A list of ranges is answered whole, as the RFC allows: clients
-need one range, and overlapping lists can make servers work for nothing.
+One range is served. A list of ranges gets the whole representation, as the RFC allows:
+clients need only one range, and overlapping lists could overload the server.
 """
 
 import re
@@ -12,20 +12,20 @@ WHOLE = None
 
 
 class Unsatisfiable(Exception):
-    """No byte of the representation lies in the range: 416."""
+    """The range contains no byte of the representation: 416."""
 
 
 def is_single(field: str) -> bool:
-    """Whether the field asks for exactly one byte range."""
+    """Return whether the field requests exactly one byte range."""
     match = _RANGE.fullmatch(field)
     return match is not None and bool(match[1] or match[2])
 
 
 def resolve(field: str, length: int) -> tuple[int, int] | None:
-    """(first byte, byte after the last) of a representation of `length` bytes; None = serve it whole.
+    """Return (first byte, byte after the last) for a representation of `length` bytes; None = serve it whole.
 
     Raises:
-        Unsatisfiable: the range lies behind the end, or is an empty suffix.
+        Unsatisfiable: the range starts after the end, or is an empty suffix.
     """
     match = _RANGE.fullmatch(field)
     if match is None or not (match[1] or match[2]):
@@ -45,7 +45,7 @@ def resolve(field: str, length: int) -> tuple[int, int] | None:
 
 
 def allowed_by_if_range(field: str, etag: str, modified: str) -> bool:
-    """Whether an If-Range field lets the range be served: the same strong validator (RFC 9110, 13.1.5)."""
+    """Return whether an If-Range field permits the range: it must hold the same strong validator (RFC 9110, 13.1.5)."""
     if not field:
         return True
     return field == etag if field.startswith(('"', "W/")) else field == modified

@@ -1,4 +1,4 @@
-"""A server's answer: the noun between the modules that decide and the shell that sends."""
+"""A server's reply: built by the modules that decide, written by the I/O shell."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,9 +6,9 @@ import msgspec
 
 
 class Reply(msgspec.Struct):
-    """What is written: `head` (lines, without the empty one), then `body` or `pieces`.
+    """A reply: `head` (lines, without the empty one), then `body` or `pieces`.
 
-    `length` is that of the body, UNKNOWN_LENGTH if only its end tells.
+    `length` is the length of the body, or UNKNOWN_LENGTH if only the end of `pieces` shows it.
     """
 
     status: int

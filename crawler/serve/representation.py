@@ -1,13 +1,13 @@
-"""From a stored copy to an answer: status, fields and body, and the part of it that is constant until the next copy.
+"""Turns a stored copy into an answer: status, fields and body, as far as they are constant until the next copy.
 
-A copy gives up to three representations, each with an entity tag of its own:
+A copy has up to three representations, each with its own entity tag:
 
     as stored    the client accepts its content coding, or it has none     "<digest>"
-    decoded      the client does not, or asks for a range                  "<digest>-d"
-    rewritten    links lead back to /page                                  "<digest>-r"
+    decoded      the client does not, or requests a range                  "<digest>-d"
+    rewritten    links point to /page                                      "<digest>-r"
 
-`Representation` is the constant part of a representation, with small bodies; it may be kept
-and sent again. Sending adds age, P(fresh) and date.
+A `Representation` holds the constant fields, and the body if it is short; it may be
+cached and sent again. Age, P(fresh) and date are added on sending.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ from crawler.serve.stored_bodies import Copy, Pieces, can_decode, decoded
 
 Rewriter = Callable[
     [bytes, bytes, str], bytes | None
-]  # (content, Content-Type, URL) -> rewritten, None = not such a type
+]  # (content, Content-Type, URL) -> rewritten content; None = this type is not rewritten
 
 _BODILESS = (204, 205, 304)
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -30,7 +30,7 @@ UNKNOWN_LENGTH = -1
 
 
 class Representation(msgspec.Struct):
-    """A representation: `body`, or `pieces` where it is too long to be held; `length` UNKNOWN_LENGTH where decoded."""
+    """A representation: `body`, or `pieces` if too long for memory; `length` is UNKNOWN_LENGTH if decoded."""
 
     status: int
     reason: str
@@ -40,8 +40,8 @@ class Representation(msgspec.Struct):
     length: int
     body: bytes | None
     pieces: Pieces
-    head: bytes = b""  # status line and fields as they are sent
-    size: int = 0  # of what keeping it costs, in bytes
+    head: bytes = b""  # status line and fields, ready to send
+    size: int = 0  # memory that caching it takes, in bytes
 
 
 def represent(
@@ -55,18 +55,16 @@ def represent(
     rewriter: Rewriter | None = None,
     negotiated: bool = False,
 ) -> Representation:
-    """The representation of a copy for a client that takes the content codings `taken`.
+    """Return the representation of a copy for a client that accepts the content codings `taken`.
 
-    `base` is our scheme and authority. With `rewriter` the links of a page lead back into the cache;
-    `negotiated` means that Accept-Datetime chose the copy.
+    `base` is the scheme and authority of this server. With `rewriter` the links of a page point into the
+    cache; `negotiated` means that Accept-Datetime chose the copy.
 
     Raises:
-        Refusal: 502, the stored status is none that can be sent on.
+        HttpError: 502, the stored status cannot be sent.
     """
     if not 200 <= copy.status <= 599 or copy.status in (206, 304):
-        raise HttpError(
-            502, "failed", f"the stored answer has status {copy.status}, which stands for no page"
-        )
+        raise HttpError(502, "failed", f"the stored answer has status {copy.status}, which cannot be served")
     codings = copy.codings
     passed = header_fields.passed_on(copy.headers)
     ready = Representation(
@@ -111,7 +109,7 @@ def _digest(capture: Capture) -> str:
 
 
 def _hold(ready: Representation, held_max: int) -> None:
-    """Take the body into memory if it is short enough."""
+    """Read the body into memory if it is short enough."""
     if ready.length > held_max:
         return
     held: list[bytes] = []
@@ -125,7 +123,7 @@ def _hold(ready: Representation, held_max: int) -> None:
 
 
 def _rewrite(ready: Representation, rewriter: Rewriter, kind: bytes, url: str) -> None:
-    """Let links lead into the cache; a page too long to be held passes as it is, and says so."""
+    """Point links into the cache; a page too long for memory is served unchanged, with a note in a field."""
     if ready.body is None:
         ready.fields.append((b"X-Rewritten", b"no: the page is too long"))
         return
@@ -149,14 +147,14 @@ def _own_fields(
 
 
 def rfc3339(instant: float) -> bytes:
-    """An instant in UTC, to the second."""
+    """Format an instant in UTC, to the second."""
     stamp = memento.stamp(instant)
     date = f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]}"
     return f"{date}T{stamp[8:10]}:{stamp[10:12]}:{stamp[12:14]}Z".encode()
 
 
 def whole_length(ready: Representation) -> int:
-    """The length of the representation; a decoded one that is streamed is read once for it."""
+    """Return the length of the representation; a streamed, decoded one is read once to find it."""
     if ready.length == UNKNOWN_LENGTH:
         ready.length = sum(map(len, ready.pieces()))
     return ready.length

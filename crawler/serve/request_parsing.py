@@ -1,14 +1,14 @@
-"""What a request asks for: the request target and its fields as one `ParsedRequest`.
+"""Parses a request: the request target and its fields become one `ParsedRequest`.
 
     /page?url=U[&at=TIME][&max-stale=S][&refresh=1][&rewrite=1]     a copy of U
     /timegate/U           with Accept-Datetime                      the copy nearest to it (RFC 7089)
     /timemap/link/U                                                 the list of copies
     http://host/path      the proxy form (`curl -x`)                as /page?url=http://host/path
-    /signal /indexnow /websub/TOKEN /healthz /readyz                the other doors
+    /signal /indexnow /websub/TOKEN /healthz /readyz                the other endpoints
 
-In `/timegate/U` and `/timemap/link/U` all that follows is U, its query too, as in
-RFC 7089 and every archive. A target is only compared with these prefixes, and U only
-looked up in the store: no target names a file.
+In `/timegate/U` and `/timemap/link/U` everything after the prefix is U, including its
+query, as in RFC 7089 and other archives. A target is only compared with these prefixes,
+and U is only looked up in the store: no target names a file.
 """
 
 import re
@@ -29,12 +29,12 @@ _FIELDS_MAX = 16
 _STAMP = re.compile(r"[0-9]{4}(?:[0-9]{2}){0,5}")
 _END_OF_TIME = "99991231235959"
 _SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
-_PARSED_MAX = 4096  # targets whose meaning is remembered, of at most `_PARSED_CHARS` each: 4 MB
+_PARSED_MAX = 4096  # parsed targets cached, of at most `_PARSED_CHARS` characters each: 4 MB
 _PARSED_CHARS = 512
 
 
 class Route(StrEnum):
-    """Which of the server's services a target names."""
+    """The service of the server that a target names."""
 
     PAGE = "page"
     PROXY = "proxy"
@@ -48,7 +48,7 @@ class Route(StrEnum):
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):
-    """A request's meaning. `url` is the request form ("" where the door needs none), `rest` what follows the door.
+    """A parsed request. `url` is the request form ("" if the endpoint needs none), `rest` the path after the endpoint.
 
     `at` is an instant, `max_stale` seconds; None = not given.
     """
@@ -63,17 +63,19 @@ class ParsedRequest(msgspec.Struct, frozen=True):
 
 
 def parse(target: str) -> ParsedRequest:
-    """The meaning of a request target.
+    """Parse a request target.
 
     Raises:
-        Refusal: 400 for what cannot be understood, 404 for an unknown path, 414 for an endless one.
+        HttpError: 400 it cannot be parsed, 404 the path is unknown, 414 it is too long.
     """
     return _remembered(target) if len(target) <= _PARSED_CHARS else _parse(target)
 
 
 def _parse(target: str) -> ParsedRequest:
     if len(target) > TARGET_CHARS_MAX:
-        raise HttpError(414, "bad_request", f"a request target has at most {TARGET_CHARS_MAX} characters")
+        raise HttpError(
+            414, "bad_request", f"a request target may have at most {TARGET_CHARS_MAX} characters"
+        )
     if target[:1] != "/":
         return _proxy(target)
     path, _, query = target.partition("?")
@@ -88,7 +90,7 @@ def _parse(target: str) -> ParsedRequest:
     if path in ("/signal", "/indexnow", "/healthz", "/readyz"):
         return ParsedRequest(Route(path[1:]))
     raise HttpError(
-        404, "no_such_path", "here are /page?url=, /timegate/, /timemap/link/, /signal, /indexnow"
+        404, "no_such_path", "the endpoints are /page?url=, /timegate/, /timemap/link/, /signal, /indexnow"
     )
 
 
@@ -105,10 +107,10 @@ def _proxy(target: str) -> ParsedRequest:
 def _page(query: str) -> ParsedRequest:
     fields = _fields(query)
     if not fields.get("url"):
-        raise HttpError(400, "bad_request", "say which page: /page?url=URL, the URL percent-encoded")
+        raise HttpError(400, "bad_request", "name the page: /page?url=URL, with the URL percent-encoded")
     at, stale = fields.get("at"), fields.get("max-stale")
     if stale is not None and not _SECONDS.fullmatch(stale):
-        raise HttpError(400, "bad_request", "max-stale is a number of seconds")
+        raise HttpError(400, "bad_request", "max-stale must be a number of seconds")
     return ParsedRequest(
         Route.PAGE,
         url=_url(fields["url"]),
@@ -120,11 +122,11 @@ def _page(query: str) -> ParsedRequest:
 
 
 def _fields(query: str) -> dict[str, str]:
-    """The fields of a query; of a repeated one the first counts."""
+    """Return the fields of a query; of a repeated field, the first value."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_FIELDS_MAX, errors="strict")
     except ValueError as error:
-        raise HttpError(400, "bad_request", f"the query cannot be read: {error}") from None
+        raise HttpError(400, "bad_request", f"the query cannot be parsed: {error}") from None
     fields: dict[str, str] = {}
     for name, value in pairs:
         fields.setdefault(name, value)
@@ -134,34 +136,34 @@ def _fields(query: str) -> dict[str, str]:
 def _flag(fields: dict[str, str], name: str) -> bool:
     value = fields.get(name, "0")
     if value not in ("0", "1"):
-        raise HttpError(400, "bad_request", f"{name} is 1 or 0")
+        raise HttpError(400, "bad_request", f"{name} must be 1 or 0")
     return value == "1"
 
 
 def _embedded(text: str) -> str:
-    """A URL that stands in a path as it is, or percent-encoded as a whole."""
+    """Return the URL in a path, which may be plain or percent-encoded as a whole."""
     return text if "://" in text[:9] else unquote(text)
 
 
 def _url(text: str) -> str:
-    """The request form of a URL.
+    """Return the request form of a URL.
 
     Raises:
-        Refusal: 400, it is none.
+        HttpError: 400, it is not a URL.
     """
     url = canonical(text if "://" in text else f"http://{text}")
     if url is None:
-        raise HttpError(400, "bad_request", "this is no http(s) URL that could be stored")
+        raise HttpError(400, "bad_request", "this is not an http(s) URL that can be stored")
     return url
 
 
 def instant(text: str) -> float:
-    """Seconds since the epoch of `20260131120000` (UTC), of what it begins with, or of RFC 3339.
+    """Parse `20260131120000` (UTC), a prefix of such a stamp, or RFC 3339; return seconds since the epoch.
 
-    A stamp that is cut short means the end of its year, month, day ..., as in other archives (pywb 2.10).
+    A shortened stamp means the end of its year, month, day ..., as in other archives (pywb 2.10).
 
     Raises:
-        Refusal: 400, it is none.
+        HttpError: 400, it is not a time.
     """
     try:
         if _STAMP.fullmatch(text):
@@ -172,11 +174,13 @@ def instant(text: str) -> float:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError, IllegalMonthError):
-        raise HttpError(400, "bad_request", "a time is 20260131120000 or 2026-01-31T12:00:00Z") from None
+        raise HttpError(
+            400, "bad_request", "write a time as 20260131120000 or 2026-01-31T12:00:00Z"
+        ) from None
 
 
 def http_instant(text: str) -> float | None:
-    """Seconds since the epoch of an HTTP date (RFC 9110, 5.6.7); None if it is none."""
+    """Parse an HTTP date (RFC 9110, 5.6.7); return seconds since the epoch, or None if it is not one."""
     try:
         moment = parsedate_to_datetime(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -185,14 +189,14 @@ def http_instant(text: str) -> float | None:
 
 
 def accept_datetime(text: str) -> float | None:
-    """The instant of an Accept-Datetime field, None if there is none.
+    """Return the instant of an Accept-Datetime field, or None for an empty field.
 
     Raises:
-        Refusal: 400, it is no date (RFC 7089, 4.5.3).
+        HttpError: 400, it is not a date (RFC 7089, 4.5.3).
     """
     if not text:
         return None
     found = http_instant(text)
     if found is None:
-        raise HttpError(400, "bad_request", "Accept-Datetime is no HTTP date")
+        raise HttpError(400, "bad_request", "Accept-Datetime is not an HTTP date")
     return found

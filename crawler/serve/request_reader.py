@@ -1,11 +1,12 @@
-"""Requests out of arriving bytes, within limits; no I/O.
+"""Parses requests from arriving bytes, within limits; no I/O.
 
-llhttp parses (`httptools`, as in uvicorn): strict about line ends, lengths and codings,
-so no two readers see two requests. Here are the limits that it has not: bytes and
-number of header fields, bytes that belong to no request. What breaks them, and what is
-no HTTP, is a `HttpError` after which nothing more is read.
+llhttp parses (`httptools`, as in uvicorn). It is strict about line ends, lengths and
+codings, so that no two readers can see different requests. This module adds the limits
+that llhttp lacks: bytes and number of header fields, and bytes that belong to no
+request. Input that exceeds a limit or is not HTTP sets a `HttpError`, after which
+nothing more is read.
 
-    feed(bytes) -> the requests whose headers came whole with them; their bodies grow with the next
+    feed(bytes) -> the requests whose headers these bytes complete; later calls extend their bodies
 """
 
 import httptools
@@ -17,9 +18,9 @@ FIELDS_MAX = 128
 
 
 class ServedRequest:
-    """A request as it came. Its body grows until it is `complete`, or `broken`; `held` bytes of it wait to be taken.
+    """A received request. Its body grows until it is `complete` or `broken`; `held` bytes of it are not taken yet.
 
-    `raw` holds all its bytes if they came in one piece and without a body, else b"".
+    `raw` holds all its bytes if they arrived in one piece and without a body, else b"".
     """
 
     __slots__ = (
@@ -53,44 +54,44 @@ class ServedRequest:
         self._parts: list[bytes] = []
 
     def add(self, part: bytes) -> None:
-        """Take a piece of the body."""
+        """Append a piece of the body."""
         self._parts.append(part)
         self.held += len(part)
 
     def take(self) -> list[bytes]:
-        """The pieces that have come since the last call."""
+        """Return the pieces that arrived since the last call."""
         parts, self._parts, self.held = self._parts, [], 0
         return parts
 
 
 class RequestReader:
-    """Reads the requests of one connection; `refusal` is set once no more can be read."""
+    """Reads the requests of one connection; `refusal` is set once nothing more can be read."""
 
     def __init__(self, header_bytes_max: int) -> None:
         self.refusal: HttpError | None = None
-        self.ended = False  # what follows is another protocol, and is not read
+        self.ended = False  # the rest is another protocol, and is not read
         self._header_bytes_max = header_bytes_max
         self._parser = httptools.HttpRequestParser(self)
         self._begun: list[ServedRequest] = []
-        self._current: ServedRequest | None = None  # whose body is coming
+        self._current: ServedRequest | None = None  # the request whose body is arriving
         self._fields: CIMultiDict[str] = CIMultiDict()
         self._url = b""
         self._count = 0
-        self._size = 0  # of the header that is coming
-        self._loose = 0  # bytes of it, or of what came before it
+        self._size = 0  # bytes of the fields of the header that is arriving
+        self._loose = 0  # bytes of that header, or of data before it
 
     @property
     def at_rest(self) -> bool:
-        """Whether all that came belongs to whole requests: the next byte begins one."""
+        """Whether all received bytes belong to complete requests, so that the next byte begins a new one."""
         return self._current is None and not self._loose and self.refusal is None and not self.ended
 
     @property
     def busy(self) -> bool:
-        """Whether the body of a request is still coming."""
+        """Whether the body of a request is still arriving."""
         return self._current is not None
 
     def feed(self, data: bytes) -> list[ServedRequest]:
-        """The requests that `data` completes the headers of, in their order."""
+        """Return the requests whose headers `data` completes, in order."""
         if self.refusal is not None or self.ended:
             return []
         rested, in_body = self.at_rest, self._current is not None
@@ -99,10 +100,10 @@ class RequestReader:
             self._parser.feed_data(data)
         except (
             httptools.HttpParserUpgrade
-        ):  # we speak nothing else: the request is answered as if it had not asked
+        ):  # no other protocol is supported: the request is answered as if it had not asked for one
             self.ended = True
         except httptools.HttpParserError:
-            self._refuse(400, "this is no HTTP request")
+            self._refuse(400, "this is not an HTTP request")
         begun, self._begun = [each for each in self._begun if not each.broken], []
         if begun:
             self._loose = 0
@@ -117,7 +118,7 @@ class RequestReader:
         return begun
 
     def end(self) -> None:
-        """No more bytes come: a body that is not whole never will be."""
+        """Note that no more bytes arrive: an incomplete body is broken."""
         self.ended = True
         if self._current is not None:
             self._current.broken = True
@@ -127,7 +128,7 @@ class RequestReader:
         if self._current is not None:
             self._current.broken = True
 
-    # -- what the parser calls
+    # -- callbacks of the parser
 
     def on_message_begin(self) -> None:
         self._fields, self._url = CIMultiDict(), b""
@@ -142,10 +143,10 @@ class RequestReader:
         self._count += 1
         self._grow(len(name) + len(value) + 4)
         if self._count > FIELDS_MAX:
-            self._refuse(431, f"a header has at most {FIELDS_MAX} fields")
+            self._refuse(431, f"a header may have at most {FIELDS_MAX} fields")
         if (
             self.refusal is None and self._current is None
-        ):  # behind a body they are trailers, which nobody reads
+        ):  # after a body these are trailers, which are ignored
             self._fields.add(name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
 
     def _grow(self, nbytes: int) -> None:
@@ -157,7 +158,7 @@ class RequestReader:
         parser, (major, _, minor) = self._parser, self._parser.get_http_version().partition(".")
         version = int(major), int(minor)
         if version not in ((1, 0), (1, 1)):
-            self._refuse(400, "only HTTP/1.0 and HTTP/1.1 are spoken here")
+            self._refuse(400, "only HTTP/1.0 and HTTP/1.1 are supported")
         self._current = ServedRequest(
             parser.get_method().decode("latin-1"),
             self._url.decode("utf-8", "surrogateescape"),

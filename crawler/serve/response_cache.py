@@ -1,4 +1,4 @@
-"""Answers kept ready: the most recently used, up to a number of bytes."""
+"""A cache of ready answers: the most recently used ones, up to a number of bytes."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -10,9 +10,9 @@ from crawler.serve.representation import Representation
 
 
 class CachedResponse(msgspec.Struct):
-    """A copy and its representation, good as long as the URL's stored record is `proof`.
+    """A copy and its representation, valid while the URL's stored record is `proof`.
 
-    `record` is None where another instant than now was asked for.
+    `record` is None if the client requested another instant than now.
     """
 
     proof: bytes
@@ -22,9 +22,9 @@ class CachedResponse(msgspec.Struct):
 
 
 class ResponseCache:
-    """Least recently asked for goes first; an answer larger than an eighth of the response cache is not kept.
+    """An LRU cache of answers; an answer larger than an eighth of the cache is not stored.
 
-    `hits` were sent again, `misses` had to be made.
+    `hits` counts answers served from it, `misses` answers that had to be built.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -38,7 +38,7 @@ class ResponseCache:
         return len(self._kept)
 
     def get(self, key: Hashable, proof: bytes) -> CachedResponse | None:
-        """The answer under `key` if it is here and rests on `proof`."""
+        """Return the answer under `key` if it is cached and was built from the record `proof`."""
         shown = self._kept.get(key)
         if shown is None or shown.proof != proof:
             return None
@@ -47,7 +47,7 @@ class ResponseCache:
         return shown
 
     def put(self, key: Hashable, shown: CachedResponse) -> None:
-        """Keep an answer whose body is held, in the place of what was under `key`."""
+        """Store an answer whose body is in memory; replace the one under `key`."""
         self.misses += 1
         if (old := self._kept.pop(key, None)) is not None:
             self.bytes -= old.ready.size
@@ -60,5 +60,5 @@ class ResponseCache:
             self.bytes -= gone.ready.size
 
     def _check(self) -> None:
-        """Assert what always holds."""
+        """Assert every invariant."""
         assert self.bytes == sum(shown.ready.size for shown in self._kept.values()) <= self.bytes_max

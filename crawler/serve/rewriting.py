@@ -1,8 +1,8 @@
-"""Links of a stored page led back into the cache: `rewrite=1`.
+"""Rewrites the links of a stored page so that they point into the cache: `rewrite=1`.
 
-Links and frames go to `/page?url=...&rewrite=1`, requisites (images, styles)
-too, so that a style sheet's own references are led back as well. What the
-cache lacks answers 404 with its reason.
+Links and frames point to `/page?url=...&rewrite=1`. So do requisites (images, styles),
+so that the references of a style sheet are rewritten too. A URL that the cache lacks
+gets 404 with the reason.
 """
 
 from crawler.serve.memento import page_path
@@ -13,7 +13,7 @@ _HTML = ("text/html", "application/xhtml+xml")
 
 
 def rewriter() -> Rewriter | None:
-    """What rewrites HTML and CSS by their Content-Type."""
+    """Return a function that rewrites HTML and CSS by their Content-Type."""
     from crawler.extract.decode import to_utf8
     from crawler.extract.rewrite import Kind, rewrite_css_bytes, rewrite_html
 

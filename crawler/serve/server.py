@@ -1,4 +1,4 @@
-"""The page server: pages at GET, receivers at POST; `page_handler.py` decides the answers."""
+"""The page server: pages at GET, notifications at POST; `page_handler.py` decides the answers."""
 
 import asyncio
 import logging
@@ -35,10 +35,10 @@ Forward = Callable[[str, bytes], Sending | None]
 
 
 class PageServer:
-    """`crawler serve`: pages at GET, receivers at POST.
+    """`crawler serve`: pages at GET, notifications at POST.
 
-    `receive` answers the doors that take something in, `forward` asks the
-    process that owns a page (None: it cannot be asked, 421); either may be missing.
+    `receive` answers the POST endpoints. `forward` asks the process that owns a page
+    (None: the owner cannot be reached, 421). Either may be missing.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class PageServer:
         )
 
     async def start(self, text: str, *, shared: bool = False) -> tuple[str, int]:
-        """Listen at "ADDRESS:PORT"; the address it is."""
+        """Listen at "ADDRESS:PORT"; return the address in use."""
         await self.listener.start(
             host_check.parse_address(text, "serve.address"), "serve.address", shared=shared
         )
@@ -102,7 +102,7 @@ class PageServer:
         return Sending(reply, close=close)
 
     def _again(self, request: bytes) -> bytes | None:
-        """The response to a request that differs from one met before in its target only, if it is kept ready."""
+        """Return the cached response to a request that differs from an earlier one only in its target, or None."""
         line, _, block = request.partition(b"\r\n")
         client_headers = self._client_headers.get(block)
         if client_headers is None or (match := _PLAIN_LINE.fullmatch(line)) is None:
@@ -111,7 +111,7 @@ class PageServer:
         try:
             reply = self._handler.again(parse(match[1].decode()), client_headers, now)
         except (HttpError, CrawlerError):
-            return None  # it is said in the long way
+            return None  # the slow path reports the error
         if reply is None:
             return None
         self.answers[reply.status] = self.answers.get(reply.status, 0) + 1
@@ -141,7 +141,7 @@ class PageServer:
         if asked.door in (Route.HEALTHZ, Route.READYZ):
             return self._health(asked.door)
         if self._receive is None:
-            raise HttpError(503, "at_rest", "nothing is received while the crawl does not run")
+            raise HttpError(503, "at_rest", "notifications are not accepted while the crawl is not running")
         body = b""
         if method == "POST":
             limit, timeout = self._config.request_body_bytes_max, self._config.idle_timeout
@@ -149,7 +149,7 @@ class PageServer:
         return await self._receive(asked, request, body)
 
     def _remember(self, request: ServedRequest, client_headers: ClientHeaders) -> None:
-        """Remember the requester by its header fields, as they came behind a line that `_again` knows."""
+        """Remember the client's headers by the bytes of its header fields, for `_again`."""
         line, _, block = request.raw.partition(b"\r\n")
         if _PLAIN_LINE.fullmatch(line):
             self._client_headers.put(block, client_headers)
@@ -165,14 +165,14 @@ _READS = (*_PAGES, Route.HEALTHZ, Route.READYZ)
 
 
 def _not_allowed(methods: str) -> HttpError:
-    refusal = HttpError(405, "bad_request", f"only {methods}; nothing is ever fetched for a client")
+    refusal = HttpError(405, "bad_request", f"only {methods} allowed; the server never fetches for a client")
     refusal.fields = (("Allow", methods),)
     return refusal
 
 
-_HOP = "X-Crawler-Hop"  # on a request that a sibling passed on: it is never passed on again
+_HOP = "X-Crawler-Hop"  # marks a request forwarded by a sibling, which is never forwarded again
 SOCKET = "serve.sock"
-CONNECT_TIMEOUT = 5.0  # seconds until the owner's first byte; it is as near as a peer of the crawl
+CONNECT_TIMEOUT = 5.0  # seconds until the owner's first byte; the owner is on a nearby network
 SILENCE_TIMEOUT = 30.0  # seconds without a byte of the owner's answer
 
 
@@ -180,7 +180,7 @@ Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWrite
 
 
 def forward_to_sibling(folder: Path, body: bytes = b"") -> "Forwarded":
-    """The answer of the process of this machine whose folder that is, passed on as it comes."""
+    """Forward a request to the process of this machine with the folder `folder`; stream its answer."""
 
     async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         with short_path(folder, SOCKET) as path:
@@ -190,12 +190,12 @@ def forward_to_sibling(folder: Path, body: bytes = b"") -> "Forwarded":
 
 
 def forward_to_node(name: str, address: tuple[str, int], body: bytes = b"") -> "Forwarded":
-    """The answer of the node whose page server listens there, passed on as it comes."""
+    """Forward a request to the node whose page server listens at `address`; stream its answer."""
     return Forwarded(name, lambda: asyncio.open_connection(*address), body)
 
 
 class Forwarded(Sending):
-    """The answer of the process `owner`, which is asked over a connection of its own."""
+    """The answer of the process `owner`, which is asked over a separate connection."""
 
     def __init__(self, owner: str, connect: Connect, body: bytes = b"") -> None:
         super().__init__(Reply(200, b"", 0), close=True)
@@ -204,7 +204,7 @@ class Forwarded(Sending):
         self._connect = connect
 
     def _head(self, request: ServedRequest) -> bytes:
-        """What is asked; the connection ends with the answer, whose length is the sibling's affair."""
+        """Return the head of the forwarded request; the answer ends when the sibling closes the connection."""
         kept = [
             f"{name}: {value}"
             for name, value in request.headers.items()
@@ -222,7 +222,7 @@ class Forwarded(Sending):
         return "\r\n".join(lines).encode("utf-8", "surrogateescape") + self._body
 
     async def write(self, request: ServedRequest) -> None:
-        """Pass the owner's answer on."""
+        """Stream the owner's answer to the client."""
         writer, began = None, False
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -237,7 +237,7 @@ class Forwarded(Sending):
                     data = await reader.read(1 << 16)
         except (OSError, TimeoutError) as error:
             if began or self._connection.gone:
-                raise ConnectionResetError(str(error)) from error  # the client sees a body cut short
+                raise ConnectionResetError(str(error)) from error  # the client gets a truncated body
             cause = getattr(error, "strerror", None) or "no answer in time"
             why = f"process {self._owner}, which has the page, does not answer: {cause}"
             self._connection.write(whole_error(HttpError(503, "elsewhere", why)))

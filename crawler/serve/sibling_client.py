@@ -1,4 +1,4 @@
-"""Asks the other processes of a crawl for the pages that they own: siblings here, nodes elsewhere."""
+"""Asks the other processes of a crawl, on this machine or on other nodes, for the pages that they own."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,10 +9,10 @@ from crawler.serve.server import SOCKET, Forwarded, forward_to_node, forward_to_
 
 
 class SiblingClient:
-    """`peers` are the page servers of nodes, "NAME=HOST:PORT"; `folder` holds the folders of this machine's processes.
+    """Finds the page servers of peers: nodes "NAME=HOST:PORT", and the processes of this machine below `folder`.
 
     Raises:
-        ConfigError: one of the peers is not so written.
+        ConfigError: a peer is not written as NAME=HOST:PORT.
     """
 
     def __init__(self, peers: Sequence[str], folder: Path) -> None:
@@ -22,12 +22,12 @@ class SiblingClient:
             name, _, address = peer.partition("=")
             if not name or ":" not in address:
                 raise ConfigError(
-                    f"serve.peers: {peer!r} is no NAME=HOST:PORT such as p1=crawl1.internal:8080"
+                    f"serve.peers: {peer!r} must have the form NAME=HOST:PORT, such as p1=crawl1.internal:8080"
                 )
             self._addresses[name] = host_check.parse_address(address, "serve.peers")
 
     def ask(self, owner: str, body: bytes = b"") -> Forwarded | None:
-        """The owner's answer to a request with `body`, on its way; None if it is neither here nor among the peers."""
+        """Forward a request with `body` to its owner; return None if the owner is neither here nor a peer."""
         if (address := self._addresses.get(owner)) is not None:
             return forward_to_node(owner, address, body)
         if (self._folder / owner / SOCKET).exists():

@@ -1,8 +1,8 @@
-"""Change signals from outside: `POST /signal`, and what all receivers share: parsing, and a rate for each source.
+"""Change signals from outside: `POST /signal`, and the parsing and rate limits that all notifications share.
 
-A signal says that a page changed. The refresh frontier believes it as far as it has
-learned to believe its source. An unknown URL becomes a link if it is in scope, so a
-signal causes no request that a link could not.
+A signal reports that a page changed. The refresh frontier weighs it by the learned
+quality of its source. An unknown URL becomes a link if it is in scope, so a signal
+cannot cause a request that a link could not.
 """
 
 from collections import OrderedDict
@@ -14,17 +14,17 @@ from crawler.change_signals import Signalled
 from crawler.records import UNDECODABLE
 from crawler.serve.http_error import HttpError
 
-# Sources whose rate is remembered; the one heard longest ago is forgotten, with a full bucket
+# Sources whose bucket is remembered; beyond that the one least recently heard is forgotten (its bucket is full again)
 SOURCES_MAX = 1024
 SOURCE_CHARS_MAX = 64
-# (URLs, source) -> what became of them, once it is durable; raises Refusal (503) if that takes too long.
+# (URLs, source) -> the fate of each URL, once durable; raises HttpError (503) if that takes too long.
 Signal = Callable[[Sequence[str], str], Awaitable[Signalled]]
-RETRY_AFTER = 10  # seconds until signals that were too many are worth sending again
-CROWD = 10  # sources of full rate that may send at once
+RETRY_AFTER = 10  # seconds after which a client should send rejected signals again
+CROWD = 10  # sources that may send at full rate at the same time
 
 
 class Buckets:
-    """A token bucket a source: `rate` signals a second, in bursts of `burst`."""
+    """A token bucket per source: `rate` signals per second, in bursts of `burst`."""
 
     def __init__(self, rate: float, burst: int) -> None:
         self.rate = rate
@@ -32,7 +32,7 @@ class Buckets:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # source -> (signals left, instant)
 
     def take(self, source: str, wanted: int, now: float) -> int:
-        """How many of `wanted` signals may pass now."""
+        """Take tokens for `wanted` signals; return the number of signals that may pass now."""
         left, then = self._left.pop(source, (float(self.burst), now))
         left = min(float(self.burst), left + (now - then) * self.rate)
         passed = min(wanted, int(left))
@@ -42,15 +42,15 @@ class Buckets:
         return passed
 
     def give_back(self, source: str, passed: int) -> None:
-        """Signals that `handle` let pass were not taken after all."""
+        """Return the tokens of signals that passed but were not accepted."""
         left, then = self._left[source]
         self._left[source] = (min(float(self.burst), left + passed), then)
 
 
 class SignalHandler:
-    """Hands signals to the crawl, as many as a source may send, and all sources together `CROWD` times as many.
+    """Submits signals to the crawl within a rate per source, and `CROWD` times that rate for all sources together.
 
-    Sources of `/signal` name themselves, so a rate for each alone would bound nothing.
+    Sources of `/signal` choose their own names, so a rate per source alone would bound nothing.
     """
 
     def __init__(self, signal: Signal, rate: float, urls_max: int) -> None:
@@ -62,10 +62,10 @@ class SignalHandler:
     async def handle(
         self, raw_urls: Sequence[str], source: str, now: float, *, whole: bool = False
     ) -> Signalled:
-        """Hand on as many as may pass, all or none if `whole`; the others are not even looked at.
+        """Submit as many signals as may pass, or all or none if `whole`; the others are not parsed.
 
         Raises:
-            Refusal: 429, not one may pass; 503, they are not durable yet.
+            HttpError: 429, none may pass; 503, they are not durable yet.
         """
         own = self._buckets.take(source, len(raw_urls), now)
         passed = self._all.take("", own, now)
@@ -82,24 +82,24 @@ class SignalHandler:
 
 def _too_many(n: int) -> HttpError:
     refusal = HttpError(
-        429, "too_many", "this source, or all of them, sent too many signals; send these again", urls=n
+        429, "too_many", "this source, or all together, sent too many signals; send these again later", urls=n
     )
     refusal.fields = (("Retry-After", str(RETRY_AFTER)),)
     return refusal
 
 
 def parse(body: bytes, urls_max: int) -> tuple[list[str], str]:
-    """(URLs, source) of the body of `POST /signal`.
+    """Return (URLs, source) from the body of `POST /signal`.
 
     Raises:
-        Refusal: 400 no such JSON, 422 too many URLs.
+        HttpError: 400 the JSON does not have this form, 422 too many URLs.
     """
     try:
         request = msgspec.json.decode(body, type=_Posted)
     except UNDECODABLE as error:
         raise HttpError(400, "bad_request", f'expected {{"urls": [...], "source": "..."}}: {error}') from None
     if len(request.urls) > urls_max:
-        raise HttpError(422, "bad_request", f"at most {urls_max} URLs at once")
+        raise HttpError(422, "bad_request", f"send at most {urls_max} URLs at once")
     return request.urls, f"signal:{request.source[:SOURCE_CHARS_MAX]}"
 
 

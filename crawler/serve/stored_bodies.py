@@ -1,12 +1,12 @@
-"""A stored answer, read piece by piece: from a gzip member of a segment to the bytes a client gets.
+"""Reads a stored answer piece by piece, from a gzip member of a segment to the bytes that a client gets.
 
     pread --> inflate --> skip WARC and HTTP header --> payload --> (content coding undone)
 
-Each arrow is a generator, each piece at most `PIECE_BYTES`, so a body of any
-size costs a few pieces of memory. The payload's length stands in the record's
-header; that of the decoded content is known when it has been read once.
-A content coding that breaks off gives what came before the break, as
-`pages/reading.py` does; a WARC member that breaks is damage.
+Each arrow is a generator and each piece has at most `PIECE_BYTES`, so a body of any
+size needs the memory of a few pieces. The record's header gives the length of the
+payload; the length of the decoded content is known after it has been read once.
+A truncated content coding yields the content before the break, as in
+`pages/reading.py`; a broken WARC member is damage.
 """
 
 import os
@@ -34,9 +34,9 @@ Pieces = Callable[[], Iterator[bytes]]
 
 
 class Copy(msgspec.Struct):
-    """A stored answer opened for reading: its head, and a maker of iterators over its payload.
+    """A stored answer opened for reading: its head, and a function that returns iterators over its payload.
 
-    `length` is that of the payload in bytes, its content coding still on.
+    `length` is the payload's length in bytes, with its content coding.
     """
 
     status: int
@@ -51,10 +51,10 @@ class Copy(msgspec.Struct):
 
 
 def open_copy(archive: Archive, capture: Capture) -> Copy:
-    """The answer of a capture; a revisit comes with the payload it repeats, a 304 with its head too.
+    """Open the answer of a capture; a revisit has the payload it repeats, and after a 304 also that answer's head.
 
     Raises:
-        DamageError: the bytes are not there, or are not a record.
+        DamageError: the bytes are missing, or are not a record.
     """
     copy = _open_record(archive.folder, capture)
     if not capture.refers_to:
@@ -105,7 +105,7 @@ def _block_length(head: bytes, where: str) -> int:
 
 
 def _record_pieces(folder: Path, capture: Capture) -> Iterator[bytes]:
-    """The uncompressed record of a capture."""
+    """Yield the uncompressed record of a capture in pieces."""
     path = segments.segment_path(folder, capture.segment)
     where = f"{path.name} at {capture.offset}"
     try:
@@ -118,11 +118,11 @@ def _record_pieces(folder: Path, capture: Capture) -> Iterator[bytes]:
         while offset < end:
             data = os.pread(file, min(PIECE_BYTES, end - offset), offset)
             if not data:
-                raise DamageError(f"{where}: segment is short")
+                raise DamageError(f"{where}: the segment is truncated")
             offset += len(data)
             yield from _inflated(inflater, data)
         if not inflater.eof:
-            raise DamageError(f"{where}: gzip member is cut short")
+            raise DamageError(f"{where}: the gzip member is truncated")
     except (_IsalError, OSError) as error:
         raise DamageError(f"{where}: broken gzip member: {error}") from error
     finally:
@@ -130,7 +130,7 @@ def _record_pieces(folder: Path, capture: Capture) -> Iterator[bytes]:
 
 
 def _inflated(inflater: object, data: bytes) -> Iterator[bytes]:
-    """What `data` adds, in pieces."""
+    """Yield the decompressed bytes of `data`, in pieces."""
     decompress = inflater.decompress  # type: ignore[attr-defined]
     piece = decompress(data, PIECE_BYTES)
     while piece:
@@ -141,7 +141,7 @@ def _inflated(inflater: object, data: bytes) -> Iterator[bytes]:
 
 
 def _part(pieces: Iterable[bytes], start: int, length: int, where: str) -> Iterator[bytes]:
-    """`length` bytes from `start` on.
+    """Yield `length` bytes from `start` on.
 
     Raises:
         DamageError: there are fewer.
@@ -154,7 +154,7 @@ def _part(pieces: Iterable[bytes], start: int, length: int, where: str) -> Itera
 
 
 def part(pieces: Iterable[bytes], first: int, end: int) -> Iterator[bytes]:
-    """The bytes from `first` to before `end` of what `pieces` make together."""
+    """Yield the bytes from `first` to before `end` of the concatenated `pieces`."""
     at = 0
     for piece in pieces:
         if at >= end:
@@ -165,9 +165,9 @@ def part(pieces: Iterable[bytes], first: int, end: int) -> Iterator[bytes]:
 
 
 def decoded(pieces: Iterable[bytes], codings: Sequence[bytes]) -> Iterator[bytes]:
-    """The content without its codings, undone from the last one applied to the first.
+    """Yield the content without its codings, undone from the last applied to the first.
 
-    A coding that is not known ends the undoing: what is left passes as it is.
+    Decoding stops at an unknown coding; the content is passed with the codings that remain.
     """
     for name in reversed(codings):
         undo = _UNDONE_BY.get(name)
@@ -178,12 +178,12 @@ def decoded(pieces: Iterable[bytes], codings: Sequence[bytes]) -> Iterator[bytes
 
 
 def can_decode(codings: Sequence[bytes]) -> bool:
-    """Whether all codings are known here."""
+    """Return whether all codings are supported."""
     return all(name in _UNDONE_BY for name in codings)
 
 
 def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """gzip, of one member or several; what does not begin as gzip passes as it is."""
+    """Decode gzip of one or several members; content that does not begin as gzip passes unchanged."""
     inflater = None
     head, plain = b"", False
     for piece in pieces:
@@ -210,12 +210,12 @@ def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
                 break
             data, inflater = inflater.unused_data, None
             if data[:2] not in (b"", b"\x1f", b"\x1f\x8b"):
-                return  # bytes behind the last member
+                return  # bytes after the last member
     yield head
 
 
 def _undeflate(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """deflate, with the zlib wrapper it should have or without."""
+    """Decode deflate, with or without the zlib wrapper that it should have."""
     inflater = None
     for piece in pieces:
         if inflater is None:

@@ -1,7 +1,7 @@
-"""The crawl behind a page server, made of the stages of its processes.
+"""The crawl that a page server shows, composed of the stages of its processes.
 
-`StoredCrawl` only reads: a directory at rest. A running crawl adds functions that
-fetch ahead and count requests.
+`StoredCrawl` only reads: a crawl directory at rest. A running crawl adds functions that
+fetch pages ahead of their turn and count requests.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,10 @@ _STATES = {
 
 
 class StoredCrawl:
-    """`stages` by process name: those opened here; `now` gives the time.
+    """Serves the processes in `stages` (by name); `now` returns the time.
 
-    `request_fetch(url, fingerprint)` and `count(fingerprint)` are what the running crawl
-    offers; None = it does not run.
+    A running crawl supplies `request_fetch(url, fingerprint)` and `count(fingerprint)`;
+    None = the crawl is not running.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class StoredCrawl:
         return Located(fingerprint, None if stages is None else stages.pages, owner)
 
     def missing(self, url: str, fingerprint: int) -> tuple[str, str]:
-        """What is known of a URL without a copy, from its record, the filter, the DUE and the frontier."""
+        """Return (state, reason) of a URL without a copy, from its record, the URL filter, the DUE and the frontier."""
         stages = self._stages[self.locate(url).owner] if not self._alone else self._any
         record = stages.pages.record(fingerprint)
         if record is not None:
@@ -65,7 +65,7 @@ class StoredCrawl:
         return "unknown", "no link to it has been found"
 
     def fresh_probability(self, fingerprint: int, record: PageRecord, now: float) -> float | None:
-        """As the refresh schedule says it, of a run or as it was stored; None where nothing was ever refreshed."""
+        """Return P(fresh) from the refresh schedule, running or stored; None if nothing was ever refreshed."""
         stages = self._any if self._alone else self._stages[self._any.topology.partition.owner(fingerprint)]
         if stages.views.freshness is None or record.state is not PageState.STORED:
             return None
@@ -74,7 +74,7 @@ class StoredCrawl:
 
     def request_fetch(self, url: str, fingerprint: int) -> Ahead:
         if self._ahead is None:
-            return Ahead(AheadState.AT_REST, "the crawl does not run")
+            return Ahead(AheadState.AT_REST, "the crawl is not running")
         return self._ahead(url, fingerprint)
 
     def note_request(self, fingerprint: int) -> None:

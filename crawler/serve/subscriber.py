@@ -1,8 +1,8 @@
-"""Asks WebSub hubs for subscriptions, and again before their leases end; `websub.py` says when.
+"""Requests subscriptions from WebSub hubs and renews them before their leases end; `websub.py` decides when.
 
-The forms leave by the crawl's fetcher (`fetcher/direct_requests.py`). A form holds the secret with
+The crawl's fetcher sends the forms (`fetcher/direct_requests.py`). A form contains the secret with
 which the hub will sign, so a redirect is followed only within the hub's own origin, and
-only one that repeats the POST (307 and 308; WebSub 5.1).
+only if it repeats the POST (307 and 308; WebSub 5.1).
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from crawler.urls.canonical import canonical, resolve
 
 log = logging.getLogger("crawler")
 
-LOOK_INTERVAL = 30.0  # seconds between looks for what is due
+LOOK_INTERVAL = 30.0  # seconds between checks for due subscriptions
 HUB_TIMEOUT = 20.0  # seconds for a hub's answer
-ANSWER_BYTES_MAX = 64 << 10  # of an answer, whose status alone counts
+ANSWER_BYTES_MAX = 64 << 10  # of an answer; only its status is used
 HOPS_MAX = 5
 _FORM = ("Content-Type: application/x-www-form-urlencoded",)
 
@@ -28,16 +28,16 @@ Ask = Callable[[FetchRequest], Awaitable[Fetch]]
 
 
 def read_topics(lines: Sequence[str], public: str) -> list[tuple[str, str]]:
-    """(topic, hub) of the lines "TOPIC HUB" of `serve.websub`.
+    """Return (topic, hub) of each line "TOPIC HUB" of `serve.websub`.
 
     Raises:
-        ConfigError: one is not so written, or `serve.public_url`, which hubs call back, is not set.
+        ConfigError: a line has another form, or `serve.public_url`, which hubs call back, is not set.
     """
     topics = []
     for line in lines:
         parts = line.split()
         if len(parts) != 2 or None in (canonical(parts[0]), canonical(parts[1])):
-            raise ConfigError(f"serve.websub: {line!r} is not the URL of a feed and that of its hub")
+            raise ConfigError(f"serve.websub: {line!r} must be the URL of a feed and the URL of its hub")
         topics.append((parts[0], parts[1]))
     if topics and urlsplit(public).scheme not in ("http", "https"):
         raise ConfigError(
@@ -47,9 +47,9 @@ def read_topics(lines: Sequence[str], public: str) -> list[tuple[str, str]]:
 
 
 class Subscriber:
-    """Posts forms to hubs (section 5.1), those for one hub in turn with `gap` seconds between them.
+    """Posts forms to hubs (section 5.1), one at a time per hub with `gap` seconds between them.
 
-    `public` is the URL under which they reach our page server, `ask` sends a request.
+    `public` is the URL under which hubs reach this page server, `ask` sends a request.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class Subscriber:
         self._gap = gap
 
     async def run(self) -> None:
-        """Ask for what is due, until cancelled."""
+        """Send due forms until cancelled."""
         while True:
             await self.ask()
             await asyncio.sleep(LOOK_INTERVAL)
 
     async def ask(self) -> None:
-        """Ask for what is due now."""
+        """Send the forms that are due now."""
         by_hub: dict[str, list[dict[str, str]]] = {}
         for hub, form in self._subscriptions.due(self._public, self._now()):
             by_hub.setdefault(hub, []).append(form)
@@ -90,7 +90,7 @@ class Subscriber:
                 return _say(hub, form["hub.topic"], fetch)
             if split(target)[:2] != split(url)[:2]:
                 return log.warning(
-                    "websub: %s redirects to %s, which is not asked: the secret is for that hub alone. "
+                    "websub: %s redirects to %s, which is not followed: the secret is for that hub alone. "
                     "Name the hub's new address in serve.websub",
                     hub,
                     target,
@@ -112,8 +112,8 @@ def _task(url: str, form: dict[str, str]) -> FetchRequest:
 
 
 def _say(hub: str, topic: str, fetch: Fetch) -> None:
-    """Log an answer that is not 202."""
+    """Log an answer other than 202."""
     if not fetch.status:
-        log.warning("websub: %s cannot be asked: %s", hub, fetch.error or fetch.outcome)
+        log.warning("websub: %s cannot be reached: %s", hub, fetch.error or fetch.outcome)
     elif fetch.status != 202:
         log.warning("websub: %s answers %d to a subscription to %s", hub, fetch.status, topic)

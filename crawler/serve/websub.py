@@ -1,18 +1,19 @@
-"""WebSub (W3C Recommendation, January 2018), the subscriber's side: hubs push what is new in a feed.
+"""WebSub (W3C Recommendation, January 2018), the subscriber's side: hubs push new entries of a feed.
 
     we    -> hub    hub.mode=subscribe&hub.topic=T&hub.callback=.../websub/TOKEN&hub.secret=S
     hub   -> we     GET /websub/TOKEN?hub.mode=subscribe&hub.topic=T&hub.challenge=C     answered with C
     hub   -> we     POST /websub/TOKEN, the feed, X-Hub-Signature: sha256=HMAC(S, body)   answered 2xx
 
-The token, 16 random bytes behind the place of the process that subscribed, is the
-capability: who does not know it can neither confirm a subscription nor deliver. A
-process that is asked for the token of another passes the request on. A delivery whose signature is wrong is
-answered 202 and ignored, as section 8 asks. One signal a delivery entry.
+The token is the slot of the process that subscribed, followed by 16 random bytes. It is
+a capability: without it nobody can confirm a subscription or deliver. A process that
+receives a request for another process's token forwards it. A delivery with a wrong
+signature is answered 202 and ignored, as section 8 demands. Each entry of a delivery
+is one signal.
 
-A subscription that its hub has not verified is asked for again, at growing intervals.
-One whose lease is about to end is asked for again under the same callback (section
-5.1: the hub then extends it). Nothing is stored: after a restart topics are
-subscribed under other tokens, and deliveries to forgotten tokens get 410.
+A subscription that its hub has not verified is requested again, at growing intervals.
+One whose lease is about to end is requested again under the same callback (section
+5.1: the hub then extends it). Nothing is stored: after a restart, topics are
+subscribed under new tokens, and deliveries to forgotten tokens get 410.
 """
 
 import hmac
@@ -24,13 +25,13 @@ import msgspec
 
 from crawler.serve.http_error import HttpError
 
-LEASE_DEFAULT = 864_000.0  # seconds (10 days), where the hub names none
+LEASE_DEFAULT = 864_000.0  # seconds (10 days), if the hub names none
 LEASE_MAX = 10 * 864_000.0
 SUBSCRIPTIONS_MAX = 10_000
-RETRY_FIRST = 60.0  # seconds until a hub that did not verify is asked again; doubles to RETRY_MAX
+RETRY_FIRST = 60.0  # seconds until a form that was not verified is sent again; doubles to RETRY_MAX
 RETRY_MAX = 86_400.0
-RENEWED_AT = 0.1  # of a lease are left when it is asked for anew
-_PLACE_DIGITS = 4  # hexadecimal: as many processes as there are buckets
+RENEWED_AT = 0.1  # fraction of a lease that remains when it is renewed
+_PLACE_DIGITS = 4  # hexadecimal digits, enough for as many processes as there are buckets
 _DIGESTS = ("sha1", "sha256", "sha384", "sha512")
 
 
@@ -42,30 +43,30 @@ class Subscription(msgspec.Struct):
     secret: str
     until: float = 0.0
     wanted: bool = True
-    lease: float = LEASE_DEFAULT  # that the hub granted, seconds
+    lease: float = LEASE_DEFAULT  # granted by the hub, seconds
     ask_at: float = 0.0
-    tries: int = 0  # since the hub verified last
+    tries: int = 0  # requests since the hub last verified it
 
     def asked(self, now: float) -> None:
-        """It was asked for; what is not verified then is asked for again, later each time."""
+        """Note that it was requested; schedule the next request, later each time it is not verified."""
         self.ask_at = now + min(RETRY_MAX, RETRY_FIRST * 2.0**self.tries)
         self.tries = min(self.tries + 1, 32)
 
     def verified(self, lease: float, now: float) -> None:
-        """The hub has verified it."""
+        """Note that the hub has verified it."""
         self.lease, self.until, self.tries = lease, now + lease, 0
         self.ask_at = self.until - RENEWED_AT * lease
 
 
 def slot_of(token: str, processes: int) -> int:
-    """The place among `processes` of the one that has made a token; 0 for what is none."""
+    """Return the slot among `processes` of the process that made a token; 0 if it is not a token."""
     digits = token[:_PLACE_DIGITS]
     place = int(digits, 16) if re.fullmatch("[0-9a-f]+", digits) else 0
     return place if place < processes else 0
 
 
 class Subscriptions:
-    """By token; `random` gives random bytes, `place` is that of this process among those of the crawl."""
+    """The subscriptions by token; `random` returns random bytes, `place` is the slot of this process."""
 
     def __init__(self, random: Callable[[int], bytes], place: int = 0) -> None:
         self._random = random
@@ -76,13 +77,13 @@ class Subscriptions:
         return len(self._by_token)
 
     def begin(self, hub: str, topic: str, callback: str, lease: float = LEASE_DEFAULT) -> dict[str, str]:
-        """The form that asks a hub for a subscription; `callback` is the address before the token.
+        """Return the form that requests a subscription from a hub; `callback` is the address before the token.
 
         Raises:
-            Refusal: 429, there are as many as may be.
+            HttpError: 429, the maximum number of subscriptions is reached.
         """
         if len(self._by_token) >= SUBSCRIPTIONS_MAX:
-            raise HttpError(429, "too_many", f"{SUBSCRIPTIONS_MAX} subscriptions are the most")
+            raise HttpError(429, "too_many", f"at most {SUBSCRIPTIONS_MAX} subscriptions are possible")
         token, secret = self._place + self._random(16).hex(), self._random(32).hex()
         self._by_token[token] = Subscription(hub, topic, secret)
         return self._form(token, callback, lease)
@@ -98,14 +99,14 @@ class Subscriptions:
         }
 
     def want(self, topics: Iterable[tuple[str, str]]) -> None:
-        """Take up (topic, hub) that nobody has subscribed to here; `due` then gives their forms."""
+        """Add each (topic, hub) that is not subscribed here yet; `due` then returns their forms."""
         known = {(each.topic, each.hub) for each in self._by_token.values()}
         for topic, hub in topics:
             if (topic, hub) not in known:
                 self.begin(hub, topic, "")
 
     def due(self, callback: str, now: float) -> list[tuple[str, dict[str, str]]]:
-        """(hub, form) to be sent now: of topics not verified yet, and of leases that come to their end."""
+        """Return (hub, form) to send now: for topics not verified yet, and for leases about to end."""
         forms = []
         for token, each in self._by_token.items():
             if each.wanted and each.ask_at <= now:
@@ -114,10 +115,10 @@ class Subscriptions:
         return forms
 
     def verify(self, token: str, fields: dict[str, str], now: float) -> str:
-        """The challenge, if we asked for what the hub wants verified (section 5.3).
+        """Return the challenge if we requested the subscription that the hub wants verified (section 5.3).
 
         Raises:
-            Refusal: 404, we did not.
+            HttpError: 404, we did not.
         """
         subscription = self._by_token.get(token)
         mode = fields.get("hub.mode", "")
@@ -127,7 +128,7 @@ class Subscriptions:
             del self._by_token[token]
             return ""
         if not fields.get("hub.challenge") or mode != ("subscribe" if subscription.wanted else "unsubscribe"):
-            raise HttpError(404, "unknown", "this was not asked for")
+            raise HttpError(404, "unknown", "this subscription was not requested")
         if mode == "unsubscribe":
             del self._by_token[token]
         else:
@@ -135,10 +136,10 @@ class Subscriptions:
         return fields["hub.challenge"]
 
     def deliver(self, token: str, body: bytes, signature: str, now: float) -> Subscription | None:
-        """The subscription that a delivery is good for; None if its signature is wrong or missing.
+        """Return the subscription of a delivery; None if its signature is wrong or missing.
 
         Raises:
-            Refusal: 410, there is no such subscription, so that the hub ends it.
+            HttpError: 410, there is no such subscription; the hub should end it.
         """
         subscription = self._by_token.get(token)
         if subscription is None or subscription.until < now:

@@ -1,4 +1,4 @@
-"""Who may change the crawl, and how."""
+"""Authorization and parsing of changes over HTTP."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The page about the bot says what is in force."""
+"""The page about the bot shows the configured values."""
 
 from typing import Any
 
@@ -16,14 +16,14 @@ from crawler.config import convert
         ({"identity": {"contact": "https://a.org/bot?a&b"}}, '<a href="https://a.org/bot?a&amp;b">'),
         ({"identity": {"token": "my-bot"}}, "<code>my-bot/</code>"),
         ({"identity": {"token": "my-bot"}}, "User-agent: my-bot\nDisallow: /"),
-        ({}, "obeyed, as RFC 9309 has it"),
-        ({"robots": {"policy": "ignore"}}, "not obeyed (this is a test"),
+        ({}, "obeyed, as RFC 9309 specifies"),
+        ({"robots": {"policy": "ignore"}}, "not obeyed (the operator is testing"),
         ({"robots": {"copy_max_age": "12 h"}}, "at most 12 hours"),
         ({"robots": {"copy_max_age": "12 h"}}, "within 12 hours"),
-        ({"politeness": {"delay": 3, "delay_factor": 7}}, "3 s, or 7 times what your last answer took"),
+        ({"politeness": {"delay": 3, "delay_factor": 7}}, "3 s, or 7 times as long as your last answer took"),
         ({"politeness": {"backoff_first": 60, "backoff_max": "6 h"}}, "a pause of 60 s that doubles up to 6 hours"),
         ({"politeness": {"crawl_delay_max": "2 h"}}, "obeyed, up to 2 hours"),
     ],
 )  # fmt: skip
-def test_what_it_says(tree: dict[str, Any], says: str) -> None:
+def test_the_page_shows_the_configuration(tree: dict[str, Any], says: str) -> None:
     assert says in page(convert(tree)).decode()

@@ -1,4 +1,4 @@
-"""The control socket comes and goes with its server, whatever else the process opens; what asking it comes to."""
+"""The control socket exists as long as its server, whatever files the process opens; results and errors of `ask`."""
 
 import asyncio
 import logging
@@ -19,10 +19,10 @@ from crawler.errors import CrawlerError, DirectoryError
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_it_is_gone_when_closed_and_nothing_is_said(
+def test_the_socket_is_deleted_on_close_and_nothing_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    """Python 3.13 deletes it by its path too, which begins with a descriptor that may be another file's by then."""
+    """Python 3.13 also deletes the socket by its path, whose descriptor may belong to another file at that time."""
     other = tmp_path / "other"
     other.touch()
 
@@ -30,7 +30,7 @@ def test_it_is_gone_when_closed_and_nothing_is_said(
 
     async def play() -> None:
         before = os.open(tmp_path, os.O_RDONLY)
-        os.close(before)  # the number that the folder's descriptor gets
+        os.close(before)  # frees the number that the folder's descriptor gets
         server = ControlServer(tmp_path, answer)
         await server.start()
         taken = [os.open(other, os.O_RDONLY) for _ in range(20)]
@@ -47,10 +47,10 @@ def test_it_is_gone_when_closed_and_nothing_is_said(
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_two_that_begin_at_once_leave_the_mask_of_new_files_as_it_was(
+def test_two_servers_that_start_together_leave_the_umask_unchanged(
     tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    """Each set it and put back what it had found; the second had found the first one's, for good."""
+    """Two servers that start together must not restore each other's temporary umask."""
 
     async def answer(_: dict[str, Any]) -> None: ...
 
@@ -70,7 +70,7 @@ def test_two_that_begin_at_once_leave_the_mask_of_new_files_as_it_was(
 
 
 def test_every_malformed_command_gets_an_error_line(tmp_path: Path) -> None:
-    """The connection goes on, and the next command is answered; only a line of more than a MiB ends it."""
+    """The connection stays open, and the next command is answered; only a line of more than a MiB ends it."""
     malformed = [b"", b"{", b"[1]", b"null", b'"status"', b"\xff\xfe", b"[" * 5000, b'{"a": 1}{']
 
     async def handler(request: dict[str, Any]) -> Any:
@@ -83,13 +83,15 @@ def test_every_malformed_command_gets_an_error_line(tmp_path: Path) -> None:
         for line in malformed:
             writer.write(line + b'\n{"command": "x"}\n')
             answer = msgspec.json.decode(await reader.readline())
-            assert (answer["ok"], answer["code"]) == (False, 2) and "no JSON object" in answer["error"], line
+            assert (answer["ok"], answer["code"]) == (False, 2) and "not a JSON object" in answer["error"], (
+                line
+            )
             assert msgspec.json.decode(await reader.readline()) == {"ok": True, "result": {"command": "x"}}
         fits = b'{"a": "' + b"b" * ((1 << 20) - 10)
         writer.write(fits + b'"}\n')
         assert len(await reader.readline()) > 1 << 20
         writer.write(b" " * ((1 << 20) + 1))
-        error = "a request of more than 1048576 bytes"
+        error = "the request has more than 1048576 bytes"
         last = msgspec.json.decode(await reader.readline())
         assert last == {"ok": False, "error": error, "code": 2} and not await reader.read()
         writer.close()
@@ -99,7 +101,7 @@ def test_every_malformed_command_gets_an_error_line(tmp_path: Path) -> None:
 
 
 def _asked(folder: Path, *requests: tuple[str, dict[str, Any]]) -> list[Any]:
-    """What `ask` comes to, an answer or an error, of a server that does what commands say."""
+    """Return the results or errors of `ask` from a server that runs the requested commands."""
 
     async def handler(request: dict[str, Any]) -> Any:
         match request["command"]:
@@ -129,7 +131,7 @@ def _asked(folder: Path, *requests: tuple[str, dict[str, Any]]) -> list[Any]:
 def test_a_command_is_answered_refused_or_a_bug_of_ours(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A refusal keeps its exit code; a bug is code 1, its traceback is in the log, and the next is answered."""
+    """A rejection keeps its exit code; a bug gets code 1 and a traceback in the log; the next command is answered."""
     with caplog.at_level(logging.ERROR, "crawler"):
         found = _asked(tmp_path, ("get", {"urls": ["a"] * 20_000}), ("refuse", {}), ("fail", {}), ("x", {}))
     answered, refused, failed, after = found
@@ -141,9 +143,9 @@ def test_a_command_is_answered_refused_or_a_bug_of_ours(
 
 
 def test_nobody_answers_where_no_process_runs(tmp_path: Path) -> None:
-    """No folder, a file in its place, no socket in it, or one that a dead process left, which the next takes over."""
+    """No folder, a file in its place, no socket, or a dead process's socket, which the next server replaces."""
     (tmp_path / "file").touch()
-    os.mkfifo(tmp_path / "fifo")  # to open one waits for a writer
+    os.mkfifo(tmp_path / "fifo")  # opening it would wait for a writer
     before = len(os.listdir("/proc/self/fd"))
     for folder in (tmp_path / "none", tmp_path / "file", tmp_path / "fifo", tmp_path):
         assert ask(folder, "status") is NOBODY
@@ -161,10 +163,10 @@ def test_an_answer_is_waited_for_half_a_minute_and_read_up_to_64_mib() -> None:
 @pytest.mark.parametrize(
     "answer", [b"", b'{"ok": true, "result": 1}\n', b'{"ok": false, "error": "no"}\n', None]
 )
-def test_one_that_hangs_up_or_says_nothing(
+def test_a_server_that_hangs_up_or_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None
 ) -> None:
-    """One that ends before it answers is nobody; one that is there and silent is told of; an old one has no code."""
+    """A server that hangs up counts as nobody; a silent one is an error; an old version's error has no code."""
     monkeypatch.setattr(control, "TIMEOUT", 0.2)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(tmp_path / "control.sock"))
@@ -195,8 +197,8 @@ def test_one_that_hangs_up_or_says_nothing(
         thread.join()
 
 
-def test_what_cannot_listen_or_lost_its_socket_leaves_nothing_open(tmp_path: Path) -> None:
-    """A folder that is not there, and a socket that is gone: closing is harmless, the mask is as before."""
+def test_a_server_without_folder_or_socket_leaves_nothing_open(tmp_path: Path) -> None:
+    """If the folder or the socket is missing, closing is harmless and the umask is unchanged."""
 
     async def answer(_: dict[str, Any]) -> None: ...
 
@@ -219,8 +221,10 @@ def test_what_cannot_listen_or_lost_its_socket_leaves_nothing_open(tmp_path: Pat
     assert os.umask(mask) == 0o027
 
 
-def test_a_client_that_goes_leaves_the_others_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It sends a command and resets the connection before the answer; nothing is logged, the next is answered."""
+def test_a_client_that_disconnects_does_not_affect_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client resets the connection before its answer; nothing is logged, and the next client is answered."""
     answered = asyncio.Event()
 
     async def handler(request: dict[str, Any]) -> Any:
@@ -244,8 +248,8 @@ def test_a_client_that_goes_leaves_the_others_alone(tmp_path: Path, caplog: pyte
     assert not caplog.records
 
 
-def test_who_reads_no_answers_gets_no_more(tmp_path: Path) -> None:
-    """A client asks 300 times for a MiB and reads nothing: what waits for it stays small, and others are answered."""
+def test_a_client_that_reads_no_answers_gets_no_more(tmp_path: Path) -> None:
+    """A client asks 300 times for a MiB and reads nothing: buffered output stays small, and others are answered."""
     count = 0
 
     async def handler(request: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The estimate of what is left: a geometric series, and no number while a crawl grows."""
+"""The estimate of the remaining work: a geometric series, and no number while a crawl grows."""
 
 import pytest
 
@@ -10,7 +10,7 @@ def recent(done: float, new: float, known: float = 0.0) -> dict[str, float]:
 
 
 def test_each_page_that_is_left_brings_others() -> None:
-    """100 URLs, of which each brings half another: 100 + 50 + 25 + ... = 200."""
+    """100 URLs, each of which brings 0.5 new ones: 100 + 50 + 25 + ... = 200."""
     view = eta(100, 0, recent(done=60, new=30))
     assert (view.brings, view.left, view.seconds) == (0.5, 200.0, 200.0)
 

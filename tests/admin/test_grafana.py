@@ -1,4 +1,4 @@
-"""The shipped Grafana dashboard asks for metrics that there are."""
+"""The Grafana dashboard in the repository uses only metrics that exist."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Curves: rates between looks, the ring, thinning."""
+"""Curves: rates between samples, the ring, thinning."""
 
 from hypothesis import given
 from hypothesis import strategies as st

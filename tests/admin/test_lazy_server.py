@@ -1,4 +1,4 @@
-"""The door of the admin server: it listens from the start, and the server comes with the first client."""
+"""The lazy admin server: it listens from the start, and is imported for the first client."""
 
 import asyncio
 import socket
@@ -29,7 +29,7 @@ def _door(folder: Path, source: Processes) -> LazyAdminServer:
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_the_first_clients_bring_the_server_in(tmp_path: Path, loop: object) -> None:
-    """Those who connect before it is there wait, all are answered, and so are those who come later."""
+    """Clients that connect while it is imported wait; they and later ones are answered."""
     source = Processes()
 
     async def play() -> None:
@@ -51,8 +51,8 @@ def test_the_first_clients_bring_the_server_in(tmp_path: Path, loop: object) -> 
         runner.run(play())
 
 
-def test_closing_a_door_nobody_came_to(tmp_path: Path) -> None:
-    """Closed before a client came, and right after one did: nothing is left that listens."""
+def test_closing_without_a_client(tmp_path: Path) -> None:
+    """Closed before the first client, or right after one connected, it leaves no listener."""
 
     async def play() -> None:
         for comes in (False, True):
@@ -72,7 +72,7 @@ def test_closing_a_door_nobody_came_to(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_taken(tmp_path: Path) -> None:
-    """The default one is gone without; any other is the user's mistake."""
+    """If the default address is in use, the crawl runs without a dashboard; any other address is an error."""
 
     async def play() -> None:
         with socket.create_server(("127.0.0.1", 0)) as other:
@@ -85,7 +85,7 @@ def test_an_address_that_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_crawl_that_nobody_looks_at_loads_no_http_server() -> None:
-    """A third of a start's CPU: nothing that a plain crawl imports may bring it in by the way."""
+    """It takes a third of a start's CPU, so a plain crawl must not import it, even indirectly."""
     code = (
         "import sys, crawler.api, crawler.cli.crawl, crawler.cli.companions, crawler.admin.lazy_server;"
         "assert not {'aiohttp', 'prometheus_client', 'rich'} & sys.modules.keys()"

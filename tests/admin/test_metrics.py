@@ -1,4 +1,4 @@
-"""The exposition: what Prometheus' own parser reads back, names and units, and how many series there are."""
+"""The metrics as Prometheus' own parser reads them, names and units, and the number of series."""
 
 import re
 
@@ -79,7 +79,7 @@ def test_names_and_help() -> None:
 
 
 def test_series_do_not_grow_with_the_crawl() -> None:
-    """100,000 hosts make not one series more than ten, and no label holds a host."""
+    """100,000 hosts have the same number of series as ten, and no label contains a host."""
     few, many = samples(status(hosts=10)), samples(status(hosts=100_000))
     assert few.keys() == many.keys() and len(few) < 200
     assert not any("example" in value for _, labels in many for _, value in labels)

@@ -1,4 +1,4 @@
-"""The latest errors of the log: kept for the dashboard, in nobody's way."""
+"""The latest errors of the log are kept for the dashboard without hiding them from other outputs."""
 
 import logging
 
@@ -11,7 +11,7 @@ from crawler.admin.process_metrics import RecentErrors
 def test_a_warning_is_shown_once_wherever_no_log_is_set_up(
     crawls: int, others: int, shown: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Python's last resort shows what no handler takes; those of crawls are none, those of a log are."""
+    """Python's last-resort handler shows messages without a handler; the crawls' own handlers must not disable it."""
     log = logging.getLogger("crawler")
     kept = [RecentErrors() for _ in range(crawls)]
     monkeypatch.setattr(logging.getLogger(), "handlers", [])

@@ -1,4 +1,4 @@
-"""The admin server over real sockets, before a source that answers as processes do."""
+"""The admin server over real sockets, with a source that answers like crawling processes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,13 +16,13 @@ from tests.serve.support import Response
 
 
 class Processes:
-    """Two processes that note what they are asked."""
+    """Two processes that record the requests to them."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         self.why = ""
         self.gone: tuple[str, ...] = ()
-        self.owners = ["p0", "p1"]  # who answers `why`
+        self.owners = ["p0", "p1"]  # the processes that answer `why`
 
     async def ask(self, request: Mapping[str, Any], *, first: bool = False) -> list[Any]:
         self.asked.append(dict(request))
@@ -149,7 +149,7 @@ def test_no_change_without_the_token(watched: Watched) -> None:
 
 
 def test_events_come_each_second(watched: Watched) -> None:
-    """The stream begins with an event at once and ends with the server; its clients are bounded."""
+    """The stream begins with an event at once and ends with the server; the number of streams is bounded."""
 
     async def talk(watched: Watched) -> None:
         streams = []
@@ -169,7 +169,7 @@ def test_events_come_each_second(watched: Watched) -> None:
 
 
 def test_what_a_missing_process_knows_is_not_denied(watched: Watched) -> None:
-    """A host or URL of a process that does not run was "unknown", or described by a process that does not own it."""
+    """A host or URL of a process that is down was "unknown", or described by a process that does not own it."""
 
     async def talk(watched: Watched) -> None:
         assert (await watched.ask("/hosts/a.example")).status == 404

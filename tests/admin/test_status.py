@@ -1,4 +1,4 @@
-"""One status, one report of several processes: what is added up and what is not."""
+"""Statuses and reports of several processes merge into one: sums, lists and other values."""
 
 from typing import Any
 
@@ -88,10 +88,9 @@ def test_a_crawl_without_a_page_gives_its_reasons() -> None:
     nothing = report(run_counters={"pages.dns_error": 2, "pages.retried": 4})
     assert (
         not nothing.any_success
-        and nothing.why_nothing(1)
-        == "1 seeds are no http(s) URLs; dns error 2 (`crawler why URL` tells more)"
+        and nothing.why_nothing(1) == "1 seeds are not http(s) URLs; dns error 2 (see `crawler why URL`)"
     )
-    assert "nothing is left" in report().why_nothing(0)
+    assert "no URL is left" in report().why_nothing(0)
     assert "network.allow_ports" in report(run_counters={"urls.filtered.port": 1}).why_nothing(0)
     assert report(counters={"pages.empty": 1}).any_success
 
@@ -111,7 +110,7 @@ def test_the_last_minute_forgets_what_lies_before_it() -> None:
 
 
 def refreshed(pages: int, **more: Any) -> dict[str, Any]:
-    """The section of the refreshes of one process."""
+    """Return the refresh section of one process."""
     section: dict[str, Any] = {
         "pages": pages, "expected_freshness": 0.5, "level": 10.0, "rate": 1.0, "more_rate": {}, "ages": {}, "results": {},
         "calibration": [], "arms": [], "in_flight": 1, "ahead": 0, "share": 0.5, "busy": 1.0, "hosts": [],

@@ -21,7 +21,7 @@ _FLAGS = (
 
 
 class Page:
-    """One tab. `requests` are the URLs it asked for, those in `blocked` never left it; `messages` is its console."""
+    """One tab. `requests` are the URLs it requested, `blocked` those it stopped; `messages` is its console."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -58,7 +58,7 @@ class Page:
                 self.idle.set()
 
     async def call(self, method: str, **parameters: Any) -> Any:
-        """One command of the protocol; its result."""
+        """Send one command of the protocol; return its result."""
         number = next(self._numbers)
         waiter = self._waiting[number] = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
@@ -68,13 +68,13 @@ class Page:
         return answer["result"]
 
     async def open(self, url: str) -> None:
-        """Go to an address and wait until the document is there."""
+        """Open an address and wait until the document is loaded."""
         self.idle.clear()
         await self.call("Page.navigate", url=url)
         await self.until("document.readyState === 'complete' || document.readyState === 'interactive'")
 
     async def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression (of a promise, what it gives)."""
+        """Return the value of a JavaScript expression (for a promise, its result)."""
         result = await self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -83,7 +83,7 @@ class Page:
         return result["result"].get("value")
 
     async def until(self, expression: str) -> Any:
-        """Wait, for 30 s at most, until an expression is true; its value."""
+        """Wait until an expression is true, at most 30 s; return its value."""
         async with asyncio.timeout(30):
             while True:
                 with suppress(RuntimeError):
@@ -92,12 +92,12 @@ class Page:
                 await asyncio.sleep(0.05)
 
     async def settled(self) -> None:
-        """Wait until the page has loaded all it wants, and half a second more."""
+        """Wait until the page has loaded nothing for half a second."""
         async with asyncio.timeout(30):
             await self.idle.wait()
 
     async def next_event(self) -> None:
-        """Wait until a server-sent event that began after this call has come, and been drawn."""
+        """Wait until a server-sent event that began after this call has arrived and been drawn."""
         seen = self.events
         async with asyncio.timeout(30):
             while self.events < seen + 2:
@@ -105,7 +105,7 @@ class Page:
         await self.evaluate("new Promise(drawn => requestAnimationFrame(() => setTimeout(drawn)))")
 
     async def press(self, key: str, **more: Any) -> None:
-        """One key of the keyboard: Tab, Enter, or a character."""
+        """Press one key: Tab, Enter, or a character."""
         codes = {"Tab": 9, "Enter": 13, " ": 32}
         text = {"Enter": "\r", "Tab": ""}.get(key, key)
         for kind in ("keyDown", "keyUp"):
@@ -115,7 +115,7 @@ class Page:
             )  # fmt: skip
 
     async def look(self, width: int, height: int, *, dark: bool = False) -> None:
-        """The size of the window and whether the user prefers dark colours."""
+        """Set the size of the window and whether the user prefers dark colours."""
         await self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -129,14 +129,14 @@ class Page:
         )
 
     async def picture(self, path: Path, *, whole: bool = True) -> None:
-        """Save what is seen as PNG."""
+        """Save a screenshot as PNG."""
         data = await self.call("Page.captureScreenshot", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(data["data"]))
 
 
 @asynccontextmanager
 async def browser(folder: Path, *flags: str) -> AsyncIterator[Page]:
-    """A tab of a new browser, whose profile lies in `folder`."""
+    """Yield a tab of a new browser with its profile in `folder`."""
     assert PROGRAM is not None
     process = await asyncio.create_subprocess_exec(
         PROGRAM, *_FLAGS, *flags, f"--user-data-dir={folder}", "about:blank",
@@ -163,7 +163,7 @@ async def browser(folder: Path, *flags: str) -> AsyncIterator[Page]:
 
 
 async def _port(process: asyncio.subprocess.Process) -> str:
-    """The port that the browser says it listens on."""
+    """Return the port on which the browser reports that it listens."""
     assert process.stderr is not None
     said = b""
     async with asyncio.timeout(30):

@@ -1,4 +1,4 @@
-"""Stored pages in a real Chromium: one can walk through the cache, and a hostile page stays in its box."""
+"""Stored pages in a real Chromium: links can be followed through the cache, and a hostile page is confined."""
 
 import base64
 from collections.abc import Awaitable, Callable
@@ -58,7 +58,7 @@ def show(tmp_path: Path, talk: Callable[[Served, Page], Awaitable[None]], *flags
 
 
 def test_walking_through_the_cache(tmp_path: Path) -> None:
-    """Style sheets with imports, pictures and links lead back into the cache; nothing else is asked."""
+    """Style sheets with imports, images and links point into the cache; nothing else is requested."""
 
     async def talk(served: Served, page: Page) -> None:
         base = f"http://127.0.0.1:{served.port}"
@@ -79,12 +79,12 @@ def test_walking_through_the_cache(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", ["", "&rewrite=1"])
 def test_a_hostile_page_stays_in_its_box(tmp_path: Path, more: str) -> None:
-    """No script, frame, refresh, form, worker or foreign request: the page is only looked at."""
+    """No script, frame, refresh, form, worker or foreign request: the page is only displayed."""
 
     async def talk(served: Served, page: Page) -> None:
         address = f"http://127.0.0.1:{served.port}/page?url={SITE}hostile{more}"
         await page.open(address)
-        await page.settled()  # its tricks need no more than to be loaded
+        await page.settled()  # its attacks start on loading
         assert await page.evaluate("location.href") == address
         assert await page.evaluate("document.title") == "quiet"
         assert await page.evaluate("document.getElementById('p').textContent") == "still here"
@@ -99,7 +99,7 @@ def test_a_hostile_page_stays_in_its_box(tmp_path: Path, more: str) -> None:
 
 
 def test_a_browser_with_the_proxy_set(tmp_path: Path) -> None:
-    """The cache is a proxy for what it has; what it lacks is said to be missing, and nothing is fetched."""
+    """The cache is a proxy for stored pages; other pages get an error, and nothing is fetched."""
 
     async def talk(served: Served, page: Page) -> None:
         await page.open(f"{SITE}two")

@@ -26,7 +26,7 @@ LOOKS = {
 
 @asynccontextmanager
 async def site() -> AsyncIterator[str]:
-    """A site of endless pages, each with two links."""
+    """A site with an endless number of pages, each with two links."""
 
     writers: list[asyncio.StreamWriter] = []
 
@@ -59,7 +59,7 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
 
 @asynccontextmanager
 async def watched(folder: Path) -> AsyncIterator[tuple[AdminServer, Page]]:
-    """A crawl that runs, and a browser at its dashboard."""
+    """Run a crawl, and a browser that shows its dashboard."""
     config = crawler.configure(
         {
             "politeness": {"delay": 0.02, "delay_factor": 0},
@@ -90,7 +90,7 @@ async def tile(page: Page, name: str) -> str:
 
 
 async def problems(page: Page) -> list[str]:
-    """What axe-core finds wrong."""
+    """Return the violations that axe-core finds."""
     await page.evaluate(AXE.read_text() + "; true")
     found: Any = await page.evaluate(
         "axe.run().then(r => r.violations.map(v => v.id + ': ' + v.nodes.map(n => n.target).join(' ')))"
@@ -99,7 +99,7 @@ async def problems(page: Page) -> list[str]:
 
 
 def test_live_during_a_crawl(tmp_path: Path) -> None:
-    """Figures move, buttons work with the token, nothing is asked of other hosts, the token leaves the address."""
+    """Figures update, buttons work with the token, no other host is contacted, the token leaves the address bar."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (server, page):
@@ -142,7 +142,7 @@ def test_looks_and_rules(tmp_path: Path) -> None:
 
 
 def test_keyboard_alone(tmp_path: Path) -> None:
-    """Tab reaches every control, the focus is seen, Enter acts, and figures that move do not take it away."""
+    """Tab reaches every control, the focus is visible, Enter acts, and updates of the figures keep the focus."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (_, page):

@@ -75,9 +75,9 @@ def test_a_finished_crawl_says_so_and_fresh_begins_anew(tmp_path: Path) -> None:
 
 def test_address_denied_gives_the_value_to_type(tmp_path: Path) -> None:
     ran = run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path / "a", "--progress", "none")
-    assert ran.code == 4 and "--allow-network 127.0.0.0/8 opens it" in ran.err
+    assert ran.code == 4 and "--allow-network 127.0.0.0/8 allows it" in ran.err
     ran = run("crawl", "http://10.1.2.3/", "--dir", tmp_path / "b", "--progress", "none")
-    assert ran.code == 4 and "--allow-network 10.1.2.3/32 opens it" in ran.err
+    assert ran.code == 4 and "--allow-network 10.1.2.3/32 allows it" in ran.err
 
 
 def test_a_dead_proxy_is_called_so(tmp_path: Path) -> None:

@@ -391,7 +391,7 @@ def test_a_file_that_is_no_list_of_seeds(tmp_path: Path, caplog: pytest.LogCaptu
     (tmp_path / "seeds").write_text("\n".join(f"word{n}" for n in range(200)))
     ran = run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "crawl", "--progress", "none")
     assert ran.code == 4 and len(ran.err.splitlines()) <= 12, ran
-    assert "seeds are no http(s) URLs" in ran.err.splitlines()[-1]
+    assert "seeds are not http(s) URLs" in ran.err.splitlines()[-1]
 
 
 def test_a_directory_of_another_seed_is_refused(crawled: tuple[Path, Web], tmp_path: Path) -> None:

@@ -203,8 +203,8 @@ def test_a_killed_process_is_missed_by_all(tmp_path: Path, web: Web) -> None:
         assert _numbers(after) == _numbers(_by_command(running)) == expected
         _check_metrics(metrics, after)
         assert ready == 503
-        assert "p1 does not run" in running.command("status").stdout
-        assert "p1 does not run" in running.command("top", "--count", "1").stdout
+        assert "p1 is not running" in running.command("status").stdout
+        assert "p1 is not running" in running.command("top", "--count", "1").stdout
         assert running.command("block", "h0.localhost").returncode != 0, "this changes something"
     finally:
         os.kill(supervisor, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""`crawler`, which sends itself a signal when it imports a module.
+"""Runs `crawler` and sends it a signal when it imports a given module.
 
 python -m tests.faults.early SIGNAL MODULE crawl ...
 """
@@ -12,7 +12,7 @@ from importlib.abc import MetaPathFinder
 
 
 class _Trap(MetaPathFinder):
-    """Finds nothing; the signal comes when `module` is looked for, once."""
+    """A finder that finds nothing, but sends the signal once when `module` is looked for."""
 
     def __init__(self, number: int, module: str) -> None:
         self.left = [module]

@@ -1,8 +1,8 @@
 """Kills a command before its n-th write: of a file, of a name, of a batch to a store.
 
-The command runs in a fork of a server that has imported all it needs and never had a store
-open. The fork counts what Python does to files (audit events) and batches, and ends itself
-by SIGKILL.
+The command runs in a fork of a server that has imported everything it needs and never
+opened a store. The fork counts Python's file operations (audit events) and batches, and
+ends itself by SIGKILL.
 """
 
 import faulthandler
@@ -27,16 +27,16 @@ _context.set_forkserver_preload(
 
 
 class Ran(NamedTuple):
-    """How many writes a command made, and what it returned."""
+    """The number of writes of a command, and its result."""
 
     writes: int
     result: Any
 
 
 def run(folder: Path, command: Callable[..., Any], *arguments: Any, kill_at: int = 0) -> Ran | None:
-    """Call `command` in a process of its own, killed before write number `kill_at` (0: never) below `folder`.
+    """Call `command` in a separate process, killed before write number `kill_at` (0: never) below `folder`.
 
-    None if it was killed.
+    Return None if it was killed.
     """
     ours, theirs = _context.Pipe()
     child = _context.Process(target=_child, args=(theirs, str(folder), kill_at, command, arguments))

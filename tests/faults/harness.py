@@ -32,11 +32,11 @@ CONCURRENCY = 32
 
 
 class Judgement(NamedTuple):
-    """What came of it, against the truth.
+    """The result of a crawl, compared with the truth.
 
     lost: pages never answered 200. unstored: pages without a response record.
     stored_twice: pages with more than one. refetched: answers 200 beyond the first.
-    worst: the most of them that one kill brought about. torn: WARC files that do not read to their end.
+    worst: the largest number of refetches caused by one kill. torn: WARC files that cannot be read to the end.
     """
 
     lost: int
@@ -48,10 +48,10 @@ class Judgement(NamedTuple):
 
     @property
     def flawless(self) -> bool:
-        """Nothing lost, nothing twice, and no kill cost more than was in flight.
+        """Assert that nothing is lost or stored twice, and that no kill cost more fetches than were in flight.
 
-        A page that one kill made void may be fetched again only after the
-        next, and then counts there: hence twice the fetches in flight.
+        A page that one kill invalidated may be fetched again only after the next kill, and is
+        then attributed to that: hence twice the fetches in flight.
         """
         wrong = self.lost + self.unstored + self.stored_twice + self.torn
         return not wrong and self.worst <= 2 * CONCURRENCY
@@ -63,7 +63,7 @@ class TreeWeb:
     def __init__(
         self, folder: Path, pages: int, *options: str, hosts: int = 20, inside: Sequence[str] = ()
     ) -> None:
-        """`inside` comes before the command: what lets it run elsewhere, as in a network namespace."""
+        """Prepare the server; `inside` is a command prefix, such as one that enters a network namespace."""
         self.pages = pages
         self._inside = inside
         self.log = folder / "server.log"
@@ -86,7 +86,7 @@ class TreeWeb:
         self._server.communicate()
 
     def url(self, page: int) -> str:
-        """Where a page lies."""
+        """Return the URL of a page."""
         if "--names" in self._options:
             return f"http://host{page % self._hosts}.localhost:{self.port}/{page}"
         return url(page, self._hosts, self.port)
@@ -96,12 +96,12 @@ class TreeWeb:
         return self.url(0)
 
     def requests(self) -> list[tuple[float, float, str, str, int]]:
-        """(begin, end, address, path, status) of every request so far."""
+        """Return (begin, end, address, path, status) of every request so far."""
         rows = (line.split() for line in self.log.read_text().splitlines())
         return [(float(row[0]), float(row[1]), row[2], row[3], int(row[4])) for row in rows]
 
     def fetched(self) -> Counter[str]:
-        """How often each page was answered 200, by path."""
+        """Return the number of 200 answers by path."""
         return Counter(
             path for _, _, _, path, status in self.requests() if status == 200 and path != "/robots.txt"
         )
@@ -116,7 +116,7 @@ def start(
 ) -> "subprocess.Popen[str]":
     """Start `crawler crawl` on `directory`; with `fault` ("point:n") it ends itself by SIGKILL there.
 
-    With `file_bytes_max` no file may grow beyond that: writes fail, as on a full disk.
+    With `file_bytes_max` no file may grow larger: writes fail, as on a full disk.
     """
     assert not fault or fault.partition(":")[0] in POINTS, fault
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "CRAWLER_FAULT": fault}
@@ -153,7 +153,7 @@ def crawl(directory: Path, *arguments: str, **options: Any) -> Ended:
 
 
 def settings(*more: str) -> tuple[str, ...]:
-    """Flags of a crawl that only the server's speed bounds."""
+    """Return flags for a crawl limited only by the server's speed."""
     return (
         "--scope", "any", "--allow-network", "127.0.0.0/8", "--delay", "0", "--delay-factor", "0",
         "--robots", "ignore", "--depth", "1000", "--pages-per-host", "100000000",
@@ -163,7 +163,7 @@ def settings(*more: str) -> tuple[str, ...]:
 
 
 def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = ()) -> Judgement:
-    """Compare what was asked and what was stored with the truth; `kills` are the instants of the kills."""
+    """Compare requests and stored pages with the truth; `kills` are the instants of the kills."""
     truth = {f"/{n}" for n in range(web.pages)}
     again = _refetches(web, kills)
     stored, torn = _stored(directory)
@@ -178,7 +178,7 @@ def judge(web: TreeWeb, directory: Path, kills: Sequence[float] = ()) -> Judgeme
 
 
 def _refetches(web: TreeWeb, kills: Sequence[float]) -> Counter[int]:
-    """Answers 200 beyond a page's first, by the number of kills before the one that made it void."""
+    """Count the 200 answers beyond a page's first, by the number of kills before the one that invalidated it."""
     before: dict[str, float] = {}
     again: Counter[int] = Counter()
     for _, ended, _, path, status in web.requests():
@@ -190,7 +190,7 @@ def _refetches(web: TreeWeb, kills: Sequence[float]) -> Counter[int]:
 
 
 def _stored(directory: Path) -> tuple[Counter[str], int]:
-    """Response records by path, and whether a file ends in the middle of a record."""
+    """Return (response records by path, whether a file ends in the middle of a record)."""
     from fastwarc.warc import ArchiveIterator, WarcRecordType
 
     stored: Counter[str] = Counter()
@@ -205,7 +205,7 @@ def _stored(directory: Path) -> tuple[Counter[str], int]:
 
 
 def _ends_torn(path: Path) -> bool:
-    """Whether the file ends within a gzip member, or holds garbage: readers lose every record behind that."""
+    """Return whether the file ends within a gzip member or contains garbage: readers lose all later records."""
     inflater, inside = zlib.decompressobj(31), False
     with path.open("rb") as file:
         while data := file.read(1 << 20):
@@ -228,9 +228,9 @@ def run_with_kills(
     *arguments: str,
     module: Sequence[str] = ("crawler",),
 ) -> list[float]:
-    """Crawl with one kill per entry of `faults`, then to the end; the instants of the kills.
+    """Crawl with one kill per entry of `faults`, then to the end; return the instants of the kills.
 
-    An entry is "point:n", or "point:n --flag value ..." where that run needs more flags.
+    An entry is "point:n", or "point:n --flag value ..." if that run needs more flags.
     """
     kills = []
     seed = [] if "--seeds" in arguments else [web.seed]
@@ -246,9 +246,9 @@ def run_with_kills(
 
 
 def load_seeds_with_kills(folder: Path, count: int, faults: Sequence[str]) -> Counter[int]:
-    """Load `count` seeds, killed at `faults`, always with the same command; how often each is known in the end.
+    """Load `count` seeds with the same command, killed at `faults`; return how often each is known in the end.
 
-    One URL a host may be asked, and nobody answers there, so nearly all of them end in the park.
+    One URL per host may be fetched, and no server answers, so nearly all URLs end up parked.
     """
     listed = folder / "seeds"
     with listed.open("w") as file:
@@ -263,7 +263,7 @@ def load_seeds_with_kills(folder: Path, count: int, faults: Sequence[str]) -> Co
 
 
 def _known(store: Path) -> Counter[int]:
-    """How often each fingerprint stands in the queues of the store; once if it was only tried."""
+    """Count how often each fingerprint is in the queues of the store; 1 if its URL was already tried."""
     with closing(open_store(store)) as opened:
         queued = Counter(
             decode(key, value).fingerprint
@@ -277,9 +277,9 @@ def _known(store: Path) -> Counter[int]:
 def run_with_power_cuts(
     web: TreeWeb, directory: Path, faults: Sequence[str], rng: random.Random, *arguments: str, bug: str = ""
 ) -> tuple[list[float], int]:
-    """As `run_with_kills`, and after each kill the disk loses what was not synced: see `power.py`.
+    """Crawl as `run_with_kills` does, but after each kill the disk loses data that was not synced: see `power.py`.
 
-    Returns the instants, and how many files were not what they had been.
+    Return the instants, and the number of files that changed.
     """
     record = directory.with_name("synced")
     cuts, changed = [], 0

@@ -32,7 +32,7 @@ _NEWS = LinkFlag.NEWS
 
 
 class Left(NamedTuple):
-    """What a store has: pages credited, hubs, births, keys of validators and of sources; what is wrong with it."""
+    """The contents of a store: pages credited, hubs, births, keys of validators and of sources; and its errors."""
 
     credited: int
     hubs: int
@@ -42,7 +42,7 @@ class Left(NamedTuple):
     problems: list[str]
 
     def lost_since(self, before: "Left") -> list[str]:
-        """What an earlier store had and this has not."""
+        """Return what an earlier store contained and this one lacks."""
         problems = []
         if self.credited < before.credited:
             problems.append(f"{before.credited} pages were credited, now {self.credited}")
@@ -94,7 +94,7 @@ def left(crawl: Path, web: ChangingWeb, speed: float) -> Left:
 
 
 def credited_pages(stages: Stages) -> dict[int, list[str]]:
-    """URLs of the pages that each page has shown when it was asked again, by its fingerprint."""
+    """Return, by fingerprint, the URLs of pages that each page showed when it was fetched again."""
     assert stages.views.freshness is not None
     found = defaultdict(list)
     for _, record in stages.pages.all_records():
@@ -104,7 +104,7 @@ def credited_pages(stages: Stages) -> dict[int, list[str]]:
 
 
 def wrong_credit(stages: Stages, web: ChangingWeb, credited: dict[int, list[str]], speed: float) -> list[str]:
-    """Hubs whose sum is not that of the pages they have shown."""
+    """Return the hubs whose sum does not match the pages they have shown."""
     assert stages.views.freshness is not None
     schedule, problems = stages.views.freshness.schedule, []
     asked: dict[str, list[float]] = defaultdict(list)

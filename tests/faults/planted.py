@@ -19,7 +19,7 @@ from tests.lab.cluster.planted import PLANTS
 
 
 def _slow_disk() -> list[tuple[Any, str, Any]]:
-    """Time for a crash between an acknowledgement and the commit."""
+    """Leave time for a crash between an acknowledgement and the commit."""
     write = CommitPoint.write
 
     def write_slowly(self: CommitPoint, group: Sequence[Change]) -> None:
@@ -49,7 +49,7 @@ OWN: dict[str, Callable[[], list[tuple[Any, str, Any]]]] = {
 
 
 def plant(bug: str) -> None:
-    """Let this process have a bug from now on."""
+    """Plant a bug in this process."""
     for thing, name, value in (OWN[bug] if bug in OWN else PLANTS[bug].patches)():
         setattr(thing, name, value)
 

@@ -1,19 +1,18 @@
-"""A power cut of the whole process: what no sync had made safe is gone.
+"""Simulates a power cut: everything that was not synced may be lost.
 
-`python -m tests.faults.power RECORD BUG crawl ...` is the crawler (with a bug of
-`planted.py` if BUG is not ""), but every file
-and directory it syncs is written down in RECORD, with the length it had; also
-the log of a LevelDB, which it syncs itself, after each synced batch. When
-the process is dead, `cut_power` makes of the crawl directory what a disk may
-hold then:
+`python -m tests.faults.power RECORD BUG crawl ...` runs the crawler (with a bug of
+`planted.py` if BUG is not ""). Every file and directory that it syncs is recorded in
+RECORD with its length at that time. So is the log of a LevelDB after each synced batch,
+since the engine syncs it itself. When the process is dead, `cut_power` turns the crawl
+directory into what a disk may contain then:
 
-* a file keeps its synced length, and of what lies behind any number of bytes,
-  right ones or garbage (the length reached the disk before the content);
-* a file that was never synced is gone, empty, or garbage;
-* a rename that no sync of the directory followed may be undone.
+* a file keeps its synced length, followed by any number of the later bytes, either
+  intact or garbage (the length reached the disk before the content);
+* a file that was never synced is missing, empty, or garbage;
+* a rename that was not followed by a sync of the directory may be undone.
 
-Tables and manifest of the store are left alone: the engine syncs them before it
-counts on them.
+Tables and manifest of the store are left alone: the engine syncs them before it relies
+on them.
 """
 
 import json
@@ -29,7 +28,7 @@ from crawler.storage.engines import AUTO, chosen
 
 
 class Recorder:
-    """Writes down what was synced, a JSON line each."""
+    """Records what was synced, as JSON lines."""
 
     def __init__(self, record: Path) -> None:
         self._record = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -46,7 +45,7 @@ class Recorder:
 
 
 def plant(record: Path) -> None:
-    """Let syncs be written down from now on."""
+    """Start recording syncs."""
     recorder = Recorder(record)
     os.fsync = _recorded(os.fsync, recorder)
     os.fdatasync = _recorded(os.fdatasync, recorder)
@@ -55,7 +54,7 @@ def plant(record: Path) -> None:
 
 
 def _plant_level(recorder: Recorder) -> None:
-    """LevelDB syncs its log itself; a RocksDB's is synced as all other files are."""
+    """Record LevelDB's own syncs of its log; a RocksDB log is synced like any other file."""
     from crawler.storage.level_store import LevelStore
 
     batch, write = LevelStore.batch, LevelStore.write
@@ -90,7 +89,7 @@ def _recorded(sync: Any, recorder: Recorder) -> Any:
 
 
 def cut_power(record: Path, root: Path, rng: random.Random) -> int:
-    """Leave in `root` what a power cut may leave; how many files are not what they were."""
+    """Leave in `root` what a power cut may leave; return the number of files that changed."""
     synced = SyncedFiles()
     for line in record.read_text().splitlines():
         event = json.loads(line)

@@ -62,7 +62,7 @@ speed = {SPEED}
 
 
 class Known(NamedTuple):
-    """What the store knows of a page: instants of the web's clock, changes and time watched."""
+    """A page's state in the store: instants of the web's clock, changes and time watched."""
 
     crawled_at: float
     fetched_at: float
@@ -71,7 +71,7 @@ class Known(NamedTuple):
 
 
 class Verdict(msgspec.Struct):
-    """What came of it. `open`: the most requests that one kill left out of the state."""
+    """The result of a run. `open`: the largest number of requests that one kill left out of the state."""
 
     kills: int = 0
     problems: list[str] = []
@@ -90,10 +90,10 @@ def changing_web(start: float, hosts: int = 3, pages: int = 12) -> ChangingWeb:
 async def run(
     web: ChangingWeb, folder: Path, faults: Sequence[str], last_for: float, *, kill_for: float = math.inf
 ) -> Verdict:
-    """Crawl `web`, refresh it with a kill a fault, then for `last_for` seconds without.
+    """Crawl `web`, refresh it with one kill per fault, then for `last_for` seconds without kills.
 
-    A fault is "point:n" (`storage/faults.py`), or a number: killed from outside after so many requests.
-    After `kill_for` seconds no more are killed.
+    A fault is "point:n" (`storage/faults.py`), or a number: killed from outside after that many requests.
+    There are no kills after `kill_for` seconds.
     """
     verdict, clock = Verdict(problems=[]), SystemClock()
     living = any(host.articles for host in web.hosts)
@@ -139,7 +139,7 @@ async def run(
 
 
 async def crawler(*arguments: str, fault: str = "", web: ChangingWeb | None = None) -> tuple[int, str]:
-    """Exit code and output of a command; it ends by SIGKILL at the fault."""
+    """Return exit code and output of a command; it ends by SIGKILL at the fault."""
     point, _, _ = fault.partition(":")
     assert not fault or point in POINTS or int(point), fault
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "CRAWLER_FAULT": fault if point in POINTS else ""}
@@ -158,7 +158,7 @@ async def crawler(*arguments: str, fault: str = "", web: ChangingWeb | None = No
 
 
 def stored(crawl: Path, folder: Path) -> dict[str, Known]:
-    """By URL, what the store knows of pages kept; read from a copy, so that the crawl finds it as the kill left it."""
+    """Return the state of each kept page by URL, from a copy of the store, so that the original stays as killed."""
     copy = folder / "copy"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(crawl, copy, ignore=shutil.ignore_patterns("LOCK", "*.sock"))
@@ -179,7 +179,7 @@ def stored(crawl: Path, folder: Path) -> dict[str, Known]:
 
 
 def differences(web: ChangingWeb, before: dict[str, Known], after: dict[str, Known]) -> list[str]:
-    """What is wrong with a state, against the log and the state before."""
+    """Return the errors of a state, compared with the log and the earlier state."""
     problems = [f"{url} is gone" for url in before.keys() - after.keys()]
     asked = requests(web)
     for url, known in after.items():
@@ -197,13 +197,13 @@ def differences(web: ChangingWeb, before: dict[str, Known], after: dict[str, Kno
 
 
 def uncommitted(web: ChangingWeb, known: dict[str, Known]) -> int:
-    """Requests that the log has and the state has not."""
+    """Return the requests that are in the log but not in the state."""
     asked = requests(web)
     return sum(sum(at > each.fetched_at + LATE for at in asked[url]) for url, each in known.items())
 
 
 def requests(web: ChangingWeb) -> dict[str, list[float]]:
-    """Instants at which each URL was asked."""
+    """Return the instants of the requests for each URL."""
     asked: dict[str, list[float]] = defaultdict(list)
     for each in web.log:
         asked[web.origins[each.host] + each.path].append(each.at)
@@ -211,7 +211,7 @@ def requests(web: ChangingWeb) -> dict[str, list[float]]:
 
 
 def gaps(web: ChangingWeb) -> list[str]:
-    """Requests to a host that came too soon; the server's clock may be a turn of the loop late."""
+    """Return requests to a host that came too soon; the server's clock may be late by one loop iteration."""
     hosts: dict[int, list[float]] = defaultdict(list)
     for asked in web.log:
         hosts[asked.host].append(asked.at)

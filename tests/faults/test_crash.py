@@ -60,14 +60,14 @@ def test_a_commit_waits_for_others_only_while_they_are_on_their_way(tmp_path: Pa
 
 
 def test_kills_while_seeds_are_loaded(tmp_path: Path) -> None:
-    """The same command again takes up every seed, once."""
+    """The same command, run again, loads every seed exactly once."""
     faults = ["seeds loading:3", "batch written:8", "flush committed:2", "seeds loading:20"]
     known = load_seeds_with_kills(tmp_path, 20_000, faults)
     assert len(known) == 20_000 and set(known.values()) == {1}
 
 
 def test_power_cuts_lose_nothing(tmp_path: Path) -> None:
-    """As above, but each time every file loses what no sync had made safe."""
+    """As in the test above, but after each kill every file loses data that was not synced."""
     faults = FAULTS[:6] + ["closing:1 --max-pages 40", "flush committed:1", "compaction ran:1"]
     with TreeWeb(tmp_path, PAGES, "--fanout", "2", hosts=80) as web:
         cuts, changed = run_with_power_cuts(web, tmp_path / "crawl", faults, random.Random(5), *SMALL)
@@ -77,7 +77,7 @@ def test_power_cuts_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_the_judge_sees_a_sync_that_is_missing(tmp_path: Path) -> None:
-    """The crawl is refused, since links that were counted are gone, or it ends without them."""
+    """With links lost, the crawl either refuses to start or ends without those pages."""
     faults = ["batch written:4", "batch written:4"]
     with TreeWeb(tmp_path, 300, "--fanout", "2") as web:
         try:

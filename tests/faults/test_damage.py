@@ -1,4 +1,4 @@
-"""A directory at rest: lost and damaged files are found, named, and mended where that loses nothing."""
+"""A directory at rest: lost and damaged files are found, named, and repaired if the repair loses no data."""
 
 import errno
 import os
@@ -34,7 +34,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A crawl with the engine that is taken by itself; `tests/faults/test_engines.py` has the other one."""
+    """A crawl with the default engine; `tests/faults/test_engines.py` runs these tests with the other one."""
     folder = tmp_path_factory.mktemp("site")
     with TreeWeb(folder, PAGES) as web:
         ended = crawl(folder / "crawl", web.seed, *settings(*SMALL))
@@ -73,7 +73,7 @@ def test_a_sound_directory(directory: Path) -> None:
 
 @pytest.mark.parametrize("left", [0, 5000])
 def test_pages_of_a_lost_segment_are_fetched_again(site: Site, directory: Path, left: int) -> None:
-    """Missing or short: `check` says so, opening sends its pages back, the crawl fetches just these again."""
+    """A missing or truncated file: `check` reports it, opening queues its pages, the crawl fetches just these again."""
     path = segments(directory)[1]
     if not left:
         path.unlink()
@@ -139,7 +139,7 @@ def test_ballast_is_taken_and_freed(site: Site, directory: Path) -> None:
 
 
 def test_a_store_without_its_manifest_is_rebuilt(site: Site, directory: Path) -> None:
-    """Refused in one line that names the remedy; with it everything is there, and nothing is fetched again."""
+    """One line rejects the directory and names the remedy, which restores everything without fetching again."""
     max(directory.glob("p0/store/MANIFEST-*")).unlink()
     (directory / "p0" / "store" / "CURRENT").unlink()
     refused = crawl(directory, site.web.seed, *settings(*SMALL))
@@ -197,7 +197,7 @@ def leave_log(directory: Path) -> None:
 
 
 def test_a_torn_tail_of_the_store_is_cut(site: Site, directory: Path) -> None:
-    """What a power cut leaves behind the last whole record: reported, and the crawl goes on."""
+    """What a power cut leaves after the last complete record is reported, and the crawl continues."""
     leave_log(directory)
     log = newest_log(directory)
     log.write_bytes(log.read_bytes() + bytes(range(256)) * 20)
@@ -223,7 +223,7 @@ def test_the_secret_of_the_admin_server_is_checked_and_made_anew(site: Site, dir
     token = directory / "admin-token"
     token.write_text("deadbeef\n")
     checked = command("check", "--dir", directory)
-    assert checked.returncode == 3 and "admin-token: is no token" in checked.stdout, checked
+    assert checked.returncode == 3 and "admin-token: not a valid token" in checked.stdout, checked
     assert command("check", "--dir", directory, "--repair").returncode == 0
     assert crawl(directory, site.web.seed, *settings(*SMALL)).code == 0
     assert command("check", "--dir", directory).returncode == 0

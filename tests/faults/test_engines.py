@@ -1,4 +1,4 @@
-"""The promises of `test_crash.py`, `test_damage.py` and `test_full_disk.py` with the engine that is not taken by itself.
+"""The tests of `test_crash.py`, `test_damage.py` and `test_full_disk.py`, with the engine that is not the default.
 
 `CRAWLER_STORE__ENGINE=rocksdict scripts/test tests/faults` runs all of them with it.
 """

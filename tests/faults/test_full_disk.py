@@ -31,7 +31,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path, left: int) -> None:
-    """Take all room but `left` KiB."""
+    """Fill the disk except for `left` KiB."""
     state = os.statvfs(disk)
     (disk / "filler").write_bytes(bytes(max(0, state.f_bavail * state.f_bsize - (left << 10))))
 

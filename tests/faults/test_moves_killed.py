@@ -1,4 +1,4 @@
-"""`recover` and `reshard`, killed before any of their writes and run again, do what one that was left alone does."""
+"""`recover` and `reshard`, killed before any write and run again, have the same result as without a kill."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ def command(*words: str) -> int:
 
 
 def ran(folder: Path, call: Callable[..., Any], *arguments: Any) -> Any:
-    """What a call in a process of its own returns."""
+    """Return the result of a call in a separate process."""
     done = run(folder, call, *arguments)
     assert done is not None
     return done.result

@@ -33,7 +33,7 @@ FLAGS = (
 
 
 def pids(directory: Path) -> list[int]:
-    """The processes of the crawl that hold their folders."""
+    """Return the processes of the crawl that hold the locks of their folders."""
     found = []
     for lock in sorted(directory.glob("p*/node.lock")):
         fields = lock.read_text().split()
@@ -43,7 +43,7 @@ def pids(directory: Path) -> list[int]:
 
 
 def kill_one(directory: Path, rng: random.Random) -> list[float]:
-    """Kill one of the processes; the instant, [] if none runs."""
+    """Kill one of the processes; return the instant, [] if none runs."""
     running = pids(directory)
     if not running:
         return []
@@ -52,7 +52,7 @@ def kill_one(directory: Path, rng: random.Random) -> list[float]:
 
 
 def crawl_and_kill(web: TreeWeb, directory: Path, kills: int, rng: random.Random) -> list[float]:
-    """Crawl to the end, one process killed every now and then; the instants of the kills."""
+    """Crawl to the end and kill one process now and then; return the instants of the kills."""
     process = start(directory, web.seed, *settings(*FLAGS))
     instants: list[float] = []
     fetched = 0

@@ -1,4 +1,4 @@
-"""`check --repair`, killed before any of its writes and run again, mends what one that was left alone mends."""
+"""`check --repair`, killed before any write and run again, repairs the same as without a kill."""
 
 import os
 import shutil

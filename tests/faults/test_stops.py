@@ -1,6 +1,6 @@
-"""Signals, locks, full disks, a clock that jumps: the crawl ends as promised, and goes on unharmed.
+"""Signals, locks, full disks, a clock that jumps: the crawl ends as promised, and a later run continues it.
 
-A tree-shaped web and the server's log are the judges, as in `test_crash.py`.
+The results are checked against a tree-shaped web and the server's log, as in `test_crash.py`.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ def test_second_signal_stops_at_once(tmp_path: Path) -> None:
 
 
 def test_stopped_for_a_while(web: TreeWeb, tmp_path: Path) -> None:
-    """SIGSTOP is no reason to lose or repeat anything."""
+    """After SIGSTOP and SIGCONT nothing is lost or repeated."""
     process = begin(web, tmp_path / "crawl")
     process.send_signal(signal.SIGSTOP)
     time.sleep(0.5)  # the stop itself
@@ -152,7 +152,7 @@ def _config(**sections: dict[str, object]) -> dict[str, object]:
 
 
 def _crawl_here(config: dict[str, object], web: TreeWeb, directory: Path) -> dict[str, Any]:
-    """Crawl in this process; the report."""
+    """Crawl in this process; return the report."""
 
     async def run() -> dict[str, Any]:
         async with Crawl(configure(config), directory=directory, seeds=[web.seed]) as crawling:
@@ -162,7 +162,7 @@ def _crawl_here(config: dict[str, object], web: TreeWeb, directory: Path) -> dic
 
 
 def test_low_water(web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While little room is left nothing is fetched; when there is room again the crawl goes on."""
+    """While the disk is nearly full nothing is fetched; when there is space again the crawl continues."""
     free = iter([1 << 30] * 3)
     looks: list[int] = []
 

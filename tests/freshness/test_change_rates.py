@@ -1,4 +1,4 @@
-"""Rates pooled by site: sums against direct evaluation, limits, and what no page may do to others."""
+"""Rates pooled by site: sums against direct evaluation, limits, and bounded influence of one page on others."""
 
 import math
 
@@ -14,7 +14,7 @@ DAY = 86_400.0
 
 
 def _direct(site: np.ndarray, k: np.ndarray, t: np.ndarray, sites: int) -> tuple[np.ndarray, np.ndarray]:
-    """m_s and c_s in days as the module's docstring has them, page by page."""
+    """Compute m_s and c_s in days by the formulas of the module's docstring, page by page."""
     m = (k.sum() + 0.5) / (t.sum() + 25.0)
     spread = ((k - m * t) ** 2 - m * t).sum()
     c = np.clip((spread + 50.0) / (m * m * (t * t).sum() + 50.0), 0.3, 4.0)
@@ -78,7 +78,7 @@ def test_true_rates_are_found() -> None:
 
 
 def test_nobody_starts_fast() -> None:
-    """A page of which nothing is known has its site's rate, that of a site the crawl's: nothing outranks it for ever."""
+    """An unknown page has its site's rate, and an unknown site the crawl's, so nothing outranks them forever."""
     rates, *_ = _crawled(np.random.default_rng(3), 300, 3, 20_000)
     rates.renew_crawl()
     site = rates.add_site()
@@ -113,7 +113,7 @@ def test_a_change_raises_the_rate_and_quiet_time_lowers_it(
     assert rates.rate(0, k + 1.0, t) > rate > rates.rate(0, k, t + more) > 0.0
     expected = rates.expected(0, k, t, clock)
     assert 0.0 < expected <= rates.expected(0, k, t, clock + more) <= 1.0
-    assert expected <= -math.expm1(-rate * clock) * (1 + 1e-9)  # a mixture is less sure than its mean
+    assert expected <= -math.expm1(-rate * clock) * (1 + 1e-9)  # a mixture predicts less change than its mean
 
 
 @given(x=st.floats(1e-9, 700.0))
@@ -153,7 +153,7 @@ def test_extreme_histories_stay_within_bounds() -> None:
 @pytest.mark.parametrize("k,t", [(0.0, 0.0), (0.0, 300.0), (3.0, 40.0), (200.0, 4_000.0)])
 @pytest.mark.parametrize("clock", [0.01, 1.0, 30.0, 2_000.0])
 def test_a_change_leaves_the_mean_and_variance_of_what_is_known(k: float, t: float, clock: float) -> None:
-    """Against the integral over the Gamma distribution, thinned by the chance of a change."""
+    """`match` equals the integral over the Gamma distribution, weighted by the probability of a change."""
     rates = ChangeRates(unit=1.0)
     site = rates.add_site()
     prior = 1.0 / rates.variation[site]
@@ -173,7 +173,7 @@ def test_a_change_leaves_the_mean_and_variance_of_what_is_known(k: float, t: flo
 
 
 def test_long_intervals_before_anything_is_known_do_no_lasting_harm() -> None:
-    """Pages that change every 8 days, first asked after 60: a crawl that was down for a while."""
+    """Pages that change every 8 days are first fetched again after 60, as when a crawl was down for a while."""
     rng = np.random.default_rng(4)
     learning = Learning(unit=1.0, neighbourhood=False)
     site, directory = learning.add_site(), learning.add_directory()
@@ -194,4 +194,4 @@ def test_long_intervals_before_anything_is_known_do_no_lasting_harm() -> None:
             if page % 10 == 0:
                 learning.renew(site)
                 learning.renew_crawl()
-    assert 0.9 < found / predicted < 1.25  # 1.8 where each change counts with all of its interval
+    assert 0.9 < found / predicted < 1.25  # 1.8 if each change were counted with the whole interval

@@ -52,7 +52,7 @@ class Counted:
 
 
 def _root(total: Callable[[Decimal], Decimal], level: Decimal) -> float:
-    """Where a rising function reaches the level; bisection in 50 digits."""
+    """Return where an increasing function reaches the level, by bisection in 50 digits."""
     low, high = Decimal(0), Decimal(1)
     while total(high) < level:
         high *= 2
@@ -63,7 +63,7 @@ def _root(total: Callable[[Decimal], Decimal], level: Decimal) -> float:
 
 
 def _golden(importance: float, rate: float, pace: float, level: float, excess: float, scale: float) -> float:
-    """GREEDY's V on the clock plus D, each from its formula."""
+    """Return GREEDY's V on the clock plus D, each from its formula."""
     with localcontext() as context:
         context.prec = 50
         mu, delta, half = Decimal(importance), Decimal(rate), Decimal(pace) / 2
@@ -114,7 +114,7 @@ def test_rises_with_the_level_falls_with_the_pace_and_is_bounded(
 def test_reduces_to_its_parts(
     importance: float, rate: float, level: float, pace: float, form: ModuleType
 ) -> None:
-    """Without new pages it is V's deadline, also one that never comes; without a value of its own D's."""
+    """Without new pages the deadline is V's, even if infinite; without a value of its own copy it is D's."""
     page, empty = page_of(importance, rate), page_of(0.0, rate)
     alone = page.wait(level, 0.0, 0.0, TOLERANCE)
     assert form.hub_wait(page, level, 0.0, 0.0, 0.0, 7.0, TOLERANCE) == alone
@@ -132,7 +132,7 @@ def test_reduces_to_its_parts(
 
 @both
 def test_edges_of_the_deadline(form: ModuleType) -> None:
-    page, told = page_of(1.0, 0.01), page_of(1.0, 0.01, 1.0, 0.001)  # of one every change is told
+    page, told = page_of(1.0, 0.01), page_of(1.0, 0.01, 1.0, 0.001)  # every change of `told` is signalled
     assert form.hub_wait(page, 0.0, 0.0, 1.0, 0.0, 7.0, TOLERANCE) == 0.0
     assert form.found_by(0.0, 1.0) == math.inf and form.found_by(1.0, 0.0) == 0.0
     value = told.value(0.0, 1.0)
@@ -155,7 +155,7 @@ def learned(form: ModuleType, *, sites: int = 1, directories: int = 1) -> Any:
 
 @both
 def test_theta_leans_on_directory_site_and_crawl(form: ModuleType) -> None:
-    """Pages a day, by hand from the formulas of the module: what was seen 90 days ago counts half."""
+    """Rates per day, computed by hand from the module's formulas: observations 90 days old count half."""
     found, then, now = learned(form, sites=2, directories=3), 0.0, 90 * DAY
     found.watch(0, 0, 10 * DAY, then, False)
     found.credit(0, 0, 4.0, then, False)
@@ -174,7 +174,7 @@ def test_theta_leans_on_directory_site_and_crawl(form: ModuleType) -> None:
 
 @both
 def test_a_hub_is_known_after_a_month_and_does_not_speak_for_its_neighbours(form: ModuleType) -> None:
-    """Two pages a day by one page of a hundred: what is believed of the others is one find among their days."""
+    """One page of a hundred shows two new pages per day: the estimate for the others is one find in all their days."""
     discovery, found, watched = learned(form), 0.0, 0.0
     for day in range(1, 61):
         now = day * DAY

@@ -1,4 +1,4 @@
-"""The estimators together: what each learns is not taken for what another should."""
+"""The estimators together: the evidence for one is not mistaken for evidence for another."""
 
 import math
 import random
@@ -38,10 +38,10 @@ def watched(spread: float, *, gap: float = 12.0, rounds: int = 14) -> tuple[Lear
 
 
 def test_rates_that_are_wrong_are_not_taken_for_neighbours_that_change() -> None:
-    """Where pages change independently the clock is the elapsed time, and rates come out as they are.
+    """If pages change independently, the clock equals the elapsed time and the learned rates are right.
 
-    Rates drawn from a law that the estimator does not have are thought a fifth too low here. Taken for changes of the
-    neighbourhood, that made clocks run 1.75 times too fast, hence watched times too long, hence rates lower still: .45.
+    Rates from a distribution that the estimator does not assume are estimated a fifth too low here. When that was
+    attributed to the neighbourhood, clocks ran 1.75 times too fast, so watched times were too long and rates fell to .45.
     """
     learning, faster, rate = watched(1.0)
     assert 0.93 < np.nanmean(faster) < 1.1

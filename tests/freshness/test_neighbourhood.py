@@ -103,7 +103,7 @@ def test_the_ends() -> None:
 
 @pytest.mark.parametrize("truth", [0.0, 0.5, 1.0])
 def test_neighbours_are_believed_as_far_as_they_are_right(truth: float) -> None:
-    """Pages change with p0 + truth (p1 - p0): that share is learned, from nothing but what was found."""
+    """If pages change with probability p0 + truth (p1 - p0), `truth` is learned from the crawls' results alone."""
     rng, credence = np.random.default_rng(1), Credence()
     site = credence.add()
     for alone, heeding in rng.uniform(0.05, 0.95, (4000, 2)).tolist():
@@ -144,7 +144,7 @@ def test_the_clock_must_earn_its_place() -> None:
 
 
 def test_what_is_certain_tells_nothing_more() -> None:
-    """A page that is sure to have changed, or not to, cannot weigh without bound."""
+    """The weight of a nearly certain prediction is bounded."""
     credence = Credence()
     site = credence.add()
     for alone, heeding in ((0.0, 1.0), (1.0, 0.0), (0.0, 0.0), (1.0, 1.0)):

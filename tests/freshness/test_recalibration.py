@@ -24,7 +24,7 @@ def test_finds_by_how_much_changes_come_faster_than_expected(ratio: float) -> No
 
 
 def test_finds_that_rates_are_taken_too_far_from_their_mean() -> None:
-    """Model: the true hazard is the root of the one that is said."""
+    """Model: the true hazard is the square root of the predicted one."""
     rng, found = np.random.default_rng(1), Recalibration()
     for hazard in rng.gamma(0.7, 0.8, 8000):
         changed = bool(rng.random() < -math.expm1(-math.sqrt(hazard)))
@@ -35,7 +35,7 @@ def test_finds_that_rates_are_taken_too_far_from_their_mean() -> None:
 
 
 def test_pages_with_and_without_signals_have_factors_of_their_own() -> None:
-    """Model: a signal is always right, and nothing changes without one; the rest is as said."""
+    """Model: a signal is always right, and nothing changes without one; other predictions are right."""
     found = Recalibration()
     rng = np.random.default_rng(3)
     for _ in range(1000):

@@ -1,4 +1,4 @@
-"""Signal quality by site and source: true qualities are found, liars are seen through, hostile ones bounded."""
+"""Signal quality by site and source: true qualities are learned, false sources detected, hostile ones bounded."""
 
 import math
 
@@ -20,7 +20,7 @@ def _site_knowledge(
     false_rates: dict[int, float],
     interval: float = 5.0,
 ) -> SignalQuality:
-    """One site whose changes are told with `recall`, by each of the sources, beside false signals."""
+    """Simulate one site whose changes are signalled with `recall` by each source, in addition to false signals."""
     quality = SignalQuality()
     quality.add_site()
     quality.renew(0, rate)
@@ -42,14 +42,14 @@ def test_a_true_source_is_believed() -> None:
 
 
 def test_a_lying_source_is_not() -> None:
-    """Signals that have nothing to do with changes, ten for each: precision near 0."""
+    """Signals unrelated to changes, ten per change: the precision is near 0."""
     quality = _site_knowledge(np.random.default_rng(2), 3_000, 0.02, 0.0, {0: 0.2})
     assert quality.precision(0, 0) < 0.1
     assert quality.weight(0, 0) < 0.11
 
 
 def test_sources_are_judged_apart() -> None:
-    """A right sitemap and a feed that is noise."""
+    """A correct sitemap and a feed that is noise are told apart."""
     quality = _site_knowledge(np.random.default_rng(3), 5_000, 0.05, 0.9, {0: 0.0})
     assert quality.precision(0, 0) > 0.9
     rng = np.random.default_rng(4)
@@ -113,7 +113,7 @@ def test_the_pooled_signal_keeps_drift_and_told_changes() -> None:
 )
 @settings(max_examples=100, deadline=None)
 def test_a_hostile_source_is_bounded(rows: list[tuple[list[int], float, float, bool]]) -> None:
-    """Whatever it sends, in whatever order: shares stay shares, gains bounded, other sites untouched."""
+    """Whatever a source sends, in any order: shares stay in 0 .. 1, gains bounded, other sites unchanged."""
     quality = SignalQuality()
     quality.add_site()
     quality.add_site()
@@ -147,7 +147,7 @@ def test_stored_sums_come_back() -> None:
 
 
 def _crawl_of(learning: Learning, rng: np.random.Generator, crawls: int, false_rate: float) -> tuple:
-    """Round robin over 50 pages of a site, a signal source with false signals beside all true ones."""
+    """Crawl 50 pages of a site in turn, with a source that sends all true signals and some false ones."""
     site, directory = learning.add_site(), learning.add_directory()
     k, t = np.zeros(50, np.float32), np.zeros(50, np.float32)
     counts = np.zeros(SOURCES)
@@ -176,7 +176,7 @@ def _crawl_of(learning: Learning, rng: np.random.Generator, crawls: int, false_r
 
 @pytest.mark.parametrize("false_rate", [0.0, 0.01, 1.0, 10.0])
 def test_what_is_expected_is_what_comes(false_rate: float) -> None:
-    """Calibration: of 5,000 crawls as many find a change as were predicted, within 10 %."""
+    """Calibration: the number of changes found in 5,000 crawls is within 10 % of the prediction."""
     learning = Learning(unit=1.0, scale=30.0)
     _, _, _, calibration = _crawl_of(learning, np.random.default_rng(7), 5_000, false_rate)
     predicted, found = calibration[1_000:].mean(axis=0)
@@ -200,7 +200,7 @@ def test_parameters_follow_what_was_learned() -> None:
 
 
 def test_a_burst_does_not_make_a_site_fast() -> None:
-    """A hundred signals for each page at each crawl, true or not: all rates of the site once grew sixfold."""
+    """A hundred signals for each page at each crawl, true or not, once multiplied all rates of the site by six."""
     learning = Learning(unit=1.0, scale=30.0)
     site, k, t, _ = _crawl_of(learning, np.random.default_rng(10), 1_000, 10.0)
     learning.renew(site)
@@ -209,7 +209,7 @@ def test_a_burst_does_not_make_a_site_fast() -> None:
 
 
 def test_the_honesty_of_a_source_is_learned_over_sites() -> None:
-    """A new site of a source that was right elsewhere is believed at once; of one that was wrong, less."""
+    """A source that was right elsewhere is trusted on a new site at once; one that was wrong is trusted less."""
     right, wrong = SignalQuality(), SignalQuality()
     for quality, true in ((right, 1.0), (wrong, 0.3)):
         rng = np.random.default_rng(11)
@@ -243,7 +243,7 @@ def test_without_a_neighbourhood_the_clock_is_the_time() -> None:
 
 
 def test_false_signals_come_to_slow_pages_too() -> None:
-    """One noise for all pages of a site: a fast page's signals are mostly true, a slow one's mostly false."""
+    """With equal noise on all pages of a site, a fast page's signals are mostly true, a slow one's mostly false."""
     rng, quality, false, interval = np.random.default_rng(3), SignalQuality(), 0.05, 4.0
     rates = [0.01, 0.19]
     quality.add_site()

@@ -28,7 +28,7 @@ def _residual(i: int, x: Decimal) -> Decimal:
 
 
 def _direct(page: PageParameters, elapsed: float, signals: int) -> tuple[float, float, float]:
-    """V, psi and w of the state, the printed sums in 90 digits (Busa-Fekete et al., Theorem 1)."""
+    """Return V, psi and w of the state from the published sums, in 90 digits (Busa-Fekete et al., Theorem 1)."""
     with localcontext() as context:
         context.prec = 90
         delta, recall, nu = Decimal(page.change_rate), Decimal(page.recall), Decimal(page.false_rate)
@@ -93,7 +93,7 @@ STALENESSES = [0.0, *(10.0 ** (k / 2) for k in range(-24, 7)), math.inf]
 
 @pytest.mark.parametrize("recall", RECALLS)
 def test_bounded_and_increasing_over_the_whole_domain(recall: float) -> None:
-    """Also between the forms: sum, settled terms, waves, fluid, ceiling."""
+    """The value is continuous also between the forms: sum, settled terms, waves, fluid, ceiling."""
     for nu in FALSE_RATES:
         page = PageParameters(1.0, 1.0, recall, nu)
         scale = page.silent_rate if page.silent_rate > 0.0 else 1.0
@@ -132,7 +132,7 @@ def test_the_inverse_over_the_whole_domain(recall: float) -> None:
 )
 @settings(max_examples=80, deadline=None)
 def test_psi_solves_its_equation(recall: float, nu: float, u: float) -> None:
-    """psi' = 1 - gamma (psi(iota) - psi(iota - beta)): also where the sum has more terms than anyone can add."""
+    """psi' = 1 - gamma (psi(iota) - psi(iota - beta)), also where the sum has too many terms to be computed."""
     page = PageParameters(1.0, 1.0, recall, nu)
     at, beta, gamma = u / page.silent_rate, page.signal_time, page.signal_rate
     step = 1e-4 * min(beta, 1.0 / gamma, at)
@@ -277,7 +277,7 @@ def test_states_that_are_none_are_refused(bad: float) -> None:
 
 @pytest.fixture(scope="module")
 def interpreted() -> Iterator[ModuleType]:
-    """The kernel as it runs where no compiler was at hand; its inner functions can be called."""
+    """Return the interpreted kernel, as used without a compiler; its inner functions can be called."""
     source = value_kernel.__file__.partition(".cpython")[0].removesuffix(".py") + ".py"
     spec = importlib.util.spec_from_file_location("interpreted_kernel", source)
     assert spec is not None and spec.loader is not None

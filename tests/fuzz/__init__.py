@@ -1,1 +1,1 @@
-"""Mutated input for everything that reads what others send; `scripts/bench/fuzz.py` is the long form."""
+"""Mutated input for every parser of foreign data; `scripts/bench/fuzz.py` is the long form."""

@@ -1,4 +1,4 @@
-"""What the mutations begin with: the test suites under `tests/data`, and what servers are known to send."""
+"""The inputs from which mutations start: the test suites under `tests/data`, and known answers of servers."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ def _json(name: str) -> list[dict[str, str]]:
 
 @cache
 def archived() -> list[bytes]:
-    """The HTTP answers of the archives, header and body."""
+    """Return the HTTP answers of the archives, header and body."""
     found = []
     for path in sorted((DATA / "warc").glob("*.warc")):
         for record in path.read_bytes().split(b"WARC/1.0\r\n"):

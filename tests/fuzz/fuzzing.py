@@ -1,7 +1,7 @@
-"""The loop: make an input, take it, look at the clock of the thread.
+"""The fuzzing loop: make an input, run the target, measure the thread's CPU time.
 
-Kept for mutation is what ended in a way not seen before, and what cost more a
-byte than all before it, so that the search climbs towards slow inputs.
+An input is kept for mutation if it ended in a new way, or cost more per byte than all
+earlier inputs, so that the search moves towards slow inputs.
 """
 
 import gc
@@ -36,10 +36,10 @@ class Clock:
 
 
 class Target(NamedTuple):
-    """Something that reads what others send.
+    """A parser of foreign data.
 
-    `take` gets the input, the clock and random numbers; what it returns names the
-    way in which it ended. It raises only if there is a bug.
+    `take` gets the input, the clock and random numbers; it returns a name for the way in
+    which it ended. It raises only if there is a bug.
     """
 
     name: str
@@ -50,14 +50,14 @@ class Target(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """An input and what came of it."""
+    """An input and its result."""
 
     data: bytes
     text: str
 
 
 class Tally(msgspec.Struct):
-    """What a run of one target saw; `worst` is its longest turn in CPU seconds, of the input `slowest`."""
+    """The result of a run of one target; `worst` is its longest step in CPU seconds, from the input `slowest`."""
 
     target: str
     seed: int
@@ -105,7 +105,7 @@ def fuzz(target: Target, seed: int, *, runs: int = 1 << 62, cpu_seconds: float =
 
 
 def _again(target: Target, data: bytes, rng: random.Random, worst: float) -> float:
-    """The least of three: the collector, or a neighbour on the core, may have made a turn long."""
+    """Return the minimum of three measurements, since the garbage collector or other processes may slow one down."""
     for _ in range(2):
         gc.collect()
         clock = Clock()

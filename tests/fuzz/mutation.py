@@ -1,8 +1,7 @@
-"""Inputs that are nearly right: mutations of a corpus, with the words of its grammar.
+"""Inputs that are nearly valid: mutations of a corpus, with the words of its grammar.
 
-What breaks parsers is mostly a small change to a good input, a word where none
-is expected, and repetition: `repeat` makes inputs that grow whatever costs more
-than its share.
+Parsers mostly fail on a small change to a valid input, a word where none is expected, or
+repetition: `repeat` makes inputs that expose costs which grow faster than the input.
 """
 
 import random
@@ -22,7 +21,7 @@ _BYTES = (
 
 
 class Mutator:
-    """Makes inputs of at most `size_max` bytes out of `corpus` and what `keep` added to it."""
+    """Makes inputs of at most `size_max` bytes from `corpus` and the inputs added by `keep`."""
 
     def __init__(
         self, corpus: Sequence[bytes], words: Sequence[bytes], size_max: int, rng: random.Random
@@ -38,14 +37,14 @@ class Mutator:
         ]  # fmt: skip
 
     def keep(self, data: bytes) -> None:
-        """Mutate this input too from now on: it did what none before it did."""
+        """Add an input to those that are mutated, because it did something new."""
         if len(self._kept) >= POOL_MAX:
             self._kept[self._rng.randrange(POOL_MAX)] = data
         else:
             self._kept.append(data)
 
     def next(self) -> bytes:
-        """The next input."""
+        """Return the next input."""
         rng = self._rng
         data = bytearray(self._any())
         for _ in range(1 + int(rng.expovariate(0.4))):
@@ -86,7 +85,7 @@ class Mutator:
         data[at:at] = other[start:end]
 
     def _number(self, data: bytearray) -> None:
-        """Another number in the place of one."""
+        """Replace a number by another one."""
         places = [place for place, byte in enumerate(data[:4096]) if 48 <= byte <= 57]
         if places:
             start = end = self._rng.choice(places)
@@ -95,7 +94,7 @@ class Mutator:
             data[start:end] = self._rng.choice(_NUMBERS)
 
     def _swap(self, data: bytearray) -> None:
-        """A word in the place of some bytes."""
+        """Replace some bytes by a word."""
         start, end = self._part(data, 12)
         data[start:end] = self._rng.choice(self._words)
 
@@ -104,7 +103,7 @@ class Mutator:
             del data[self._rng.randrange(len(data) + 1) :]
 
     def _repeat(self, data: bytearray) -> None:
-        """A part, a word or two, over and over, up to the size that is allowed."""
+        """Repeat a part, a word or two words, up to the permitted size."""
         start, end = self._part(data)
         parts = [bytes(data[start:end]), self._rng.choice(self._words), self._rng.choice(self._words)]
         part = b"".join(self._rng.sample(parts, self._rng.randrange(1, 4))) or b"<"

@@ -1,8 +1,8 @@
-"""What reads the bytes of strangers, each in the way the crawler calls it.
+"""The parsers of foreign data, each called as the crawler calls it.
 
-Between an input and the crawler stands nothing but what stands there in a
-crawl: the parsers' own limits and the worker's guard. What belongs off the loop
-(large documents, pages that the guard suspects) is left out of the turns.
+Only the crawl's own protection applies: the parsers' limits and the worker's guard. Work
+that belongs off the event loop (large documents, pages that the guard suspects) is
+excluded from the measured steps.
 """
 
 import asyncio
@@ -298,7 +298,7 @@ def robots(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
 
 
 def urls(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
-    """A URL as it stands on a page: its form is its own form, and the filter has a verdict."""
+    """A URL as written on a page: canonicalization is idempotent, and the filter has a verdict."""
     text = data.decode(
         *rng.choice((("utf-8", "replace"), ("utf-8", "surrogateescape"), ("latin-1", "strict")))
     )
@@ -337,7 +337,7 @@ def _configurations(folder: Path) -> Target:
 
 
 def _layered(source: str, tree: dict[str, Any]) -> None:
-    """It is the same when it is read back."""
+    """The configuration is unchanged when it is read back."""
     made = Layers()
     made.add(source, tree)
     config = made.config()
@@ -509,7 +509,7 @@ def _control(folder: Path) -> Iterator[Target]:
 
 @contextlib.contextmanager
 def targets() -> Iterator[dict[str, Target]]:
-    """All of them, by name."""
+    """Return all targets by name."""
     bodies = [*corpus.PAGES, *(answer.partition(b"\r\n\r\n")[2] for answer in corpus.archived())]
     heads = [*corpus.HEADS, *corpus.archived()]
     lines = [b"\n".join(head.split(b"Set-Cookie: ")[1:]) or b"a=b; path=/" for head in corpus.HEADS]

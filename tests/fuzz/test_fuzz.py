@@ -1,4 +1,4 @@
-"""The short form of `scripts/bench/fuzz.py`: no input makes anything raise; and what that found, each once."""
+"""The short form of `scripts/bench/fuzz.py`: no input raises an exception; each earlier finding has a test."""
 
 import random
 from collections.abc import Iterator

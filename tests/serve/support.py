@@ -1,4 +1,4 @@
-"""A page cache behind a page server on loopback, and a client that sends what it is told to."""
+"""A page server on loopback with a page cache, and a client that can send any bytes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,7 +21,7 @@ NAMES = Fingerprinter(bytes(16))
 
 
 class CrawlOfSite:
-    """The seam on a test's page cache; what is queued, counted and signalled is kept in lists."""
+    """A `ServedCrawl` on a test's page cache; it records what is queued, counted and signalled in lists."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -61,7 +61,7 @@ class CrawlOfSite:
 
 
 class Served:
-    """A site, its server, and an address to ask."""
+    """A site, its page server, and a client for it."""
 
     def __init__(self, folder: Path, **config: Any) -> None:
         self.site = Site(folder)
@@ -76,13 +76,13 @@ class Served:
     def store(
         self, url: str = "http://site.example/", body: bytes = b"<p>page</p>", at: float = 0.0, **values: Any
     ) -> None:
-        """Let an answer be in the cache; `extracted` says what its page asked for."""
+        """Store an answer in the cache; `extracted` holds the directives of its page."""
         extracted = values.pop("extracted", None)
         answer = fetch(url, body, began=START + at, **values)
         self.site.visit(answer, NAMES.fingerprint(url), extracted)
 
     def run(self, talk: Callable[["Served"], Awaitable[None]]) -> None:
-        """Start the server, let `talk` use it, close."""
+        """Start the server, run `talk` against it, and close it."""
 
         async def whole() -> None:
             _, self.port = await self.server.start("127.0.0.1:0")
@@ -95,7 +95,7 @@ class Served:
         asyncio.run(whole())
 
     async def raw(self, data: bytes) -> bytes:
-        """All that comes back for these bytes until the server closes."""
+        """Send these bytes; return everything received until the server closes the connection."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(data)
         try:
@@ -106,7 +106,7 @@ class Served:
             writer.close()
 
     async def get(self, target: str, *lines: str, method: str = "GET", version: str = "1.1") -> "Response":
-        """One request on a connection of its own; `lines` are header fields."""
+        """Send one request on a separate connection; `lines` are header fields."""
         given = [line for line in lines if line.lower().startswith("host:")]
         host = [] if given else [f"Host: 127.0.0.1:{self.port}"]
         head = [f"{method} {target} HTTP/{version}", *host, *lines, "Connection: close", "", ""]
@@ -114,7 +114,7 @@ class Served:
 
 
 class Response:
-    """A response taken apart; chunked bodies are joined."""
+    """A parsed response; chunked bodies are joined."""
 
     def __init__(self, data: bytes) -> None:
         head, _, body = data.partition(b"\r\n\r\n")

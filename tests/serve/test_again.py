@@ -1,4 +1,4 @@
-"""Requests answered without parsing get what parsing them would give, and nothing else is answered so."""
+"""Requests answered on the fast path get the same answers as parsed requests, and only plain requests take it."""
 
 import asyncio
 import random
@@ -16,14 +16,14 @@ AT = "/page?url=" + PAGE
 
 
 def asks(target: str = AT, *lines: str, method: str = "GET") -> bytes:
-    """A request whose connection stays."""
+    """Return a request on a connection that stays open."""
     return "\r\n".join([f"{method} {target} HTTP/1.1", "Host: 127.0.0.1", *lines, "", ""]).encode()
 
 
 async def answers(
     reader: asyncio.StreamReader, count: int, bodiless: frozenset[int] = frozenset()
 ) -> list[Response]:
-    """The next responses on a connection; those numbered `bodiless` answer HEAD."""
+    """Return the next responses on a connection; those with the numbers `bodiless` answer HEAD."""
     found = []
     for number in range(count):
         head = await reader.readuntil(b"\r\n\r\n")
@@ -42,7 +42,7 @@ def served(tmp_path: Path) -> Served:
 
 
 def test_the_second_answer_is_that_of_the_first(served: Served) -> None:
-    """Counted, and with age, P(fresh) and copy of its own instant."""
+    """A repeated request is counted, and gets the age, P(fresh) and copy of its own instant."""
     long_way = []
     real = served.server._answer
 
@@ -77,7 +77,7 @@ def test_the_second_answer_is_that_of_the_first(served: Served) -> None:
 
 
 def test_streams_of_requests_cut_anywhere(served: Served) -> None:
-    """Whatever the reads hold, the answers are those of the requests one by one, in order."""
+    """However the stream is cut into reads, requests are answered in order, as if sent one by one."""
     kinds = [
         (asks(), 200, b"page "),
         (asks(AT + "a"), 200, b"page a"),
@@ -120,7 +120,7 @@ def test_streams_of_requests_cut_anywhere(served: Served) -> None:
 
 
 def test_a_block_is_remembered_only_as_it_was_parsed(served: Served) -> None:
-    """A request with bare line ends, or with two Host fields, must not lend its good name to a foreign block."""
+    """A request with bare line ends, or with two Host fields, must not make another header block trusted."""
     foreign = b"Host: evil.example\r\n\r\n"
     tricks = [
         f"GET {AT} HTTP/1.1\nHost: 127.0.0.1\n\nGET {AT} HTTP/1.1\r\n".encode() + foreign,

@@ -1,4 +1,4 @@
-"""Places of a listener: bounded, fair to clients that do not keep us waiting."""
+"""Connection slots of a listener: bounded, and fair to clients that do not keep the server waiting."""
 
 import random
 
@@ -9,7 +9,7 @@ def test_a_slow_client_gives_way() -> None:
     places: ConnectionSlots[str] = ConnectionSlots(2, 10.0)
     assert places.enter("a", 0.0) == (True, None)
     assert places.enter("b", 0.5) == (True, None)
-    assert places.enter("c", 0.9) == (False, None)  # nobody has kept us waiting long
+    assert places.enter("c", 0.9) == (False, None)  # no client has kept the server waiting long
     assert places.enter("c", 1.0) == (True, "a")
     assert places.overdue(10.4) == []
     assert places.overdue(10.5) == ["b"]

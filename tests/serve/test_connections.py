@@ -1,4 +1,4 @@
-"""What a connection keeps to: order, keep-alive, bodies, half-closed and greedy clients, the end of the server."""
+"""Connections: order of answers, keep-alive, bodies, half-closed and greedy clients, shutdown of the server."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ def served(tmp_path: Path) -> Served:
 
 
 def echoing(served: Served) -> None:
-    """Let the receivers' doors answer with the body."""
+    """Make the POST endpoints answer with the request's body."""
 
     async def receive(asked: ParsedRequest, request: ServedRequest, body: bytes) -> Reply:
         return json_reply(200, body)
@@ -99,7 +99,7 @@ def test_a_client_waits_for_100_continue(served: Served) -> None:
 
 
 def test_a_client_that_sends_too_much_still_reads_why(served: Served) -> None:
-    """What it sends meanwhile is thrown away; to close at once would reset the answer away. And not for ever."""
+    """Its data is discarded for a limited time, since closing at once would reset the connection and lose the answer."""
     echoing(served)
 
     async def talk(served: Served) -> None:
@@ -157,8 +157,8 @@ def test_a_client_that_has_shut_its_side_gets_its_answers(served: Served) -> Non
     served.run(talk)
 
 
-def test_a_client_that_goes_does_not_cut_what_it_asked_for(served: Served) -> None:
-    """What a door has begun to take in is taken in to its end."""
+def test_a_post_is_completed_after_its_client_disconnects(served: Served) -> None:
+    """A POST that an endpoint has begun to process is completed after the client disconnects."""
     begun, gate, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def receive(asked: ParsedRequest, request: ServedRequest, body: bytes) -> Reply:
@@ -196,7 +196,7 @@ def test_many_requests_in_one_piece_hold_nobody_up(served: Served) -> None:
 
 
 def test_a_client_that_idles_after_a_long_answer_loses_its_place(tmp_path: Path) -> None:
-    """Its place counted as that of a client being served, for as long as it stayed."""
+    """Its slot must not be treated as one of a client that is being served."""
     served = Served(tmp_path, idle_timeout=0.5, held_bytes_max=1000)
     served.store(body=b"x" * 20_000_000)
 
@@ -230,8 +230,8 @@ def test_an_error_of_ours_is_500_and_ends_the_connection(
     assert "a request failed" in caplog.text and "ValueError: ours" in caplog.text
 
 
-def test_answers_under_way_are_given_a_moment_at_the_end(served: Served) -> None:
-    """And what does not end is cut; idle clients are closed."""
+def test_answers_in_progress_get_a_grace_period_at_shutdown(served: Served) -> None:
+    """Answers that do not end in time are cut; idle connections are closed."""
     gates = [asyncio.Event(), asyncio.Event()]
 
     async def receive(asked: ParsedRequest, request: ServedRequest, body: bytes) -> Reply:

@@ -1,4 +1,4 @@
-"""Which copy answers."""
+"""Selection of the copy that answers a request."""
 
 import pytest
 

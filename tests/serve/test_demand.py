@@ -1,4 +1,4 @@
-"""Request counts: decay, bounds, and what the sketch promises."""
+"""Request counts: decay, bounds, and the guarantees of the sketch."""
 
 import math
 import random
@@ -32,7 +32,7 @@ def test_a_steady_rate_is_found() -> None:
 
 
 def test_the_origin_moves_on() -> None:
-    """Counts are right after ten years, far beyond what 2^(t/h) could hold."""
+    """Counts are right after ten years, when 2^(t/h) would long have overflowed."""
     demand = Demand(1000.0, 100, now=0.0)
     demand.add(1, 0.0)
     now = 0.0
@@ -48,7 +48,7 @@ def test_the_origin_moves_on() -> None:
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 40), max_size=300), st.integers(4, 16))
 def test_never_below_the_true_count(pages: list[int], pages_max: int) -> None:
-    """Bounded, and a page's count is exact or too high, wherever it lies."""
+    """The number of counters is bounded, and a page's count is exact or too high, in the table or the sketch."""
     demand = Demand(WEEK, pages_max, now=0.0, columns=64)
     true: dict[int, int] = {}
     for page in pages:

@@ -1,4 +1,4 @@
-"""Which fields pass, content codings, 304."""
+"""Permitted header fields, content codings, 304."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,7 @@ from crawler.serve.host_check import check_host, is_bot, parse_address
 from crawler.serve.http_error import HttpError
 from tests.serve.support import Served
 
-# The IANA registry of HTTP field names (RFC 9110, 16.3.1), and what browsers and servers use beside it.
+# The IANA registry of HTTP field names (RFC 9110, 16.3.1), and unregistered names that browsers and servers use.
 _REGISTERED = """
 A-IM Accept Accept-Additions Accept-CH Accept-Charset Accept-Datetime Accept-Encoding Accept-Features Accept-Language
 Accept-Patch Accept-Post Accept-Query Accept-Ranges Accept-Signature Access-Control Access-Control-Allow-Credentials
@@ -69,7 +69,7 @@ NAMES, PASS, OURS = [*_REGISTERED.split(), *_BESIDE.split()], set(_PASS.split())
 
 @pytest.mark.parametrize("case", [str, str.lower, str.upper])
 def test_only_these_fields_pass(case: Callable[[str], str]) -> None:
-    """Of a copy that has every field: what is not listed does not pass, known or not."""
+    """Of a copy with every known field and an unknown one, only the listed fields are served."""
     given = [(case(name).encode(), b"text/html") for name in NAMES if name != "Connection"]
     assert [name for name, _ in header_fields.passed_on(given)] == [
         case(name).encode() for name in NAMES if name in PASS
@@ -194,8 +194,8 @@ def test_hosts_that_are_ours(host: str) -> None:
         (["0x7f000001"], 421),
     ],
 )
-def test_hosts_that_are_not(hosts: list[str], status: int) -> None:
-    """DNS rebinding: a name that leads to us is not therefore ours."""
+def test_foreign_hosts_are_rejected(hosts: list[str], status: int) -> None:
+    """DNS rebinding: a foreign name that resolves to this server is rejected."""
     with pytest.raises(HttpError) as caught:
         check_host(hosts, frozenset({"cache.example"}))
     assert caught.value.status == status
@@ -220,7 +220,7 @@ def test_what_is_no_address(text: str) -> None:
         parse_address(text, "serve.address")
 
 
-def test_robots_say_so() -> None:
+def test_declared_robots_are_recognised() -> None:
     assert is_bot("Mozilla/5.0 (compatible; Googlebot/2.1)") and is_bot("example-crawler/1.0")
     assert (
         not is_bot("Mozilla/5.0 (X11; Linux x86_64) Firefox/130.0")

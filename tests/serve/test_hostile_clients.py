@@ -1,4 +1,4 @@
-"""Clients that are slow, large, or lie: each is refused with the right status, and costs the others nothing."""
+"""Clients that are slow, greedy or malformed get the right status, and do not slow down other clients."""
 
 import asyncio
 import gc
@@ -68,7 +68,7 @@ def test_a_request_that_is_refused(served: Served, request_text: str, statuses: 
 
 
 def test_a_header_that_never_ends(served: Served) -> None:
-    """A client that keeps adding fields is cut off at the limit, not at what memory holds."""
+    """A client that keeps adding fields is cut off at the limit, before memory fills."""
 
     async def talk(served: Served) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -90,10 +90,10 @@ def test_a_header_that_never_ends(served: Served) -> None:
 
 
 def test_slow_clients_give_way(tmp_path: Path) -> None:
-    """500 half-open and half-asking clients against 50 places: an honest client is answered all the while.
+    """500 clients with half-open connections and incomplete requests, 50 slots: an honest client is always answered.
 
-    Time moves by hand in `ConnectionSlots`; here the honest clients only wait until the
-    slow ones have been waited for as long as the configuration says.
+    `ConnectionSlots` is tested with a manual clock elsewhere; here the honest clients only wait
+    until the slow ones have used up the configured time.
     """
     served = Served(tmp_path, connections_max=50, idle_timeout=2.0)
     served.store()
@@ -119,7 +119,7 @@ def test_slow_clients_give_way(tmp_path: Path) -> None:
 
 
 def test_a_client_that_does_not_read(tmp_path: Path) -> None:
-    """It is dropped after the write time, and pipelined requests pile up no answers in memory."""
+    """It is disconnected after the write timeout, and pipelined requests do not fill memory with answers."""
     served = Served(tmp_path, write_timeout=0.5)
     served.store(body=b"x" * 500_000)
 
@@ -141,7 +141,7 @@ def test_a_client_that_does_not_read(tmp_path: Path) -> None:
 
 
 def test_many_connections_leave_nothing(served: Served) -> None:
-    """Memory is flat over thousands of requests, refused ones among them."""
+    """Memory does not grow over thousands of requests, including rejected ones."""
 
     async def some(n: int) -> None:
         for number in range(n):

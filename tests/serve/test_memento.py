@@ -1,7 +1,7 @@
-"""Memento as pywb 2.10.0 answers it over the same WARC (asked on 2026-11-22), and the places where we differ.
+"""Memento answers equal those of pywb 2.10.0 over the same WARC (recorded on 2026-11-22), except for listed differences.
 
-The WARC holds six copies of /, a day apart, one each of a status 404, a redirect and a page with a query, and a page
-that was found unchanged once. pywb was asked at `/coll/URL` with Accept-Datetime (its timegate: pattern 200, the copy
+The WARC contains six copies of /, a day apart; one copy each of a 404, a redirect and a page with a query; and a page
+that was once found unchanged. pywb was queried at `/coll/URL` with Accept-Datetime (its timegate: pattern 200, the copy
 in a frame), at `/coll/TIMEmp_/URL` and at `/coll/timemap/link/URL`.
 """
 
@@ -35,7 +35,7 @@ def served(tmp_path: Path) -> Served:
 
 
 def links(text: str) -> list[tuple[str, dict[str, str]]]:
-    """(address, parameters) of each link of a Link field or of a link-format body."""
+    """Return (address, parameters) of each link of a Link field or of a link-format body."""
     return [
         (address, dict(re.findall(r'; ([a-z]+)="([^"]*)"', more))) for address, more in LINK.findall(text)
     ]
@@ -102,7 +102,7 @@ def test_timegate_and_copies(served: Served) -> None:
 
 
 def test_timemaps(served: Served) -> None:
-    """Copies in order of time, found unchanged or not. We add `until`, `first` and `last` (RFC 7089, 5)."""
+    """Copies are listed in order of time, also unchanged ones. We add `until`, `first` and `last` (RFC 7089, 5)."""
 
     async def talk(served: Served) -> None:
         for path, instants in (

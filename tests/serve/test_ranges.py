@@ -1,4 +1,4 @@
-"""Byte ranges: the examples of RFC 9110, section 14, and what is refused."""
+"""Byte ranges: the examples of RFC 9110, section 14, and invalid fields."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The receivers: /signal, IndexNow's documented cases, WebSub with a hub written from the Recommendation."""
+"""The POST endpoints: /signal, IndexNow's documented cases, WebSub with a hub written from the Recommendation."""
 
 import asyncio
 import hashlib
@@ -27,7 +27,7 @@ FEED = b"""<feed xmlns="http://www.w3.org/2005/Atom"><title>f</title>
 
 
 class Kept:
-    """Notices that are stored, as long as the test lives; what they bring is noted as signals of the crawl."""
+    """A store of notices in memory; accepted URLs are recorded as signals of the crawl."""
 
     def __init__(self, signals: list[tuple[tuple[str, ...], str]]) -> None:
         self.stored: list[indexnow.Notice] = []
@@ -46,7 +46,7 @@ class Kept:
 
 
 class Receiving(Served):
-    """A server with receivers; `texts` are the files that sites have, none while the crawl is `stopping`."""
+    """A server with POST endpoints; `texts` are the files of sites, unavailable while the crawl is `stopping`."""
 
     def __init__(self, folder: Path, **config: Any) -> None:
         super().__init__(folder, **config)
@@ -121,7 +121,7 @@ def test_signals(tmp_path: Path) -> None:
     ],
 )
 def test_a_page_of_another_origin_causes_no_fetch(tmp_path: Path, field: str) -> None:
-    """Goal: a form (text/plain, so without preflight) or an image of a hostile page changes nothing here."""
+    """A form (text/plain, so without preflight) or an image on a hostile page changes nothing here."""
 
     async def talk(served: Receiving) -> None:
         served.store()
@@ -139,7 +139,7 @@ def test_a_page_of_another_origin_causes_no_fetch(tmp_path: Path, field: str) ->
 
 
 def test_junk_signals_pass_at_their_rate_only(tmp_path: Path) -> None:
-    """A source has a bucket; a thousand invented sources have no more memory than a thousand."""
+    """Each source has a token bucket; the number of remembered sources is bounded, however many are invented."""
 
     async def talk(served: Receiving) -> None:
         urls = [f"{SITE}{n}" for n in range(100)]
@@ -184,8 +184,8 @@ def posted(**values: Any) -> bytes:
     )
 
 
-def test_indexnow_looks_at_the_key_once_a_day(tmp_path: Path) -> None:
-    """202 until the key file came, then the URLs that waited pass, then 200; after a day it is looked at again."""
+def test_indexnow_reads_the_key_file_once_a_day(tmp_path: Path) -> None:
+    """202 until the key file is read, then the waiting URLs pass, then 200; after a day the file is read again."""
 
     async def talk(served: Receiving) -> None:
         served.texts[f"{SITE}{KEY}.txt"] = KEY.encode() + b"\n"
@@ -239,7 +239,7 @@ def test_indexnow_statuses(tmp_path: Path, target: str, body: bytes, status: int
 
 
 def test_notices_wait_for_the_next_run_if_the_key_file_was_not_read(tmp_path: Path) -> None:
-    """A crawl that stops says nothing about the key; the notice is taken up again, and its file fetched once."""
+    """A crawl that stops does not judge the key; the next run resumes the notice and fetches its file once."""
 
     async def talk(served: Receiving) -> None:
         served.stopping = True
@@ -282,7 +282,7 @@ def test_indexnow_waits_for_so_many_only() -> None:
 
 
 class Hub:
-    """A WebSub hub: takes the subscriber's form, verifies its intent (5.3), distributes content (7)."""
+    """A WebSub hub: accepts the subscriber's form, verifies its intent (5.3), distributes content (7)."""
 
     def __init__(self, served: Receiving) -> None:
         self.served = served
@@ -327,8 +327,8 @@ def test_a_websub_hub(tmp_path: Path) -> None:
     talk_to(tmp_path, talk)
 
 
-def test_what_another_process_has_is_its_affair(tmp_path: Path) -> None:
-    """The key file of its host, and the subscription whose token it made."""
+def test_requests_for_another_process_are_left_to_it(tmp_path: Path) -> None:
+    """The owner handles the key file of its host, and the subscription whose token it made."""
 
     async def talk(served: Receiving) -> None:
         served.receivers._processes = ("p0", "p1", "p2")
@@ -346,8 +346,8 @@ def test_what_another_process_has_is_its_affair(tmp_path: Path) -> None:
     talk_to(tmp_path, talk)
 
 
-def test_notifications_are_taken_whole_or_sent_again(tmp_path: Path) -> None:
-    """IndexNow's clients and hubs know a status, and no number of URLs."""
+def test_notifications_are_accepted_whole_or_rejected(tmp_path: Path) -> None:
+    """IndexNow clients and hubs understand a status, but not a number of accepted URLs."""
 
     async def talk(served: Receiving) -> None:
         served.receivers.keys._known[(f"{SITE}{KEY}.txt", KEY)] = (True, served.now)

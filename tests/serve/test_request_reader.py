@@ -1,4 +1,4 @@
-"""Requests out of bytes, however they are cut; and what is no request."""
+"""Requests are parsed from bytes, however they are cut; bytes that are not a request are rejected."""
 
 import pytest
 from hypothesis import given, settings
@@ -47,7 +47,7 @@ def test_byte_by_byte() -> None:
 
 
 def test_only_a_request_that_came_alone_has_its_bytes() -> None:
-    """They are what `ClientHeadersCache` remembers: no other request and no body may stand in them."""
+    """`ClientHeadersCache` remembers these bytes, so they must not contain another request or a body."""
     assert RequestReader(LIMIT).feed(GET)[0].raw == GET
     for parts in (
         [GET + GET],
@@ -91,7 +91,7 @@ def test_what_is_no_request(data: bytes, step: int) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("step", [7, 1 << 20])
 def test_a_header_that_is_too_long(data: bytes, step: int) -> None:
-    """Counted as it comes and as it stands: neither a whole one nor one that never ends passes the limit."""
+    """The limit applies to complete headers and to those that never end."""
     reader = RequestReader(LIMIT)
     for begin in range(0, len(data), step):
         reader.feed(data[begin : begin + step])
@@ -105,7 +105,7 @@ def test_a_header_that_is_too_long(data: bytes, step: int) -> None:
     [b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", GET[:-2] + b"Connection: upgrade\r\nUpgrade: h2c\r\n\r\n"],
 )
 def test_no_other_protocol_is_spoken(request_text: bytes) -> None:
-    """The request is answered as if it had not asked, and is the last."""
+    """The request is answered as if it had not asked for another protocol, and is the last of its connection."""
     reader = RequestReader(LIMIT)
     (request,) = reader.feed(request_text + b"\x00\x01")
     assert request.complete and not request.keep_alive and reader.feed(GET) == []
@@ -113,7 +113,7 @@ def test_no_other_protocol_is_spoken(request_text: bytes) -> None:
 
 
 def test_a_header_may_be_as_long_as_the_limit() -> None:
-    """Its target and fields, each with the four bytes of its separators, by one and the next request anew."""
+    """The limit covers target and fields, each with four bytes for separators; the next request counts from zero."""
     fits = b"GET /%b HTTP/1.1\r\nY: %b\r\n\r\n" % (b"a" * 99, b"b" * (LIMIT - 100 - 5))
     reader = RequestReader(LIMIT)
     assert len(reader.feed(fits * 3)) == 3 and reader.refusal is None

@@ -1,4 +1,4 @@
-"""The page server over real sockets: copies, conditions, ranges, Memento, what is refused."""
+"""The page server over real sockets: copies, conditions, ranges, Memento, rejected requests."""
 
 import gzip
 import zlib
@@ -113,7 +113,7 @@ def test_ranges(served: Served) -> None:
 
 
 def test_answers_are_counted_by_their_status(tmp_path: Path) -> None:
-    """Also a range of a body that is streamed, and a time map."""
+    """This includes a range of a streamed body, and a time map."""
     served = Served(tmp_path, held_bytes_max=65_536)
     body = bytes(range(256)) * 1024
     served.store(body=body)
@@ -137,7 +137,7 @@ CODINGS = {
 
 @pytest.mark.parametrize("coding", CODINGS)
 def test_content_codings(served: Served, coding: bytes) -> None:
-    """As received for a client that takes the coding, undone for others and for ranges; two entity tags."""
+    """A client that accepts the coding gets it as received; others, and ranges, get the decoded form (another ETag)."""
     content, wire = b"coded " * 1000, CODINGS[coding]
     served.store(body=wire, content=content, headers=(TYPE, (b"Content-Encoding", coding)))
 
@@ -245,7 +245,7 @@ def test_other_statuses_pass(served: Served) -> None:
 def test_an_answer_that_is_not_the_whole_page_hides_no_copy(
     served: Served, status: int, outcome: Outcome
 ) -> None:
-    """Goal: a refresh that brings a part of the page, or nothing of it, leaves the last whole copy in its place."""
+    """After a refresh that brings only part of the page, or nothing, the last whole copy is still served."""
     served.store(body=b"whole")
     served.store(body=b"wh", at=10.0, status=status, outcome=outcome)
 
@@ -357,7 +357,7 @@ def test_links_lead_back_into_the_cache(served: Served) -> None:
 
 
 def test_a_damaged_copy(served: Served) -> None:
-    """Broken bytes are a 502 with the reason in the log; the server goes on."""
+    """Broken bytes get a 502, with the reason in the log; the server continues."""
     served.store()
     served.store(PAGE + "whole", b"whole")
     for segment in served.site.segments():

@@ -1,4 +1,4 @@
-"""A page that another node owns: its page server is asked, the answer passes as it comes, and no request goes round."""
+"""A request for a page of another node is forwarded to its page server, at most once, and the answer is streamed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ AT = "/page?url=" + PAGE
 
 
 def between(tmp_path: Path, talk: Callable[[Served, Served], Awaitable[None]]) -> None:
-    """Two nodes: p1 has the pages, `first` knows it as a peer and has none."""
+    """Run two nodes: p1 has the pages; `first` has none and knows p1 as a peer."""
     first, owner = Served(tmp_path / "a"), Served(tmp_path / "b")
     first.crawl.elsewhere = True
     owner.store(body=b"the owner's page " * 20_000)
@@ -54,8 +54,8 @@ def test_the_owner_answers(tmp_path: Path) -> None:
     between(tmp_path, talk)
 
 
-def test_a_request_does_not_go_round(tmp_path: Path) -> None:
-    """Nodes that do not agree about the owner ask one another once."""
+def test_a_request_is_forwarded_only_once(tmp_path: Path) -> None:
+    """If nodes disagree about the owner, a request is forwarded only once."""
 
     async def talk(first: Served, owner: Served) -> None:
         owner.crawl.elsewhere = True
@@ -90,7 +90,7 @@ def test_an_owner_that_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_an_owner_that_dies_in_the_middle(tmp_path: Path) -> None:
-    """What was promised as longer is cut: the client sees that it is not whole."""
+    """The body ends before its announced length, so the client sees that it is incomplete."""
 
     async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

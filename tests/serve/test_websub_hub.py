@@ -1,4 +1,4 @@
-"""A small WebSub hub written from the Recommendation, over real sockets, and our subscriber: asked, verified, renewed."""
+"""The subscriber against a small WebSub hub written from the Recommendation: requests, verification, renewal."""
 
 import asyncio
 import contextlib
@@ -32,15 +32,15 @@ TOPIC = "http://site.example/feed"
 
 
 class WebSubHub:
-    """Sections 5 to 7: takes a form, answers 202, verifies the intent at the callback, distributes signed content.
+    """Sections 5 to 7: accepts a form with 202, verifies the intent at the callback, distributes signed content.
 
-    `status` is what it answers a form with, `lease` what it grants (0: it names none).
+    `status` is the answer to a form, `lease` the granted lease (0: it names none).
     """
 
     def __init__(self) -> None:
         self.status, self.lease = 202, 1000
         self.forms: list[dict[str, str]] = []
-        self.subscribers: dict[str, str] = {}  # callback -> secret: asked again it replaces the former (5.1)
+        self.subscribers: dict[str, str] = {}  # callback -> secret; a repeated form replaces it (5.1)
         self.agents: list[str] = []
         self.verified: list[bool] = []
         self.url = ""
@@ -92,7 +92,7 @@ class WebSubHub:
             await asyncio.gather(*self._tasks)
 
     async def publish(self) -> list[int]:
-        """Send the feed to all subscribers; who answers 410 is one no more (section 7)."""
+        """Send the feed to all subscribers; remove those that answer 410 (section 7)."""
         statuses = []
         for callback, secret in list(self.subscribers.items()):
             signature = hmac.new(secret.encode(), FEED, hashlib.sha256).hexdigest()
@@ -110,7 +110,7 @@ class WebSubHub:
 
 @asynccontextmanager
 async def asking(served: Receiving, *hubs: str, **fetch: Any) -> AsyncIterator[Subscriber]:
-    """Our subscriber, with the crawl's own fetcher, which may ask 127.0.0.1 and no other special address."""
+    """Yield a subscriber with the crawl's own fetcher, which may connect to 127.0.0.1 but no other special address."""
     public = f"http://127.0.0.1:{served.port}/"
     served.receivers.subscriptions.want(read_topics([f"{TOPIC} {hub}" for hub in hubs], public))
     clock, network = VirtualClock(), NetworkConfig(allow_networks=("127.0.0.1/32",))
@@ -180,13 +180,13 @@ def test_a_hub_that_refuses_is_asked_later_each_time(
             await subscriber.ask()
             served.now += websub.LEASE_DEFAULT
             await subscriber.ask()
-            assert "cannot be asked" in caplog.messages[-1], "a hub that is gone is a line in the log"
+            assert "cannot be reached" in caplog.messages[-1], "a hub that is gone is a line in the log"
 
     talk_to(tmp_path, talk)
 
 
 class Told:
-    """A listener that answers every request alike and keeps what it was told."""
+    """A listener that gives every request the same answer and records the requests."""
 
     def __init__(self, answer: str = "HTTP/1.1 202 Accepted", *lines: str) -> None:
         head = "\r\n".join([answer, *lines, "Content-Length: 0", "Connection: close", "", ""])
@@ -219,9 +219,9 @@ class Told:
 def test_a_hub_cannot_send_the_secret_elsewhere(
     tmp_path: Path, status: int, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Seen: a hub's redirect made us GET, and with 307 POST `hub.secret` to, whatever it named.
+    """A hub's redirect made the subscriber GET any address, and with 307 POST `hub.secret` to it.
 
-    The other listener is a forbidden address, or an address that we may ask but is not the hub.
+    The other listener is at a forbidden address, or at a permitted address that is not the hub.
     """
 
     async def talk(served: Receiving) -> None:
@@ -248,7 +248,7 @@ def test_a_hub_at_a_forbidden_address_is_not_asked(tmp_path: Path, caplog: pytes
 
 
 def test_a_hub_may_move_within_its_origin(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """307 and 308 repeat the form (5.1); a hub that sends us round ends."""
+    """307 and 308 repeat the form (5.1); a redirect loop is ended."""
 
     async def talk(served: Receiving) -> None:
         hub = Told("HTTP/1.1 308 Moved", "Location: /new")
@@ -305,8 +305,8 @@ def test_hubs_are_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatch) -> 
     assert b"hub.callback=http%3A%2F%2Fus.example%2Fwebsub%2F" in asked[0].body
 
 
-def test_the_forms_for_one_hub_go_in_turn(tmp_path: Path) -> None:
-    """However many topics it has, it is asked as other servers are: one request at a time."""
+def test_a_hub_gets_one_form_at_a_time(tmp_path: Path) -> None:
+    """A hub gets one request at a time, however many topics it has."""
     under_way, most, asked = 0, 0, []
 
     async def ask(task: FetchRequest) -> Fetch:

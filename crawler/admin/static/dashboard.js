@@ -1,5 +1,5 @@
-// The dashboard: one event a second from /events, the curves of the last day from /history.
-// Text is only ever set as text; nothing from the crawl becomes markup.
+// The dashboard: one event per second from /events, the curves of the last day from /history.
+// Text from the crawl is always set as text, never as markup.
 "use strict";
 
 const $ = (id) => document.getElementById(id);
@@ -13,7 +13,7 @@ let curves = null;
 const recent = { times: [] };
 const RECENT_MAX = 300, FEW = 30;
 
-// The link printed at the start brings the token behind "#", which no server and no log ever sees.
+// The link printed at the start has the token after "#", which browsers send to no server.
 const brought = /^#token=([0-9a-f]{32})$/.exec(location.hash);
 if (brought) {
   sessionStorage.setItem("token", brought[1]);
@@ -64,8 +64,7 @@ function fill(list, rows) {
   for (const row of old.values()) row.remove();
 }
 
-// Rows are [cells...]; a cell is text, a number, or an element. Focus inside a table is kept.
-// A figure of a host as one reads it: instants end in _at, lengths of time are seconds.
+// Format a fact about a host: names of instants end in _at, gaps and waits are in seconds.
 function fact(name, value) {
   if (typeof value !== "number") return String(value);
   if (name.endsWith("_at")) return value > 0 ? new Date(value * 1000).toLocaleTimeString() : "-";
@@ -73,6 +72,7 @@ function fact(name, value) {
   return Number.isInteger(value) ? count(value) : value.toFixed(2);
 }
 
+// Rows are [cells...]; a cell is text, a number, or an element. Focus inside the table is kept.
 function table(id, heads, rows, empty) {
   const target = $(id);
   const kept = target.contains(document.activeElement) ? document.activeElement.dataset.key : null;
@@ -82,7 +82,7 @@ function table(id, heads, rows, empty) {
     if (cell instanceof Node) return make("td", { class: "text" }, cell);
     return make("td", { class: numeric[k] ? "number" : "text" }, typeof cell === "number" ? count(cell) : String(cell));
   })));
-  if (!rows.length) body.push(make("tr", {}, make("td", { colspan: heads.length }, empty || "nothing")));
+  if (!rows.length) body.push(make("tr", {}, make("td", { colspan: heads.length }, empty || "none")));
   target.replaceChildren(make("thead", {}, head), make("tbody", {}, ...body));
   if (kept) {
     const again = [...target.querySelectorAll("[data-key]")].find((element) => element.dataset.key === kept);
@@ -91,15 +91,15 @@ function table(id, heads, rows, empty) {
 }
 
 const CURVES = [
-  ["pages", "Pages a second", (n) => n.toFixed(n < 10 ? 1 : 0)],
-  ["bytes", "Received a second", bytes],
-  ["new", "New URLs a second", (n) => n.toFixed(n < 10 ? 1 : 0)],
-  ["todo", "URLs to do", count],
+  ["pages", "Pages per second", (n) => n.toFixed(n < 10 ? 1 : 0)],
+  ["bytes", "Received per second", bytes],
+  ["new", "New URLs per second", (n) => n.toFixed(n < 10 ? 1 : 0)],
+  ["todo", "URLs to fetch", count],
   ["in_flight", "Fetches in flight", count],
-  ["requests", "Requests to the page server a second", (n) => n.toFixed(n < 10 ? 1 : 0)],
+  ["requests", "Page server requests per second", (n) => n.toFixed(n < 10 ? 1 : 0)],
 ];
 
-// While the history is short the last minutes as this page has seen them are shown instead.
+// While the history is short, show the last minutes as received by this page.
 function draw() {
   const drawn = curves && curves.times.length >= FEW ? curves : recent;
   const times = drawn.times;
@@ -111,7 +111,7 @@ function draw() {
     const first = times[0] || 0, span = Math.max(1, (times.at(-1) || 1) - first);
     const points = values.map((v, k) => `${(1000 * (times[k] - first) / span).toFixed(1)},${(98 - 94 * v / top).toFixed(1)}`);
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    const text = values.length ? `${title}: now ${format(values.at(-1))}, most ${format(top)}` : `${title}: nothing yet`;
+    const text = values.length ? `${title}: now ${format(values.at(-1))}, maximum ${format(top)}` : `${title}: no data yet`;
     svg.setAttribute("viewBox", "0 0 1000 100");
     svg.setAttribute("preserveAspectRatio", "none");
     svg.setAttribute("class", "curve");
@@ -125,7 +125,7 @@ function draw() {
     }
     const clock = (t) => (t ? new Date(1000 * t).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : "");
     return make("figure", {},
-      make("figcaption", {}, title, make("span", {}, values.length ? `${format(values.at(-1))} (most ${format(top)})` : "")),
+      make("figcaption", {}, title, make("span", {}, values.length ? `${format(values.at(-1))} (maximum ${format(top)})` : "")),
       svg,
       make("div", { class: "axis", "aria-hidden": "true" }, make("span", {}, clock(times[0])), make("span", {}, clock(times.at(-1)))));
   });
@@ -136,7 +136,7 @@ async function loadCurves() {
   try {
     curves = await (await fetch("/history")).json();
     draw();
-  } catch { /* the state line says that the crawl is gone */ }
+  } catch { /* the state line reports that the crawl does not answer */ }
 }
 
 function remember(point, now) {
@@ -147,6 +147,39 @@ function remember(point, now) {
   }
   if (!curves || curves.times.length < FEW) draw();
 }
+
+// Labels of counters whose names need an explanation; others are shown by name.
+const HOSTS = {
+  reached: "hosts: fetched from so far",
+  front: "hosts: active",
+  ready: "hosts: ready, not active yet",
+  waiting: "hosts: waiting for their next request",
+  excluded: "hosts: over the limit of hosts per domain",
+  blocked: "hosts: blocked by the operator",
+  refused: "hosts: dropped after too many refusals",
+  given_up: "hosts: given up in this run",
+};
+const WAITS = {
+  host: "waiting: minimum gap of a host",
+  address: "waiting: minimum gap of an address",
+  rate: "waiting: overall rate limit",
+  full: "waiting: all fetch slots in use",
+  empty: "waiting: no URL to fetch",
+};
+const LINKS = {
+  accepted: "accepted by the URL filter",
+  cache_hits: "dropped as recently seen",
+  received: "received from other processes",
+  resharded: "moved here from other processes",
+  to_due: "passed to duplicate elimination",
+  to_outbox: "queued for other processes",
+};
+const DUE = {
+  known: "duplicate elimination: known URLs",
+  new: "duplicate elimination: new URLs",
+  pending: "duplicate elimination: waiting for the next flush",
+  runs: "duplicate elimination: sorted runs",
+};
 
 function show(event) {
   if (latest && event.now !== latest.now) remember(event.point, event.now);
@@ -169,24 +202,24 @@ function show(event) {
     ["Pages/s", rate.toFixed(rate < 10 ? 1 : 0)],
     ["Received/s", bytes(point.bytes || 0)],
     ["Fetched", count(pages.fetched || 0)],
-    ["To do", count(frontier.todo || 0)],
+    ["To fetch", count(frontier.todo || 0)],
     ["In flight", count(frontier.in_flight || 0)],
     ["Hosts", count(frontier.hosts || 0)],
     ["Parked", count(frontier.parked || 0)],
-    ["Left at this rate", outlook.seconds == null ? (outlook.brings == null ? "-" : "grows") : seconds(outlook.seconds)],
+    ["Time left at this rate", outlook.seconds == null ? (outlook.brings == null ? "-" : "growing") : seconds(outlook.seconds)],
   ]);
   table("outcomes", ["outcome", "fetches#"], Object.entries(pages).sort((a, b) => b[1] - a[1]).map(([name, n]) => [words(name), n]), "no fetch yet");
-  const waited = Object.entries(status.waited || {}).filter(([, n]) => n > 0).map(([name, n]) => [`waited for: ${words(name)}`, seconds(n)]);
-  const states = Object.entries(frontier).filter(([name, n]) => name.startsWith("hosts_") && n).map(([name, n]) => [`hosts ${words(name.slice(6))}`, n]);
-  table("waits", ["what", "how much#"], [...states, ...waited]);
+  const waited = Object.entries(status.waited || {}).filter(([, n]) => n > 0).map(([name, n]) => [WAITS[name] || `waiting: ${words(name)}`, seconds(n)]);
+  const states = Object.entries(frontier).filter(([name, n]) => name.startsWith("hosts_") && n).map(([name, n]) => [HOSTS[name.slice(6)] || `hosts: ${words(name.slice(6))}`, n]);
+  table("waits", ["state or cause", "hosts or time#"], [...states, ...waited]);
   const urls = status.urls || {}, due = status.due || {};
-  const links = Object.entries(urls).filter(([, n]) => typeof n === "number").map(([name, n]) => [words(name), n]);
-  const filtered = Object.entries(urls.filtered || {}).map(([name, n]) => [`filtered: ${words(name)}`, n]);
-  const dues = Object.entries(due).map(([name, n]) => [`DUE: ${words(name)}`, n < 1 && n > 0 ? n.toExponential(1) : n]);
+  const links = Object.entries(urls).filter(([, n]) => typeof n === "number").map(([name, n]) => [LINKS[name] || words(name), n]);
+  const filtered = Object.entries(urls.filtered || {}).map(([name, n]) => [`rejected by rule: ${words(name)}`, n]);
+  const dues = Object.entries(due).map(([name, n]) => [DUE[name] || `DUE: ${words(name)}`, n < 1 && n > 0 ? n.toExponential(1) : n]);
   table("links", ["links", "number#"], [...links, ...filtered, ...dues]);
   const alive = processes.map((p) => [p.name, String(p.pid), seconds(p.cpu_seconds), bytes(p.rss_bytes), p.descriptors, `${Math.ceil(1000 * (p.loop_lag || 0))} ms`]);
-  const dead = missing.map((m) => [m.name, make("span", { class: "bad" }, m.seen_at ? `not running, seen ${new Date(1000 * m.seen_at).toLocaleTimeString()}` : "not running"), "", "", "", ""]);
-  table("processes", ["process", "pid#", "CPU#", "memory#", "files#", "lag#"], [...alive, ...dead]);
+  const dead = missing.map((m) => [m.name, make("span", { class: "bad" }, m.seen_at ? `not running, last seen ${new Date(1000 * m.seen_at).toLocaleTimeString()}` : "not running"), "", "", "", ""]);
+  table("processes", ["process", "pid#", "CPU#", "memory#", "open files#", "loop lag#"], [...alive, ...dead]);
   const rest = [];
   for (const [section, name] of [["serve", "page server"], ["refresh", "refresh"], ["splitter", "splitter"]]) {
     for (const [key, value] of Object.entries(status[section] || {})) {
@@ -194,9 +227,9 @@ function show(event) {
     }
   }
   for (const [process, peers] of Object.entries(status.peers || {})) {
-    for (const [peer, facts] of Object.entries(peers)) rest.push([`${process} to ${peer}`, facts.state || `${facts.outbox_links || 0} links wait`]);
+    for (const [peer, facts] of Object.entries(peers)) rest.push([`${process} to ${peer}`, facts.state || `${facts.outbox_links || 0} links waiting`]);
   }
-  table("serve", ["what", "number#"], rest, "not in use");
+  table("serve", ["figure", "value#"], rest, "not in use");
   const errors = (status.errors || []).slice(-20).reverse();
   table("errors", ["when", "message"], errors.map((e) => [new Date(1000 * e.at).toLocaleTimeString(), make("span", { class: e.level === "error" ? "bad" : "" }, e.message)]), "none");
   hosts(status.waiting || [], event.now);
@@ -214,7 +247,7 @@ function hosts(list, now) {
     const name = make("button", { type: "button", class: "link", "data-key": host.host, "data-host": host.host }, host.host);
     return [name, words(host.state + (host.cause ? `: ${host.cause}` : "")), host.wait > 0.05 ? seconds(host.wait) : "", host.todo, host.known, host.failures, host.slowdown > 1 ? `x ${host.slowdown.toFixed(1)}` : ""];
   });
-  table("hosts", ["host", "state", "wait#", "to do#", "known#", "failures#", "slowed#"], rows, "no host yet");
+  table("hosts", ["host", "state", "wait#", "to fetch#", "known URLs#", "failures#", "slowdown#"], rows, "no host yet");
 }
 
 async function showHost(name) {
@@ -224,7 +257,7 @@ async function showHost(name) {
   $("host-name").textContent = name;
   $("host-ledger").href = `/bot/ledger?host=${encodeURIComponent(name)}`;
   const plain = Object.entries(facts).filter(([, value]) => typeof value !== "object" && value !== "");
-  const robots = (facts.robots || []).map((copy) => [`robots of ${copy.of}`, copy.fetched_at ? `${copy.status} at ${copy.fetched_at}` : `${words(copy.outcome)}, tried again ${copy.retry_at || ""}`]);
+  const robots = (facts.robots || []).map((copy) => [`robots.txt of ${copy.of}`, copy.fetched_at ? `${copy.status} at ${copy.fetched_at}` : `${words(copy.outcome)}, next try ${copy.retry_at || ""}`]);
   fill($("host-facts"), [...plain.map(([key, value]) => [words(key), fact(key, value)]), ...robots]);
   table("host-fetches", ["when", "URL", "status#", "outcome", "gap#"], (facts.fetches || []).map((f) => [new Date(f.ts).toLocaleTimeString(), make("span", {}, f.url), String(f.status), words(f.outcome || ""), f.gap === null ? "" : seconds(f.gap)]), "none in the log");
   $("host-close").focus();
@@ -236,8 +269,8 @@ function notice(text) {
 }
 
 function outcome(command, answers) {
-  if (command === "seed") return [`${answers[0].queued} queued`, ...answers[0].refused.map((each) => `refused: ${each.url}: ${each.why}`)].join("; ");
-  if (command === "retire") return `${answers.reduce((sum, each) => sum + each.retired, 0)} waiting URLs dropped; stored pages stay`;
+  if (command === "seed") return [`${answers[0].queued} queued`, ...answers[0].refused.map((each) => `rejected: ${each.url}: ${each.why}`)].join("; ");
+  if (command === "retire") return `${answers.reduce((sum, each) => sum + each.retired, 0)} waiting URLs dropped; stored pages are kept`;
   return "done";
 }
 
@@ -272,7 +305,7 @@ onSubmit("set-form", (text) => {
   const at = text.indexOf("=");
   act({ command: "set", settings: { [text.slice(0, at)]: text.slice(at + 1) } });
 });
-onSubmit("token-form", (secret) => { sessionStorage.setItem("token", secret); use(secret); $("token").value = ""; notice("The token is used from now on."); });
+onSubmit("token-form", (secret) => { sessionStorage.setItem("token", secret); use(secret); $("token").value = ""; notice("The token is set."); });
 onSubmit("why-form", async (url) => {
   const answer = await fetch(`/why?url=${encodeURIComponent(url)}`);
   $("why").hidden = false;

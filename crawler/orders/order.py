@@ -122,9 +122,7 @@ def _installed(name: str, shipped: dict[str, Any]) -> Any:
     found = metadata.entry_points(group=GROUP, name=name)
     if not found:
         known = ", ".join([BREADTH_FIRST, *shipped])
-        raise ConfigError(
-            f"order.name {name}: unknown; choose one of {known} or an entry point in {GROUP}"
-        )
+        raise ConfigError(f"order.name {name}: unknown; choose one of {known} or an entry point in {GROUP}")
     try:
         return next(iter(found)).load()
     except Exception as error:

@@ -38,7 +38,7 @@ STAGES = {"frontier", "robots", "fetcher", "extract", "urlfilter", "splitter", "
 EXCEPTIONS = {
     "frontier": {"freshness", "robots"},  # it schedules by crawl value and asks robots.txt before a page
 }
-# The rooms around the stages, lowest first: each imports only what stands in lines above its own.
+# The layers, lowest first: each imports only modules of the lines above its own.
 LAYERS = (
     SHARED,
     STAGES,
@@ -260,7 +260,7 @@ def test_no_imports_go_in_a_circle() -> None:
 
 
 def test_the_lists_are_current() -> None:
-    """What this file permits is there, and needs the permission."""
+    """Every exception listed in this file names existing code that needs the exception."""
     imports = {_relative(path): {name.split(".")[0] for name in _imports(path)} for path in _modules()}
     assert {file for file in SHELL if not imports.get(file, set()) & SHELL_IMPORTS} == set()
     assert {

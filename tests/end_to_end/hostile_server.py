@@ -67,7 +67,7 @@ NOT_FOUND = head("404 Not Found", 0)
 
 
 class Site:
-    """What the connections of one process share."""
+    """The state that the connections of one process share."""
 
     def __init__(self, kind: str, hosts: int, port: int) -> None:
         self.hosts, self.port = hosts, port

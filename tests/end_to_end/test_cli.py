@@ -216,7 +216,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
 
 
 def test_limits_of_a_run_and_going_on(tmp_path: Path) -> None:
-    """--max-pages, --max-bytes and --max-time end a run in order; the same command goes on where it stopped."""
+    """--max-pages, --max-bytes and --max-time end a run cleanly; the same command continues where it stopped."""
     with Web(
         {"/": page(*(f"/{n}" for n in range(20)))} | {f"/{n}": page(text=str(n) * 2000) for n in range(20)}
     ) as web:
@@ -378,7 +378,7 @@ def test_a_crawl_that_never_began(tmp_path: Path) -> None:
 
 
 def test_words_that_are_no_text(crawled: tuple[Path, Web]) -> None:
-    """Bytes of the command line that are no UTF-8 arrive as lone surrogates."""
+    """Bytes of the command line that are not UTF-8 arrive as lone surrogates."""
     assert run("why", "http://x/\udcff", "--dir", crawled[0]).code == 0
     ran = run("seed", "\udcff", "--dir", crawled[0])
     assert ran.text.startswith("0 queued\nrefused: ?: it is not a URL") and ran.code == 2

@@ -102,7 +102,7 @@ def test_a_session_is_in_no_record_whoever_sends_the_cookie(
 
 
 def _plain(data: bytes) -> bytes:
-    """What a file holds, without the gzip of its members."""
+    """Return the content of a file, with its gzip members decompressed."""
     if data[:2] != b"\x1f\x8b":
         return data
     import zlib

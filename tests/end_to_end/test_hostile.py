@@ -31,7 +31,7 @@ from tests.fetcher.test_unexpected import large_certificate
 
 
 def test_a_session_that_cannot_be_copied(tmp_path: Path) -> None:
-    """A leaf certificate of 85 kB once stopped the crawl for ever: it ends by itself, with all pages."""
+    """A leaf certificate of 85 kB once made the crawl hang; it must end by itself, with all pages."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(large_certificate(tmp_path))
     with Web({"/": page("/a", "/b"), "/a": page(text="a"), "/b": page(text="b")}, tls=context) as web:
@@ -59,7 +59,7 @@ PLACES: list[tuple[Any, str]] = [
 def test_a_bug_on_one_host_is_its_own(
     where: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is raised for a host, the crawl goes on with the others, counts right and ends by itself."""
+    """Whatever is raised for a host, the crawl continues with the others, counts correctly and ends by itself."""
     whole = getattr(where, name)
     raised = 0
 
@@ -115,7 +115,7 @@ def test_sitemap_lines_use_up_no_budget_of_pages(tmp_path: Path) -> None:
 def test_a_shutdown_that_hangs_is_left_alone(
     where: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step has its limit: the crawl ends in order, and the log says what did not."""
+    """Each step has a time limit: the crawl ends cleanly, and the log names the step that did not."""
 
     async def hang(_: Any) -> None:
         await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""What hostile pages say reaches no terminal and no spreadsheet raw: every command on a crawl of them."""
+"""Test that every command escapes the text of hostile pages, for terminals and for spreadsheets."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ ANSWERS = {
 
 
 class Hostile(BaseHTTPRequestHandler):
-    """Says it in the reason, in fields, in types, in places to go, and in answers that are none."""
+    """Sends the hostile text in the reason, in fields, media types, redirect targets and invalid answers."""
 
     protocol_version = "HTTP/1.1"
 
@@ -123,7 +123,7 @@ def test_a_command_prints_nothing_that_drives_a_terminal(command: str, hostile: 
 
 
 def test_a_refused_command_leaves_the_crawl_usable(hostile: tuple[Path, str]) -> None:
-    """Goal: a name that is no process's begins nothing, so no journal stands in the way of other commands."""
+    """A command that names an unknown process starts nothing, so no journal blocks other commands."""
     directory, _ = hostile
     for refused in (
         ["recover", EVIL],

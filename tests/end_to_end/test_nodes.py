@@ -180,7 +180,7 @@ def test_a_crawl_that_one_process_began_goes_on_as_nodes(tmp_path: Path) -> None
 
 
 def moved_sites() -> Web:
-    """Sites 1 to 8 have moved to sites 11 to 18, whose roots link to pages of their own and of all others."""
+    """Return a web in which sites 1 to 8 have moved to 11 to 18; the new roots link to their own and all other sites."""
 
     def answer(asked: ReceivedRequest) -> Answer:
         number = int(asked.host.rpartition(".")[2])

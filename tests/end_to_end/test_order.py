@@ -67,7 +67,7 @@ def test_a_crawl_goes_on_under_another_order(order: str, tmp_path: Path) -> None
 
 
 def test_a_crawl_under_an_order_is_checked_and_resharded(tmp_path: Path) -> None:
-    """The index of what waits is no damage, and is made anew by the processes that get the queues."""
+    """`check` accepts the index of the queue, and the processes that receive the queues rebuild it."""
     with Web(SITE) as web:
         crawl(tmp_path / "c", "--order", "opic", "--max-pages", 5, web.url())
         assert run("check", "--dir", tmp_path / "c").code == 0

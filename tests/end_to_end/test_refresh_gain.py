@@ -1,4 +1,4 @@
-"""What the refresh frontier gains over HTTP, small: the log must show it, and must show when it is lost."""
+"""Test on a small web that the refresh frontier's gain over HTTP shows in the log, and that its loss would."""
 
 import asyncio
 from pathlib import Path

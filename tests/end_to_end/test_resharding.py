@@ -144,7 +144,7 @@ def test_a_live_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
-    """What it had from others is found in their archives, what only its own pages link to by fetching those again."""
+    """Links from other processes are read from their archives; links from its own pages are found by refetching."""
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         ended = crawl(directory, web.seed, *settings("--processes", "2", *QUICK))

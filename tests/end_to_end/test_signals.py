@@ -138,7 +138,7 @@ ENTRANCES = [by_signal, by_indexnow, by_websub, by_control, by_python, by_refres
 
 
 def page_of(crawl: Crawl) -> Any:
-    """What makes the change of a page that has the link among those of its second portion."""
+    """Return the function that makes the change of a page with the link in its second portion."""
     fingerprint = crawl.stages.fingerprinter.fingerprint
     content = b"<p>home</p>"
     fetch = Fetch(
@@ -167,7 +167,7 @@ def test_a_url_survives_a_kill_whichever_way_it_is_signalled(
     tmp_path: Path, entrance: Callable[[Crawl], Awaitable[Any]]
 ) -> None:
     """A page with the link pauses between two portions, the URL is signalled, the page is committed, the process
-    killed: the page is stored, so nobody would read it again, and the link counted as met."""
+    killed: the page is stored, so it would not be read again, and the link counted as met."""
 
     async def play() -> None:
         tree = SETTINGS | {"politeness": {"delay": 0, "delay_factor": 0}}
@@ -212,7 +212,7 @@ ENDLESS = (
 
 
 def heard(running: Running, url: str, source: str, names: Sequence[str] = NAMES) -> int:
-    """How many signals of a source the owner of a page has counted since its last crawl."""
+    """Return the number of signals of a source that the owner of a page has counted since the page's last crawl."""
     counted = 0
     for name in names:
         if (said := control.ask(running.folder / name, "why", url=url)) is control.NOBODY:
@@ -227,7 +227,7 @@ def all_heard(running: Running, urls: list[str], source: str, count: int) -> boo
 
 
 def test_no_signal_is_lost_whichever_of_three_processes_it_reaches(tmp_path: Path) -> None:
-    """67 of 90 signals by HTTP were answered 200 and kept by nobody: their pages were another process's."""
+    """67 of 90 signals by HTTP were once answered 200 and lost: other processes owned their pages."""
     with TreeWeb(tmp_path, PAGES, "--fanout", "3", hosts=30) as web:
         urls = [web.url(page) for page in range(PAGES)]
         flags = (*ENDLESS, "--processes", "3")

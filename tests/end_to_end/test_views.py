@@ -1,7 +1,7 @@
-"""What the entrances say of a running crawl is the same: `status`, `why`, `top`, dashboard, metrics, ledger.
+"""Test that all views of a running crawl agree: `status`, `why`, `top`, dashboard, metrics, ledger.
 
-One process and three; then one of the three is killed and held down (its supervisor is stopped, so that
-nobody starts it again) and the entrances are held side by side once more.
+The crawls have one process and three. Then one of the three is killed, with the supervisor stopped so that
+it does not restart the process, and the views are compared again.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ def _started(folder: Path, web: Web, processes: int) -> Running:
 
 
 def _is_still(status: dict[str, Any]) -> bool:
-    """Whether nothing of a paused crawl is on its way."""
+    """Return whether a paused crawl has nothing in flight."""
     splitter = status["splitter"]
     crossing = splitter and (splitter["waiting"] or splitter["sent"] != splitter["applied"])
     return not (status["frontier"]["in_flight"] or status["due"]["pending"] or crossing)
@@ -83,7 +83,7 @@ def _by_command(running: Running) -> dict[str, Any]:
 
 
 def _numbers(status: dict[str, Any]) -> dict[str, Any]:
-    """What must not differ, in a crawl that is paused."""
+    """Return the numbers that must agree in a paused crawl."""
     return {
         "pages": status["pages"],
         "bytes": status["bytes"],
@@ -176,7 +176,7 @@ def test_all_entrances_say_the_same(tmp_path: Path, web: Web, processes: int) ->
 
 
 def test_a_killed_process_is_missed_by_all(tmp_path: Path, web: Web) -> None:
-    """It vanished without a word from the dashboard, and totals fell."""
+    """The process once vanished silently from the dashboard, and the totals fell."""
     running = _started(tmp_path, web, 3)
     supervisor = running.process.pid
     try:

@@ -1,4 +1,4 @@
-"""What a crawl makes of the web as it is (`fetcher/README.md`), on a real server from end to end."""
+"""Test the web behaviour described in `fetcher/README.md` from end to end, on a real server."""
 
 import gzip
 import ssl
@@ -144,7 +144,7 @@ def test_session_ids_do_not_make_new_pages(tmp_path: Path) -> None:
 
 
 def test_requisites(tmp_path: Path) -> None:
-    """What a page needs comes from any host; pages of that host are not crawled."""
+    """Requisites of a page are fetched from any host; other pages of that host are not crawled."""
     with Web({}) as web:
         image = web.url("/i.png", "cdn.localhost")
         web.routes["a.localhost/"] = f'<link rel=stylesheet href=/s.css><img src="{image}">'

@@ -34,7 +34,7 @@ def url(page: int, hosts: int, port: int) -> str:
 
 
 class Site:
-    """What all connections share."""
+    """The state that all connections share."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options

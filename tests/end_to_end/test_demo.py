@@ -1,4 +1,4 @@
-"""`crawler demo`: each demonstration is a crawl of its own."""
+"""Test that each `crawler demo` is a separate crawl."""
 
 from pathlib import Path
 

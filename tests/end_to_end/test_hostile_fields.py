@@ -80,7 +80,7 @@ AT_REST = (
 
 
 class Hostile(BaseHTTPRequestHandler):
-    """Any host has `/`, `/in` and `/odd`; each answer has all fields, and says in the log who brought what."""
+    """Serves `/`, `/in` and `/odd` on any host with all fields, and logs the credentials of each request."""
 
     protocol_version = "HTTP/1.1"
     brought: list[tuple[str, str, str]]
@@ -113,7 +113,7 @@ class Told(NamedTuple):
 
 
 def passed(port: int, url: str) -> dict[str, str]:
-    """The fields of the server's answer for the stored page of a URL, by lower-case name."""
+    """Return the header fields of the server's answer for the stored page of a URL, by lower-case name."""
     status, fields, _ = ask(port, f"/page?url={quote(url, safe='')}")
     assert status == 200, (status, fields)
     return {name.lower(): value for name, value in fields.items()}
@@ -187,7 +187,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Told]]:
 
 
 def test_the_pages_are_shared(told: dict[int, Told]) -> None:
-    """Else three processes would say nothing that one does not."""
+    """Otherwise three processes would test no more than one."""
     assert told[1].owners == {"p0"} and len(told[3].owners) > 1
     paths = {path for path, cookie, key in Hostile.brought if SECRET in cookie and key == AUTHORIZATION}
     assert "/in" in paths, "cookie and Authorization went out"
@@ -239,7 +239,7 @@ def test_the_fields_that_pass_are_those_of_the_list(told: dict[int, Told]) -> No
 
 
 def _lasting(told_by: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
-    """The answers without what differs from crawl to crawl."""
+    """Return the answers without the fields that differ between crawls."""
     return {
         url: {name: value for name, value in fields.items() if name not in VARYING}
         for url, fields in told_by.items()

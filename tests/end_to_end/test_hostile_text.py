@@ -55,7 +55,7 @@ class Hostile(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-    """The directory of a crawl of hostile pages, and its first URL."""
+    """Return the directory of a crawl of hostile pages and its first URL."""
     directory = tmp_path_factory.mktemp("hostile") / "crawl"
     with served(Hostile) as port:
         url = f"http://localhost:{port}/"
@@ -66,7 +66,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, st
 
 
 def clean(ran: Ran) -> None:
-    """Assert that nothing of it drives a terminal."""
+    """Assert that the text contains no terminal control sequence."""
     for text in (ran.out.decode("utf-8", "surrogateescape"), ran.err):
         hidden = {each for each in text if each not in "\t\n" and is_hidden(each)}
         assert not hidden, (hidden, text)
@@ -183,7 +183,7 @@ def test_a_key_of_the_configuration(hostile: tuple[Path, str], tmp_path: Path) -
     [["get", "{url}"], *(["export", "--format", name] for name in ("jsonl", "text", "cdxj", "warc"))],
 )
 def test_on_a_terminal(arguments: list[str], hostile: tuple[Path, str]) -> None:
-    """Data is written as it is to files and pipes, and as text to a terminal."""
+    """Data is written unchanged to files and pipes, and escaped to a terminal."""
     directory, url = hostile
     given = [each.replace("{url}", url) for each in arguments]
     command = [*given, "--dir", str(directory)]

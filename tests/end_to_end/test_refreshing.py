@@ -1,4 +1,4 @@
-"""The refresh frontier over HTTP, on a web that changes; the judge is the server's log."""
+"""Test the refresh frontier over HTTP on a changing web, by the server's log."""
 
 import asyncio
 from collections import defaultdict
@@ -104,7 +104,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["refresh", "crawl"])
 def test_processes_share_one_rate_for_known_pages(tmp_path: Path, command: str) -> None:
-    """With no new URL left, no process had any share of the rate; known pages have it, and all of them."""
+    """With no new URL left, processes once got no share of the rate; all of it must go to known pages."""
     rate, seconds = 30.0, 9.0
     web = changing_web(SystemClock().now())
     config = tmp_path / "config.toml"

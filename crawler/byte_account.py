@@ -65,7 +65,7 @@ class ByteAccount(Generic[_O]):
         self._waiting.pop(owner, None)  # type: ignore[arg-type]  # who is charged has neither
 
     def next_free(self) -> _O | None:
-        """Grant the next owner in line its request if it fits, and return that owner; None if nobody can be granted."""
+        """Grant the next owner in line its request if it fits, and return that owner; None if no request fits."""
         if not self._waiting:
             return None
         first = next(iter(self._waiting))

@@ -39,7 +39,7 @@ class LinkFlag:
         128  # asked as the user's request says (`Way`), under a fingerprint of its own; never refreshed
     )
     RANKED = 256  # the user gave it a priority
-    AGAIN = 512  # a known page that is queued once more (`crawl.timestamping`)
+    AGAIN = 512  # a known page that is queued again (`crawl.timestamping`)
     # Not a link: tells the owner that this URL is said to have changed; `redirects` is the number of the source.
     SIGNAL = 1024
     NEWS = (

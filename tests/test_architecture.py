@@ -1,4 +1,4 @@
-"""The shape of the code, checked by parsing imports (`crawler/README.md`, "Rules of the code")."""
+"""Test the structure of the code by parsing its imports (`crawler/README.md`, "Rules of the code")."""
 
 import ast
 import enum
@@ -34,11 +34,11 @@ SHARED = {
     "orders",
 }
 STAGES = {"frontier", "robots", "fetcher", "extract", "urlfilter", "splitter", "due", "freshness", "pages"}
-# Stage -> stages it may use, with the reason.
+# Stage -> the stages it may import, with the reason.
 EXCEPTIONS = {
-    "frontier": {"freshness", "robots"},  # it schedules by crawl value and asks robots.txt before a page
+    "frontier": {"freshness", "robots"},  # schedules by crawl value; checks robots.txt before a page
 }
-# The rooms around the stages, lowest first: each imports only what stands in lines above its own.
+# The layers, lowest first: each imports only modules of the lines above its own.
 LAYERS = (
     SHARED,
     STAGES,
@@ -52,12 +52,12 @@ LAYERS = (
     {"cli"},
     {"bench", "lab", "__main__"},
 )
-# Import against the direction -> its reason.
+# Import of a higher layer by a lower one -> the reason.
 AGAINST_LAYERS = {
     ("__init__", "api"): "the Python API, imported when it is asked for",
     ("supervision", "cli"): "a child logs in the form that the command line gave",
 }
-# Files that may wait, talk and read clocks; all others take `now` and are plain objects.
+# Files that may wait, do I/O and read clocks. All others get `now` as an argument and have plain objects.
 SHELL = {
     "process/process.py",
     "process/live_services.py",
@@ -110,14 +110,14 @@ SHELL = {
 }
 SHELL_FOLDERS = {"cli", "bench"}
 SHELL_IMPORTS = {"asyncio", "aiohttp", "uvloop", "socket", "time", "aiodns", "subprocess", "threading"}
-# A plain file may name these for a reason of its own.
+# Exceptions: plain files that may import these modules, with the reason.
 SHELL_IMPORT_EXCEPTIONS = {
     "process/fetching/reader.py": {"asyncio"},  # large stored copies are read in a thread
     "lab/cluster/curves.py": {"time"},  # the CPU time of a simulation
     "lab/commands/cache.py": {"time"},  # the CPU time of a simulation
-    "lab/commands/histories.py": {"subprocess"},  # it runs git
+    "lab/commands/histories.py": {"subprocess"},  # runs git
     "storage/files.py": {"time"},  # waits for a lock that is held briefly
-    "storage/snapshot.py": {"time"},  # waits until a manifest stands still
+    "storage/snapshot.py": {"time"},  # waits until a manifest stops changing
 }
 
 
@@ -183,7 +183,7 @@ def _top(relative: str) -> str:
 
 
 def _used(path: Path) -> set[str]:
-    """The folders and root modules of the crawler that a file imports, without its own."""
+    """Return the folders and root modules of the crawler that a file imports, without its own."""
     used = {name.split(".")[1] for name in _imports(path) if name.startswith("crawler.")}
     return used - {_top(_relative(path))}
 
@@ -200,12 +200,12 @@ def _against() -> set[tuple[str, str]]:
 
 
 def test_the_root_has_a_direction() -> None:
-    """Folders and root modules form layers; what goes the other way is listed with its reason."""
+    """Folders and root modules import only lower layers; exceptions are listed with their reason."""
     assert {_top(_relative(path)) for path in _modules()} == set().union(*LAYERS)
     assert _against() == set(AGAINST_LAYERS), "an import against LAYERS, or one that is listed and gone"
 
 
-# The folders of `process/`, lowest first, and the modules that join them: each imports only what stands above it here.
+# The layers of `process/`, lowest first: its folders, then the modules that join them. Each imports only earlier lines.
 PROCESS_FLOORS = (
     "lifecycle",
     "committing",
@@ -217,12 +217,12 @@ PROCESS_FLOORS = (
     "process",
     "live",
 )
-# Import against the floors -> its reason.
+# Import of a higher layer by a lower one -> the reason.
 AGAINST_PROCESS_FLOORS: dict[tuple[str, str], str] = {}
 
 
 def test_the_floors_of_a_process_have_a_direction() -> None:
-    """From the loops' tools over decisions and parts to what joins them: no floor knows one above it."""
+    """No folder of `process/` imports a folder of a higher layer."""
     floor = {name: number for number, name in enumerate(PROCESS_FLOORS)}
     against = set()
     for path in (ROOT / "process").rglob("*.py"):
@@ -236,7 +236,7 @@ def test_the_floors_of_a_process_have_a_direction() -> None:
 
 
 def _known_at_the_top(path: Path, modules: set[str]) -> Iterator[str]:
-    """The modules of the crawler that a module imports at its top level, also for types only."""
+    """Yield the modules of the crawler that a module imports at its top level, including imports for types."""
     found: list[ast.stmt] = list(ast.parse(path.read_text(encoding="utf-8")).body)
     for node in found:
         if isinstance(node, ast.If | ast.Try | ast.With):
@@ -250,17 +250,17 @@ def _known_at_the_top(path: Path, modules: set[str]) -> Iterator[str]:
 
 
 def test_no_imports_go_in_a_circle() -> None:
-    """No module knows one that knows it, not even for types: each can be read without those above it."""
+    """Imports have no cycles, even with imports for types, so each module can be read without its importers."""
     names = {
         ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): path
         for path in _modules()
     }
     known = {name: {*_known_at_the_top(path, {*names})} - {name} for name, path in names.items()}
-    graphlib.TopologicalSorter(known).prepare()  # CycleError names the circle
+    graphlib.TopologicalSorter(known).prepare()  # CycleError names the cycle
 
 
 def test_the_lists_are_current() -> None:
-    """What this file permits is there, and needs the permission."""
+    """Every exception listed in this file names existing code that needs the exception."""
     imports = {_relative(path): {name.split(".")[0] for name in _imports(path)} for path in _modules()}
     assert {file for file in SHELL if not imports.get(file, set()) & SHELL_IMPORTS} == set()
     assert {
@@ -275,8 +275,8 @@ def test_the_lists_are_current() -> None:
         assert others <= used, f"{stage} does not use {sorted(others - used)}"
 
 
-# Modules and calls with which a request could leave by another way than the fetcher, which has the address guard,
-# the proxy, the identity, the limits and the one redactor of records.
+# Modules and calls that could send a request without the fetcher, and so without its address guard, proxy,
+# identity, limits and redaction of records.
 CLIENT_MODULES = {
     "aiohttp",
     "requests",
@@ -293,7 +293,7 @@ CLIENT_CALLS = {
     "ClientSession", "open_connection", "create_connection", "create_datagram_endpoint", "sock_connect", "urlopen",
     "connect", "connect_ex",
 }  # fmt: skip
-# File -> what it uses of them, and what for. The lab and the benchmarks are not part of a crawl.
+# File -> (the modules and calls it may use, the purpose). The lab and the benchmarks are not part of a crawl.
 CLIENTS_ALLOWED: dict[str, tuple[set[str], str]] = {
     "splitter/peers.py": ({"create_connection"}, "links to the other processes of the crawl"),
     "serve/server.py": (
@@ -309,7 +309,7 @@ CLIENTS_ALLOWED: dict[str, tuple[set[str], str]] = {
 
 
 def _clients(path: Path) -> set[str]:
-    """The modules and calls of a file that could send something somewhere; a call with `sock` is a child of ours."""
+    """Return the modules and calls of a file that could send data; calls with `sock` go to a child process."""
     found = {name for name in _imports(path) if name in CLIENT_NAMES}
     found |= {top for name in _imports(path) if (top := name.split(".")[0]) in CLIENT_MODULES - {"http"}}
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -321,7 +321,7 @@ def _clients(path: Path) -> set[str]:
 
 
 def test_every_request_leaves_through_the_fetcher() -> None:
-    """Seen: the WebSub subscriber had a client of its own, and followed a hub to any address with the secret."""
+    """The WebSub subscriber once had its own HTTP client, which sent the secret to any address a hub named."""
     used = {
         _relative(path): found
         for path in _modules()
@@ -343,14 +343,14 @@ def test_no_use_of_the_global_random_generator() -> None:
                 pytest.fail(f"{_relative(path)}:{node.lineno} uses random.{node.attr}")
 
 
-# Files that are alike in many folders: what they hold is the same kind of thing everywhere.
+# File names that may occur in many folders, because they mean the same in each.
 ALIKE = {"__init__.py", "__main__.py", "reshard.py", "server.py"}
-# Folders whose modules are named for the command of the user that they are.
+# Folders whose modules are named after the commands that they implement.
 COMMANDS = {"cli", "lab/commands", "bench"}
 
 
 def test_a_name_means_one_thing() -> None:
-    """No public class name is defined twice, and no file name but those of commands and of like parts."""
+    """Public class names are unique, and so are file names, except those of `ALIKE` and `COMMANDS`."""
     classes: dict[str, list[str]] = {}
     files: dict[str, list[str]] = {}
     for path in sorted(ROOT.rglob("*.py")):
@@ -364,12 +364,12 @@ def test_a_name_means_one_thing() -> None:
 
 
 def test_no_file_needs_the_package_of_one_engine() -> None:
-    """Stores are opened by `engines.py`: from Python 3.13 on plyvel may not be there, and a test module that imports
-    it is one whose tests do not run."""
+    """Stores are opened by `engines.py`. From Python 3.13 on plyvel may be missing, and the tests of a module that
+    imports it would not run."""
     found = []
     for folder in ("crawler", "tests", "scripts"):
         for path in sorted((ROOT.parent / folder).rglob("*.py")):
-            for node in ast.parse(path.read_text(encoding="utf-8")).body:  # those at the top of a module only
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:  # top-level imports only
                 names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
                 names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
                 if {"plyvel", "rocksdict"} & {each.partition(".")[0] for each in names} or any(
@@ -384,8 +384,8 @@ HOLDERS = (tuple, list, dict, abc.Sequence, typing.Union, types.UnionType)
 
 
 def test_what_the_collector_does_not_follow_holds_data_only() -> None:
-    """An object without garbage collection in a ring of references, as a request that leads to its process, is
-    never freed, nor is all that the ring holds."""
+    """A class with gc=False must not be part of a reference cycle (a request that refers to its process, say),
+    because the cycle would never be freed."""
     for path in _modules():
         if "gc=False" in path.read_text(encoding="utf-8"):
             importlib.import_module(f"crawler.{_relative(path).removesuffix('.py').replace('/', '.')}")

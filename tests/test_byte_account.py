@@ -34,7 +34,7 @@ def test_random_owners_all_come_to_their_end() -> None:
 
 
 def test_what_has_come_whole_and_waits_is_bounded_too() -> None:
-    """Bodies of 10 that nobody takes once they are whole: an eighth of the limit comes beyond it, and all later."""
+    """Complete bodies of 10 bytes that are not taken exceed the limit by an eighth; the others come later."""
     account: ByteAccount[int] = ByteAccount(100, small=0)
     left = dict.fromkeys(range(40), 10)
     whole: list[str] = []
@@ -76,7 +76,7 @@ def test_first_come_first_served_and_the_oldest_always() -> None:
 
 
 def test_what_is_charged_stops_others_until_it_is_released() -> None:
-    """Twenty bodies that are parsed: nothing more is received, and nobody waits for ever."""
+    """While twenty bodies are parsed, nothing more is received; afterwards every waiting owner is served."""
     account: ByteAccount[str] = ByteAccount(100, small=0)
     for number in range(20):
         account.charge(number, 50)

@@ -42,7 +42,7 @@ class RateSampler:
 
     @property
     def begun(self) -> bool:
-        """Whether the next point will have rates."""
+        """True if the next point will have rates."""
         return bool(self._before)
 
     def sample(self, status: Mapping[str, Any], now: float) -> dict[str, float]:

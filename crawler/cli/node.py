@@ -109,7 +109,7 @@ def _with(config: Config, layers: Layers) -> Config:
 
 
 def _member(config: Config, directory: CrawlDirectory) -> "Member":
-    """Return this process's place; create the directory, whose seed comes from the shared secret if there is one."""
+    """Return this process's place. Create the directory; its seed comes from the shared secret if there is one."""
     from crawler.config.forms import named_addresses
     from crawler.process.exchange.exchange import Member
     from crawler.splitter.peers import listen_address

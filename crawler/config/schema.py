@@ -26,7 +26,7 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CrawlConfig(_Section, frozen=True):
-    """What is crawled and when it ends."""
+    """The scope and the limits of the crawl."""
 
     scope: ScopeName = "host"
     surts: tuple[str, ...] = ()  # SURT prefixes that are in scope in addition to the seeds' scope
@@ -37,7 +37,7 @@ class CrawlConfig(_Section, frozen=True):
     pages_per_host: Limit = -1  # -1 = no limit (10,000 in scope any)
     pages_per_domain: Limit = -1  # -1 = no limit (20,000 in scope any)
     hosts_per_domain: Limit = -1  # -1 = no limit (200 in scope any)
-    timestamping: bool = False  # for this run only; known pages are fetched once more
+    timestamping: bool = False  # for this run only; known pages are fetched again
     patience: Seconds = Seconds(300)
     requisites: bool = False
     rate: Number = 0.0  # pages per second over all processes; 0 = no limit

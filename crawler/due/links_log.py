@@ -128,7 +128,7 @@ class LinksLog:
         self._fault("links written")
 
     def _begin_file(self, start: int) -> None:
-        """Continue in a new file, whose directory entry is made durable first."""
+        """Continue in a new file. Its directory entry is made durable first."""
         if self._descriptor >= 0:
             os.fdatasync(self._descriptor)
             os.close(self._descriptor)

@@ -51,7 +51,7 @@ _CODED_AT_A_TIME = 128 * FENCE_STEP  # keys
 
 
 class RunEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What the store records of a run file: enough to recognise the file that was written."""
+    """The store's record of a run file: enough to recognise the file that was written."""
 
     number: int
     count: int

@@ -81,7 +81,7 @@ class MapStream:
         self._waiting: deque[bytes] = deque()
 
     def feed(self, content: bytes) -> None:
-        """Take the next bytes of the map; once more than `least` have come, send them to the child."""
+        """Take the next bytes of the map; send them to the child as soon as more than `least` bytes have come."""
         self.nbytes += len(content)
         self._waiting.append(content)
         if self.nbytes <= self._least:

@@ -58,7 +58,7 @@ def scan_utf8(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) 
 
 
 def _title(element: bytes) -> str:
-    """Return the text of a title element, whose end tag may be missing, as `one_line` formats it."""
+    """Return the text of a title element as `one_line` formats it. The end tag may be missing."""
     text = _TITLE_END.sub(b"", element.partition(b">")[2])[:_TITLE_BYTES_MAX]
     return one_line(html.unescape(text.decode("utf-8", "replace")))
 

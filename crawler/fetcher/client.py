@@ -10,7 +10,7 @@ after an answer to the next request, rejects or loses common answers (`framing.p
 uses twice the CPU time.
 
 If a GET fails on a reused connection before any byte of its answer has come, the server
-had closed the connection already: the client sends it once more on another connection
+had closed the connection already: the client sends it again on another connection
 (RFC 9112 9.3.1). Other methods must not be repeated, so they always use a new connection.
 One timer watches the time limits of all connections.
 """

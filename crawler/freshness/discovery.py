@@ -3,7 +3,7 @@
 """Hubs: the value of the new pages that fetching a page again would show.
 
 A hub shows theta new pages per day, each worth nu. If it was fetched tau days ago, it
-loses nu theta tau of importance per day, because that many pages exist that nobody has
+loses nu theta tau of importance per day, because that many pages exist that no crawl has
 found. A task whose cost rate is c(tau) is worth tau c(tau) minus the integral of c from
 0 to tau (the index from which GREEDY follows), so fetching the hub is worth
 
@@ -20,7 +20,7 @@ square root of their sum, within the bracket (`hub_wait`).
 
 *theta* is learned from credit. The hub that was the first to show a URL gets 1 if that
 URL became a page of its own, and 0 otherwise: this measures what the hub adds to all
-others at their present rates. The first copy of a hub earns nothing, since nobody knows
+others at their present rates. The first copy of a hub earns nothing, since it is unknown
 how long its links were there. Two numbers are kept per hub in single precision, as of
 its last crawl: pages found, and the time watched. Both decay with a half-life of 90
 days. They are shrunk towards the rates of those pages of the directory that have shown

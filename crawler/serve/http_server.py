@@ -177,7 +177,7 @@ class ServedConnection(asyncio.Protocol):
 
     @property
     def gone(self) -> bool:
-        """Whether the connection can no longer be written to."""
+        """True if the connection can no longer be written to."""
         return self._transport is None or self._transport.is_closing()
 
     @property

@@ -82,12 +82,12 @@ class RequestReader:
 
     @property
     def at_rest(self) -> bool:
-        """Whether all received bytes belong to complete requests, so that the next byte begins a new one."""
+        """True if all received bytes belong to complete requests, so that the next byte begins a new one."""
         return self._current is None and not self._loose and self.refusal is None and not self.ended
 
     @property
     def busy(self) -> bool:
-        """Whether the body of a request is still arriving."""
+        """True while the body of a request is still arriving."""
         return self._current is not None
 
     def feed(self, data: bytes) -> list[ServedRequest]:

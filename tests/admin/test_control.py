@@ -22,7 +22,7 @@ from crawler.errors import CrawlerError, DirectoryError
 def test_the_socket_is_deleted_on_close_and_nothing_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    """Python 3.13 also deletes the socket by its path, whose descriptor may belong to another file at that time."""
+    """Python 3.13 also deletes the socket by its path. By then its descriptor may belong to another file."""
     other = tmp_path / "other"
     other.touch()
 
@@ -166,7 +166,7 @@ def test_an_answer_is_waited_for_half_a_minute_and_read_up_to_64_mib() -> None:
 def test_a_server_that_hangs_up_or_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None
 ) -> None:
-    """A server that hangs up counts as nobody; a silent one is an error; an old version's error has no code."""
+    """A server that hangs up is treated as absent; a silent one is an error; an old version's error has no code."""
     monkeypatch.setattr(control, "TIMEOUT", 0.2)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(tmp_path / "control.sock"))

@@ -132,7 +132,7 @@ def test_a_page_whose_callback_fails_is_given_again(
 
 
 def test_a_script_without_a_log_shows_errors_and_why_a_run_gives_nothing(web: Web, tmp_path: Path) -> None:
-    """The dashboard's handler of the log stood in the way of Python's own, and all was silent."""
+    """The dashboard's log handler once replaced Python's own, and no error was shown."""
     program = tmp_path / "program.py"
     program.write_text(
         "import sys, crawler\n"

@@ -1,4 +1,4 @@
-"""`Page`: text, tree, JSON and URLs, as they stand in the examples of its docstrings and beyond."""
+"""Test `Page`: text, tree, JSON and URLs, and the examples in the docstrings."""
 
 import asyncio
 import doctest
@@ -23,7 +23,7 @@ MODULES = ("page", "request", "follow_rules", "calls", "crawl")
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name: str, tmp_path: Path) -> None:
-    """Those of the docstrings run as they stand, on a site of two pages."""
+    """The examples in the docstrings run unchanged on a site of two pages."""
     with Web({"/": source("/about", text="Home"), "/about": source(text="About")}) as web:
         names = {
             "crawler": crawler,

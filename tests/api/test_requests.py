@@ -1,4 +1,4 @@
-"""What a request says beside its URL: method, body, headers, priority, `dont_filter`; and redirects of it."""
+"""Test the options of a request (method, body, headers, priority, `dont_filter`) and its redirects."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,7 +99,7 @@ def home(asked: ReceivedRequest) -> Answer:
 
 
 def test_a_request_as_a_seed_gets_the_page_that_it_is_redirected_to(tmp_path: Path) -> None:
-    """A login: POST, 303, GET with the cookie. Neither the password nor the key stands in the archive or a log."""
+    """A login: POST, 303, GET with the cookie. The archive and the logs contain neither the password nor the key."""
     seen: list[Any] = []
 
     def welcome(found: crawler.Page) -> None:

@@ -1,4 +1,4 @@
-"""What wget's users reach for: spider, kinds, a limit of bytes a second, timestamps, cookies."""
+"""Test the options known from wget: spider, file types, rate limit, timestamping, cookies."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ def stored(directory: Path, web: Web) -> set[str]:
 
 
 def test_spider_follows_all_and_stores_nothing(tmp_path: Path) -> None:
-    """What is reported is what was met; the crawl is as sound as any other, and goes on as one."""
+    """The report lists all pages that were met. The crawl is intact and can be continued as a normal crawl."""
     routes = {"/": page("/a", "/dead"), "/a": page("/b"), "/b": page()}
     with Web(routes) as web:
         report = crawl(tmp_path, web.url(), "--spider")

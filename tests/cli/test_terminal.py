@@ -1,4 +1,4 @@
-"""What draws on a terminal still does: its own control sequences pass, and no others."""
+"""Test that terminal output passes the crawler's own control sequences and no others."""
 
 from pathlib import Path
 

@@ -47,7 +47,7 @@ SLOW_HOST = "127.91.0.1"
 
 
 def address(network: int, host: int) -> str:
-    """The address of host number `host` of a network: 80 healthy, 90 hostile."""
+    """Return the address of host number `host` in network 80 (healthy) or 90 (hostile)."""
     return f"127.{network}.{host // 250}.{host % 250 + 1}"
 
 
@@ -67,7 +67,7 @@ NOT_FOUND = head("404 Not Found", 0)
 
 
 class Site:
-    """What the connections of one process share."""
+    """The state that the connections of one process share."""
 
     def __init__(self, kind: str, hosts: int, port: int) -> None:
         self.hosts, self.port = hosts, port
@@ -140,7 +140,7 @@ class Site:
 
     @lru_cache(maxsize=700)  # noqa: B019  one site a process
     def _packed(self, host: str) -> bytes:
-        """The map with the padding of all URLs at its end, which is packed once for all hosts."""
+        """Return the sitemap. The padding is compressed once for all hosts."""
         block, here = _map_block(0), f"{host}:{self.port}".encode()
         blocks = (block.replace(b"@BLOCK@", b"%d" % n) for n in range(MAP_URLS // BLOCK_URLS))
         return gzip.compress(MAP_HEAD + b"".join(blocks).replace(b"@HOST@", here), 1) + _packed_end()
@@ -184,7 +184,7 @@ class Site:
         to.send(whole("\n".join(links).encode()))
 
     async def drip(self) -> None:
-        """Send one byte a second on the connections of the tar pit."""
+        """Send one byte per second on each connection of the tar pit."""
         while True:
             await asyncio.sleep(1.0)
             for connection in list(self.dripping):
@@ -236,7 +236,7 @@ def _soft() -> bytes:
 
 
 class Server(asyncio.Protocol):
-    """One connection of a host."""
+    """A connection to a host."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -265,7 +265,7 @@ class Server(asyncio.Protocol):
             self._transport.write(data)
 
     def stream(self, chunks: Chunks) -> None:
-        """Send chunks as fast as they are taken; after them the connection is closed if the head says so."""
+        """Send chunks as fast as the client reads them, then close the connection if the header says so."""
         self._chunks = chunks
         self._go_on()
 
@@ -299,7 +299,7 @@ def listen(where: str, port: int) -> socket.socket:
 
 
 async def serve(options: argparse.Namespace) -> None:
-    """Serve until the process is ended; a line `ready` says when all hosts listen."""
+    """Serve until the process is killed; print `ready` when all hosts listen."""
     site = Site(options.kind, options.hosts, options.port)
     network = 80 if options.kind == "healthy" else 90
     names = [address(network, host) for host in range(options.hosts)]

@@ -1,4 +1,4 @@
-"""`crawler.Crawl`: a crawl as a Python object, with its hooks."""
+"""Test `crawler.Crawl` and its hooks."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ SITE |= {"/d": page(text="d")}
 
 
 def collect(web: Web, directory: Path, **hooks: Any) -> tuple[list[crawler.Page], dict[str, Any]]:
-    """All pages of a crawl, and its report."""
+    """Return all pages of a crawl and its report."""
 
     async def crawl() -> tuple[list[crawler.Page], dict[str, Any]]:
         async with crawler.Crawl(SETTINGS, directory=directory, seeds=[web.url()], **hooks) as crawling:
@@ -43,7 +43,7 @@ def test_pages_come_with_content_links_and_title(tmp_path: Path) -> None:
 
 
 def test_an_iteration_may_be_left_early_and_taken_up_later(tmp_path: Path) -> None:
-    """Leaving the loop stops the crawl in order; nothing is fetched twice by the next one."""
+    """Leaving the loop stops the crawl cleanly; the next run fetches nothing again."""
 
     async def first(web: Web) -> str:
         async with crawler.Crawl(SETTINGS, directory=tmp_path, seeds=[web.url()]) as crawling:
@@ -62,7 +62,7 @@ def test_an_iteration_may_be_left_early_and_taken_up_later(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("opens", [True, False])
 def test_behind_a_crawl_nothing_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: bool) -> None:
-    """A program that crawls and goes on keeps no port; nor does a crawl that could not be opened whole."""
+    """A finished crawl leaves no port open in the program, nor does a crawl that failed to open."""
     ports: list[int] = []
 
     async def start(control: ControlServer) -> None:
@@ -84,7 +84,7 @@ def test_behind_a_crawl_nothing_listens(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def _listening() -> list[int]:
-    """Ports on which this process listens."""
+    """Return the ports on which this process listens."""
     own = {os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if _is_there(name)}
     rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
     return sorted(
@@ -93,7 +93,7 @@ def _listening() -> list[int]:
 
 
 def _is_there(name: str) -> bool:
-    """The listing itself has a descriptor, which is closed behind it."""
+    """The directory listing itself uses a descriptor, which is closed afterwards."""
     return os.path.lexists(f"/proc/self/fd/{name}")
 
 
@@ -110,7 +110,7 @@ def test_a_kept_iterator_does_not_hold_the_crawl(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("coroutine", [False, True])
 def test_hooks(tmp_path: Path, coroutine: bool) -> None:
-    """The filter rejects, the extractor replaces ours, the sink gets each durable page, plain or as a coroutine."""
+    """The filter rejects URLs, the extractor replaces the default, and the (async) sink gets each durable page."""
     sunk: list[str] = []
 
     def plain(found: crawler.Page) -> None:
@@ -152,7 +152,7 @@ def test_hooks_by_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_hook_that_fails_ends_the_crawl_with_its_error(tmp_path: Path) -> None:
-    """Nothing is lost: without the hook the crawl goes on."""
+    """Nothing is lost: without the hook the crawl continues."""
 
     def sink(_: crawler.Page) -> None:
         raise ZeroDivisionError
@@ -167,7 +167,7 @@ def test_a_hook_that_fails_ends_the_crawl_with_its_error(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("sink", [None, lambda _: None])
 def test_pages_of_one_host_share_their_commits(tmp_path: Path, sink: Any) -> None:
-    """A host goes on before its pages are committed; a commit that may wait a minute does while there is more."""
+    """A host continues before its pages are committed, and a commit may wait a minute while more pages arrive."""
 
     async def crawl(web: Web) -> int:
         settings = SETTINGS | {"store": {"commit_delay": 60}, "crawl": {"concurrency": 32, "max_time": 50}}
@@ -202,7 +202,7 @@ def test_errors(tmp_path: Path) -> None:
 
 
 def test_importing_the_package_is_light() -> None:
-    """`import crawler` loads neither aiohttp nor numpy; the API does when it is asked for."""
+    """`import crawler` loads neither aiohttp nor numpy; the API loads them when it is used."""
     code = "import crawler, sys; print('aiohttp' in sys.modules or 'numpy' in sys.modules); crawler.Crawl"
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

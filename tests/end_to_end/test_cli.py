@@ -1,4 +1,4 @@
-"""The command line is a contract: commands, exit codes, files, report (`cli/README.md`)."""
+"""Test the documented command line: commands, exit codes, files, report (`cli/README.md`)."""
 
 import io
 import re
@@ -29,7 +29,7 @@ SITE = {
 
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Web]:
-    """A small site, crawled; its server still answers."""
+    """Crawl a small site and keep its server running."""
     directory = tmp_path_factory.mktemp("crawled")
     with Web(SITE) as web:
         crawl(directory, web.url(), "--report", directory / "copy.json")
@@ -37,7 +37,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Web]:
 
 
 def test_report(crawled: tuple[Path, Web]) -> None:
-    """The report has the sections that the contract names, and the law of conservation holds."""
+    """The report has the documented sections, and its conservation check holds."""
     report = msgspec.json.decode((crawled[0] / "report.json").read_bytes())
     assert (crawled[0] / "copy.json").read_bytes() == (crawled[0] / "report.json").read_bytes()
     assert report["stopped_by"] == "done" and report["processes"] == 1
@@ -109,7 +109,7 @@ def test_every_export(crawled: tuple[Path, Web], tmp_path: Path) -> None:
 
 
 def test_other_tools_read_the_archive(crawled: tuple[Path, Web]) -> None:
-    """warcio's own check passes; FastWARC and a look-up by CDXJ find the page with its bytes."""
+    """The archive passes warcio's check, and both FastWARC and a CDXJ lookup find the page's bytes."""
     from fastwarc.warc import ArchiveIterator, WarcRecordType
 
     directory, web = crawled
@@ -186,7 +186,7 @@ def _wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> Non
 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
-    """Exit code 130; the same command goes on without loss."""
+    """The exit code is 130, and the same command continues without loss."""
     held = threading.Event()
     slow = {"now": True}
 
@@ -216,7 +216,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
 
 
 def test_limits_of_a_run_and_going_on(tmp_path: Path) -> None:
-    """--max-pages, --max-bytes and --max-time end a run in order; the same command goes on where it stopped."""
+    """--max-pages, --max-bytes and --max-time end a run cleanly; the same command continues where it stopped."""
     with Web(
         {"/": page(*(f"/{n}" for n in range(20)))} | {f"/{n}": page(text=str(n) * 2000) for n in range(20)}
     ) as web:
@@ -255,7 +255,7 @@ def test_include_exclude_and_seeds_from_standard_input(
 
 
 def _asked_again(ran: Ran) -> list[str]:
-    """The settings that a refusal asks for again, as words of a command line."""
+    """Return the settings that a refusal asks the user to repeat, as command-line arguments."""
     assert ran.code == 2 and ran.err.count("\n") == 1, ran
     found = re.search(r"give them again for this seed too \((.*?)\), or give other values", ran.err)
     assert found is not None, ran
@@ -265,7 +265,7 @@ def _asked_again(ran: Ran) -> list[str]:
 @pytest.mark.parametrize("processes", ["1", "2"])
 @pytest.mark.parametrize("way", ["argument", "file", "seed"])
 def test_looser_settings_are_not_taken_to_another_site(tmp_path: Path, processes: str, way: str) -> None:
-    """The default directory is ./crawl: a second site silently took the first one's `--delay 0`."""
+    """The default directory is ./crawl: a second site once silently took over the first one's `--delay 0`."""
     with Web({"/": page("/a"), "/a": page()}) as web:
         other, at = web.url("/", "b.localhost"), ("--dir", tmp_path / "crawl", "--progress", "none")
         crawl(tmp_path / "crawl", web.url(), "--processes", processes)
@@ -287,7 +287,7 @@ def test_looser_settings_are_not_taken_to_another_site(tmp_path: Path, processes
 
 
 def test_changing_a_crawl_at_rest(tmp_path: Path) -> None:
-    """Seeds added, a host blocked and URLs retired between two runs bind in the next."""
+    """Seeds added, hosts blocked and URLs retired between two runs take effect in the next."""
     with Web({"/": page("/x", "/y")}) as web:
         crawl(tmp_path, web.url(), "--max-pages", "1")
         seeds = (web.url("/", "b.localhost"), "no url")
@@ -357,14 +357,14 @@ def test_a_mistake_is_one_line_and_an_exit_code(
 
 
 def test_a_bad_value_is_not_kept(tmp_path: Path) -> None:
-    """The directory is made before all is known to be good: what was wrong must not stay in its crawl.toml."""
+    """The directory is created before all settings are checked; bad settings must not remain in its crawl.toml."""
     for wrong in (("--allow-network", "10.0.0.0/99"), ("--include", "("), ("--proxy", "nonsense")):
         assert run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path, "--progress", "none", *wrong).code == 2
     assert run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path, *FAST, "--patience", "0").code == 4
 
 
 def test_a_crawl_that_never_began(tmp_path: Path) -> None:
-    """Ctrl-C in the first moments leaves a seed and nothing else."""
+    """Ctrl-C during the start leaves only the seed."""
     (tmp_path / "seed").write_text("00" * 16 + "\n")
     for command in (
         ("status",),
@@ -378,7 +378,7 @@ def test_a_crawl_that_never_began(tmp_path: Path) -> None:
 
 
 def test_words_that_are_no_text(crawled: tuple[Path, Web]) -> None:
-    """Bytes of the command line that are no UTF-8 arrive as lone surrogates."""
+    """Bytes of the command line that are not UTF-8 arrive as lone surrogates."""
     assert run("why", "http://x/\udcff", "--dir", crawled[0]).code == 0
     ran = run("seed", "\udcff", "--dir", crawled[0])
     assert ran.text.startswith("0 queued\nrefused: ?: it is not a URL") and ran.code == 2
@@ -395,7 +395,7 @@ def test_a_file_that_is_no_list_of_seeds(tmp_path: Path, caplog: pytest.LogCaptu
 
 
 def test_a_directory_of_another_seed_is_refused(crawled: tuple[Path, Web], tmp_path: Path) -> None:
-    """The key of the fingerprints was lost or changed: nothing in the store would be found again."""
+    """If the fingerprint key is lost or changed, nothing in the store can be found."""
     copy = tmp_path / "copy"
     shutil.copytree(crawled[0], copy)
     (copy / "seed").write_text("00" * 16 + "\n")

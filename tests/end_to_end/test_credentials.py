@@ -1,4 +1,4 @@
-"""Headers with credentials go where they were given for, and into no file but one."""
+"""Test that credential headers are sent only to their host and written to only one file."""
 
 from pathlib import Path
 
@@ -11,13 +11,13 @@ ROBOTS = "User-agent: *\nDisallow: /never\n"
 
 
 def _told(web: Web) -> set[tuple[str, str]]:
-    """Host and path of the requests that brought the secret."""
+    """Return host and path of the requests that carried the secret."""
     return {(asked.host, asked.path) for asked in web.asked if asked.headers.get("Authorization") == SECRET}
 
 
 @pytest.mark.parametrize("scope", ["host", "any"])
 def test_credentials_stay_with_the_seeds(tmp_path: Path, scope: str) -> None:
-    """Not with the target of a seed's redirect, a link or its robots.txt; another header goes everywhere."""
+    """The secret is not sent to redirect targets, links or their robots.txt; other headers are sent everywhere."""
     routes = {"/robots.txt": ROBOTS, "a.localhost/": page("/in", "/away"), "/in": page(text="in")}
     with Web(routes) as web:
         web.routes["a.localhost/away"] = redirect(web.url("/in", "evil.localhost"))
@@ -43,7 +43,7 @@ def test_credentials_of_an_override_do_not_follow_a_redirect(tmp_path: Path) -> 
 
 
 def test_the_secret_is_in_one_file_that_only_the_user_may_read(tmp_path: Path) -> None:
-    """And is there for the next run, which goes on without being told it again."""
+    """The next run still has the secret and continues without being given it again."""
     with Web({"/": page("/in"), "/in": page(text="in")}) as web:
         header = ("--header", f"Authorization: {SECRET}", "--header", "X-Study: 7")
         crawl(tmp_path, web.url(), *header, "--max-pages", 1, "--set", "pages.gzip_level=0")
@@ -102,7 +102,7 @@ def test_a_session_is_in_no_record_whoever_sends_the_cookie(
 
 
 def _plain(data: bytes) -> bytes:
-    """What a file holds, without the gzip of its members."""
+    """Return the content of a file, with its gzip members decompressed."""
     if data[:2] != b"\x1f\x8b":
         return data
     import zlib

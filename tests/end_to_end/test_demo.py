@@ -1,4 +1,4 @@
-"""`crawler demo`: each demonstration is a crawl of its own."""
+"""Test that each `crawler demo` is a separate crawl."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from crawler.crawl.directory import CrawlDirectory
 def test_a_second_demo_does_not_count_the_pages_of_the_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first one is put aside, whole; the summaries of both are those of one demo."""
+    """The first demo is moved to another name, complete; both print the summary of a single demo."""
     said = []
     for _ in range(2):
         assert (

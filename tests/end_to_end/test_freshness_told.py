@@ -1,4 +1,4 @@
-"""P[the copy is current] is one number: page server live and at rest, `why`, `status`, exported rows."""
+"""Test that all views give the same P[the copy is current]: page server, `why`, `status`, exported rows."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ RATE = 60.0
 
 
 class At:
-    """A clock that stands."""
+    """A stopped clock."""
 
     def __init__(self, now: float) -> None:
         self._now = now
@@ -34,7 +34,7 @@ class At:
 
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float, dict[str, float | None]]:
-    """(directory, an instant, URL -> what the running crawl's page server said at that instant)."""
+    """Return (directory, a time, URL -> the answer of the running crawl's page server at that time)."""
     directory, clock = tmp_path_factory.mktemp("fresh") / "crawl", SystemClock()
     web = changing_web(clock.now())
 

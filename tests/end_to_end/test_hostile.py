@@ -1,4 +1,4 @@
-"""No server, and no bug that a page brings out, stops or slows the whole crawl."""
+"""Test that no server, and no bug triggered by a page, stops or slows the whole crawl."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ from tests.fetcher.test_unexpected import large_certificate
 
 
 def test_a_session_that_cannot_be_copied(tmp_path: Path) -> None:
-    """A leaf certificate of 85 kB once stopped the crawl for ever: it ends by itself, with all pages."""
+    """A leaf certificate of 85 kB once made the crawl hang; it must end by itself, with all pages."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(large_certificate(tmp_path))
     with Web({"/": page("/a", "/b"), "/a": page(text="a"), "/b": page(text="b")}, tls=context) as web:
@@ -59,7 +59,7 @@ PLACES: list[tuple[Any, str]] = [
 def test_a_bug_on_one_host_is_its_own(
     where: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is raised for a host, the crawl goes on with the others, counts right and ends by itself."""
+    """Whatever is raised for a host, the crawl continues with the others, counts correctly and ends by itself."""
     whole = getattr(where, name)
     raised = 0
 
@@ -88,7 +88,7 @@ def test_a_bug_on_one_host_is_its_own(
 
 
 def test_sitemap_lines_use_up_no_budget_of_pages(tmp_path: Path) -> None:
-    """Ten times as many maps as the host may have pages: all pages come, and of the maps as many as they may be."""
+    """The host has ten times as many sitemaps as allowed pages: all pages are fetched, and sitemaps up to their limit."""
     with Web(
         {"/": page(*(f"/{n}" for n in range(9))), **{f"/{n}": page(text=str(n)) for n in range(9)}}
     ) as web:
@@ -115,7 +115,7 @@ def test_sitemap_lines_use_up_no_budget_of_pages(tmp_path: Path) -> None:
 def test_a_shutdown_that_hangs_is_left_alone(
     where: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step has its limit: the crawl ends in order, and the log says what did not."""
+    """Each step has a time limit: the crawl ends cleanly, and the log names the step that did not."""
 
     async def hang(_: Any) -> None:
         await asyncio.Event().wait()
@@ -131,7 +131,7 @@ def test_a_shutdown_that_hangs_is_left_alone(
 
 
 def test_many_links_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a pause behind each two links, all other work between them, nothing is lost or counted twice."""
+    """If work is interleaved after every two links, nothing is lost or counted twice."""
     monkeypatch.setattr(portions, "PORTION_LINKS", 2)
     monkeypatch.setattr(commit_loop, "TURN", 0.0)
     paths = [f"/{n}" for n in range(60)]
@@ -144,7 +144,7 @@ def test_many_links_are_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_disk_too_full_is_exit_75_and_seeds_are_kept(tmp_path: Path) -> None:
-    """The exit code was 0, and the seed was forgotten."""
+    """The exit code was once 0, and the seed was lost."""
     full = ("--set", "store.stop_water_bytes=100000 GiB")
     report = crawl(tmp_path, "http://localhost:8/", *full, code=75)
     assert report["stopped_by"] == "disk" and report["frontier"]["todo"] == 1
@@ -185,7 +185,7 @@ def test_bodies_are_accounted_for_until_they_are_committed(
 
 @contextlib.contextmanager
 def hostile(kind: str, hosts: int, port: int) -> Iterator[None]:
-    """So many hosts of `tests/end_to_end/hostile_server.py`, in a process of their own."""
+    """Run that many hosts of `tests/end_to_end/hostile_server.py` in a separate process."""
     command = [sys.executable, "-m", "tests.end_to_end.hostile_server", "--kind", kind]
     with subprocess.Popen(
         [*command, "--hosts", str(hosts), "--port", str(port)], stdout=subprocess.PIPE

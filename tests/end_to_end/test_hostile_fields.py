@@ -1,7 +1,7 @@
-"""What a hostile site says in fields, through every entrance: one process and three, live and at rest.
+"""Test hostile header fields through every interface: one process and three, running and ended crawls.
 
-Credentials that the crawl sends or is given stand in no record, no text reaches a terminal raw,
-and the page server passes the fields of its list only, whichever process has the page.
+No record contains credentials that the crawl sends or receives, no text reaches a terminal unescaped,
+and the page server passes only the fields of its list, whichever process has the page.
 """
 
 import re
@@ -80,7 +80,7 @@ AT_REST = (
 
 
 class Hostile(BaseHTTPRequestHandler):
-    """Any host has `/`, `/in` and `/odd`; each answer has all fields, and says in the log who brought what."""
+    """Serves `/`, `/in` and `/odd` on any host with all fields, and logs the credentials of each request."""
 
     protocol_version = "HTTP/1.1"
     brought: list[tuple[str, str, str]]
@@ -101,7 +101,7 @@ class Hostile(BaseHTTPRequestHandler):
 
 
 class Told(NamedTuple):
-    """What a crawl of the hostile hosts told: directory, URLs, terminal texts, answers of the page server."""
+    """The results of a crawl of the hostile hosts: directory, URLs, terminal texts, answers of the page server."""
 
     directory: Path
     urls: list[str]
@@ -113,7 +113,7 @@ class Told(NamedTuple):
 
 
 def passed(port: int, url: str) -> dict[str, str]:
-    """The fields of the server's answer for the stored page of a URL, by lower-case name."""
+    """Return the header fields of the server's answer for the stored page of a URL, by lower-case name."""
     status, fields, _ = ask(port, f"/page?url={quote(url, safe='')}")
     assert status == 200, (status, fields)
     return {name.lower(): value for name, value in fields.items()}
@@ -187,7 +187,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Told]]:
 
 
 def test_the_pages_are_shared(told: dict[int, Told]) -> None:
-    """Else three processes would say nothing that one does not."""
+    """Otherwise three processes would test no more than one."""
     assert told[1].owners == {"p0"} and len(told[3].owners) > 1
     paths = {path for path, cookie, key in Hostile.brought if SECRET in cookie and key == AUTHORIZATION}
     assert "/in" in paths, "cookie and Authorization went out"
@@ -226,7 +226,7 @@ def test_no_terminal_is_driven(told: dict[int, Told], processes: int) -> None:
 
 
 def test_the_fields_that_pass_are_those_of_the_list(told: dict[int, Told]) -> None:
-    """The same of each page, whoever owns it, whether the crawl runs or not."""
+    """Each page has the same fields, whichever process owns it, during the crawl and after."""
     seen = [told_by for crawl in told.values() for told_by in (crawl.live, crawl.at_rest)]
     for told_by in seen:
         for url, fields in told_by.items():
@@ -239,7 +239,7 @@ def test_the_fields_that_pass_are_those_of_the_list(told: dict[int, Told]) -> No
 
 
 def _lasting(told_by: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
-    """The answers without what differs from crawl to crawl."""
+    """Return the answers without the fields that differ between crawls."""
     return {
         url: {name: value for name, value in fields.items() if name not in VARYING}
         for url, fields in told_by.items()
@@ -247,7 +247,7 @@ def _lasting(told_by: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
 
 
 def plain(data: bytes) -> bytes:
-    """What a file holds, without the gzip of its members, or that of the members of a zip file's archives."""
+    """Return the content of a file with its gzip members decompressed, also those of the archives in a zip file."""
     out, rest = data, data
     while (at := rest.find(b"\x1f\x8b\x08")) >= 0:
         member = zlib.decompressobj(31)

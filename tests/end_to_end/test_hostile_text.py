@@ -1,4 +1,4 @@
-"""What hostile pages say reaches no terminal and no spreadsheet raw: every command on a crawl of them."""
+"""Test that every command escapes the text of hostile pages, for terminals and for spreadsheets."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ ANSWERS = {
 
 
 class Hostile(BaseHTTPRequestHandler):
-    """Says it in the reason, in fields, in types, in places to go, and in answers that are none."""
+    """Sends the hostile text in the reason, in fields, media types, redirect targets and invalid answers."""
 
     protocol_version = "HTTP/1.1"
 
@@ -55,7 +55,7 @@ class Hostile(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-    """The directory of a crawl of hostile pages, and its first URL."""
+    """Return the directory of a crawl of hostile pages and its first URL."""
     directory = tmp_path_factory.mktemp("hostile") / "crawl"
     with served(Hostile) as port:
         url = f"http://localhost:{port}/"
@@ -66,7 +66,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, st
 
 
 def clean(ran: Ran) -> None:
-    """Assert that nothing of it drives a terminal."""
+    """Assert that the text contains no terminal control sequence."""
     for text in (ran.out.decode("utf-8", "surrogateescape"), ran.err):
         hidden = {each for each in text if each not in "\t\n" and is_hidden(each)}
         assert not hidden, (hidden, text)
@@ -123,7 +123,7 @@ def test_a_command_prints_nothing_that_drives_a_terminal(command: str, hostile: 
 
 
 def test_a_refused_command_leaves_the_crawl_usable(hostile: tuple[Path, str]) -> None:
-    """Goal: a name that is no process's begins nothing, so no journal stands in the way of other commands."""
+    """A command that names an unknown process starts nothing, so no journal blocks other commands."""
     directory, _ = hostile
     for refused in (
         ["recover", EVIL],
@@ -183,7 +183,7 @@ def test_a_key_of_the_configuration(hostile: tuple[Path, str], tmp_path: Path) -
     [["get", "{url}"], *(["export", "--format", name] for name in ("jsonl", "text", "cdxj", "warc"))],
 )
 def test_on_a_terminal(arguments: list[str], hostile: tuple[Path, str]) -> None:
-    """Data is written as it is to files and pipes, and as text to a terminal."""
+    """Data is written unchanged to files and pipes, and escaped to a terminal."""
     directory, url = hostile
     given = [each.replace("{url}", url) for each in arguments]
     command = [*given, "--dir", str(directory)]

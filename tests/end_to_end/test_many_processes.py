@@ -86,7 +86,7 @@ def test_another_number_of_processes_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_limit_of_pages_holds_over_all_processes(tmp_path: Path) -> None:
-    """It may overshoot by what all can begin within a heartbeat."""
+    """The limit may be exceeded by the fetches that all processes start within a heartbeat."""
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, 3000, "--fanout", "3", "--delay", "0.05") as web:
         ended = crawl(directory, web.seed, *settings("--processes", "2", "--max-pages", "100", *QUICK))
@@ -116,7 +116,7 @@ def test_a_signal_stops_all_in_order_and_the_crawl_goes_on_later(tmp_path: Path)
 
 @pytest.mark.parametrize("live", [False, True])
 def test_a_host_is_blocked_by_its_owner_alone(tmp_path: Path, live: bool) -> None:
-    """`block` wrote into the stores of all processes, and `check` said that the host belongs to another one."""
+    """`block` once wrote to the stores of all processes, and `check` reported a host that another process owns."""
     directory = tmp_path / "crawl"
     flags = ("--processes", "2", *QUICK, "--set", "refresh.min_age=100000000", "--set", "refresh.explore=0")
     with TreeWeb(tmp_path, 12, "--fanout", "3", hosts=4) as web:

@@ -1,4 +1,4 @@
-"""`crawler node`: processes with a directory each, as on machines of their own, and what they agree on."""
+"""Test `crawler node`: processes with separate directories, as on separate machines, and their agreement."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ PAGES = 300
 
 
 class Nodes:
-    """The flags that all nodes of a crawl share, and their directories in `folder`."""
+    """Return the flags that all nodes of a crawl share, and their directories in `folder`."""
 
     def __init__(self, folder: Path, names: str) -> None:
         self.folder = folder
@@ -180,7 +180,7 @@ def test_a_crawl_that_one_process_began_goes_on_as_nodes(tmp_path: Path) -> None
 
 
 def moved_sites() -> Web:
-    """Sites 1 to 8 have moved to sites 11 to 18, whose roots link to pages of their own and of all others."""
+    """Return a web in which sites 1 to 8 have moved to 11 to 18; the new roots link to their own and all other sites."""
 
     def answer(asked: ReceivedRequest) -> Answer:
         number = int(asked.host.rpartition(".")[2])
@@ -194,7 +194,7 @@ def moved_sites() -> Web:
 
 
 def test_the_scope_grows_in_all_processes_when_a_seed_redirects(tmp_path: Path) -> None:
-    """In scope `host`, links into where a seed moved to are followed by whichever process meets them."""
+    """In scope `host`, every process follows links to the hosts to which seeds redirect."""
     directory = tmp_path / "crawl"
     with moved_sites() as web:
         seeds = [f"http://127.3.0.{n}:{web.port}/" for n in range(1, 9)]

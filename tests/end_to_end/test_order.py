@@ -1,4 +1,4 @@
-"""`crawl --order`: orders of an installed package and the shipped ones, judged by the server's log."""
+"""Test `crawl --order` with built-in orders and those of an installed package, by the server's log."""
 
 import sys
 from pathlib import Path
@@ -26,7 +26,7 @@ class ByLetter:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Installed beside the crawler: a module, and what an installer leaves of its entry points."""
+    """Install a module beside the crawler, with the entry-point metadata that an installer writes."""
     place = tmp_path / "site-packages"
     info = place / "letters-2.dist-info"
     info.mkdir(parents=True)
@@ -55,7 +55,7 @@ def test_an_order_that_is_not_installed_is_named_before_anything_is_made(tmp_pat
 
 @pytest.mark.parametrize("order", ["depth", "opic"])
 def test_a_crawl_goes_on_under_another_order(order: str, tmp_path: Path) -> None:
-    """All pages once, whatever order asked the first of them."""
+    """All pages are fetched once, whatever the order."""
     with Web(SITE) as web:
         crawl(tmp_path / "c", "--max-pages", 4, web.url())
         crawl(tmp_path / "c", "--order", order, "--max-pages", 8)
@@ -67,7 +67,7 @@ def test_a_crawl_goes_on_under_another_order(order: str, tmp_path: Path) -> None
 
 
 def test_a_crawl_under_an_order_is_checked_and_resharded(tmp_path: Path) -> None:
-    """The index of what waits is no damage, and is made anew by the processes that get the queues."""
+    """`check` accepts the index of the queue, and the processes that receive the queues rebuild it."""
     with Web(SITE) as web:
         crawl(tmp_path / "c", "--order", "opic", "--max-pages", 5, web.url())
         assert run("check", "--dir", tmp_path / "c").code == 0

@@ -1,4 +1,4 @@
-"""Politeness as the servers see it: no overlap, no gap too short, nothing forbidden, nothing lost.
+"""Test politeness from the servers' view: no overlap, no short gap, nothing forbidden, nothing lost.
 
 The judge is the server's log, which says when each request came and when its
 answer left. Real time passes, so delays are small; a gap may look shorter in
@@ -22,12 +22,12 @@ FACTOR = 3.0
 
 
 def polite(*more: str) -> tuple[str, ...]:
-    """Settings of a crawl that keeps gaps: those that come later win."""
+    """Return the flags of a crawl that keeps gaps; later settings override earlier ones."""
     return settings("--delay", str(DELAY), "--delay-factor", str(FACTOR), "--concurrency", "500", *more)
 
 
 def by_host(web: TreeWeb) -> dict[str, list[tuple[float, float]]]:
-    """(begin, end) of the requests to each host, in order."""
+    """Return (begin, end) of the requests to each host, in order."""
     hosts = defaultdict(list)
     for begin, ended, host, _, _ in web.requests():
         hosts[host].append((begin, ended))
@@ -35,7 +35,7 @@ def by_host(web: TreeWeb) -> dict[str, list[tuple[float, float]]]:
 
 
 def test_gaps_of_fifty_hosts_over_a_kill(tmp_path: Path) -> None:
-    """Killed on the way and started again at once: still one request at a time, and the gap behind each.
+    """After a kill and an immediate restart there is still one request at a time, with the gap after each.
 
     The gap is longer than a start takes, so it must be kept over the kill.
     """
@@ -60,7 +60,7 @@ def test_gaps_of_fifty_hosts_over_a_kill(tmp_path: Path) -> None:
 
 
 def test_gap_of_an_address(tmp_path: Path) -> None:
-    """Twelve names on one address share it: half the least host gap, one request at a time."""
+    """Twelve hosts on one address share it: one request at a time, at half the smallest host gap."""
     with TreeWeb(tmp_path, 40, "--names", hosts=12) as web:
         ended = crawl(tmp_path / "crawl", web.seed, *polite())
         requests = sorted((begin, ended) for begin, ended, *_ in web.requests())
@@ -70,7 +70,7 @@ def test_gap_of_an_address(tmp_path: Path) -> None:
 
 
 def test_robots_txt_is_asked_first_and_obeyed(tmp_path: Path) -> None:
-    """Also its Crawl-delay."""
+    """The Crawl-delay is obeyed too."""
     rules = "User-agent: *|Disallow: /forbidden|Crawl-delay: 0.7|"
     with TreeWeb(tmp_path, 30, "--robots", rules, hosts=8) as web:
         ended = crawl(tmp_path / "crawl", web.seed, *polite("--robots", "obey"))
@@ -86,7 +86,7 @@ def test_robots_txt_is_asked_first_and_obeyed(tmp_path: Path) -> None:
 
 
 def test_constant_rate(tmp_path: Path) -> None:
-    """Starts are evenly spaced, whatever waits: no window holds more of them than the rate allows."""
+    """Requests start evenly spaced: no window has more of them than the rate allows."""
     rate = 50
     with TreeWeb(tmp_path, 200, "--fanout", "20", hosts=40) as web:
         ended = crawl(tmp_path / "crawl", web.seed, *settings("--rate", str(rate)))
@@ -98,7 +98,7 @@ def test_constant_rate(tmp_path: Path) -> None:
 
 
 def test_a_site_that_limits_requests(tmp_path: Path) -> None:
-    """429 beyond so many requests in a while: Retry-After is kept, and no page is lost."""
+    """The server answers 429 above a request rate: Retry-After is obeyed, and no page is lost."""
     limit = ("--per-minute", "10", "--window", "1.5")
     with TreeWeb(tmp_path, 45, *limit, hosts=2) as web:
         quick = ("--set", "politeness.backoff_first=0.1", "--set", "politeness.slowdown_max=2")

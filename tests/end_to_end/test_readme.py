@@ -18,7 +18,7 @@ EXAMPLES = [
 
 
 def check(source: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """mypy's word on a user's program, without this project's own settings."""
+    """Return mypy's output for a user's program, without this project's settings."""
     program = folder / "example.py"
     program.write_text(source, encoding="utf-8")
     mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent"]
@@ -33,7 +33,7 @@ def test_there_is_an_example_on_each_page() -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=["README", "API"])
 def test_examples_type_check(example: str, tmp_path: Path) -> None:
-    """`crawler.Crawl` and `crawler.configure` were plain objects to a type checker."""
+    """`crawler.Crawl` and `crawler.configure` once had type `object` for a type checker."""
     pytest.importorskip("mypy")
     answer = check(example, tmp_path)
     assert answer.returncode == 0, answer.stdout

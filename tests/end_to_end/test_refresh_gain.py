@@ -1,4 +1,4 @@
-"""What the refresh frontier gains over HTTP, small: the log must show it, and must show when it is lost."""
+"""Test on a small web that the refresh frontier's gain over HTTP shows in the log, and that its loss would."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ GAME = GainGame(HOSTS, visits=6.0, rate=60.0, budget=3.0, patience=10.0)  # 4 s 
 
 
 def played(folder: Path, *arms: Arm) -> list[Played]:
-    """The arms side by side, in one loop."""
+    """Run the arms side by side in one loop."""
 
     async def side_by_side() -> list[Played]:
         return await asyncio.gather(*(play(GAME, arm, folder / arm.name) for arm in arms))

@@ -1,4 +1,4 @@
-"""The refresh frontier over HTTP, on a web that changes; the judge is the server's log."""
+"""Test the refresh frontier over HTTP on a changing web, by the server's log."""
 
 import asyncio
 from collections import defaultdict
@@ -36,7 +36,7 @@ def changing_web(start: float, **spec: Any) -> ChangingWeb:
 
 
 def gaps_hold(web: ChangingWeb) -> bool:
-    """Whether the requests to each host were a gap apart; the server's clock may be a turn of the loop late."""
+    """Return whether requests to each host were a gap apart; the server's clock may be one loop turn late."""
     hosts: defaultdict[int, list[float]] = defaultdict(list)
     for asked in web.log:
         hosts[asked.host].append(asked.at)
@@ -104,7 +104,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["refresh", "crawl"])
 def test_processes_share_one_rate_for_known_pages(tmp_path: Path, command: str) -> None:
-    """With no new URL left, no process had any share of the rate; known pages have it, and all of them."""
+    """With no new URL left, processes once got no share of the rate; all of it must go to known pages."""
     rate, seconds = 30.0, 9.0
     web = changing_web(SystemClock().now())
     config = tmp_path / "config.toml"
@@ -132,5 +132,5 @@ def test_processes_share_one_rate_for_known_pages(tmp_path: Path, command: str) 
         assert last - first > 1.6, "more than the rate over two seconds"
     if command == "refresh":
         assert {each.page for each in web.log if each.at > begun and each.page >= 0} == set(range(len(web)))
-        # Parts follow what was heard last, so their sum is 1 to within a heartbeat; parts nobody shared sum up to 2.
+        # Shares follow the last heartbeats, so they sum to about 1; without an exchange they would sum to 2.
         assert report["refreshing"]["share"] == pytest.approx(1.0, abs=0.1)

@@ -1,4 +1,4 @@
-"""`crawler reshard` and `recover` on real crawls: nothing is lost, fetched again or unreachable, whatever is cut off."""
+"""Test `crawler reshard` and `recover` on real crawls: nothing is lost, fetched again or unreachable."""
 
 import shutil
 import signal
@@ -29,7 +29,7 @@ STEPS = (
 
 
 def stored(directory: Path) -> list[str]:
-    """The paths of all pages with a copy that can be read, over all processes."""
+    """Return the paths of all pages with a readable copy, over all processes."""
     paths = []
     crawl_directory = CrawlDirectory(directory)
     for name in crawl_directory.process_names():
@@ -98,7 +98,7 @@ def half_done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content(directory: Path) -> tuple[list[str], list[bytes], int]:
-    """(paths stored, keys of URLs to do, known URLs) over all processes."""
+    """Return (stored paths, keys of queued URLs, known URLs) over all processes."""
     todo, known = [], 0
     crawl_directory = CrawlDirectory(directory)
     for name in crawl_directory.process_names():
@@ -144,7 +144,7 @@ def test_a_live_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_lost_process_is_rebuilt_from_the_others(tmp_path: Path) -> None:
-    """What it had from others is found in their archives, what only its own pages link to by fetching those again."""
+    """Links from other processes are read from their archives; links from its own pages are found by refetching."""
     directory = tmp_path / "crawl"
     with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         ended = crawl(directory, web.seed, *settings("--processes", "2", *QUICK))
@@ -175,7 +175,7 @@ def copies() -> Web:
 
 
 def test_revisits_find_what_they_repeat_in_another_process(tmp_path: Path) -> None:
-    """The copies are stored once, wherever they were met first; the rest are revisits of that."""
+    """Each content is stored once, where it was fetched first; the other copies are revisit records."""
     directory = tmp_path / "crawl"
     with copies() as web:
         ended = crawl(directory, f"http://127.2.0.1:{web.port}/", *settings())

@@ -1,4 +1,4 @@
-"""Change signals through every entrance, with the real parts: one process and three, killed, stopped and at rest."""
+"""Test change signals through every interface: one process and three, killed, stopped and not running."""
 
 import asyncio
 import hashlib
@@ -52,7 +52,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def ask(port: int, target: str, body: bytes | None = None, **fields: str) -> tuple[int, dict[str, str], Any]:
-    """One request to the page server: status, fields, JSON."""
+    """Send a request to the page server; return its status, header fields and JSON."""
     link = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     try:
         headers = {name.replace("_", "-"): value for name, value in fields.items()}
@@ -64,7 +64,7 @@ def ask(port: int, target: str, body: bytes | None = None, **fields: str) -> tup
 
 
 def ask_unix(path: Path, body: bytes) -> dict[str, Any]:
-    """POST /signal to the one process that listens at `path`; the JSON of its answer, which must be 200."""
+    """POST /signal to the process that listens at `path`; return the JSON of its answer, which must be 200."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         folder = os.open(path.parent, os.O_RDONLY)
         try:
@@ -125,7 +125,7 @@ async def by_refresh(crawl: Crawl) -> Any:
 
 
 async def by_key_file(crawl: Crawl) -> Any:
-    """The key file is itself a URL that is asked for."""
+    """Fetch `LINK` as a key file."""
     crawl.live._in_background(_ignore(crawl.live._key_file(LINK)))
     await asyncio.sleep(0)
 
@@ -138,7 +138,7 @@ ENTRANCES = [by_signal, by_indexnow, by_websub, by_control, by_python, by_refres
 
 
 def page_of(crawl: Crawl) -> Any:
-    """What makes the change of a page that has the link among those of its second portion."""
+    """Return the function that makes the change of a page with the link in its second portion."""
     fingerprint = crawl.stages.fingerprinter.fingerprint
     content = b"<p>home</p>"
     fetch = Fetch(
@@ -167,7 +167,7 @@ def test_a_url_survives_a_kill_whichever_way_it_is_signalled(
     tmp_path: Path, entrance: Callable[[Crawl], Awaitable[Any]]
 ) -> None:
     """A page with the link pauses between two portions, the URL is signalled, the page is committed, the process
-    killed: the page is stored, so nobody would read it again, and the link counted as met."""
+    killed: the page is stored, so it would not be read again, and the link counted as met."""
 
     async def play() -> None:
         tree = SETTINGS | {"politeness": {"delay": 0, "delay_factor": 0}}
@@ -212,7 +212,7 @@ ENDLESS = (
 
 
 def heard(running: Running, url: str, source: str, names: Sequence[str] = NAMES) -> int:
-    """How many signals of a source the owner of a page has counted since its last crawl."""
+    """Return the number of signals of a source that the owner of a page has counted since the page's last crawl."""
     counted = 0
     for name in names:
         if (said := control.ask(running.folder / name, "why", url=url)) is control.NOBODY:
@@ -227,7 +227,7 @@ def all_heard(running: Running, urls: list[str], source: str, count: int) -> boo
 
 
 def test_no_signal_is_lost_whichever_of_three_processes_it_reaches(tmp_path: Path) -> None:
-    """67 of 90 signals by HTTP were answered 200 and kept by nobody: their pages were another process's."""
+    """67 of 90 signals by HTTP were once answered 200 and lost: other processes owned their pages."""
     with TreeWeb(tmp_path, PAGES, "--fanout", "3", hosts=30) as web:
         urls = [web.url(page) for page in range(PAGES)]
         flags = (*ENDLESS, "--processes", "3")
@@ -290,7 +290,7 @@ HOSTS = [f"h{n}.localhost" for n in range(12)]
 
 
 class HubbedWeb(Web):
-    """Hosts with a page, a feed and a key file each, and a hub that remembers what it is asked for."""
+    """Serves hosts with a page, a feed and a key file each, and a hub that records its requests."""
 
     def __init__(self) -> None:
         self.forms: list[dict[str, str]] = []
@@ -346,7 +346,7 @@ def test_indexnow_and_websub_reach_whichever_process_has_the_key_or_the_subscrip
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_a_notice_that_waits_for_its_key_survives_a_kill(tmp_path: Path, processes: int) -> None:
-    """URLs of a notice answered 202 were forgotten by a crash before the key file was read."""
+    """A crash before the key file was read once lost the URLs of a notice answered 202."""
     judged = threading.Event()
 
     def key_file(_: ReceivedRequest) -> Answer:
@@ -383,7 +383,7 @@ def test_a_notice_that_waits_for_its_key_survives_a_kill(tmp_path: Path, process
 @pytest.mark.parametrize("when", ["before", "after", "stopping"])
 @pytest.mark.parametrize("entrance", ["python", "http", "control"])
 def test_a_signal_outside_of_the_run_is_kept_too(tmp_path: Path, when: str, entrance: str) -> None:
-    """`Crawl.signal` behind the end of `run` said "noted" and was forgotten at the exit."""
+    """`Crawl.signal` after the end of `run` once returned "noted", and the signal was lost at the exit."""
     tree = SETTINGS | {"crawl": {"scope": "any"}, "politeness": {"delay": 0, "delay_factor": 0}}
 
     async def play() -> None:

@@ -1,7 +1,7 @@
-"""What the entrances say of a running crawl is the same: `status`, `why`, `top`, dashboard, metrics, ledger.
+"""Test that all views of a running crawl agree: `status`, `why`, `top`, dashboard, metrics, ledger.
 
-One process and three; then one of the three is killed and held down (its supervisor is stopped, so that
-nobody starts it again) and the entrances are held side by side once more.
+The crawls have one process and three. Then one of the three is killed, with the supervisor stopped so that
+it does not restart the process, and the views are compared again.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ SILENT = "silent.localhost"  # its robots.txt cannot be had
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    """Small sites without an end, and a host whose robots.txt answers 500."""
+    """Serve small endless sites and a host whose robots.txt answers 500."""
 
     def endless(asked: Any) -> str:
         n = int(asked.path.strip("/") or 0)
@@ -67,7 +67,7 @@ def _started(folder: Path, web: Web, processes: int) -> Running:
 
 
 def _is_still(status: dict[str, Any]) -> bool:
-    """Whether nothing of a paused crawl is on its way."""
+    """Return whether a paused crawl has nothing in flight."""
     splitter = status["splitter"]
     crossing = splitter and (splitter["waiting"] or splitter["sent"] != splitter["applied"])
     return not (status["frontier"]["in_flight"] or status["due"]["pending"] or crossing)
@@ -83,7 +83,7 @@ def _by_command(running: Running) -> dict[str, Any]:
 
 
 def _numbers(status: dict[str, Any]) -> dict[str, Any]:
-    """What must not differ, in a crawl that is paused."""
+    """Return the numbers that must agree in a paused crawl."""
     return {
         "pages": status["pages"],
         "bytes": status["bytes"],
@@ -96,7 +96,7 @@ def _numbers(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sums(metrics: str) -> dict[str, float]:
-    """Metric -> its sum over processes and labels."""
+    """Return metric -> its sum over processes and labels."""
     sums: dict[str, float] = {}
     for name, value in re.findall(r"^(\w+)(?:\{[^}]*\})? (\S+)$", metrics, re.MULTILINE):
         sums[name] = sums.get(name, 0.0) + float(value)
@@ -113,7 +113,7 @@ def _check_metrics(metrics: bytes, status: dict[str, Any]) -> None:
 
 
 def _check_host(running: Running, web: Web) -> None:
-    """The page of the host, the list, `why` and the ledger agree on the host and on its robots.txt."""
+    """The host's page, the list of hosts, `why` and the ledger agree on the host and its robots.txt."""
     (listed,) = _waiting(running)
     facts = json.loads(ask(running.admin, f"/hosts/{SILENT}")[2])
     assert {name: facts[name] for name in listed if name != "wait"} == {
@@ -132,7 +132,7 @@ def _check_host(running: Running, web: Web) -> None:
 
 
 def _check_eta(running: Running) -> None:
-    """Every entrance says that the crawl grows; none knows an end."""
+    """Every view reports that the crawl grows; none predicts an end."""
     status = running.status()
     assert status["outlook"]["brings"] > 0.95 and status["outlook"]["seconds"] is None
     words = r"about [\d,]+ URLs wait and the crawl grows: a page brings \d\.\d new ones"
@@ -143,7 +143,7 @@ def _check_eta(running: Running) -> None:
 
 
 def _event(running: Running) -> dict[str, Any]:
-    """The status that the dashboard is sent."""
+    """Return the status that is sent to the dashboard."""
 
     async def first() -> dict[str, Any]:
         reader, writer = await asyncio.open_connection("127.0.0.1", running.admin, limit=1 << 20)
@@ -176,7 +176,7 @@ def test_all_entrances_say_the_same(tmp_path: Path, web: Web, processes: int) ->
 
 
 def test_a_killed_process_is_missed_by_all(tmp_path: Path, web: Web) -> None:
-    """It vanished without a word from the dashboard, and totals fell."""
+    """The process once vanished silently from the dashboard, and the totals fell."""
     running = _started(tmp_path, web, 3)
     supervisor = running.process.pid
     try:
@@ -184,7 +184,7 @@ def test_a_killed_process_is_missed_by_all(tmp_path: Path, web: Web) -> None:
         pid = next(each["pid"] for each in before["members"] if each["name"] == "p1")
 
         async def look_beside() -> tuple[dict[str, Any], bytes, int]:
-            """The dashboard's answers, of a server of our own: the crawl's is part of the supervisor."""
+            """Return the dashboard's answers from a server of the test: the crawl's is part of the supervisor."""
             folders = {f"p{n}": running.folder / f"p{n}" for n in range(3)}
             server = AdminServer(SiblingProcesses(folders), Config(), running.folder, lambda: before["now"])
             _, port = await server.start("127.0.0.1:0")

@@ -1,4 +1,4 @@
-"""What a crawl makes of the web as it is (`fetcher/README.md`), on a real server from end to end."""
+"""Test the web behaviour described in `fetcher/README.md` from end to end, on a real server."""
 
 import gzip
 import ssl
@@ -10,7 +10,7 @@ from tests.end_to_end.web import ReceivedRequest, Web, crawl, lines, outcomes, p
 
 
 def test_scopes(tmp_path: Path) -> None:
-    """Each scope takes the links that it spans, and no other."""
+    """Each scope accepts exactly the links that it covers."""
     with Web({}) as web:
         hosts = ("a.localhost", "www.a.localhost", "sub.a.localhost", "b.localhost")
         links = [web.url(path, host) for host in hosts for path in ("/dir/in", "/out")]
@@ -29,7 +29,7 @@ def test_scopes(tmp_path: Path) -> None:
 
 
 def test_redirects_of_a_seed_widen_the_scope(tmp_path: Path) -> None:
-    """The crawl goes where the user's URL leads; a redirect of another page widens nothing."""
+    """A redirect of a seed widens the scope; a redirect of another page does not."""
     with Web(
         {"b.localhost/": page("/more", "/away"), "b.localhost/away": redirect("http://c.localhost/")}
     ) as web:
@@ -59,7 +59,7 @@ def test_a_redirect_to_its_own_key_is_followed_in_its_turn(tmp_path: Path) -> No
 
 
 def test_redirect_circles_and_long_chains_end(tmp_path: Path) -> None:
-    """A page that redirects to itself is asked once or twice, a chain is followed ten hops."""
+    """A page that redirects to itself is fetched once or twice; a chain is followed for ten hops."""
     chain = {f"/chain{n}": redirect(f"/chain{n + 1}") for n in range(20)}
     with Web({"/": page("/self", "/ping", "/chain0"), "/self": redirect("/self"), **chain}) as web:
         web.routes |= {"/ping": redirect("/pong"), "/pong": redirect("/ping")}
@@ -126,7 +126,7 @@ def test_robots_txt_and_sitemaps(tmp_path: Path) -> None:
 
 
 def test_traps_and_copies(tmp_path: Path) -> None:
-    """A path that repeats itself is cut, links of the umpteenth copy of a page are not taken."""
+    """Repeating paths are cut off, and links of a page's later copies are not followed."""
     with Web({"/": page(*(f"/copy?n={n}" for n in range(6)), "/loop/", text="start")}) as web:
         web.routes |= {f"/copy?n={n}": page("/copied", text="copy") for n in range(6)}
         web.routes |= {"/" + "loop/" * (n + 1): page("loop/", text=str(n)) for n in range(9)}
@@ -144,7 +144,7 @@ def test_session_ids_do_not_make_new_pages(tmp_path: Path) -> None:
 
 
 def test_requisites(tmp_path: Path) -> None:
-    """What a page needs comes from any host; pages of that host are not crawled."""
+    """Requisites of a page are fetched from any host; other pages of that host are not crawled."""
     with Web({}) as web:
         image = web.url("/i.png", "cdn.localhost")
         web.routes["a.localhost/"] = f'<link rel=stylesheet href=/s.css><img src="{image}">'
@@ -155,7 +155,7 @@ def test_requisites(tmp_path: Path) -> None:
 
 
 def test_requisites_of_requisites(tmp_path: Path) -> None:
-    """Style sheets and frames are read for what they need, links in a frame are not; endless chains end."""
+    """Style sheets and frames are read for their requisites; links in frames are not followed; endless chains end."""
 
     def sheet(asked: ReceivedRequest) -> tuple[int, dict[str, str], str]:
         number = int(asked.path.removeprefix("/endless"))
@@ -191,7 +191,7 @@ def test_requisites_of_requisites(tmp_path: Path) -> None:
 
 
 def test_through_a_proxy_nothing_is_looked_up(tmp_path: Path) -> None:
-    """Names that no resolver knows are fetched, since the proxy looks them up."""
+    """Hosts that the local resolver does not know are fetched, because the proxy resolves them."""
     with Web({"/": page("/next")}) as web:
         crawl(tmp_path, "http://no-such-host.invalid/", "--proxy", web.url())
         assert [(asked.host, asked.path) for asked in web.asked] == [
@@ -200,7 +200,7 @@ def test_through_a_proxy_nothing_is_looked_up(tmp_path: Path) -> None:
 
 
 def test_overrides_reach_the_request(tmp_path: Path) -> None:
-    """Headers, body limit and robots of an [[override]] bind where it matches, and nowhere else."""
+    """Headers, body limit and robots of an [[override]] apply only where it matches."""
     config = tmp_path / "config.toml"
     config.write_text(
         '[[override]]\nmatch = "b.localhost"\nheaders = ["X-Part: b"]\n'
@@ -232,7 +232,7 @@ def test_every_fetch_has_one_outcome(tmp_path: Path, status: int) -> None:
 
 
 def test_https_through_the_tunnel_of_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The certificate is that of the site, which the proxy cannot read; pages are stored as ever."""
+    """The client sees the site's certificate, so the proxy cannot read the content; pages are stored as usual."""
     data = Path(__file__).parent.parent / "data" / "fetcher"
     monkeypatch.setenv("SSL_CERT_FILE", str(data / "authority.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -250,7 +250,7 @@ def test_https_through_the_tunnel_of_a_proxy(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_robots_txt_in_an_unknown_coding_forbids_all_for_now(tmp_path: Path) -> None:
-    """Nobody knows what it says: it is unreachable, not empty."""
+    """The robots.txt cannot be read: it is treated as unreachable, not as empty."""
     with Web({"/": page("/in")}) as web:
         web.routes["/robots.txt"] = (200, {"Content-Encoding": "zstd"}, b"(\xb5/\xfd whatever")
         crawl(tmp_path, web.url(), "--set", "crawl.patience=1", code=4)

@@ -25,7 +25,7 @@ from collections import defaultdict, deque
 
 
 def address(host: int) -> str:
-    """The address of host number `host`; TREE_NET names another network than 127.1."""
+    """Return the address of host number `host`; TREE_NET replaces the network 127.1."""
     return f"{os.environ.get('TREE_NET', '127.1')}.{host // 250}.{host % 250 + 1}"
 
 
@@ -34,7 +34,7 @@ def url(page: int, hosts: int, port: int) -> str:
 
 
 class Site:
-    """What all connections share."""
+    """The state that all connections share."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -44,7 +44,7 @@ class Site:
         self.down = [tuple(map(float, text.split(":"))) for text in options.down]
 
     def answer(self, host: str, path: str) -> tuple[int, bytes, bytes]:
-        """(status, extra header lines, body) of a request."""
+        """Return (status, extra header lines, body) for a request."""
         if self._is_down(host):
             return 503, b"", b"down"
         if path == "/robots.txt":
@@ -63,7 +63,7 @@ class Site:
         return any(host == address(int(number)) and begin <= now < end for number, begin, end in self.down)
 
     def _wait(self, host: str) -> int:
-        """Seconds to wait before the host may be asked again; 0 = now."""
+        """Return the seconds until the host may be asked again; 0 = now."""
         now = time.monotonic()
         recent = self.recent[host]
         window = self.options.window
@@ -89,7 +89,7 @@ class Site:
 
 
 class Connection(asyncio.Protocol):
-    """One connection: requests without bodies, answered one after another."""
+    """Serves a connection: requests without bodies, answered in order."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -122,7 +122,7 @@ class Connection(asyncio.Protocol):
 
 
 def _host_of(head: bytes) -> str:
-    """The name in the Host field of a request."""
+    """Return the name in the Host field of a request."""
     fields = (line.partition(b":") for line in head.split(b"\r\n")[1:])
     return next(value.strip().split(b":")[0].decode() for name, _, value in fields if name.lower() == b"host")
 

@@ -42,7 +42,7 @@ Route = Answer | Callable[[ReceivedRequest], Answer]
 class Web:
     """Serves `routes`: "host/path" or "/path" (any host) -> answer; `other` is that to all else. A context manager.
 
-    With `tls` over TLS; `url` gives http all the same. `address` 0.0.0.0 is a host at each loopback address.
+    With `tls`, answers over TLS; `url` returns http URLs anyway. `address` 0.0.0.0 is a host at each loopback address.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Web:
         return f"http://{host}:{self.port}{path}"
 
     def paths(self, host: str = "") -> list[str]:
-        """What was asked but robots.txt, in order, of one host or all."""
+        """Return the requested paths without robots.txt, in order, of one host or all."""
         return [
             asked.path for asked in self.asked if asked.path != "/robots.txt" and host in ("", asked.host)
         ]
@@ -185,7 +185,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class Ran(NamedTuple):
-    """What a command came to."""
+    """The result of a command."""
 
     code: int
     out: bytes
@@ -230,7 +230,7 @@ def outcomes(directory: Path) -> dict[str, str]:
 
 
 def on_terminal(*arguments: str) -> bytes:
-    """What a command shows on a terminal that is its standard output and standard error."""
+    """Return the output of a command whose standard output and standard error are a terminal."""
     master, slave = os.openpty()
     command = [sys.executable, "-m", "crawler", *arguments]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave)

@@ -1,4 +1,4 @@
-"""Pages are read in order, within a share of each turn of the event loop, and none waits for ever."""
+"""Test that pages are read in order, within a share of each turn of the event loop, and that none starves."""
 
 import asyncio
 

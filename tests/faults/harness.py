@@ -190,7 +190,7 @@ def _refetches(web: TreeWeb, kills: Sequence[float]) -> Counter[int]:
 
 
 def _stored(directory: Path) -> tuple[Counter[str], int]:
-    """Return (response records by path, whether a file ends in the middle of a record)."""
+    """Return (response records by path, number of files that end in the middle of a record)."""
     from fastwarc.warc import ArchiveIterator, WarcRecordType
 
     stored: Counter[str] = Counter()

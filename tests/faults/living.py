@@ -1,4 +1,4 @@
-"""What a kill must leave of a living web: hubs and their credit, births, sources, validators.
+"""Check the store after a kill during a crawl of a changing web: hubs, credit, births, sources, validators.
 
 The store, opened as a kill left it, must say what the web's log says:
 

@@ -1,6 +1,6 @@
 """`python -m tests.faults.planted BUG crawl ...`: the crawler, all its processes, with a bug planted; tests must see it.
 
-The bugs are those of `tests/lab/cluster/planted.py`, and one that is none:
+The bugs are those of `tests/lab/cluster/planted.py`, and one fault that is not a bug:
 
     no-room-for-runs    the first writes of DUE runs fail
 """

@@ -60,7 +60,7 @@ def test_a_commit_waits_for_others_only_while_they_are_on_their_way(tmp_path: Pa
 
 
 def test_kills_while_seeds_are_loaded(tmp_path: Path) -> None:
-    """The same command, run again, loads every seed exactly once."""
+    """After kills, repeating the command loads every seed exactly once."""
     faults = ["seeds loading:3", "batch written:8", "flush committed:2", "seeds loading:20"]
     known = load_seeds_with_kills(tmp_path, 20_000, faults)
     assert len(known) == 20_000 and set(known.values()) == {1}

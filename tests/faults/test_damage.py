@@ -197,7 +197,7 @@ def leave_log(directory: Path) -> None:
 
 
 def test_a_torn_tail_of_the_store_is_cut(site: Site, directory: Path) -> None:
-    """What a power cut leaves after the last complete record is reported, and the crawl continues."""
+    """The bytes that a power cut leaves after the last complete record are reported, and the crawl continues."""
     leave_log(directory)
     log = newest_log(directory)
     log.write_bytes(log.read_bytes() + bytes(range(256)) * 20)
@@ -208,7 +208,7 @@ def test_a_torn_tail_of_the_store_is_cut(site: Site, directory: Path) -> None:
 
 @pytest.mark.parametrize("byte", [5, 100])
 def test_damage_in_the_middle_of_the_store_is_refused(site: Site, directory: Path, byte: int) -> None:
-    """In the content of a record as in its length: a record longer than the file is no end of the log."""
+    """In the content of a record as in its length: a record longer than the file is not the end of the log."""
     leave_log(directory)
     log = newest_log(directory)
     data = log.read_bytes()
@@ -261,8 +261,8 @@ def test_a_log_that_was_cut_between_two_records_is_refused(site: Site, directory
     ],
 )
 def test_nothing_is_lost_in_silence(site: Site, directory: Path, pattern: str, how: str) -> None:
-    """Damage is refused with exit 3; repair mends it; the crawl then lacks no page, and asks for few again."""
-    assert command("check", "--dir", directory).returncode == 0  # opened once more: the log becomes a table
+    """Damage is refused with exit 3; `repair` removes it; the crawl then lacks no page and fetches few again."""
+    assert command("check", "--dir", directory).returncode == 0  # turns the log into a table
     path = max(directory.glob(pattern), key=lambda path: path.stat().st_size)
     if how == "flipped":
         flip(path, path.stat().st_size // 2)

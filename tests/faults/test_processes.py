@@ -52,7 +52,7 @@ def kill_one(directory: Path, rng: random.Random) -> list[float]:
 
 
 def crawl_and_kill(web: TreeWeb, directory: Path, kills: int, rng: random.Random) -> list[float]:
-    """Crawl to the end and kill one process now and then; return the instants of the kills."""
+    """Crawl to the end and kill one process at intervals; return the times of the kills."""
     process = start(directory, web.seed, *settings(*FLAGS))
     instants: list[float] = []
     fetched = 0
@@ -81,7 +81,7 @@ def test_kills_of_random_processes_lose_nothing(tmp_path: Path) -> None:
 
 
 def crawl_with_fault(web: TreeWeb, directory: Path, fault: str, module: Sequence[str] = ("crawler",)) -> bool:
-    """Whether the crawl came to its end; one that has not after so long is killed, and its children follow."""
+    """Return whether the crawl ended within 60 seconds; if not, kill it, and its children follow."""
     process = start(directory, web.seed, *settings(*FLAGS), fault=fault, module=module)
     try:
         ended = end(process, timeout=60)

@@ -180,7 +180,7 @@ def test_low_water(web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_stop_water(web: TreeWeb, tmp_path: Path) -> None:
-    """Below the last mark the crawl stops in order, and loses nothing."""
+    """Below the lowest mark of free space the crawl stops cleanly and loses nothing."""
     report = _crawl_here(_config(store={"stop_water_bytes": 1 << 60}), web, tmp_path / "crawl")
     assert (report["stopped_by"], report["conservation"]) == ("disk", "holds")
     assert report["frontier"]["todo"] == 1, "the seed is kept"

@@ -24,7 +24,7 @@ class Do(Enum):
     CLOSE = "close"
     RESET = "reset"
     HANG = "hang"  # send nothing until the client closes
-    POUR = "pour"  # repeat the preceding bytes for ever
+    POUR = "pour"  # repeat the preceding bytes forever
 
 
 Script = Sequence[bytes | Do | float]  # a float is a pause in seconds

@@ -132,7 +132,7 @@ def run(play: Coroutine[Any, Any, None]) -> None:
 
 
 def test_an_answer_in_pieces(world: World) -> None:
-    """The owner is told of every read, of the bytes held while more is expected, and of the time spent reading."""
+    """Every read, the bytes held while more is expected, and the time spent reading are reported to the owner."""
 
     async def play() -> None:
         task = await world.asks()

@@ -1,4 +1,4 @@
-"""Short answers are read before long ones, and none waits for ever."""
+"""Test that short answers are read before long ones, and that none starves."""
 
 import random
 

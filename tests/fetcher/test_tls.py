@@ -71,7 +71,7 @@ def test_connections_are_kept_alive_over_tls() -> None:
 
 @pytest.mark.usefixtures("trusted")
 def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
-    """All memory of a connection is freed at once, whether we or the server close, refuse or cancel it."""
+    """All memory of a connection is freed at once, also after a refusal, a cancellation or a close by the server."""
 
     async def play() -> None:
         client = make_client(small(tls_timeout=Seconds(0.2)))

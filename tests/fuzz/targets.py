@@ -65,7 +65,7 @@ from tests.process.support import Joint
 from tests.serve.test_receivers import Receiving
 
 URL = "https://h.test/a/b.html?c"
-PATIENCE = 0.02  # s; what is no whole request yet gets no answer
+PATIENCE = 0.02  # seconds to wait: an incomplete request gets no answer
 SYMBOL_MAX = 258  # bytes that one symbol of a deflate stream stands for
 NOW = 1_800_000_000.0
 LIMITS = FetchLimits.of(FetchConfig())
@@ -202,7 +202,7 @@ def cookies(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
 
 
 class _Inline(Worker):
-    """What goes to the child is only scanned, as if the child had died over it."""
+    """Scans the pages meant for the child, as if the child had died on them."""
 
     apart = 0
 
@@ -242,7 +242,7 @@ def _pages(runner: asyncio.Runner, data: bytes, clock: Clock, rng: random.Random
 
 
 def plain_scan(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
-    """What is left for a page that the parser could not finish."""
+    """Scan a page without the parser, as for a page that the parser could not finish."""
     return min(len(clock.turn(scan, data[:SCAN_INLINE_BYTES], Context(URL), EXTRACT).hrefs), 3)
 
 
@@ -435,7 +435,7 @@ def requests(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
 
 
 class _Complaints(logging.Handler):
-    """What was logged as an error."""
+    """The messages that were logged as errors."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -483,7 +483,7 @@ def _doors(folder: Path) -> Iterator[Target]:
 
 @contextlib.contextmanager
 def _control(folder: Path) -> Iterator[Target]:
-    """Lines for the control socket of a process with real stages: an answer, or an error that is no bug."""
+    """Lines for the control socket of a process with real stages; an error with code 1 is a bug."""
     joint = Joint(folder)
     commands = Commands(joint.stages, joint.stages.commits.commit_now)
 

@@ -34,7 +34,7 @@ def runs(pid: int) -> bool:
 
 
 def test_a_process_that_is_no_parent_counts_as_ended() -> None:
-    """Its number may belong to another process by now; who waited for that one would wait for ever."""
+    """Its number may belong to another process; waiting for that process could take forever."""
     wait_for_end(os.getpid())  # runs, but is not our parent
     other = subprocess.Popen([sys.executable, "-c", ""])
     other.wait()
@@ -87,7 +87,7 @@ def _tell_when_alone(inner: socket.socket, link: socket.socket) -> int:
 
 @pytest.mark.parametrize("delay", ["0.5", "30"], ids=["quick answers", "slow answers"])
 def test_all_end_soon_after_a_supervisor_that_hung(tmp_path: Path, delay: str) -> None:
-    """Words that nobody had read broke the pipe in a way that the children did not take for its end."""
+    """Unread messages once broke the pipe with an error that the children did not recognise as its end."""
     with TreeWeb(tmp_path, 3000, "--fanout", "3", "--delay", delay) as web:
         talking = [flag for flag in settings("--processes", "2", "--progress", "plain") if flag != "-q"]
         process = start(tmp_path / "crawl", web.seed, *talking)
@@ -98,7 +98,7 @@ def test_all_end_soon_after_a_supervisor_that_hung(tmp_path: Path, delay: str) -
             time.sleep(0.01)
         children = children_of(process.pid)
         os.kill(process.pid, signal.SIGSTOP)
-        time.sleep(2.0)  # the hang itself: the children talk, and nobody reads
+        time.sleep(2.0)  # the hang: the children write, and the supervisor does not read
         process.kill()
         process.wait()
         end = time.monotonic() + 3 * ORPHAN_LIMIT

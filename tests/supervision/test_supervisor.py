@@ -1,4 +1,4 @@
-"""The supervisor: whose word ends the crawl, what the reports add up to, children that do not stop."""
+"""Test the supervisor: the end of a crawl, the sum of the reports, children that do not stop."""
 
 import asyncio
 import os
@@ -139,7 +139,7 @@ def test_a_process_that_had_a_store_open_forks_no_child(
 
 
 def test_processes_are_forked_where_that_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What all of them import is imported before."""
+    """Modules that all processes import are imported before the fork."""
     done: list[Any] = []
 
     def fork_children(work: Any, count: int) -> list[str]:
@@ -159,7 +159,7 @@ def test_processes_are_forked_where_that_can_be(tmp_path: Path, monkeypatch: pyt
     assert [child._waiting for child in supervisor._children] == ["one", "two"]
 
 
-# -- a whole crawl of processes that are none
+# -- a complete crawl with simulated processes
 
 
 class Canned:
@@ -274,7 +274,7 @@ def test_a_crawl_that_is_stopped_ends_with_what_it_has(tmp_path: Path) -> None:
 
 
 def test_processes_that_do_not_stop_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The supervisor waited for its children without a limit: a stopped one held it for ever."""
+    """The supervisor waited for its children without a limit: a stopped child made it hang."""
     monkeypatch.setattr(supervision, "STOP_GRACE", 0.0)
     supervisor, processes, ended = crawled(tmp_path / "crawl", stop="signal", stubborn=True)
     assert [each.returncode for each in processes] == [-9, -9]

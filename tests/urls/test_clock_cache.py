@@ -37,7 +37,7 @@ def keys_of(draw: st.DrawFn, bits: int) -> int:
 
 
 class Model:
-    """The same structure without bit operations: slots of [key, mark], each circle as a list of its slots."""
+    """Models the structure without bit operations: slots of [key, mark], each circle as a list of its slots."""
 
     def __init__(self, bits: int) -> None:
         self.bits = bits

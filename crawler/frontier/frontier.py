@@ -10,7 +10,7 @@ happens to the URL and the host. The decision carries the store keys to write, a
 puts them into the batch of the commit group. If the URL is done, its host is free after
 `record_outcome`; otherwise the host is free after `release`, which follows the commit. The
 fetch slot is held until `release`, or until the task is aside or slow (`outstanding.py`), so a
-crash repeats a bounded number of requests (`README.md`, "Invariants"). Politeness gaps are
+crash repeats a bounded number of requests (`frontier/README.md`, "Invariants"). Politeness gaps are
 measured from `record_outcome`.
 
 The parts of this class: `claiming.py` (what to do next), `host_turns.py` (a host's turn),

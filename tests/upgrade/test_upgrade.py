@@ -196,7 +196,7 @@ def test_a_repair_rewrites_an_unreadable_format_number(
     ready(directory)
     directory.format_file.write_bytes(b"3 00000000\n")
     assert cli.main(["check", "--dir", str(directory.path)]) == 3
-    assert "check --repair` writes it anew" in capsys.readouterr().err
+    assert "check --repair` rewrites it" in capsys.readouterr().err
     assert cli.main(["check", "--dir", str(directory.path), "--repair"]) == 0
     assert directory.format() == FORMAT
 

@@ -70,7 +70,7 @@ class NewFirst:
 
 
 class Crediting(Shipped):
-    """The shipped schedule, told which pages showed new ones if it has the method `show`."""
+    """The shipped schedule, told which pages showed new ones if it has the method `credit_hub`."""
 
     def credit(self, hub: int, found: float, now: float) -> None:
         show = getattr(self.schedule, "credit_hub", None)

@@ -45,12 +45,14 @@ class Scripted:
     def __init__(self, nodes: list[int]) -> None:
         self.nodes, self.told = nodes[::-1], list[tuple[Any, ...]]()
 
-    def take(self, now: float) -> int:
+    def claim_next(self, now: float) -> int:
         return self.nodes.pop() if self.nodes else -1
 
     def __getattr__(self, name: str) -> Any:
         def note(*args: Any) -> None:
-            place = 1 if name == "settle" else len(args) - 1  # position of the instant among the arguments
+            place = (
+                1 if name == "record_outcome" else len(args) - 1
+            )  # position of the instant among the arguments
             self.told.append(
                 (name, *(round(arg / DAY, 1) if k == place else arg for k, arg in enumerate(args)))
             )
@@ -73,7 +75,7 @@ def test_a_page_becomes_known_when_its_listing_is_fetched() -> None:
     result = play(found, policy, RATE)  # type: ignore[arg-type]
     assert policy.of("find") == [(1, 4.5)]
     assert policy.of("add") == [(0, 0.0), (2, 0.0), (3, 0.0), (1, 5.5)]
-    assert policy.of("settle") == [
+    assert policy.of("record_outcome") == [
         (2, 0.5, False), (0, 1.5, False), (0, 2.5, False), (0, 3.5, False), (2, 4.5, True), (2, 6.5, False),
     ]  # fmt: skip
     assert policy.of("credit") == [(2, 1.0, 5.5)]
@@ -131,7 +133,7 @@ def test_the_score_equals_a_scan_of_all_fetches() -> None:
     found = grow(base, "dir")
     policy = FINDERS["round-robin"](found, 8 * found.change_rate)
     asked: list[list[float]] = [[0.0] if at <= 0.0 else [] for at in found.born]
-    for name in ("add", "settle"):
+    for name in ("add", "record_outcome"):
         plain = getattr(policy, name)
 
         def note(node: int, now: float, *more: Any, plain: Any = plain) -> None:
@@ -208,7 +210,7 @@ def test_the_schedule_is_notified_of_new_pages_if_it_supports_it() -> None:
         def __init__(self) -> None:
             self.shown: list[tuple[int, float, float]] = []
 
-        def show(self, page: int, found: float, now: float) -> None:
+        def credit_hub(self, page: int, found: float, now: float) -> None:
             self.shown.append((page, found, now))
 
     found = living_world("map", [[], []])

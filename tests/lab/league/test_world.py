@@ -113,7 +113,7 @@ class Listed(RoundRobin):
         self.calls: list[tuple[str, int, float]] = []
 
     def claim_next(self, now: float) -> int:
-        page = super().take(now)
+        page = super().claim_next(now)
         self.taken.append((now, page))
         return page
 

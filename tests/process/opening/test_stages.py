@@ -168,7 +168,7 @@ def test_a_folder_is_opened_once(tmp_path: Path) -> None:
 def test_a_start_that_fails_leaves_no_lock(tmp_path: Path) -> None:
     opened(tmp_path).close()
     for _ in range(2):  # the second opening would fail if the first had left its lock
-        with pytest.raises(DirectoryError, match="buckets"):
+        with pytest.raises(DirectoryError, match="bucket table"):
             opened(tmp_path, names=("p0", "p1"))
     opened(tmp_path).close()
 

@@ -114,7 +114,7 @@ def test_live_during_a_crawl(tmp_path: Path) -> None:
             await page.until("document.getElementById('state').textContent.startsWith('crawling')")
             await page.evaluate("document.querySelector('#seed-form input').value = 'ftp://a/'")
             await page.evaluate("document.querySelector('#seed-form').requestSubmit()")
-            said = "seed: 0 queued; refused: ftp://a/: its scheme is neither http nor https"
+            said = "seed: 0 queued; rejected: ftp://a/: its scheme is neither http nor https"
             await page.until(f"document.getElementById('notice').textContent === '{said}'")
             await page.evaluate("document.querySelector('#hosts button').click()")
             await page.until("document.querySelectorAll('#host-fetches tr').length > 3")

@@ -21,7 +21,7 @@ def test_a_second_demo_does_not_count_the_pages_of_the_first(
             == 0
         )
         said.append(capsys.readouterr().out)
-    assert "is demo.1 now" not in said[0] and "is demo.1 now" in said[1]
+    assert "was moved to demo" not in said[0] and "was moved to demo.1" in said[1]
     counts = [[line for line in out.splitlines() if " pages" in line] for out in said]
     assert counts[0] and len(counts[0]) == len(counts[1]), counts
     assert all("4 pages" in lines[0] for lines in counts), counts

@@ -130,7 +130,7 @@ def test_seeds_are_queued_and_what_is_no_url_is_named(stages: Stages) -> None:
         "refused": [{"url": "ftp://b.org/", "why": "its scheme is neither http nor https"}],
     }
     for url, why in (
-        ("http://", "no URL"),
+        ("http://", "not a URL"),
         ("http://b.org:25/", "its port"),
         (URL + "x" * 8192, "length_max"),
     ):

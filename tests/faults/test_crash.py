@@ -83,7 +83,7 @@ def test_the_judge_sees_a_sync_that_is_missing(tmp_path: Path) -> None:
         try:
             run_with_power_cuts(web, tmp_path / "crawl", faults, random.Random(1), bug="links-not-synced")
         except AssertionError as error:
-            assert "links that wait for the DUE are missing" in str(error) or "checksum" in str(error), error
+            assert "links that wait for the DUE is missing" in str(error) or "checksum" in str(error), error
         else:
             assert not judge(web, tmp_path / "crawl").flawless
 

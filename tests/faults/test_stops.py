@@ -220,7 +220,9 @@ def test_a_bug_that_no_page_is_to_blame_for_ends_the_run_and_is_logged(
         patch.setattr(CommitPoint, "_write_batch", broken)
         with pytest.raises(RuntimeError, match="planted"):
             _crawl_here(_config(), web, tmp_path / "crawl")
-    assert caplog.text.count("Traceback") == 1 and "the run ends because of a bug in the crawler" in caplog.text
+    assert (
+        caplog.text.count("Traceback") == 1 and "the run ends because of a bug in the crawler" in caplog.text
+    )
     assert _crawl_here(_config(), web, tmp_path / "crawl")["stopped_by"] == "done"
     assert judge(web, tmp_path / "crawl").flawless
 

@@ -221,11 +221,11 @@ def test_bytes_are_held_until_the_commit_of_their_own_fetch_task(
 ) -> None:
     """A host may be fetched from again before its last answer is committed: each answer holds its own bytes."""
 
-    def made(*_: object) -> Making:
+    def make_nothing(*_: object) -> Making:
         yield from ()
         return Change()
 
-    monkeypatch.setattr(run.fetch_tasks, "_promised", made)
+    monkeypatch.setattr(run.fetch_tasks, "_promised", make_nothing)
     first, second = (fetch(HOME, b"x" * size) for size in (100, 30))
     run.answer(first, second)
     fetch_task = run.joint.fetch_task()

@@ -330,7 +330,7 @@ def _product(one: CostRange, other: CostRange) -> CostRange:
 
 
 def refresh_cpu(goal: Goal, units: UnitCosts) -> CostRange:
-    """Return the CPU seconds per refresh: the cost of an unchanged page, plus KiB and links of those that changed."""
+    """Return the CPU seconds per refresh: an unchanged page, plus the cost per KiB and per link of changed pages."""
     more = units.kilobyte_cpu * (goal.page_bytes / KIB) + units.link_cpu * goal.links
     return units.unchanged_cpu + units.secure_cpu * goal.secure + more * goal.changed
 

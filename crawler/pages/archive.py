@@ -151,7 +151,7 @@ class Archive:
 def read_capture(folder: Path, capture: Capture, original: Capture | None) -> StoredPage:
     """Read a capture from the segments in `folder`; `original` is the response that a revisit repeats.
 
-    It needs no store, so many processes can do it at once.
+    Reading needs no store, so several processes can do it at the same time.
 
     Raises:
         DamageError: the bytes are missing, or are not a record.

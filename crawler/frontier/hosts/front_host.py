@@ -146,7 +146,7 @@ class FrontHost:
         self.put_off(until, heapq.heappop(self.queue), later_max)
 
     def is_full(self, later_max: int) -> bool:
-        """Return whether so many entries wait that no more are read."""
+        """Return whether the queue in memory is full, so that no more entries are read from the store."""
         return len(self.later) >= later_max and self.skipped >= SKIPPED_MAX
 
     def recall_at(self) -> float:

@@ -29,7 +29,7 @@ PROMPT_MAX = 5.0  # seconds; a slot reserved for prompt hosts is free again with
 
 
 class SlotShares:
-    """Counts the fetch slots held by hosts that are not prompt, and keeps the queue of those that wait."""
+    """Counts the fetch slots that slow hosts hold, and queues the slow hosts that wait for one."""
 
     def __init__(
         self, hosts: HostTable, concurrency: int, share: float, crowded_timeout: float = PROMPT_MAX

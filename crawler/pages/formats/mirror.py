@@ -45,7 +45,7 @@ _ACTIVE_NAMES = frozenset(
     + ["usercustomize.py", "__init__.py", "__main__.py"]
 )
 # Suffixes of files that file managers open, or fetch pictures for, when the folder is shown.
-_ACTIVE_SUFFIXES = (".desktop", ".lnk", ".library-ms", ".pif", ".scf", ".search-ms", ".url")
+_ACTIVE_SUFFIX = re.compile(r"\.(?=(?:desktop|lnk|pif|scf|url|[a-z]+-ms)$)", re.IGNORECASE)
 # Windows treats these names as devices, with any suffix.
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)", re.IGNORECASE)
 # The suffixes by which programs recognize these types; the first is added if a name has none of them.
@@ -237,9 +237,7 @@ def _safe(part: str) -> str:
         name = name[:-1] + _code(name[-1])
     if name.startswith((".", "-")) or name.lower() in _ACTIVE_NAMES or _DEVICE.match(name):
         name = _code(name[0]) + name[1:]
-    if name.lower().endswith(_ACTIVE_SUFFIXES):
-        stem, _, suffix = name.rpartition(".")
-        name = f"{stem}%2E{suffix}"
+    name = _ACTIVE_SUFFIX.sub("%2E", name)
     return name or "_"
 
 

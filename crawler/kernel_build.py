@@ -1,17 +1,37 @@
-"""Builds the kernels: a setuptools command (see `pyproject.toml`). The crawler itself never imports this module."""
+"""Builds the kernels: a setuptools command (see `pyproject.toml`). The crawler itself never imports this module.
 
+Compiling takes most of an installation, so compiled kernels are kept in a cache of the user's, by content: a second
+installation, also of another checkout, compiles only kernels whose sources, compiler or Python differ. The cache is
+`$CRAWLER_KERNEL_CACHE`, else `crawler/kernels` in the user's cache folder; deleting it is safe.
+
+With `CRAWLER_KERNELS=none` nothing is compiled, and the kernels run interpreted.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from setuptools.command.build_ext import build_ext
 
+PACKAGE = Path(__file__).resolve().parent
 SHARED = "crawler.memoryviews"
+KEPT_MAX = 400  # compiled kernels in the cache: about a dozen versions of all of them, 50 MB
 
 
-class SharedFirst(build_ext):
-    """Builds the module that all kernels share before any of the kernels.
+class BuildKernels(build_ext):
+    """Builds the kernels, or takes them from the cache.
 
-    Kernels are built in parallel. If Cython generates the shared module at the same time as another module, part
-    of it may be missing, and then no kernel can be imported.
+    The module that all kernels share is built before any of them. Kernels are built in parallel, and if Cython
+    generates the shared module at the same time as another module, part of it may be missing; then no kernel can be
+    imported.
     """
 
     # setuptools looks up the options of pyproject.toml by this name, also in a second run
@@ -21,10 +41,85 @@ class SharedFirst(build_ext):
 
     def build_extensions(self) -> None:
         extensions, parallel = self.extensions, self.parallel
+        chosen = [] if os.environ.get("CRAWLER_KERNELS") == "none" else extensions
+        print(
+            "kernels to compile:", sum(not self._cached(each).exists() for each in chosen)
+        )  # `scripts/setup` reads it
         for group, at_once in (
-            ([each for each in extensions if each.name == SHARED], None),
-            ([each for each in extensions if each.name != SHARED], parallel),
+            ([each for each in chosen if each.name == SHARED], None),
+            ([each for each in chosen if each.name != SHARED], parallel),
         ):
             self.extensions, self.parallel = group, at_once
             super().build_extensions()
         self.extensions, self.parallel = extensions, parallel
+
+    def build_extension(self, ext: Any) -> None:
+        target, cached = Path(self.get_ext_fullpath(ext.name)), self._cached(ext)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if take(cached, target):
+            return
+        super().build_extension(ext)
+        if target.exists():
+            keep(target, cached)
+
+    def _cached(self, ext: Any) -> Path:
+        """Return the place of `ext` in the cache, by the digest of all that its compiled form depends on."""
+        digest = hashlib.sha256()
+        for part in (
+            ext.name,
+            str(ext.extra_compile_args),
+            str(self.shared_utility_qualified_name),
+            *_tools(),
+        ):
+            digest.update(part.encode() + b"\0")
+        for path in _sources(ext):
+            digest.update(path.read_bytes() + b"\0")
+        return cache_folder() / f"{digest.hexdigest()}.so"
+
+
+def cache_folder() -> Path:
+    """Return the folder of the compiled kernels."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(os.environ.get("CRAWLER_KERNEL_CACHE") or os.path.join(base, "crawler", "kernels"))
+
+
+def take(cached: Path, target: Path) -> bool:
+    """Copy `cached` to `target`; return whether it was there."""
+    try:
+        shutil.copyfile(cached, target)
+        os.utime(cached)
+    except OSError:
+        return False
+    return True
+
+
+def keep(target: Path, cached: Path) -> None:
+    """Copy `target` to `cached` and remove the kernels unused for longest; a cache that cannot be written is skipped."""
+    with contextlib.suppress(OSError):
+        cached.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile(dir=cached.parent, suffix=".new", delete=False) as file:
+            file.write(target.read_bytes())
+        os.replace(file.name, cached)
+        kept = sorted(cached.parent.iterdir(), key=lambda each: each.stat().st_mtime)
+        for each in kept[:-KEPT_MAX]:
+            each.unlink()
+
+
+@functools.cache
+def _tools() -> tuple[str, ...]:
+    """Return what names the translator, the compiler and the interpreter."""
+    import Cython
+
+    compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    named = [Cython.__version__, sys.version, sysconfig.get_platform(), compiler]
+    named += [os.environ.get(name, "") for name in ("CFLAGS", "CPPFLAGS", "LDFLAGS")]
+    with contextlib.suppress(OSError):
+        done = subprocess.run([*compiler.split(), "--version"], capture_output=True, check=False)
+        named.append(done.stdout.decode(errors="replace"))
+    return tuple(named)
+
+
+def _sources(ext: Any) -> list[Path]:
+    """Return the files that `ext` may be made of: its source, and each declaration that it may import."""
+    own = PACKAGE.joinpath(*ext.name.split(".")[1:]).with_suffix(".py")
+    return [each for each in (own, *sorted(PACKAGE.rglob("*.pxd"))) if each.exists()]

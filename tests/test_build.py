@@ -1,7 +1,10 @@
 """How the kernels are built (`crawler/kernel_build.py`)."""
 
+import os
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +18,10 @@ def test_the_shared_module_is_whole_before_a_kernel_is_begun(monkeypatch: pytest
     setuptools = pytest.importorskip("setuptools")
     kernel_build = pytest.importorskip("crawler.kernel_build")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert project["tool"]["setuptools"]["cmdclass"] == {"build_ext": "crawler.kernel_build.SharedFirst"}
+    assert project["tool"]["setuptools"]["cmdclass"] == {"build_ext": "crawler.kernel_build.BuildKernels"}
     names = ["crawler.a", SHARED, "crawler.b"]
     modules = [setuptools.Extension(name, [f"{name}.c"]) for name in names]
-    command = kernel_build.SharedFirst(setuptools.Distribution({"ext_modules": modules}))
+    command = kernel_build.BuildKernels(setuptools.Distribution({"ext_modules": modules}))
     command.ensure_finalized()
     command.distribution.command_options["build_ext"] = {"shared_utility_qualified_name": ("", SHARED)}
     command = command.distribution.reinitialize_command(command)
@@ -34,3 +37,121 @@ def test_the_shared_module_is_whole_before_a_kernel_is_begun(monkeypatch: pytest
     assert sorted(built[1:]) == [("crawler.a", True), ("crawler.b", True)]
     assert [each.name for each in command.extensions] == names
     assert command.parallel == 2
+
+
+@pytest.fixture
+def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Path], Any]:
+    """Return a function that builds one real kernel of a checkout, with a cache of the test's own."""
+    pytest.importorskip("setuptools")
+    kernel_build = pytest.importorskip("crawler.kernel_build")
+    monkeypatch.setenv("CRAWLER_KERNEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CRAWLER_KERNELS", raising=False)
+
+    def command(out: Path) -> Any:
+        from setuptools import Distribution, Extension
+
+        kernel = Extension("crawler.extract.survey", ["crawler/extract/survey.c"])
+        command = kernel_build.BuildKernels(Distribution({"ext_modules": [kernel]}))
+        command.build_lib, command.build_temp = str(out), str(out / "temp")
+        command.ensure_finalized()
+        return command
+
+    return command
+
+
+def compile_as(content: bytes, calls: list[str]) -> Callable[[Any, Any], None]:
+    """Return a stand-in for the compiler that writes `content`."""
+
+    def compile(command: Any, ext: Any) -> None:
+        calls.append(ext.name)
+        Path(command.get_ext_fullpath(ext.name)).write_bytes(content)
+
+    return compile
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_kernel_is_compiled_once_for_all_checkouts(
+    build: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A second set-up, such as one with other extras, compiled every kernel again."""
+    from setuptools.command.build_ext import build_ext
+
+    calls: list[str] = []
+    monkeypatch.setattr(build_ext, "build_extension", compile_as(b"compiled", calls))
+    for name in ("first", "second"):
+        command = build(tmp_path / name)
+        command.build_extensions()
+        assert Path(command.get_ext_fullpath("crawler.extract.survey")).read_bytes() == b"compiled"
+    assert calls == ["crawler.extract.survey"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("changed", ["CFLAGS", "CC"])
+def test_another_compiler_compiles_anew(
+    build: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, changed: str
+) -> None:
+    from setuptools.command.build_ext import build_ext
+
+    from crawler import kernel_build
+
+    calls: list[str] = []
+    monkeypatch.setattr(build_ext, "build_extension", compile_as(b"compiled", calls))
+    build(tmp_path / "first").build_extensions()
+    monkeypatch.setenv(changed, "-Og" if changed == "CFLAGS" else "true")
+    kernel_build._tools.cache_clear()
+    build(tmp_path / "second").build_extensions()
+    kernel_build._tools.cache_clear()
+    assert len(calls) == 2
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_source_or_declaration_that_changes_is_compiled_anew(
+    build: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from setuptools import Extension
+
+    from crawler import kernel_build
+
+    monkeypatch.setattr(kernel_build, "PACKAGE", tmp_path / "crawler")
+    source, declared = tmp_path / "crawler" / "due" / "a.py", tmp_path / "crawler" / "due" / "b.pxd"
+    source.parent.mkdir(parents=True)
+    kernel = Extension("crawler.due.a", ["a.c"])
+    places = []
+    for path, text in ((source, "1"), (declared, "1"), (source, "2"), (declared, "2")):
+        path.write_text(text)
+        places.append(build(tmp_path)._cached(kernel))
+    assert len(set(places)) == len(places)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    kernel_build = pytest.importorskip("crawler.kernel_build")
+    monkeypatch.setattr(kernel_build, "KEPT_MAX", 3)
+    made = tmp_path / "made.so"
+    made.write_bytes(b"compiled")
+    for number in range(6):
+        cached = tmp_path / "cache" / f"{number}.so"
+        kernel_build.keep(made, cached)
+        os.utime(cached, (number, number))
+    assert len(list((tmp_path / "cache").iterdir())) == 3
+    assert (tmp_path / "cache" / "5.so").exists()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cache_that_cannot_be_written_is_skipped(tmp_path: Path) -> None:
+    kernel_build = pytest.importorskip("crawler.kernel_build")
+    (tmp_path / "cache").write_text("no folder")
+    made = tmp_path / "made.so"
+    made.write_bytes(b"compiled")
+    kernel_build.keep(made, tmp_path / "cache" / "a.so")
+    assert not kernel_build.take(tmp_path / "cache" / "a.so", tmp_path / "taken.so")
+
+
+def test_nothing_is_compiled_on_request(
+    build: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`scripts/demo` shows its first page before any kernel is compiled."""
+    monkeypatch.setenv("CRAWLER_KERNELS", "none")
+    command = build(tmp_path / "out")
+    command.build_extensions()
+    assert not Path(command.get_ext_fullpath("crawler.extract.survey")).exists()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crawler import early_signals
+from crawler import early_signals, kernel_selection
 from crawler.cli import flags, options
 from crawler.cli.parsing import quoted
 from crawler.cli.url_arguments import add_logins, checked
@@ -303,6 +303,10 @@ def run(
     os.environ.setdefault(
         "OPENBLAS_NUM_THREADS", "1"
     )  # its threads spin at startup, and no matrix is multiplied
+    if kernel_selection.are_interpreted():
+        log.info(
+            "the kernels run interpreted; scripts/setup compiles them if gcc and python3-dev are installed"
+        )
     try:
         if config.crawl.processes > 1:
             return _supervise(config, args, seeds)

@@ -9,6 +9,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from crawler import kernel_selection
 from crawler.cli import options
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
@@ -21,6 +22,7 @@ SETTINGS: dict[str, Any] = {
     "due": {"max_wait": 0.5},
 }
 
+INTERPRETED = ("The kernels run interpreted here. For real crawls, compile them: scripts/setup",)
 REFRESH_SECONDS = 12.0
 REFRESH: dict[str, Any] = {
     "crawl": {"max_time": REFRESH_SECONDS, "rate": 25.0},
@@ -72,13 +74,14 @@ async def _demo(args: argparse.Namespace) -> None:
 
     async with DemoWeb() as demo_web:
         hosts = ", ".join(f"{name} {address}" for name, address in HOSTS.items())
-        print(f"a small web on port {demo_web.port}: {hosts}")
+        print(f"a small web on port {demo_web.port}: {hosts}", flush=True)  # progress is written to stderr
         report = await _crawl(_config(args), args, demo_web.seeds())
-        print(summary(report, args.dir))
+        print(summary(report, args.dir), flush=True)
         if report["stopped_by"] != "done":
             return
         print(
-            f"\nnow the shop's prices and the news change, for {REFRESH_SECONDS:.0f} s (`crawler refresh`):"
+            f"\nnow the shop's prices and the news change, for {REFRESH_SECONDS:.0f} s (`crawler refresh`):",
+            flush=True,
         )
         demo_web.change()
         report = await _crawl(_config(args, REFRESH), args, [])
@@ -121,5 +124,6 @@ def _closing(directory: Path, url: str) -> str:
             f"  crawler why {url} --dir {where}",
             f"  crawler get {url} --dir {where} --headers",
             f"  crawler export --dir {where} --format cdxj",
+            *INTERPRETED[: kernel_selection.are_interpreted()],
         ]
     )

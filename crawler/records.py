@@ -9,7 +9,7 @@ request form, which is sent and stored; and the duplicate key, which is only has
 """
 
 from enum import IntEnum, StrEnum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -202,12 +202,21 @@ class Fetch(msgspec.Struct, gc=False):
         return b""
 
 
+class Directives(NamedTuple):
+    """The robots directives of a page that apply to this crawler."""
+
+    nofollow: bool = False  # no link of the page is followed
+    noindex: bool = False  # the page is flagged
+    noarchive: bool = False  # the page is not served or exported, except on request
+
+
 class Extracted(msgspec.Struct, gc=False):
     """The links and directives of a page; raw URLs as on the page, unique, in order of appearance.
 
     `base` is the URL they are relative to. `encoding` is the page's (WHATWG name), in
     which the query of a link is encoded. `nofollow`, `noindex` and `noarchive` are the
-    page-level robots directives. `parse_limit` means that the page exceeded the
+    page-level robots directives, of the header too; `metas` are those of the page's own
+    meta tags, as in `PageRecord`. `parse_limit` means that the page exceeded the
     parser's limit and `hrefs` come from a plain scan. `maps` are the sitemaps that a
     sitemap index names. `repeats` are the links with every mention, filled for URL
     traces only. `dated` are links of a sitemap, feed or directory listing with the
@@ -232,6 +241,7 @@ class Extracted(msgspec.Struct, gc=False):
     dated: list[tuple[str, float]] = []
     told_by: str = ""
     anchors: list[str] = []
+    metas: int = 0
 
 
 class PageState(StrEnum):
@@ -243,6 +253,9 @@ class PageState(StrEnum):
     FAILED = "failed"
     DENIED = "denied"  # robots.txt
     RETIRED = "retired"  # removed by the user
+
+
+META_NOINDEX, META_NOARCHIVE = 1, 2
 
 
 class PageRecord(msgspec.Struct, gc=False, array_like=True):
@@ -274,6 +287,9 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     # 16 bytes, of the content whose changes count (`pages/change_detection.py`)
     content_digest: bytes = b""
     not_modified: int = 0  # successive answers 304
+    metas: int = (
+        -1
+    )  # directives of the page's own meta tags: META_NOINDEX | META_NOARCHIVE; -1 if they were not recorded
 
 
 class Capture(msgspec.Struct, gc=False, array_like=True):

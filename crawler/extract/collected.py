@@ -12,7 +12,7 @@ import msgspec
 from crawler.extract.directives import page_directives
 from crawler.extract.headers import link_headers, refresh
 from crawler.extract.link_attributes import FOLLOWED_RELATIONS
-from crawler.records import Extracted
+from crawler.records import META_NOARCHIVE, META_NOINDEX, Extracted
 
 TITLE_CHARACTERS_MAX = 1000
 
@@ -109,6 +109,7 @@ class Collected:
         """Return everything collected, as a record."""
         page = self._page
         said = page_directives(page.robots_tags, self.robots_metas, self._token)
+        own = page_directives((), self.robots_metas, self._token)
         takes_links = not (said.nofollow and page.obey_robots)
         base = self.base or page.url
         if base == page.url:
@@ -127,6 +128,7 @@ class Collected:
             noarchive=said.noarchive,
             parse_limit=parse_limit,
             anchors=[self.hrefs[href] or "" for href in hrefs] if page.want_anchors else [],
+            metas=own.noindex * META_NOINDEX | own.noarchive * META_NOARCHIVE,
         )
 
 

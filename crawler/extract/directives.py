@@ -6,18 +6,11 @@ only, up to the next name in the value. `none` means `noindex, nofollow`.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from crawler.records import Directives
 
 # Directives with a value after a colon; their names must not be taken for agents.
 _VALUED = frozenset({"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"})
-
-
-class Directives(NamedTuple):
-    """The directives of a page that apply to this crawler."""
-
-    nofollow: bool = False  # no link of the page is followed
-    noindex: bool = False  # the page is flagged
-    noarchive: bool = False  # the page is not served or exported, except on request
 
 
 NO_DIRECTIVES = Directives()
@@ -40,6 +33,12 @@ def page_directives(robots_tags: Iterable[str], meta: Iterable[str], token: str)
         return NO_DIRECTIVES
     none = "none" in words
     return Directives(none or "nofollow" in words, none or "noindex" in words, none or "noarchive" in words)
+
+
+def header_directives(headers: Iterable[tuple[bytes, bytes]], token: str) -> Directives | None:
+    """Return the directives of an answer's `X-Robots-Tag` fields; None if it has no such field."""
+    tags = [value.decode("latin-1") for name, value in headers if name.lower() == b"x-robots-tag"]
+    return page_directives(tags, (), token) if tags else None
 
 
 def _words_for(value: str, token: str) -> Iterable[str]:

@@ -31,7 +31,18 @@ import mmh3
 
 from crawler.errors import ConfigError
 from crawler.pages.content_distance import distance, simhash
-from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, PageRecord, PageState
+from crawler.records import (
+    META_NOARCHIVE,
+    META_NOINDEX,
+    Directives,
+    Extracted,
+    Fetch,
+    FetchTask,
+    LinkFlag,
+    Outcome,
+    PageRecord,
+    PageState,
+)
 
 SUCCESSES = frozenset({Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED})
 _FINAL_STATES = {
@@ -171,12 +182,13 @@ def next_record(
     payload_digest: bytes,
     digest: bytes,
     now: float,
+    tags: Directives | None = None,
 ) -> PageRecord:
     """Return the record of a URL after `fetch`; `previous` is not modified.
 
     `payload_digest` and `digest` (of the content) are b"" if the answer does not
-    replace the known ones. A later try keeps the depth and the origin of the first
-    one.
+    replace the known ones. `tags` are the directives of its X-Robots-Tag fields. A later
+    try keeps the depth and the origin of the first one.
     """
     unchanged = is_unchanged(previous, fetch.outcome, digest)
     record = PageRecord(
@@ -202,8 +214,10 @@ def next_record(
     if fetch.outcome in SUCCESSES and fetch.outcome is not Outcome.UNCHANGED:
         record.content_type = content_type(fetch)
         record.digest, record.content_digest = payload_digest, digest
-        if extracted is not None or not unchanged:  # known content need not be parsed again
-            _note_extracted(record, extracted)
+        if not unchanged:
+            record.links = len(extracted.hrefs) if extracted is not None else 0
+    if fetch.outcome in SUCCESSES:
+        _renew_directives(record, fetch.outcome, extracted, tags, unchanged)
     return record
 
 
@@ -220,7 +234,7 @@ def _carry_over(record: PageRecord, previous: PageRecord, fetch: Fetch, now: flo
     record.digest, record.content_digest = previous.digest, previous.content_digest
     record.content_type, record.links = previous.content_type, previous.links
     record.etag, record.last_modified = previous.etag, previous.last_modified
-    record.noindex, record.noarchive = previous.noindex, previous.noarchive
+    record.noindex, record.noarchive, record.metas = previous.noindex, previous.noarchive, previous.metas
     if fetch.outcome not in SUCCESSES:
         record.not_modified = previous.not_modified
 
@@ -250,11 +264,33 @@ def _is_weak(fetch: Fetch) -> bool:
         return False
 
 
-def _note_extracted(record: PageRecord, extracted: Extracted | None) -> None:
-    record.links, record.noindex, record.noarchive = 0, False, False
+def _renew_directives(
+    record: PageRecord,
+    outcome: Outcome,
+    extracted: Extracted | None,
+    tags: Directives | None,
+    unchanged: bool,
+) -> None:
+    """Renew the directives of a page: those of its meta tags, and those of the header of this answer.
+
+    Content that is not parsed again has the meta tags that are known. A 304 without X-Robots-Tag leaves the
+    stored header fields as they are (RFC 9111, section 3.2).
+    """
     if extracted is not None:
-        record.links = len(extracted.hrefs)
-        record.noindex, record.noarchive = extracted.noindex, extracted.noarchive
+        record.metas, record.noindex, record.noarchive = (
+            extracted.metas,
+            extracted.noindex,
+            extracted.noarchive,
+        )
+    elif not unchanged:
+        record.metas, record.noindex, record.noarchive = 0, False, False
+    elif record.metas >= 0 and (tags is not None or outcome is not Outcome.UNCHANGED):
+        record.noindex, record.noarchive = (
+            bool(record.metas & META_NOINDEX),
+            bool(record.metas & META_NOARCHIVE),
+        )
+    if tags is not None:
+        record.noindex, record.noarchive = record.noindex or tags.noindex, record.noarchive or tags.noarchive
 
 
 def _text(fetch: Fetch, name: bytes) -> str:

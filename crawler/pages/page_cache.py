@@ -43,7 +43,17 @@ from crawler.pages.captures import (
     segment_key,
 )
 from crawler.pages.record_builder import RecordBuilder
-from crawler.records import Capture, Extracted, Fetch, FetchTask, LinkFlag, Outcome, PageRecord, TaskKind
+from crawler.records import (
+    Capture,
+    Directives,
+    Extracted,
+    Fetch,
+    FetchTask,
+    LinkFlag,
+    Outcome,
+    PageRecord,
+    TaskKind,
+)
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN
@@ -146,11 +156,13 @@ class PageCache(Archive):
         now: float,
         *,
         final: bool = True,
+        tags: Directives | None = None,
     ) -> Capturing:
         """Decide how an answer, or a failure, is stored. Pass the results to `write` in the same order.
 
         If `final` is False, another try follows: the URL's record is updated, but
-        nothing is stored. Costs one SHA-1 of the payload and two look-ups.
+        nothing is stored. `tags` are the directives of the answer's X-Robots-Tag fields.
+        Costs one SHA-1 of the payload and two look-ups.
         """
         fingerprint = fetch_task.fingerprint
         if not fingerprint and self._fingerprint is not None:
@@ -171,7 +183,7 @@ class PageCache(Archive):
         previous = None
         if fetch_task.kind is not TaskKind.ROBOTS:
             previous = self.record(fingerprint)
-            self._renew_record(capturing, previous, extracted)
+            self._renew_record(capturing, previous, extracted, tags)
             capturing.stored = capturing.stored and self._keeps(fetch.url, _media_type(fetch, previous))
             capturing.new_record = previous is None
         if capturing.stored:
@@ -187,11 +199,22 @@ class PageCache(Archive):
         return True
 
     def shows_known(self, fetch: Fetch, fetch_task: FetchTask) -> bool:
-        """Return whether an answer shows the known content of its URL; called before the page is parsed."""
+        """Return whether parsing an answer would show nothing new about its URL: neither content nor directives."""
         previous = self.record(fetch_task.fingerprint)
-        return change_detection.is_unchanged(
-            previous, fetch.outcome, self._content_digest(fetch, fetch_task, previous)
-        )
+        digest = self._content_digest(fetch, fetch_task, previous)
+        if previous is None or not change_detection.is_unchanged(previous, fetch.outcome, digest):
+            return False
+        return fetch.outcome is Outcome.UNCHANGED or (previous.metas >= 0 and self._repeats(fetch, previous))
+
+    def _repeats(self, fetch: Fetch, previous: PageRecord) -> bool:
+        """Return whether an unchanged answer repeats the known bytes, and thereby the known meta tags.
+
+        A comparison that ignores some bytes may ignore the meta tags.
+        """
+        comparison = self._comparison(fetch.url)
+        if comparison.kind == "raw" and not comparison.ignored:
+            return True
+        return (fetch.payload_digest or _sha1(self._payload(fetch))) == previous.digest
 
     def _content_digest(self, fetch: Fetch, fetch_task: FetchTask, previous: PageRecord | None) -> bytes:
         """Return the digest of what counts as a change; b"" for an answer without content of its own."""
@@ -228,7 +251,11 @@ class PageCache(Archive):
         return (fetch.content or fetch.body) if self._decoded else fetch.body
 
     def _renew_record(
-        self, capturing: Capturing, previous: PageRecord | None, extracted: Extracted | None
+        self,
+        capturing: Capturing,
+        previous: PageRecord | None,
+        extracted: Extracted | None,
+        tags: Directives | None,
     ) -> None:
         fetch = capturing.fetch
         capturing.digest = self._content_digest(fetch, capturing.fetch_task, previous)
@@ -241,11 +268,11 @@ class PageCache(Archive):
             payload_digest=capturing.payload_digest,
             digest=capturing.digest,
             now=capturing.instant,
+            tags=tags,
         )
-        capturing.noarchive = capturing.record.noarchive
-        if extracted is not None:
-            capturing.noarchive = extracted.noarchive
-            capturing.directives = _directives(extracted)
+        said = extracted or tags
+        capturing.noarchive = capturing.record.noarchive or (said is not None and said.noarchive)
+        capturing.directives = _directives(said)
         self._pending_records[capturing.fingerprint] = capturing.record
         self._remember_url(capturing.fingerprint, fetch.url)
 
@@ -405,6 +432,6 @@ def _media_type(fetch: Fetch, previous: PageRecord | None) -> str:
     return previous.content_type if confirms and previous is not None else fetch.content_type
 
 
-def _directives(extracted: Extracted) -> str:
-    names = ("nofollow", "noindex", "noarchive")
-    return " ".join([name for name in names if getattr(extracted, name)])
+def _directives(said: Extracted | Directives | None) -> str:
+    names = ("nofollow", "noindex", "noarchive") if said is not None else ()
+    return " ".join([name for name in names if getattr(said, name)])

@@ -6,7 +6,16 @@ from hypothesis import strategies as st
 
 from crawler.errors import ConfigError
 from crawler.pages import change_detection
-from crawler.records import Blame, Extracted, LinkFlag, Outcome, PageRecord, PageState
+from crawler.records import (
+    META_NOARCHIVE,
+    Blame,
+    Directives,
+    Extracted,
+    LinkFlag,
+    Outcome,
+    PageRecord,
+    PageState,
+)
 from tests.pages.support import START, fetch, fetch_task, not_modified
 
 URL = "http://site.example/"
@@ -15,7 +24,7 @@ URL = "http://site.example/"
 def _next(previous: PageRecord | None, answer: object = None, **values: object) -> PageRecord:
     answer = answer or fetch()
     digest = change_detection.content_digest(answer.content)  # type: ignore[attr-defined]
-    extracted = values.pop("extracted", None)
+    extracted, tags = values.pop("extracted", None), values.pop("tags", None)
     return change_detection.next_record(
         previous,
         answer,  # type: ignore[arg-type]
@@ -24,6 +33,7 @@ def _next(previous: PageRecord | None, answer: object = None, **values: object) 
         payload_digest=b"p" * 20,
         digest=digest,
         now=START,
+        tags=tags,  # type: ignore[arg-type]
     )
 
 
@@ -122,3 +132,38 @@ def test_validators_are_bounded_and_keep_their_bytes() -> None:
 def test_redirects_keep_their_target() -> None:
     record = _next(None, fetch(status=301, outcome=Outcome.REDIRECT, location=URL + "new"))
     assert (record.state, record.location, record.fetches) == (PageState.REDIRECTED, URL + "new", 0)
+
+
+def directives(record: PageRecord) -> tuple[bool, bool]:
+    return record.noindex, record.noarchive
+
+
+def test_every_answer_renews_the_directives() -> None:
+    """`noarchive` in the header of an unchanged page, or of a 304, was ignored: the copy was still served."""
+    first = _next(None, extracted=Extracted(base=URL))
+    for answer in (fetch(), not_modified()):
+        again = _next(first, answer, tags=Directives(noarchive=True))
+        assert directives(again) == (False, True) and again.changes == 0
+        assert directives(_next(again, fetch())) == (False, False), "an answer without the field lifts it"
+        assert directives(_next(again, not_modified())) == (False, True), "a 304 keeps the stored fields"
+        assert directives(_next(again, not_modified(), tags=Directives())) == (False, False)
+
+
+def test_the_directives_of_meta_tags_stay_with_the_content() -> None:
+    own = Extracted(base=URL, noarchive=True, metas=META_NOARCHIVE)
+    first = _next(None, extracted=own)
+    assert directives(_next(first, fetch())) == (False, True)
+    assert directives(_next(first, not_modified(), tags=Directives(noindex=True))) == (True, True)
+    assert directives(_next(first, fetch(), extracted=Extracted(base=URL))) == (False, False)
+
+
+def test_the_header_binds_for_content_that_is_not_parsed() -> None:
+    """An image or PDF with `X-Robots-Tag: noarchive` was served."""
+    assert directives(_next(None, tags=Directives(noarchive=True))) == (False, True)
+
+
+def test_a_record_without_meta_tags_keeps_its_directives() -> None:
+    """Records of earlier versions do not tell the meta tags from the header."""
+    first = _next(None, extracted=Extracted(base=URL, noarchive=True))
+    first.metas = -1
+    assert directives(_next(first, fetch())) == (False, True)

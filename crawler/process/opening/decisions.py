@@ -108,6 +108,7 @@ class Decisions:
             hear=self.signal_intake.hear,
             credit=self._credits.give,
             validators=_validators(context, store, refresh),
+            token=context.config.identity.token,
         )
 
     def received(self, received: Received) -> Making:

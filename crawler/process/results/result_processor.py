@@ -22,6 +22,7 @@ from collections.abc import Callable, Generator
 from crawler.clock import Clock
 from crawler.config import RefreshConfig
 from crawler.errors import DamageError, StoreError, Unexpected
+from crawler.extract.directives import header_directives
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.outcome_policy import Decision, End
 from crawler.frontier.refresh.refetch_outcomes import result_of
@@ -66,7 +67,9 @@ class ResultProcessor:
         hear: Hear | None = None,
         credit: Credit | None = None,
         validators: Validators | None = None,
+        token: str = "",
     ) -> None:
+        self._token = token
         self._validators = validators or Validators(RefreshConfig())
         self.unexpected = unexpected or Unexpected()
         self._clock = clock
@@ -90,7 +93,7 @@ class ResultProcessor:
         return self._refresh.outcomes.conditions(fetch_task, now)
 
     def shows_news(self, fetch_task: FetchTask, fetch: Fetch) -> bool:
-        """Return whether an answer should be read: False for a refresh whose content has not changed."""
+        """Return whether an answer should be parsed: False for a refresh that repeats the known bytes."""
         return not fetch_task.flags & _KNOWN or not self._pages.shows_known(fetch, fetch_task)
 
     def in_scope(self, url: str) -> bool:
@@ -288,7 +291,8 @@ class ResultProcessor:
     ) -> Capturing:
         """Capture a fetch for storage; if that raises, capture only the fact that it was made."""
         try:
-            return self._pages.capture(fetch, fetch_task, extracted, now, final=final)
+            tags = header_directives(fetch.headers, self._token)
+            return self._pages.capture(fetch, fetch_task, extracted, now, final=final, tags=tags)
         except StoreError:
             raise
         except Exception as error:

@@ -9,6 +9,7 @@ import pytest
 from crawler.errors import StoreError
 from crawler.process.committing.counters import conservation, splitter_conservation
 from crawler.records import (
+    META_NOINDEX,
     Blame,
     DueCounts,
     Extracted,
@@ -525,7 +526,11 @@ def refreshing(open_joint: Callable[..., Joint]) -> Joint:
 def known(joint: Joint, **values: Any) -> None:
     """Fetch a page with two links."""
     joint.seeds(HOME)
-    joint.page(joint.fetch_task(), fetch(HOME, b"first"), extracted("/x", "/y", noindex=True, **values))
+    joint.page(
+        joint.fetch_task(),
+        fetch(HOME, b"first"),
+        extracted("/x", "/y", noindex=True, metas=META_NOINDEX, **values),
+    )
     joint.stages.commits.commit_now(Change())
     assert not joint.stages.views.problems()
 

@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.web import ReceivedRequest, Web, crawl, lines, outcomes, page, redirect, run, tunnels
+from tests.end_to_end.web import (
+    Answer,
+    ReceivedRequest,
+    Web,
+    crawl,
+    lines,
+    outcomes,
+    page,
+    redirect,
+    run,
+    tunnels,
+)
 
 
 def test_scopes(tmp_path: Path) -> None:
@@ -100,6 +111,37 @@ def test_refreshes_feeds_and_robots_directives(tmp_path: Path) -> None:
             shown = run("export", "--dir", tmp_path, "--format", form).out
             every = run("export", "--dir", tmp_path, "--format", form, "--with-noarchive").out
             assert len(shown) < len(every), form
+
+
+@pytest.mark.parametrize("kept", ["304", "200"])
+def test_noarchive_that_comes_later_withholds_the_copies(tmp_path: Path, kept: str) -> None:
+    """Pages that kept their text and began to forbid copies were shown for ever, and documents always."""
+    said: dict[str, str] = {}
+    meta = ""
+
+    def answer(asked: ReceivedRequest) -> Answer:
+        if kept == "304" and "If-None-Match" in asked.headers:
+            return 304, {"ETag": '"1"'} | said, ""
+        return 200, {"ETag": '"1"'} | said, page("/meta", "/document", text=asked.path)
+
+    def own(asked: ReceivedRequest) -> Answer:
+        return page(text="the text", head=meta)
+
+    def document(asked: ReceivedRequest) -> Answer:
+        return 200, {"Content-Type": "application/pdf"} | said, b"%PDF-1.4"
+
+    shown = {"/": 0, "/meta": 0, "/document": 0}
+    with Web({"/": answer, "/meta": own, "/document": document}) as web:
+        flags = ("--set", "pages.change=text", "--timestamping")
+        crawl(tmp_path, web.url(), *flags[:2])
+        assert {path: run("get", web.url(path), "--dir", tmp_path).code for path in shown} == shown
+        said["X-Robots-Tag"], meta = "noarchive", "<meta name=robots content=noarchive>"
+        crawl(tmp_path, *flags)
+        assert {run("get", web.url(path), "--dir", tmp_path).code for path in shown} == {1}
+        assert b"/meta" not in run("export", "--dir", tmp_path, "--format", "cdxj").out
+        said["X-Robots-Tag"], meta = "all", ""
+        crawl(tmp_path, *flags)
+        assert {path: run("get", web.url(path), "--dir", tmp_path).code for path in shown} == shown
 
 
 def test_robots_txt_and_sitemaps(tmp_path: Path) -> None:

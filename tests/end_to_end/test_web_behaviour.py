@@ -115,7 +115,7 @@ def test_refreshes_feeds_and_robots_directives(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", ["304", "200"])
 def test_noarchive_that_comes_later_withholds_the_copies(tmp_path: Path, kept: str) -> None:
-    """Pages that kept their text and began to forbid copies were shown for ever, and documents always."""
+    """A page with unchanged text that began to forbid copies was still shown, and a document always was."""
     said: dict[str, str] = {}
     meta = ""
 
@@ -138,7 +138,6 @@ def test_noarchive_that_comes_later_withholds_the_copies(tmp_path: Path, kept: s
         said["X-Robots-Tag"], meta = "noarchive", "<meta name=robots content=noarchive>"
         crawl(tmp_path, *flags)
         assert {run("get", web.url(path), "--dir", tmp_path).code for path in shown} == {1}
-        assert b"/meta" not in run("export", "--dir", tmp_path, "--format", "cdxj").out
         said["X-Robots-Tag"], meta = "all", ""
         crawl(tmp_path, *flags)
         assert {path: run("get", web.url(path), "--dir", tmp_path).code for path in shown} == shown

@@ -17,7 +17,7 @@ from crawler.extract.sitemap import read_sitemap
 from crawler.extract.types import may_be_page
 from crawler.pages.formats.mirror import redirect_target
 from crawler.pages.formats.rows import Known, known_rows
-from crawler.pages.formats.selection import Say, ignore, selection
+from crawler.pages.formats.selection import Say, Selection, ignore
 from crawler.records import LinkFlag, PageState
 from crawler.urls.canonical import canonical, resolve
 
@@ -57,11 +57,11 @@ def audit(
 
 
 def _all_known(crawled: Crawled) -> Iterator[Known]:
-    return known_rows(crawled.archives, selection(with_noarchive=True))
+    return known_rows(crawled.archives, Selection(with_noarchive=True))
 
 
 def _html_pages(crawled: Crawled) -> Iterator[Known]:
-    for known in known_rows(crawled.archives, selection(with_noarchive=True), want_via=False):
+    for known in known_rows(crawled.archives, Selection(with_noarchive=True), want_via=False):
         if known.capture is not None and may_be_page(known.capture.content_type) and not known.flags & _PART:
             yield known
 

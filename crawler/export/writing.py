@@ -18,7 +18,7 @@ from crawler.pages.formats import dataset, mirror, wacz
 from crawler.pages.formats.crawl_log import crawl_log_lines
 from crawler.pages.formats.duplicates import Originals
 from crawler.pages.formats.rows import CONTENT_FIELDS, FIELDS, Known, known_rows
-from crawler.pages.formats.selection import Say, ignore, selection, shows_content
+from crawler.pages.formats.selection import Say, Selection, ignore, shows_content
 from crawler.pages.formats.warc_stream import cdxj_lines, warc_chunks
 from crawler.pages.formats.where import compile_where, did_you_mean
 from crawler.printable import printable
@@ -80,7 +80,7 @@ class Export:
         self._where = compile_where(request.where, FIELDS) if request.where else None
         self._check_options()
         self._writer.prepare()
-        self._select = selection(with_noarchive=request.with_noarchive)
+        self._select = Selection(with_noarchive=request.with_noarchive)
         self._count = 0
         self.entry = ""  # of a mirror: the file to open first
 

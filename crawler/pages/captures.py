@@ -42,6 +42,11 @@ def capture_key(fingerprint: int, instant: float) -> bytes:
     return keys.CAPTURE + fingerprint.to_bytes(8, "big") + int(instant * 1000).to_bytes(8, "big")
 
 
+def fingerprint_of(key: bytes) -> int:
+    """Return the fingerprint in a `c/` key."""
+    return int.from_bytes(key[2:10], "big")
+
+
 def payload_key(digest: bytes) -> bytes:
     return keys.PAYLOAD + digest
 

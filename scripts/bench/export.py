@@ -20,14 +20,14 @@ from crawler.export.worker_pool import processes
 from crawler.export.writing import Export, ExportRequest
 from crawler.extract.decode import to_utf8
 from crawler.extract.types import is_html
-from crawler.pages.formats.selection import newest_pages, selection
+from crawler.pages.formats.selection import Selection, newest_pages
 from crawler.pages.formats.text import text_of
 
 
 def _bare(directory: Path) -> tuple[int, float]:
     """Return (HTML pages, CPU seconds to parse them and extract their text)."""
     with opened(directory) as crawled:
-        stored = (page for _, page in newest_pages(crawled.archives, selection()))
+        stored = (page for _, page in newest_pages(crawled.archives, Selection()))
         html = (page for page in stored if is_html(page.capture.content_type))
         bodies = [to_utf8(page.content, page.header_charset)[0] for page in html]
     began = cpu_so_far()

@@ -138,6 +138,7 @@ def test_noarchive_that_comes_later_withholds_the_copies(tmp_path: Path, kept: s
         said["X-Robots-Tag"], meta = "noarchive", "<meta name=robots content=noarchive>"
         crawl(tmp_path, *flags)
         assert {run("get", web.url(path), "--dir", tmp_path).code for path in shown} == {1}
+        assert b"/meta" not in run("export", "--dir", tmp_path, "--format", "cdxj").out
         said["X-Robots-Tag"], meta = "all", ""
         crawl(tmp_path, *flags)
         assert {path: run("get", web.url(path), "--dir", tmp_path).code for path in shown} == shown

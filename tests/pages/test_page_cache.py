@@ -15,7 +15,7 @@ from crawler.pages import warc
 from crawler.pages.captures import capture_key
 from crawler.pages.change_detection import Comparison, compile_patterns
 from crawler.pages.formats import rows
-from crawler.pages.formats.selection import selection
+from crawler.pages.formats.selection import Selection
 from crawler.pages.formats.warc_stream import cdxj_lines
 from crawler.pages.page_cache import PageCache
 from crawler.records import Extracted, LinkFlag, Outcome, PageState, TaskKind
@@ -238,7 +238,7 @@ def test_hostile_text_fits_into_the_store(tmp_path: Path) -> None:
     assert len(site.store.get(b"u/" + (1).to_bytes(8, "big")) or b"") < 30_000
     page = site.cache.get(1)
     assert page is not None and page.capture.content_type.startswith("text/?x")
-    assert list(rows.known_rows([site.cache], selection())) and list(cdxj_lines([site.cache], selection()))
+    assert list(rows.known_rows([site.cache], Selection())) and list(cdxj_lines([site.cache], Selection()))
 
 
 def test_the_decoded_store_keeps_bodies_without_coding(tmp_path: Path) -> None:

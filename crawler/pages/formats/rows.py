@@ -14,6 +14,7 @@ import msgspec
 from crawler.clock import iso_time
 from crawler.pages import warc
 from crawler.pages.archive import Archive
+from crawler.pages.formats.selection import Selection
 from crawler.records import Capture, LinkFlag, Outcome, PageRecord
 from crawler.urls.canonical import hostname
 
@@ -104,9 +105,7 @@ def record_row(fingerprint: int, record: PageRecord, via: str) -> dict[str, Any]
     }
 
 
-def known_rows(
-    archives: Sequence[Archive], select: Callable[[Capture], bool], *, want_via: bool = True
-) -> Iterator[Known]:
+def known_rows(archives: Sequence[Archive], select: Selection, *, want_via: bool = True) -> Iterator[Known]:
     """Yield a row for each URL that was tried, by process and fingerprint; `select` tells which copies may be read."""
     via_url = url_finder(archives) if want_via else (lambda fingerprint: "")
     for number, archive in enumerate(archives):
@@ -117,18 +116,17 @@ def known_rows(
                 of, newest = next(captures, (-1, None))
             row = record_row(fingerprint, record, via_url(record.via))
             known = Known(row, number, record.flags, record.fetched_at)
-            if newest is not None and of == fingerprint:
-                _add_capture(known, archive, newest, select)
+            if newest is not None and of == fingerprint and select.takes(newest, record):
+                _add_capture(known, archive, newest)
             yield known
 
 
-def _add_capture(known: Known, archive: Archive, capture: Capture, select: Callable[[Capture], bool]) -> None:
-    if select(capture):
-        known.capture = capture
-        known.original = archive.capture_at(capture.refers_to) if capture.refers_to else None
-        known.row["warc_file"] = capture.segment
-        known.row["warc_offset"] = capture.offset
-        known.row["warc_length"] = capture.length
+def _add_capture(known: Known, archive: Archive, capture: Capture) -> None:
+    known.capture = capture
+    known.original = archive.capture_at(capture.refers_to) if capture.refers_to else None
+    known.row["warc_file"] = capture.segment
+    known.row["warc_offset"] = capture.offset
+    known.row["warc_length"] = capture.length
 
 
 def url_finder(archives: Sequence[Archive]) -> Callable[[int], str]:

@@ -1,22 +1,40 @@
 """Select the captures to export, and the newest copy of each page.
 
-A capture flagged `noarchive` is left out unless it is asked for.
+`noarchive` of a page's latest answer applies to all of its copies: they are left out unless they are asked for.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from crawler.errors import DamageError
 from crawler.pages.archive import Archive
-from crawler.pages.captures import StoredPage
-from crawler.records import Capture
+from crawler.pages.captures import StoredPage, fingerprint_of
+from crawler.records import Capture, PageRecord
 
-Select = Callable[[Capture], bool]
 Say = Callable[[str], None]
 
 
-def selection(*, with_noarchive: bool = False, since: float = 0.0, until: float = float("inf")) -> Select:
-    """Return a test for captures to export: by directive and time (seconds, `since` included, `until` not)."""
-    return lambda capture: (with_noarchive or not capture.noarchive) and since <= capture.fetched_at < until
+class Selection(NamedTuple):
+    """The captures to export: by directive and time (seconds, `since` included, `until` not)."""
+
+    with_noarchive: bool = False
+    since: float = 0.0
+    until: float = float("inf")
+
+    def takes(self, capture: Capture, record: PageRecord | None) -> bool:
+        """Return whether a capture is exported; `record` is that of its page, None for robots.txt."""
+        withheld = capture.noarchive or (record is not None and record.noarchive)
+        return (self.with_noarchive or not withheld) and self.since <= capture.fetched_at < self.until
+
+
+def selected_captures(archive: Archive, select: Selection) -> Iterator[tuple[bytes, Capture]]:
+    """Yield (`c/` key, capture) for each capture to export, by fingerprint and time."""
+    for prefix, group in itertools.groupby(archive.all_captures(), key=lambda item: item[0][:10]):
+        record = archive.record(fingerprint_of(prefix))
+        for key, capture in group:
+            if select.takes(capture, record):
+                yield key, capture
 
 
 def ignore(message: str) -> None:
@@ -29,12 +47,12 @@ def shows_content(capture: Capture) -> bool:
 
 
 def newest_pages(
-    archives: Sequence[Archive], select: Select, *, report: Say = ignore
+    archives: Sequence[Archive], select: Selection, *, report: Say = ignore
 ) -> Iterator[tuple[int, StoredPage]]:
     """Yield (fingerprint, newest copy) for each URL whose newest copy is selected and has a 2xx status."""
     for archive in archives:
         for fingerprint, capture in archive.newest_captures():
-            if not select(capture) or not shows_content(capture):
+            if not shows_content(capture) or not select.takes(capture, archive.record(fingerprint)):
                 continue
             try:
                 page = archive.read(capture)

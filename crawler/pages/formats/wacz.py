@@ -23,7 +23,7 @@ from crawler.clock import iso_time
 from crawler.errors import StoreError
 from crawler.pages.archive import Archive
 from crawler.pages.formats import cdxj
-from crawler.pages.formats.selection import Say, Select, ignore
+from crawler.pages.formats.selection import Say, Selection, ignore
 from crawler.pages.formats.warc_stream import warc_chunks
 from crawler.records import LinkFlag, PageState
 from crawler.storage.files import named_output
@@ -38,7 +38,7 @@ NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED
 def write_wacz(
     archives: Sequence[Archive],
     path: Path,
-    select: Select,
+    select: Selection,
     rows: Iterable[Mapping[str, Any]],
     *,
     now: float,
@@ -72,7 +72,7 @@ def write_wacz(
     return count
 
 
-def _copied(archives: Sequence[Archive], select: Select, index: Any, **options: Any) -> Iterator[bytes]:
+def _copied(archives: Sequence[Archive], select: Selection, index: Any, **options: Any) -> Iterator[bytes]:
     """Yield the WARC data; write the line of each capture to `index`."""
     offset = 0
     for chunk in warc_chunks(archives, select, **options):

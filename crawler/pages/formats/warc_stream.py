@@ -14,9 +14,9 @@ from msgspec import structs
 from crawler.errors import DamageError
 from crawler.pages import warc
 from crawler.pages.archive import Archive
-from crawler.pages.captures import StoredPage
+from crawler.pages.captures import StoredPage, fingerprint_of
 from crawler.pages.formats import cdxj
-from crawler.pages.formats.selection import Say, Select, ignore
+from crawler.pages.formats.selection import Say, Selection, ignore, selected_captures
 from crawler.records import Capture
 
 
@@ -33,7 +33,7 @@ class Chunk(msgspec.Struct):
 
 def warc_chunks(
     archives: Sequence[Archive],
-    select: Select,
+    select: Selection,
     *,
     report: Say = ignore,
     folder: Path | None = None,
@@ -61,22 +61,21 @@ def warc_chunks(
             report(str(error))
 
 
-def _positions(archives: Sequence[Archive], select: Select) -> Iterator[bytes]:
+def _positions(archives: Sequence[Archive], select: Selection) -> Iterator[bytes]:
     """Yield one line per selected capture; sorted by bytes, the lines are in the order of the segments."""
     for number, archive in enumerate(archives):
-        for key, capture in archive.all_captures():
-            if select(capture):
-                yield b"%04d %b %020d %b\n" % (
-                    number,
-                    capture.segment.encode(),
-                    capture.offset,
-                    key.hex().encode(),
-                )
+        for key, capture in selected_captures(archive, select):
+            yield b"%04d %b %020d %b\n" % (
+                number,
+                capture.segment.encode(),
+                capture.offset,
+                key.hex().encode(),
+            )
 
 
-def _chunk(archive: Archive, capture: Capture, select: Select) -> Chunk:
+def _chunk(archive: Archive, capture: Capture, select: Selection) -> Chunk:
     original = archive.capture_at(capture.refers_to) if capture.refers_to else None
-    if original is None or select(original):
+    if original is None or select.takes(original, archive.record(fingerprint_of(capture.refers_to))):
         return Chunk(capture, archive.raw_records(capture), capture.length)
     page = archive.read(capture)
     data = warc.compressor(1)(_as_response(page))
@@ -98,10 +97,12 @@ def _as_response(page: StoredPage) -> bytes:
 
 
 def cdxj_lines(
-    archives: Sequence[Archive], select: Select, *, folder: Path | None = None, memory_bytes: int = 64 << 20
+    archives: Sequence[Archive],
+    select: Selection,
+    *,
+    folder: Path | None = None,
+    memory_bytes: int = 64 << 20,
 ) -> Iterator[bytes]:
     """Return the sorted CDXJ index of the segments in the crawl directory, over all archives."""
-    lines = (
-        cdxj.line(capture) for archive in archives for _, capture in archive.all_captures() if select(capture)
-    )
+    lines = (cdxj.line(capture) for archive in archives for _, capture in selected_captures(archive, select))
     return cdxj.sorted_lines(lines, folder=folder, memory_bytes=memory_bytes)

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from crawler.pages.formats.selection import selection
+from crawler.pages.formats.selection import Selection
 from crawler.records import Extracted, Outcome
 from tests.pages.support import Site, fetch, not_modified
 
 URL = "http://site.example/"
-ALL = selection()
-ASKED = selection(with_noarchive=True)
+ALL = Selection()
+ASKED = Selection(with_noarchive=True)
 SECRET = Extracted(base=URL, noarchive=True)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from crawler.pages import reading
 from crawler.pages.captures import StoredPage
 from crawler.pages.formats import cdxj, warc_stream
-from crawler.pages.formats.selection import selection
+from crawler.pages.formats.selection import Selection
 from crawler.records import Capture
 from tests.pages.support import Site, fetch, not_modified
 
@@ -114,7 +114,7 @@ def test_the_index_finds_every_page_of_every_process(tmp_path: Path) -> None:
         bodies[url] = b"body %d" % number
         sites[number % 2].visit(fetch(url, bodies[url]), number + 1)
     sites[0].visit(not_modified("http://www.site0.example/Page/0?b=0&a=1"), 1)
-    lines = list(warc_stream.cdxj_lines([site.cache for site in sites], selection()))
+    lines = list(warc_stream.cdxj_lines([site.cache for site in sites], Selection()))
     assert lines == sorted(lines)
     assert len(lines) == 41
     for number, (url, body) in enumerate(bodies.items()):

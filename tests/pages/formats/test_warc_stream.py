@@ -5,7 +5,7 @@ from pathlib import Path
 
 from warcio.archiveiterator import ArchiveIterator
 
-from crawler.pages.formats.selection import selection
+from crawler.pages.formats.selection import Selection
 from crawler.pages.formats.warc_stream import Chunk, cdxj_lines, warc_chunks
 from tests.pages.formats.support import ALL, ASKED, URL, small_site
 from tests.pages.support import START
@@ -44,11 +44,11 @@ def test_noarchive_is_left_out_and_its_revisits_stand_alone(tmp_path: Path) -> N
 
 def test_selection_by_time(tmp_path: Path) -> None:
     site = small_site(tmp_path)
-    select = selection(since=START + 60, until=START + 180)
+    select = Selection(since=START + 60, until=START + 180)
     records = _records(list(warc_chunks([site.cache], select)))
     answers = [(kind, url) for kind, url, _ in records if kind in ("response", "revisit")]
     assert answers == [("response", URL + "a"), ("revisit", URL + "a")]
-    late = selection(since=START + 120, until=START + 180)
+    late = Selection(since=START + 120, until=START + 180)
     records = _records(list(warc_chunks([site.cache], late)))
     assert ("response", URL + "a", b"<title>T</title><p>new</p>") in records, "its response was not selected"
 

@@ -369,6 +369,7 @@ class ServeConfig(_Section, frozen=True):
     signals_per_second: Number = 100.0
     signal_urls_max: Positive = 10_000
     key_files_max: Positive = 10_000
+    pending_bytes_max: ByteCount = ByteCount(32 << 20)
 
 
 class AdminConfig(_Section, frozen=True):

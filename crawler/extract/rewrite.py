@@ -22,9 +22,12 @@ import html
 import re
 from collections.abc import Callable
 from html.entities import html5
+from itertools import islice
 
 from crawler.extract import css
+from crawler.extract.collected import BASES_MAX
 from crawler.extract.decode import name_of
+from crawler.extract.foreign import Foreign
 from crawler.extract.headers import refresh
 from crawler.extract.link_attributes import LINK_ATTRIBUTES, REQUISITE_RELATIONS, Form, Kind
 from crawler.extract.requisites import srcset_spans
@@ -107,7 +110,9 @@ def rewrite_html(content: bytes, encoding: str, base: str, map_url: MapUrl, *, x
 def _rewritten(content: bytes, page: "_Page", xhtml: bool) -> bytes:
     token = _XML_TOKEN if xhtml else _TOKEN
     if _BASE.search(content):
-        bases = map(page.base_of, token.finditer(content))
+        foreign = Foreign(content)
+        tags = (match for match in token.finditer(content) if (match["name"] or b"").lower() == b"base")
+        bases = (page.base_of(match) for match in islice(tags, BASES_MAX) if match.start() not in foreign)
         if base := next(filter(None, bases), ""):
             page.set_base(base)
     return token.sub(page.token, content)
@@ -150,9 +155,7 @@ class _Page:
         self._above = ancestors(base)
 
     def base_of(self, match: re.Match[bytes]) -> str:
-        """Return the base URL that this token sets; "" if it is not a `<base href>`."""
-        if (match["name"] or b"").lower() != b"base":
-            return ""
+        """Return the base URL that this tag sets; "" if it has no usable `href`."""
         for attribute in _ATTRIBUTE.finditer(match["attributes"]):
             if attribute[1].lower() == b"href":
                 href = self._text(_unquoted(attribute[2] or b""))

@@ -259,12 +259,12 @@ def _pages(runner: asyncio.Runner, data: bytes, clock: Clock, rng: random.Random
 def copies(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
     """Rewrite a page for a mirror or the page server: the URLs that are mapped are canonical."""
     seen: list[str] = []
-    encoding = rng.choice(("utf-8", "utf-8", "shift_jis", "utf-16-le", "windows-1252"))
+    encoding = rng.choice(("utf-8", "utf-8", "shift_jis", "utf-16le", "windows-1252"))
     xhtml = rng.random() < 0.1
     map_url = lambda url, _: seen.append(url)  # noqa: E731
     clock.turn(partial(rewrite_html, xhtml=xhtml), data, encoding, URL, map_url)
     for url in seen[:50]:
-        assert canonical(url) == url, url
+        assert canonical(url) in (url, None), url  # None: too long to be crawled
     return min(len(seen), 3), len(data) in Foreign(data)
 
 

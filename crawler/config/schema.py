@@ -178,7 +178,7 @@ class FetchConfig(_Section, frozen=True):
     header_fields_max: Count = 256
     body_bytes_max: ByteCount = ByteCount(10 << 20)  # decoded
     wire_bytes_max: ByteCount = ByteCount(10 << 20)
-    held_bytes_max: ByteCount = ByteCount(512 << 20)  # memory for bodies being received
+    held_bytes_max: ByteCount = ByteCount(192 << 20)  # memory for bodies being received
     decode_step_bytes: ByteCount = ByteCount(256 << 10)
     content_codings_max: Count = 2
     redirects_max: Count = 10
@@ -248,7 +248,7 @@ class TrapsConfig(_Section, frozen=True):
 
     path_segments_max: Count = 20
     repeated_segments_max: Count = 2
-    same_digest_pages_max: Count = 20
+    same_digest_pages_max: Count = 10
 
 
 class SitemapsConfig(_Section, frozen=True):
@@ -369,6 +369,7 @@ class ServeConfig(_Section, frozen=True):
     signals_per_second: Number = 100.0
     signal_urls_max: Positive = 10_000
     key_files_max: Positive = 10_000
+    pending_bytes_max: ByteCount = ByteCount(32 << 20)
 
 
 class AdminConfig(_Section, frozen=True):

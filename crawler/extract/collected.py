@@ -15,6 +15,7 @@ from crawler.extract.link_attributes import FOLLOWED_RELATIONS
 from crawler.records import META_NOARCHIVE, META_NOINDEX, Extracted
 
 TITLE_CHARACTERS_MAX = 1000
+BASES_MAX = 16  # <base> elements examined per page
 
 
 class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):

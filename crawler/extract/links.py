@@ -20,7 +20,7 @@ import re
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
 from crawler.config import ExtractConfig
-from crawler.extract.collected import Collected, Context, one_line
+from crawler.extract.collected import BASES_MAX, Collected, Context, one_line
 from crawler.extract.decode import to_utf8
 from crawler.extract.link_attributes import FOLLOWED
 from crawler.extract.requisites import other_links, requisites
@@ -63,7 +63,6 @@ _COMMON_OTHERS = frozenset(
 _FOREIGN = frozenset(["svg", "math"])
 _INTEGRATION_POINTS = frozenset(["foreignObject", "desc", "title", "mi", "mo", "mn", "ms", "mtext"])
 _HTML_ENCODINGS = frozenset(["text/html", "application/xhtml+xml"])
-_BASES_MAX = 16  # <base> elements examined per page
 _ANCESTORS_MAX = 100  # ancestors examined per <base>; a <base> nested deeper is ignored
 # Elements whose end tag an HTML parser would search for in vain where XML has `<script src="x"/>`.
 _SELF_CLOSED = re.compile(
@@ -136,7 +135,7 @@ def _take_other(node: LexborNode, tag: int, found: Collected) -> None:
     elif tag == _META:
         _take_meta(node, found)
     elif tag == _BASE:
-        if not found.base and found.bases < _BASES_MAX:
+        if not found.base and found.bases < BASES_MAX:
             found.bases += 1
             if _is_html(node):
                 found.add_base(node.attrs.get("href"))

@@ -47,7 +47,8 @@ async def run_async(
     Args:
         seeds: where the crawl starts: a URL or request, or several.
         parse: receives each page with status 2xx; yields items and `Request`s.
-        items: file of the items, named .jsonl, .csv or .parquet; items are appended to an existing file.
+        items: file of the items, named .jsonl, .csv or .parquet; items are appended to an existing file. A
+            Parquet file is written when the crawl ends; until then its rows are in NAME.parquet.rows (JSONL).
         directory: the crawl directory; a crawl that exists there is continued.
         config: settings that override the defaults, nested as in the configuration file.
         follow: links to follow in addition to the requests: True all links in scope, False none, or

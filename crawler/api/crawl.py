@@ -202,12 +202,14 @@ class Crawl:
         try:
             await self._open()
         except BaseException as error:
-            self._close_items()
-            if self.live is not None:
-                await within(self.config.crawl.shutdown_step_max, "page server", self.live.close())
-            if self.process is not None:
-                self.process.close()
-            self.stages.close(clean=not isinstance(error, StoreError))
+            try:
+                self._close_items()
+            finally:
+                if self.live is not None:
+                    await within(self.config.crawl.shutdown_step_max, "page server", self.live.close())
+                if self.process is not None:
+                    self.process.close()
+                self.stages.close(clean=not isinstance(error, StoreError))
             raise
         self._opened = True
         return self
@@ -250,7 +252,13 @@ class Crawl:
         if self._running is not None and not self._running.done():  # an iteration of `pages` was left early
             self.stop("closed")
             await asyncio.wait({self._running})
-        self._close_items()
+        try:
+            self._close_items()
+        finally:
+            self._close_directory()
+
+    def _close_directory(self) -> None:
+        """Release the directory, unless a write that did not end still uses it."""
         if self.process.commits.writing:
             return  # its thread still uses the store; the next run continues from the last commit
         self._opened = False
@@ -259,9 +267,9 @@ class Crawl:
         self.stages.close(clean=self.process.failure is None)
 
     def _close_items(self) -> None:
-        if self._items is not None:
-            self._items.close()
-            self._items = None
+        items, self._items = self._items, None
+        if items is not None:
+            items.close()
 
     def _switch_delivery(self) -> None:
         """Turn on the delivery of pages if the user's code wants any."""

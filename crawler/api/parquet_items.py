@@ -93,7 +93,7 @@ class ParquetItems:
     def _write(self) -> None:
         import pyarrow.parquet
 
-        columns = Columns()
+        columns = ItemColumns()
         for rows in self._read():
             columns.see(rows)
         if not columns.names:
@@ -112,7 +112,7 @@ class ParquetItems:
                 yield batch
 
 
-class Columns:
+class ItemColumns:
     """The names and types of the columns of all rows seen; `None` is the type of a column that becomes text."""
 
     def __init__(self) -> None:

@@ -14,9 +14,11 @@ from crawler.api.calls import fetch, run, run_async
 from crawler.api.crawl import Crawl, Hooks, configure, entry_point
 from crawler.api.page import Element, Elements, Page
 from crawler.api.request import Request
+from crawler.errors import CrawlerError
 
 __all__ = [
     "Crawl",
+    "CrawlerError",
     "Element",
     "Elements",
     "Hooks",

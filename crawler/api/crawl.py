@@ -37,7 +37,7 @@ from crawler.api.items import Items, open_items
 from crawler.api.page import Page
 from crawler.api.request import PRIORITY, Callback, Request
 from crawler.clock import SystemClock
-from crawler.config import Config, convert
+from crawler.config import Config, Layers, convert, environment_overrides
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.identity import Contact
 from crawler.crawl.seeds import SeedFile, Seeds
@@ -62,7 +62,7 @@ from crawler.urls.canonical import canonical, hostname
 log = logging.getLogger("crawler")
 
 HOSTS_IN_REPORT = 100
-COMPLETE = "complete; known pages are not fetched again (`crawler refresh` or --fresh, fresh=True)"
+COMPLETE = "complete; known pages are not fetched again (fresh=True starts over; `crawler refresh` fetches them again)"
 PAGES_WAITING_MAX = 64  # pages queued for a slow consumer of `pages()`; beyond this the crawl waits for it
 
 
@@ -74,10 +74,16 @@ PageSinkHook = Callable[[Page], Awaitable[None] | None]
 def configure(settings: Mapping[str, Any] | None = None) -> Config:
     """Return the configuration of nested settings over the defaults; a ConfigError names the invalid key.
 
+    As on the command line, variables `CRAWLER_SECTION__KEY` of the environment override the settings.
+
     >>> crawler.configure({"crawl": {"max_time": "2 h"}}).crawl.max_time
     7200.0
     """
-    return convert(settings or {})
+    layers = Layers()
+    layers.add("", settings or {})
+    for path, value in environment_overrides().items():
+        layers.set("environment", path, value)
+    return layers.config()
 
 
 def entry_point(group: str, name: str) -> Any:
@@ -324,7 +330,7 @@ class Crawl:
         return accepts
 
     def _fail(self, error: BaseException) -> None:
-        self.process.fail(error)
+        self.process.fail(error, of_user=True)
 
     # -- running ---------------------------------------------------------------
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from crawler.audit.findings import LISTED_MAX, Audit, Auditor, PageFacts
+from crawler.audit.findings import LISTED_MAX, Audit, Auditor
+from crawler.audit.on_page import PageFacts, facts
 from crawler.config import Config
 from crawler.errors import DamageError
 from crawler.export.archives import Crawled, opened
@@ -94,7 +95,7 @@ class PageReader:
     def __init__(
         self, config: Config, folders: Sequence[Path], fingerprint: Callable[[str], int], wanted: np.ndarray
     ) -> None:
-        self._pages = StoredPages(config, want_all=True)
+        self._pages = StoredPages(config, want_all=True, want_markup=True)
         self._folders = folders
         self._fingerprint = fingerprint
         self._wanted = wanted
@@ -122,12 +123,5 @@ class PageReader:
             resolve(found.base, href, encoding=found.encoding) for href in [*found.hrefs, *found.requisites]
         )
         links = np.array([self._fingerprint(link) for link in resolved if link is not None], np.uint64)
-        insecure = _insecure(found.base, found.requisites) if url.startswith("https:") else []
         matters = np.unique(links[np.isin(links, self._wanted)]) if len(self._wanted) else links[:0]
-        return PageFacts(int(known.row["id"], 16), url, found.title, matters.tobytes(), insecure)
-
-
-def _insecure(base: str, requisites: list[str]) -> list[str]:
-    """Return the parts of an https page that are loaded over http."""
-    urls = (resolve(base, raw_url) for raw_url in requisites)
-    return [url for url in urls if url is not None and url.startswith("http:")]
+        return facts(int(known.row["id"], 16), url, found, matters.tobytes(), self._fingerprint)

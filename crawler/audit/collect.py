@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crawler.audit.findings import LISTED_MAX, Audit, Auditor
+from crawler.audit.findings import LISTED_MAX, Audit, Auditor, unreachable
 from crawler.audit.on_page import PageFacts, facts
 from crawler.config import Config
 from crawler.errors import DamageError
@@ -16,8 +16,9 @@ from crawler.export.worker_pool import WorkerPool, batches
 from crawler.export.writing import PIECE_PAGES
 from crawler.extract.sitemap import read_sitemap
 from crawler.extract.types import may_be_page
+from crawler.frontier.waiting_urls import waiting_urls
 from crawler.pages.formats.mirror import redirect_target
-from crawler.pages.formats.rows import Known, known_rows
+from crawler.pages.formats.rows import Known, known_rows, url_finder
 from crawler.pages.formats.selection import Say, Selection, ignore
 from crawler.records import LinkFlag, PageState
 from crawler.urls.canonical import canonical, resolve
@@ -39,6 +40,7 @@ def audit(
         auditor = Auditor(listed_max)
         for known in _all_known(crawled):
             _take_record(crawled, auditor, known, report)
+        _take_waiting(crawled, auditor)
         work = PageReader(
             crawled.config,
             [archive.folder for archive in crawled.archives],
@@ -77,6 +79,17 @@ def _take_record(crawled: Crawled, auditor: Auditor, known: Known, report: Say) 
             auditor.sitemap(_listed(crawled, known))
         except DamageError as error:
             report(str(error))
+
+
+def _take_waiting(crawled: Crawled, auditor: Auditor) -> None:
+    """Note the URLs that were not fetched."""
+    via_url = url_finder(crawled.archives)
+    for archive in crawled.archives:
+        for waiting in waiting_urls(archive.store):
+            verdict = unreachable(waiting.failing.outcome, waiting.failing.tries) if waiting.failing else ""
+            auditor.waiting(
+                waiting.url, waiting.fingerprint, verdict, via_url(waiting.via) if verdict else ""
+            )
 
 
 def _listed(crawled: Crawled, known: Known) -> list[tuple[int, str]]:

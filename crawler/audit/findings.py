@@ -42,6 +42,8 @@ _OUTCOMES = {
     Outcome.RESET: "connection closed",
     Outcome.TRUNCATED: "answer cut short",
 }
+# The same of the causes for which a host was given up (`frontier/hosts/politeness.py`).
+_CAUSES = {"no_answer": "no answer for days", "refusals": "refuses all requests"}
 
 
 class Section(msgspec.Struct):
@@ -360,6 +362,14 @@ def _count_in(groups: dict[_Key, tuple[int, list[str]]], key: _Key, url: str) ->
 def _found_on(url: str, via: str | None, value: str = "") -> Finding:
     """Return a finding with the page on which the URL was first found."""
     return Finding(url, value, (via,) if via else (), int(bool(via)))
+
+
+def unreachable(cause: str, tries: int) -> str:
+    """Return the verdict on a URL whose server does not answer: why, and after how many tries of the server."""
+    words = _CAUSES.get(cause) or (
+        _behind(None, Outcome(cause)) if cause in _OUTCOMES else cause or "no answer"
+    )
+    return f"{words.replace('_', ' ')} after {tries} {'try' if tries == 1 else 'tries'}"
 
 
 def _behind(status: int | None, outcome: Outcome) -> str:

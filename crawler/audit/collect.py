@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 
-from crawler.audit.findings import LISTED_MAX, Audit, Auditor, unreachable
+from crawler.audit.comparison import ComparedPage, compare_findings, compare_pages, decode
+from crawler.audit.findings import LISTED_MAX, NO_PAGE, Audit, Auditor, unreachable
 from crawler.audit.on_page import PageFacts, facts
 from crawler.config import Config
-from crawler.errors import DamageError
+from crawler.errors import DamageError, UsageError
 from crawler.export.archives import Crawled, opened
 from crawler.export.page_tasks import Done, read_known
 from crawler.export.stored_pages import StoredPages
@@ -57,6 +60,45 @@ def audit(
                 count += len(done.values)
                 progress(count)
         return auditor.audit()
+
+
+def compare(audit_of: Audit, path: Path, earlier: Path, **options: Any) -> None:
+    """Add to the audit of the crawl in `path` the comparison with an earlier crawl, a directory or a JSON report.
+
+    Raises:
+        UsageError: the file is not a report.
+    """
+    audit_of.compared_with = str(earlier)
+    if earlier.is_dir():
+        with opened(path) as ours, opened(earlier) as theirs:
+            audit_of.comparison = compare_pages(StoredHtml(ours), StoredHtml(theirs))
+        other = audit(earlier, **options)
+    else:
+        other = _from_file(earlier)
+    audit_of.comparison |= compare_findings(audit_of, other)
+
+
+def _from_file(path: Path) -> Audit:
+    try:
+        return decode(path.read_bytes())
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(
+            f"report: --compare {path}: neither a crawl directory nor a file of `report --format json`: {error}"
+        ) from error
+
+
+class StoredHtml:
+    """The stored HTML pages of a crawl, which can be iterated several times."""
+
+    def __init__(self, crawled: Crawled) -> None:
+        self._crawled = crawled
+
+    def __iter__(self) -> Iterator[ComparedPage]:
+        for known in known_rows(self._crawled.archives, Selection(with_noarchive=True), want_via=False):
+            row = known.row
+            stored = row["state"] == PageState.STORED and not known.flags & NO_PAGE
+            if stored and may_be_page(row["content_type"] or ""):
+                yield ComparedPage(row["url"], row["digest"] or "")
 
 
 def _all_known(crawled: Crawled) -> Iterator[Known]:

@@ -24,7 +24,7 @@ LISTED_MAX = 1000  # listed findings per section, by default
 UNREACHABLE_MAX = 100_000  # URLs of unreachable servers that are told apart; the others are only counted
 _HOPS_MAX = 50  # maximum length of a redirect chain
 
-_NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED
+NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED
 _SITEMAP = LinkFlag.SITEMAP
 _NOT_ASKED = frozenset({Outcome.ROBOTS_DENIED, Outcome.ADDRESS_DENIED})
 # A description of each outcome that makes a link dead.
@@ -68,6 +68,8 @@ class Audit(msgspec.Struct):
     sitemap: dict[str, int]
     unfetched: dict[str, int]
     sections: dict[str, Section]
+    compared_with: str = ""  # the earlier crawl
+    comparison: dict[str, Section] = {}  # sections of `comparison.py`
 
 
 class Repeated:
@@ -145,7 +147,7 @@ class Auditor:
             self._add("robots_blocked", _found_on(row["url"], row["via"]))
         elif state in (PageState.GONE, PageState.FAILED) or (row["status"] or 0) >= 400:
             self._dead[fingerprint] = (row["url"], _behind(row["status"], outcome), row["via"] or "")
-        elif state == PageState.STORED and not flags & _NO_PAGE:
+        elif state == PageState.STORED and not flags & NO_PAGE:
             self._stored(row, fingerprint)
 
     def _stored(self, row: Mapping[str, Any], fingerprint: int) -> None:
@@ -388,6 +390,6 @@ def _percentiles(took: array) -> dict[str, float]:
 
 def rows(audit: Audit) -> Iterator[tuple[str, Finding]]:
     """Yield (section, finding) for every listed finding."""
-    for name, section in audit.sections.items():
+    for name, section in (*audit.sections.items(), *audit.comparison.items()):
         for finding in section.listed:
             yield name, finding

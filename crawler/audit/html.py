@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from html import escape
 
 from crawler.audit.check_table import CHECKS, Severity
+from crawler.audit.comparison import row_of
 from crawler.audit.findings import Audit, Section
 from crawler.audit.on_page import Finding
 from crawler.audit.render import headline
@@ -63,6 +64,9 @@ def page(audit: Audit) -> str:
         f"<body><main><h1>{escape(title)}</h1><p class=soft>{escape(headline(audit))}</p>",
         _tiles(audit),
         _charts(audit),
+        f"<h2>Since {escape(audit.compared_with)}</h2>" if audit.compared_with else "",
+        *(_section(name, section) for name, section in audit.comparison.items()),
+        "<h2>Findings</h2>" if audit.compared_with else "",
         *(_section(name, section) for name, section in audit.sections.items()),
         "" if audit.sections else "<p>No problems found.</p>",
         "</main></body></html>\n",
@@ -108,7 +112,7 @@ def _bars(title: str, values: Mapping[str, int] | Mapping[int, int]) -> str:
 
 
 def _section(name: str, section: Section) -> str:
-    check = CHECKS[name]
+    check = row_of(name)
     value, others, tone = check.value, check.others, _TONES[check.severity]
     subject = _SUBJECTS.get(name, "URL")
     heads = [f"<th>{subject}</th>"]

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from crawler.audit.check_table import CHECKS, Check, Severity
+from crawler.audit.check_table import Check, Severity
+from crawler.audit.comparison import row_of
 from crawler.audit.findings import Audit, Section, rows
 from crawler.audit.on_page import Finding
 from crawler.printable import csv_cell, printable, printable_text
@@ -32,8 +33,10 @@ def text(audit: Audit) -> str:
     for name, values in tables.items():
         shown = ", ".join(f"{key} {n:,}" if isinstance(n, int) else f"{key} {n}" for key, n in values.items())
         lines.append(f"{name + ':':<10}{shown or 'nothing'}")
-    for name, section in audit.sections.items():
-        lines += ["", *_section(CHECKS[name], section)]
+    if audit.compared_with:
+        lines += ["", f"Since {printable(audit.compared_with)}: {_since(audit) or 'nothing has changed'}"]
+    for name, section in (*audit.comparison.items(), *audit.sections.items()):
+        lines += ["", *_section(row_of(name), section)]
     if not audit.sections:
         lines += ["", "No problems found."]
     return "\n".join(lines) + "\n"
@@ -49,6 +52,12 @@ def headline(audit: Audit) -> str:
         else ""
     )
     return f"{audit.urls:,} URLs of {of}, {audit.pages:,} HTML pages{when}"
+
+
+def _since(audit: Audit) -> str:
+    return ", ".join(
+        f"{row_of(name).title.lower()} {section.total:,}" for name, section in audit.comparison.items()
+    )
 
 
 def _section(check: Check, section: Section) -> list[str]:

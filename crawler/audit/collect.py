@@ -52,7 +52,7 @@ def audit(
         )
         count = 0
         with WorkerPool(work, processes) as worker_pool:
-            for done in worker_pool.results(batches(_html_pages(crawled), PIECE_PAGES)):
+            for done in worker_pool.results(batches(html_pages(crawled), PIECE_PAGES)):
                 for problem in done.problems:
                     report(problem)
                 for page in done.values:
@@ -105,7 +105,8 @@ def _all_known(crawled: Crawled) -> Iterator[Known]:
     return known_rows(crawled.archives, Selection(with_noarchive=True))
 
 
-def _html_pages(crawled: Crawled) -> Iterator[Known]:
+def html_pages(crawled: Crawled) -> Iterator[Known]:
+    """Yield the stored pages of a crawl that may be HTML, without frames and other requisites."""
     for known in known_rows(crawled.archives, Selection(with_noarchive=True), want_via=False):
         if known.capture is not None and may_be_page(known.capture.content_type) and not known.flags & _PART:
             yield known

@@ -265,15 +265,33 @@ def _why(argv: list[str]) -> int:
     )
     parser.add_argument("url", metavar="URL", type=options.url, help="any spelling of the URL")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--search",
+        type=int,
+        default=20_000,
+        metavar="N",
+        help="search at most N stored pages for a nofollow link to a URL that was never found (20,000)",
+    )
     args = parser.parse_args(argv)
     answers = access.ask(args.dir, {"command": "why", "url": args.url})
     answer = next((found for found in answers if _knows_best(found)), answers[0] if answers else {})
+    if args.search > 0 and answer.get("filter") == "accepted" and not answer["known"]:
+        _explain_unfollowed(args, answer)
     if args.json:
         _print_json(answer)
     else:
         print(printable(answer.pop("verdict")))
         print(_why_text(answer))
     return 0
+
+
+def _explain_unfollowed(args: argparse.Namespace, answer: dict[str, Any]) -> None:
+    """Replace the verdict if a stored page links to the URL with `nofollow`."""
+    from crawler.audit.unfollowed import unfollowed_link
+
+    link = unfollowed_link(args.dir, answer["url"], args.search)
+    if link is not None:
+        answer |= {"verdict": link.sentence(), "unfollowed_on": link.page}
 
 
 def _knows_best(answer: dict[str, Any]) -> bool:

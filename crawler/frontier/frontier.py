@@ -92,6 +92,7 @@ class Frontier:
         refresh: Refresh | None = None,
     ) -> None:
         self._rng = rng
+        self._store = store
         self._registry = registry = Registry(store, config, fingerprinter, registrable_domain)
         self._hosts = registry.hosts
         self._gates = gates = DispatchGates(
@@ -102,6 +103,7 @@ class Frontier:
         self._permission = permission = Permission(robots, config)
         self.intake = intake = Intake(store, config.frontier, config.order, registry, bench, priority)
         outcome_policy = OutcomePolicy(config, registry, gates.politeness, rng, indexes=intake.index.keeps)
+        self._authorities = outcome_policy.authorities
         self._refetches = refetches = Refetches(refresh, gates, intake, config.crawl.patience)
         lookahead = Lookahead(store, config.frontier, registry, bench, intake)
         turns = HostTurns(gates, outstanding, permission, lookahead, outcome_policy.authorities, refetches)
@@ -134,6 +136,7 @@ class Frontier:
             DamageError: a stored record is damaged.
         """
         self._registry.open(now, clean)
+        self._authorities.load(self._store)
         self._gates.open(now)
         self.intake.unpark()
         self.intake.index.open()

@@ -7,18 +7,27 @@ has `STRANGER_GAPS` gaps for other URLs, so a thousand dead ports take one ninth
 turns. The failure is charged to the host only if it has no other authority to try and the
 port is the default port of the scheme.
 
-The latest `ENTRIES_MAX` are kept in memory; losing one costs one request.
+The latest `ENTRIES_MAX` are kept in memory; losing one costs one request. The number of failures and the
+last outcome are also stored, under `j/`, for the verdicts of the report (`frontier/waiting_urls.py`); waits
+are not stored, so every run tries each authority again.
 Durations are in seconds; instants are seconds on the process clock.
 """
 
+import itertools
 from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
 
 from crawler.config import PolitenessConfig
 from crawler.frontier.hosts.politeness import backoff
 from crawler.records import Blame, Fetch, Outcome, TaskKind
+from crawler.storage.keys import FAILING
+from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 
 ENTRIES_MAX = 20_000
 STRANGER_GAPS = 8
+_NAME_AT = 10  # the name follows the prefix and the host key
 _UNCONNECTED = frozenset({Outcome.CONNECT_ERROR, Outcome.TLS_ERROR})
 
 
@@ -29,6 +38,12 @@ class Authorities:
         self._waits: dict[str, tuple[int, float, str]] = {}  # ordered by the latest failure, the oldest first
         # Host slot -> when it may try the next unknown authority; the oldest first.
         self._strangers: dict[int, float] = {}
+        self._stored: set[str] = set()  # authorities whose failures are in the store
+
+    def load(self, store: KeyValue) -> None:
+        """Note which authorities have stored failures, to delete them once the authority answers."""
+        found = itertools.islice(scan_prefix(store, FAILING), ENTRIES_MAX)
+        self._stored = {key[_NAME_AT:].decode() for key, _ in found}
 
     def __len__(self) -> int:
         return len(self._waits)
@@ -54,18 +69,51 @@ class Authorities:
         if len(self._strangers) > ENTRIES_MAX:
             del self._strangers[next(iter(self._strangers))]
 
-    def failed(self, authority: str, now: float, config: PolitenessConfig, outcome: Outcome) -> float:
-        """Charge a failure; return the instant from which the authority may be tried again."""
+    def failed(self, authority: str, now: float, config: PolitenessConfig, outcome: Outcome) -> int:
+        """Charge a failure, which delays the next try; return the number of failures in a row."""
         failures = self._waits.pop(authority, (0, 0.0, ""))[0] + 1
         until = now + backoff(failures, config, outcome)
         self._waits[authority] = failures, until, str(outcome)
         if len(self._waits) > ENTRIES_MAX:
             del self._waits[next(iter(self._waits))]
-        return until
+        self._stored.add(authority)
+        return failures
 
-    def answered(self, authority: str) -> None:
-        """Forget the failures of an authority that can be connected to."""
+    def answered(self, authority: str) -> bool:
+        """Forget the failures of an authority that can be connected to; return whether some are stored."""
         self._waits.pop(authority, None)
+        was_stored = authority in self._stored
+        self._stored.discard(authority)
+        return was_stored
+
+
+class Failing(NamedTuple):
+    """The failures in a row of an authority, and the outcome of the last one."""
+
+    tries: int
+    outcome: str
+
+
+def failing_key(host_key: int, authority: str) -> bytes:
+    """Return the store key of an authority's failures."""
+    return FAILING + host_key.to_bytes(8, "big") + authority.encode()
+
+
+def failing_record(failing: Failing) -> bytes:
+    """Return the stored value of an authority's failures."""
+    return seal(msgspec.msgpack.encode(failing))
+
+
+def stored_failing(store: KeyValue, host_key: bytes) -> dict[str, Failing]:
+    """Return the stored failures of a host's authorities; `host_key` is its 8 bytes.
+
+    Raises:
+        DamageError: a value is damaged.
+    """
+    return {
+        key[_NAME_AT:].decode(): msgspec.msgpack.decode(unseal(key, value), type=Failing)
+        for key, value in scan_prefix(store, FAILING + host_key)
+    }
 
 
 def failed_alone(task: TaskKind, fetch: Fetch, authority: str, others: Iterable[str]) -> bool:

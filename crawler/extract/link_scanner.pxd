@@ -1,0 +1,36 @@
+# The C types of the scanner's constants, fields and methods.
+
+from crawler.extract.tag_reader cimport TagReader
+
+cdef int BEFORE_HEAD, IN_HEAD, IN_NOSCRIPT, AFTER_HEAD, IN_BODY
+
+cdef class LinkScanner(TagReader):
+    cdef int phase
+    cdef int templates
+    cdef int place
+    cdef int section
+    cdef bint is_whole
+    cdef bint has_hidden_link
+    cdef bint has_marker
+    cdef list tables
+    cdef list foreign
+    cdef bytes title
+    cdef object found
+    cdef dict hrefs
+    cdef bint skips_nofollow
+
+    cdef bint _start(self)
+    cdef bint _end(self)
+    cdef bint _in_template(self, int element)
+    cdef bint _insert(self, int element)
+    cdef bint _take(self, int element)
+    cdef _add(self, str raw_url)
+    cdef bint _is_searched(self)
+    cdef bint _raw_text(self, int element)
+    cdef bint _before_body(self, int element)
+    cdef _end_before_body(self, int element)
+    cdef bint _is_misplaced(self, int element)
+    cdef bint _table_start(self, int element)
+    cdef _table_end(self, int element)
+    cdef bint _foreign_start(self, int element)
+    cdef bint _foreign_end(self, int element)

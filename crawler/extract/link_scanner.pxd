@@ -1,5 +1,7 @@
 # The C types of the scanner's constants, fields and methods.
 
+cimport cython
+
 from crawler.extract.tag_reader cimport TagReader
 
 cdef int BEFORE_HEAD, IN_HEAD, IN_NOSCRIPT, AFTER_HEAD, IN_BODY
@@ -19,18 +21,33 @@ cdef class LinkScanner(TagReader):
     cdef dict hrefs
     cdef bint skips_nofollow
 
+    @cython.final
     cdef bint _start(self)
+    @cython.final
     cdef bint _end(self)
+    @cython.final
     cdef bint _in_template(self, int element)
+    @cython.final
     cdef bint _insert(self, int element)
+    @cython.final
     cdef bint _take(self, int element)
+    @cython.final
     cdef _add(self, str raw_url)
+    @cython.final
     cdef bint _is_searched(self)
+    @cython.final
     cdef bint _raw_text(self, int element)
+    @cython.final
     cdef bint _before_body(self, int element)
+    @cython.final
     cdef _end_before_body(self, int element)
+    @cython.final
     cdef bint _is_misplaced(self, int element)
+    @cython.final
     cdef bint _table_start(self, int element)
+    @cython.final
     cdef _table_end(self, int element)
+    @cython.final
     cdef bint _foreign_start(self, int element)
+    @cython.final
     cdef bint _foreign_end(self, int element)

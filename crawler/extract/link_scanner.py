@@ -38,7 +38,7 @@ _DEPTH_MAX = 200  # open tables, or open elements of SVG or MathML
 _BREAKOUTS = frozenset(
     b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta "
     b"nobr ol p pre ruby s small span strong strike sub sup table tt u ul var font "
-    b"base frame frameset iframe link noembed noframes noscript plaintext script template textarea xmp svg math".split()
+    b"base frame frameset iframe link noembed noframes noscript plaintext script template textarea xmp".split()
 )
 # Elements inside which start tags are HTML again: integration points (13.2.6).
 _INTEGRATION_POINTS = frozenset(b"title desc foreignobject mi mo mn ms mtext annotation-xml".split())
@@ -273,11 +273,9 @@ class LinkScanner(TagReader):
     def _foreign_start(self, element: cython.int) -> cython.bint:
         name: bytes = self.content[self.tag_at : self.tag_end].lower()
         foreign = self.foreign
-        if (
-            name in _BREAKOUTS
-            or foreign[len(foreign) - 1] in _INTEGRATION_POINTS
-            or len(foreign) == _DEPTH_MAX
-        ):
+        if name in _BREAKOUTS or foreign[len(foreign) - 1] in _INTEGRATION_POINTS:
+            return False
+        if len(foreign) == _DEPTH_MAX or (element in (tags.SVG, tags.MATH) and name != foreign[0]):
             return False
         if element in (tags.A, tags.AREA) and not self.templates:
             self._take(element)

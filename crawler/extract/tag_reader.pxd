@@ -1,4 +1,6 @@
-# The C types of the reader's constants, fields and methods.
+# The C types of the reader's constants, fields and methods. Only reading of values can fail, for want of memory.
+
+cimport cython
 
 cdef int NOTHING, START, END, BLANK, TEXT, NUL
 cdef int OTHER, A, AREA, LINK, META, BASE, INPUT, IFRAME, TITLE, TEXTAREA, STYLE, SCRIPT, XMP, NOEMBED, NOFRAMES
@@ -30,22 +32,41 @@ cdef class TagReader:
     cdef Py_ssize_t value_at
     cdef Py_ssize_t value_end
 
+    @cython.final
     cdef int next_tag(self)
+    @cython.final
     cdef Py_ssize_t skip_raw_text(self, int element)
-    cdef Py_ssize_t find(self, int character, Py_ssize_t begin)
-    cdef _see_text(self, Py_ssize_t begin, Py_ssize_t end)
+    @cython.final
+    cdef Py_ssize_t find(self, int character, Py_ssize_t begin) noexcept
+    @cython.final
+    cdef void _see_text(self, Py_ssize_t begin, Py_ssize_t end) noexcept
+    @cython.final
     cdef bint _start_tag(self)
+    @cython.final
     cdef bint _end_tag(self)
+    @cython.final
     cdef bint _other_markup(self, unsigned char character)
+    @cython.final
     cdef bint _declaration(self)
-    cdef bint _bogus_comment(self)
-    cdef bint _until(self, int character, bint bang)
-    cdef int _tag_name(self)
+    @cython.final
+    cdef bint _bogus_comment(self) noexcept
+    @cython.final
+    cdef bint _until(self, int character, bint bang) noexcept
+    @cython.final
+    cdef int _tag_name(self) noexcept
+    @cython.final
     cdef bint _attributes(self, bint noted)
-    cdef bint _attribute(self)
-    cdef bint _attribute_value(self, Py_ssize_t at)
+    @cython.final
+    cdef bint _attribute(self) noexcept
+    @cython.final
+    cdef bint _attribute_value(self, Py_ssize_t at) noexcept
+    @cython.final
     cdef _note(self)
+    @cython.final
     cdef bint _is_new(self, int attribute, bytes name)
+    @cython.final
     cdef object _value(self)
-    cdef bint _is_tag(self, Py_ssize_t begin, bytes name, Py_ssize_t size)
-    cdef bint _is(self, Py_ssize_t begin, bytes name)
+    @cython.final
+    cdef bint _is_tag(self, Py_ssize_t begin, bytes name, Py_ssize_t size) noexcept
+    @cython.final
+    cdef bint _is(self, Py_ssize_t begin, bytes name) noexcept

@@ -19,6 +19,7 @@ cdef class LinkScanner(TagReader):
     cdef bytes title
     cdef object found
     cdef dict hrefs
+    cdef Py_ssize_t links_max
     cdef bint skips_nofollow
 
     @cython.final

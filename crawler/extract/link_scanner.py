@@ -50,9 +50,10 @@ class LinkScanner(TagReader):
 
     Args:
         found: its `hrefs` get the links; `take_link`, `take_meta` and `take_base` are called with these elements.
+        links_max: the number of links that are used; one more is kept, since a link to the page itself may be dropped.
     """
 
-    def __init__(self, content: bytes, found: Collected) -> None:
+    def __init__(self, content: bytes, found: Collected, links_max: int) -> None:
         super().__init__(content)
         self.phase = BEFORE_HEAD
         self.templates = 0
@@ -66,6 +67,7 @@ class LinkScanner(TagReader):
         self.title: bytes | None = None
         self.found = found
         self.hrefs = found.hrefs
+        self.links_max = links_max
         self.skips_nofollow = found.skips_nofollow
 
     def scan(self) -> bool:
@@ -156,7 +158,8 @@ class LinkScanner(TagReader):
         return True
 
     def _add(self, raw_url: str):
-        self.hrefs[raw_url.partition("#")[0] if "#" in raw_url else raw_url] = None
+        if len(self.hrefs) <= self.links_max:
+            self.hrefs[raw_url.partition("#")[0] if "#" in raw_url else raw_url] = None
 
     def _is_searched(self) -> cython.bint:
         """Return whether the element has an attribute that `links.py` searches for."""

@@ -14,7 +14,7 @@ def scanned(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) ->
     if not COMPILED or page.want_anchors or page.want_requisites or config.all_attributes:
         return None
     found = Collected(page)
-    scanner = LinkScanner(utf8, found)
+    scanner = LinkScanner(utf8, found, config.links_max)
     if not scanner.scan():
         return None
     return found.extracted(encoding, one_line(scanner.title_text()), config.links_max)

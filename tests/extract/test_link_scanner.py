@@ -41,7 +41,7 @@ FORMS = {"installed": link_scanner, "interpreted": _interpreted()}
 def scan(content: bytes, page: Context, form: str = "installed") -> Extracted | None:
     """Return what the scanner of this form finds; None if it falls back."""
     found = Collected(page)
-    scanner = FORMS[form].LinkScanner(content, found)
+    scanner = FORMS[form].LinkScanner(content, found, CONFIG.links_max)
     if not scanner.scan():
         return None
     return found.extracted("utf-8", one_line(scanner.title_text()), CONFIG.links_max)
@@ -209,6 +209,20 @@ def test_the_scanner_is_not_used_interpreted_or_for_what_needs_a_tree() -> None:
     assert scanned(content, "utf-8", Context(URL, want_anchors=True), CONFIG) is None
     assert scanned(content, "utf-8", Context(URL, want_requisites=True), CONFIG) is None
     assert scanned(content, "utf-8", PAGES[0], ExtractConfig(all_attributes=True)) is None
+
+
+@pytest.mark.parametrize("links_max", [1, 3, 6])
+def test_links_beyond_the_limit(links_max: int) -> None:
+    """A link to the page itself takes no place of another."""
+    config = ExtractConfig(links_max=links_max)
+    for base in (b"", b"<base href=/b/>"):
+        content = (
+            base + b"<a href=#t><a href=u><a href=v><a href=u><iframe src=w></iframe><a href=x><a href=y>" * 2
+        )
+        found = Collected(PAGES[0])
+        scanner = link_scanner.LinkScanner(content, found, links_max)
+        assert scanner.scan() and len(found.hrefs) <= links_max + 1
+        assert found.extracted("utf-8", "", links_max) == parse(content, "utf-8", PAGES[0], config)
 
 
 _NUMBERS = [

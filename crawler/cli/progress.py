@@ -6,7 +6,8 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from crawler.admin import eta
-from crawler.admin.status import Status, group, missing_words
+from crawler.admin.health import missing_words
+from crawler.admin.status import Status, group
 from crawler.admin.wait_causes import describe_cause
 from crawler.clock import iso_time
 from crawler.printable import printable, raw_stream

@@ -128,12 +128,12 @@ class OutcomePolicy:
         """Return whether to charge the host; if not, a failure may have been charged to the task's authority."""
         authority = entries.split_authority(fetch_task.url)[0]
         if fetch.blame is not Blame.HOST and fetch.status:
-            self.authorities.answered(authority)
+            self.authorities.answered(host.slot, authority)
         items = itertools.islice(host.entries(), _OTHERS_LOOKED_AT)
         others = (entries.split_authority(entries.join_url(host.name, entry.tail))[0] for _, entry in items)
         if not failed_alone(fetch_task.kind, fetch, authority, others):
             return True
-        self.authorities.failed(authority, now, self._politeness.config, fetch.outcome)
+        self.authorities.failed(host.slot, authority, now, self._politeness.config, fetch.outcome)
         if not (fetch.status or names_port(authority)):
             self._politeness.note_silence(host.slot, now)
         return False

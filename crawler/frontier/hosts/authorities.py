@@ -7,7 +7,8 @@ has `STRANGER_GAPS` gaps for other URLs, so a thousand dead ports take one ninth
 turns. The failure is charged to the host only if it has no other authority to try and the
 port is the default port of the scheme.
 
-The latest `ENTRIES_MAX` are kept in memory; losing one costs one request.
+The latest `ENTRIES_MAX` are kept in memory; losing one costs one request. `troubled` has the hosts whose latest
+request failed in this way, so that they are shown as failing although nothing is charged to them.
 Durations are in seconds; instants are seconds on the process clock.
 """
 
@@ -29,6 +30,8 @@ class Authorities:
         self._waits: dict[str, tuple[int, float, str]] = {}  # ordered by the latest failure, the oldest first
         # Host slot -> when it may try the next unknown authority; the oldest first.
         self._strangers: dict[int, float] = {}
+        # Host slot -> (failures since the host's last answer, the end of the latest wait, the last outcome).
+        self.troubled: dict[int, tuple[int, float, str]] = {}
 
     def __len__(self) -> int:
         return len(self._waits)
@@ -54,18 +57,24 @@ class Authorities:
         if len(self._strangers) > ENTRIES_MAX:
             del self._strangers[next(iter(self._strangers))]
 
-    def failed(self, authority: str, now: float, config: PolitenessConfig, outcome: Outcome) -> float:
-        """Charge a failure; return the instant from which the authority may be tried again."""
+    def failed(
+        self, slot: int, authority: str, now: float, config: PolitenessConfig, outcome: Outcome
+    ) -> float:
+        """Charge a failure to an authority of a host; return the instant from which it may be tried again."""
         failures = self._waits.pop(authority, (0, 0.0, ""))[0] + 1
         until = now + backoff(failures, config, outcome)
         self._waits[authority] = failures, until, str(outcome)
         if len(self._waits) > ENTRIES_MAX:
             del self._waits[next(iter(self._waits))]
+        self.troubled[slot] = self.troubled.pop(slot, (0, 0.0, ""))[0] + 1, until, str(outcome)
+        if len(self.troubled) > ENTRIES_MAX:
+            del self.troubled[next(iter(self.troubled))]
         return until
 
-    def answered(self, authority: str) -> None:
-        """Forget the failures of an authority that can be connected to."""
+    def answered(self, slot: int, authority: str) -> None:
+        """Forget the failures of an authority that can be connected to, and the trouble of its host."""
         self._waits.pop(authority, None)
+        self.troubled.pop(slot, None)
 
 
 def failed_alone(task: TaskKind, fetch: Fetch, authority: str, others: Iterable[str]) -> bool:

@@ -114,10 +114,10 @@ def _over(counters: Mapping[str, int], outcome: Outcome) -> int:
     return sum(counters.get(f"{source}.{outcome}", 0) for source in _SOURCES)
 
 
-def failures(counters: Mapping[str, int]) -> dict[str, int]:
-    """Return how often each outcome of `TROUBLE` occurred, the most frequent first, without those that did not."""
-    counts = {str(outcome): _over(counters, outcome) for outcome in TROUBLE}
-    return {name: n for name, n in sorted(counts.items(), key=lambda item: -item[1]) if n}
+def failures(counters: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return each outcome of `TROUBLE` that occurred, in words and how often, the most frequent first."""
+    counts = sorted(((_over(counters, outcome), str(outcome)) for outcome in TROUBLE), reverse=True)
+    return [{"outcome": name, "said": describe_cause(name), "count": n} for n, name in counts if n]
 
 
 # -- the rules: each returns a sentence if it is broken, else "" --------------------------

@@ -11,11 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from crawler.admin.eta import Eta, describe_eta, eta
-from crawler.admin.health import Health, health
+from crawler.admin.health import Health, failures, health
 from crawler.records import DueCounts, FrontierCounts, HostStatus, PeerStatus, SplitterCounts
 
 T = TypeVar("T")
-_DERIVED = ("outlook", "health")  # sections of the tree that are computed from the others
+_DERIVED = ("outlook", "health", "crawl")  # sections of the tree that are not part of a status
 
 
 class MemberStatus(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ class Status(msgspec.Struct, kw_only=True):
         sections["splitter"] = sections["splitter"] or {}
         view = self.eta
         sections["outlook"] = msgspec.to_builtins(view) | {"said": describe_eta(view)}
-        sections["health"] = self.health.plain()
+        sections["health"] = self.health.plain() | {"failures": failures(self.counters)}
         return nested(sections.pop("counters")) | sections
 
     @classmethod

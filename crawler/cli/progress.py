@@ -125,6 +125,7 @@ async def _live(crawl: Shown) -> None:
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
             status = crawl.status()
+            status.waiting.sort(key=lambda host: -host.todo)
             live.update(screen(status, rates.sample(status), time.monotonic() - started), refresh=True)
             await asyncio.sleep(LIVE_INTERVAL)
 
@@ -176,7 +177,7 @@ def _totals(status: Status) -> "RenderableType":
 
 
 def _hosts(hosts: list[HostStatus]) -> "RenderableType":
-    """Return a table of the hosts with the most to do."""
+    """Return a table of the first hosts."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -190,7 +191,7 @@ def _hosts(hosts: list[HostStatus]) -> "RenderableType":
             overflow="ellipsis",
             min_width=width,
         )
-    for host in sorted(hosts, key=lambda host: -host.todo)[:HOSTS_SHOWN]:
+    for host in hosts[:HOSTS_SHOWN]:
         ready = f"{host.wait:.1f} s" if host.todo and host.wait > 0 else ""
         table.add_row(printable(host.host), f"{host.todo:,}", host.state.replace("_", " "), ready)
     return table

@@ -216,7 +216,7 @@ class FrontierViews:
             wait=max(0.0, ready - now),
             next_retry_at=front.later[0][0] if front is not None and front.later else 0.0,
             gap=hosts.gap[slot],
-            failures=hosts.failures[slot],
+            failures=hosts.failures[slot] + self._authorities.failures(slot),
             refusals=hosts.refusals[slot],
             slowdown=max(1.0, hosts.slowdown[slot]),
             todo=hosts.todo[slot],

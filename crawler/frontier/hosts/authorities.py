@@ -44,6 +44,10 @@ class Authorities:
         """Return how the authority's last failure ended; "" if it never failed."""
         return self._waits[authority][2] if authority in self._waits else ""
 
+    def failures(self, slot: int) -> int:
+        """Return how many failures were charged to authorities of a host since it last answered."""
+        return self.troubled[slot][0] if slot in self.troubled else 0
+
     def stranger_at(self, slot: int, authority: str) -> float:
         """Return the instant from which a host may try an unknown authority."""
         return self._strangers.get(slot, 0.0) if names_port(authority) else 0.0

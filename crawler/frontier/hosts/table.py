@@ -439,5 +439,9 @@ def stored_name(store: KeyValue, key: int) -> str:
     value = store.get(store_key)
     if value is None:
         raise DamageError(f"store: host {store_key!r} is in the table but not in the store")
-    payload = unseal(store_key, value)
-    return payload[RECORD.size if _is_full(store_key, payload) else SHORT.size :].decode("ascii")
+    return host_name_in(store_key, unseal(store_key, value)).decode("ascii")
+
+
+def host_name_in(key: bytes, payload: bytes) -> bytes:
+    """Return the name in a stored host record, from its `payload` at the store key `key`."""
+    return payload[RECORD.size if _is_full(key, payload) else SHORT.size :]

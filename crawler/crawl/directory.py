@@ -159,7 +159,7 @@ class CrawlDirectory:
         """Raise DirectoryError if there is no crawl here."""
         if not self.exists():
             raise DirectoryError(
-                f"{self.path}: no crawl here; name one with --dir, or start one with `crawler crawl`"
+                f"{self.path}: no crawl here; name the directory of one, or start one with `crawler crawl`"
             )
 
     def create(self, seed: bytes = b"") -> None:

@@ -23,7 +23,7 @@ from crawler.extract.links import prepare
 from crawler.extract.loop_share import LoopShare
 from crawler.extract.map_stream import STREAMS_MAX, MapPiece, MapStream
 from crawler.extract.parser_child import LENGTH, Job, limits_of, program, read_here, run
-from crawler.extract.parser_guard import Judgement, judge
+from crawler.extract.parser_guard import Judgement
 from crawler.extract.scan import scan, scan_utf8
 from crawler.records import Extracted
 
@@ -115,10 +115,10 @@ class Worker:
         await self.share.mine()
         with self.share.spending():
             utf8, encoding = prepare(content, page)
-            judgement = judge(utf8, config)
-            if (found := read_here(utf8, encoding, judgement, page, config)) is not None:
-                return found
-        if judgement is Judgement.EXCESSIVE:
+            found = read_here(utf8, encoding, page, config)
+        if isinstance(found, Extracted):
+            return found
+        if found is Judgement.EXCESSIVE:
             return await self._beside(utf8, scan_utf8, utf8, encoding, page, config)
         apart()
         return await self.extract_apart(content, page)

@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crawler.admin import process_metrics
+from crawler.admin.health import recent_requests
 from crawler.admin.status import MemberStatus
 from crawler.change_signals import Signalled
 from crawler.config import Config
@@ -383,7 +384,7 @@ class LiveServices:
             "hosts": self._frontier.views.hosts_reached,
             "new": self._due.new,
             "known": self._due.known,
-        }
+        } | recent_requests(self._counters)
 
     async def _watch_lag(self) -> None:
         """Measure the lag of the event loop: the largest value of the last second, decaying."""

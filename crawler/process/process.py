@@ -218,9 +218,9 @@ class Process:
         self.wake()
         self.commits.look_at_flight()
 
-    def fail(self, error: BaseException) -> None:
-        """End the run with `error`; acknowledge nothing more. An unexpected error is logged here in any case."""
-        if self.failure is None and not isinstance(error, CrawlerError):
+    def fail(self, error: BaseException, *, of_user: bool = False) -> None:
+        """End the run with `error`; acknowledge nothing more. An unexpected error not `of_user` code is logged here."""
+        if self.failure is None and not of_user and not isinstance(error, CrawlerError):
             log.error("the run ends because of a bug in the crawler; please report this", exc_info=error)
         self.failure = self.failure or error
         self.stop("error")

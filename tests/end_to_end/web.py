@@ -52,6 +52,7 @@ class Web:
         *,
         address: str = "127.0.0.1",
         other: Route = (404, {}, ""),
+        port: int = 0,
     ) -> None:
         self.routes = dict(routes)
         self._other = other
@@ -69,7 +70,7 @@ class Web:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer((address, 0), Handler)
+        self._server = ThreadingHTTPServer((address, port), Handler)
         self._server.daemon_threads = True
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)

@@ -150,6 +150,15 @@ def test_pages_that_may_not_be_fetched_are_not_reported_as_queued(shown: Shown) 
     assert ahead(shown, NEW) == ["at_rest"] and not shown.queued
 
 
+def test_a_page_beyond_a_limit_is_not_reported_as_queued(open_joint: Callable[..., Joint]) -> None:
+    """`refresh=1` said "queued" of a page that is parked beyond `crawl.pages_per_host`, so is not fetched."""
+    shown = Shown(open_joint(crawl={"pages_per_host": 1}))
+    shown.joint.seeds(HOME, NEW)
+    said = in_loop(lambda: shown.live.ahead(NEW, shown.fingerprint(NEW)))
+    assert said.state == "parked" and "crawl.pages_per_host" in said.why
+    assert shown.ask("why", url=NEW)["verdict"] == f"Parked: {said.why}."
+
+
 def test_pages_asked_ahead_have_a_bound_and_a_time(open_joint: Callable[..., Joint]) -> None:
     shown = Shown(open_joint(serve={"ahead_max": 2}))
     stored(shown.joint, HOME)

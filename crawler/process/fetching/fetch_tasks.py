@@ -333,7 +333,7 @@ class FetchTasks:
         fetch = await self._fetcher.fetch(request)
         chain = [(fetch_task.url, "")]
         while fetch.outcome is Outcome.REDIRECT:
-            if request.jar is None and not self._config.fetch.cookies:
+            if request.jar is None and self._config.fetch.cookies is not True:
                 self._begin_jar(request, fetch)
             if not (url := next_hop(request, fetch, chain)):
                 break

@@ -469,7 +469,8 @@ def test_lateness_fades_and_hosts_that_wait_are_told(
             coroutine.send(None)
     assert lags[:6] == pytest.approx([0.0, 0.5, 0.375, 0.28125, 0.2109375, 0.158203125])
     assert [record.message for record in caplog.records].count("a.org: waits") == 5, "once a second"
-    assert taken == [{"done": 1, "hosts": 1, "new": 1, "known": 0}] * 2, "every five seconds"
+    pages = {"done": 1, "hosts": 1, "new": 1, "known": 0}
+    assert [counts | pages for counts in taken] == taken and len(taken) == 2, "every five seconds"
 
 
 def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tmp_path: Path) -> None:

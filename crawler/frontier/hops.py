@@ -10,7 +10,7 @@ from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.permission import Permission
 from crawler.records import FetchTask
-from crawler.robots.cache import VerdictKind
+from crawler.robots.cache import Verdict, VerdictKind
 
 
 class Hops:
@@ -64,6 +64,9 @@ class Hops:
 
     def may_ask(self, url: str, now: float) -> bool:
         """Return whether the robots.txt rules known so far allow the URL; for the hops of a redirect."""
+        return self.verdict(url, now).kind is VerdictKind.ALLOWED
+
+    def verdict(self, url: str, now: float) -> Verdict:
+        """Return the verdict of robots.txt on a URL, as far as it is known."""
         authority, target = entries.split_authority(url)
-        verdict = self._permission.verdict(entries.split_url(url)[0], authority, target, now)
-        return verdict.kind is VerdictKind.ALLOWED
+        return self._permission.verdict(entries.split_url(url)[0], authority, target, now)

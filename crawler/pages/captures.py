@@ -138,13 +138,17 @@ class Capturing(msgspec.Struct, gc=False):
             content=b"",
             request_head=b"",
             truncated=UNSPECIFIED,
+            rendering=None,
         )
         self.payload, self.payload_digest = b"", EMPTY_DIGEST
         self.profile, self.original, self.directives = "", None, ""
 
 
 class StoredPage(msgspec.Struct):
-    """A capture as read back: the server's answer; for a revisit, with the payload that it repeats."""
+    """A capture as read back: the server's answer; for a revisit, with the payload that it repeats.
+
+    If a browser showed the page, the payload is the DOM (`rendered`), unless the answer was asked for.
+    """
 
     capture: Capture
     status: int
@@ -152,6 +156,7 @@ class StoredPage(msgspec.Struct):
     version: str
     headers: tuple[tuple[bytes, bytes], ...]
     payload: bytes
+    rendered: bool = False
 
     @property
     def content(self) -> bytes:

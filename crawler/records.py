@@ -153,7 +153,7 @@ class Blame(IntEnum):
     HOST = 2  # the host waits; its URLs keep their place in the queue
 
 
-class Rendering(msgspec.Struct):
+class Rendering(msgspec.Struct, gc=False):
     """A page as a browser showed it (`render/README.md`).
 
     `dom` is its DOM as HTML in UTF-8. `subresources` are the answers that were fetched for

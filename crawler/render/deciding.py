@@ -23,7 +23,7 @@ from crawler.config import RenderConfig
 from crawler.pages.change_detection import visible_text
 from crawler.urls.canonical import hostname
 
-WORTH = 0.2  # the least probability that rendering adds something; three failures in a row end a pattern
+WORTH = 0.15  # the least probability that rendering adds something; three failures in a row end a pattern
 TEXT_MIN = 200  # bytes of visible text; a page with less may build the rest in the browser
 ADDED_TEXT = 0.2  # the share by which the text must grow to count as something new
 ADDED_TEXT_MIN = 100  # bytes; less is a clock or a counter
@@ -32,15 +32,15 @@ _POOLED = 2.0  # renderings that the rest of its host counts for in a new patter
 _SLUG_CHARS = 20
 
 _SCRIPT = re.compile(
-    rb"<script\b(?![^>]*\btype\s*=\s*[\"']?(?:application/(?:ld\+)?json|text/template))", re.I
+    rb"<script\b(?![^<>]{0,300}\btype\s*=\s*[\"']?(?:application/(?:ld\+)?json|text/template))", re.I
 )
 _MARKS = (
     re.compile(
-        rb"<(div|main|section)\b[^>]*\bid\s*=\s*[\"']?(root|app|__next|__nuxt|___gatsby|svelte|swagger-ui|redoc\w*|q-app)[\"']?[^>]*>\s*(?:loading\W*)?</\1>",
+        rb"<(div|main|section)\b[^<>]{0,300}\bid\s*=\s*[\"']?(root|app|__next|__nuxt|___gatsby|svelte|swagger-ui|redoc\w*|q-app)[\"']?[^<>]{0,300}>\s{0,300}(?:loading\W*)?</\1>",
         re.I,
     ),
     re.compile(rb"<(app-root|redoc|rapi-doc|elements-api|scalar-api\w*)\b", re.I),
-    re.compile(rb"<noscript\b[^>]*>[^<]{0,200}(?:<[^>]{0,100}>[^<]{0,200}){0,4}javascript", re.I),
+    re.compile(rb"<noscript\b[^<>]{0,100}>[^<]{0,200}(?:<[^>]{0,100}>[^<]{0,200}){0,4}javascript", re.I),
     re.compile(rb"\$docsify\b"),
 )
 _SCANNED_BYTES = 256 << 10

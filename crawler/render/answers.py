@@ -1,4 +1,4 @@
-"""What the browser is given as the answer to a request: the fetcher's answer without what would mislead it.
+"""Translate answers of the fetcher for the browser, and requests of the browser for the fetcher.
 
 The body is decoded already, so the fields of its coding go. Fields that would open another
 way to the network, or change the browser beyond this page, go too.

@@ -91,7 +91,7 @@ def arguments(program: str, home: str, user_agent: str, config: RenderConfig) ->
         "--no-service-autorun",
         "--password-store=basic",
         f"--disable-features={_OFF}",
-        # Pages that nobody looks at run as fast as others
+        # Hidden pages run as fast as visible ones
         "--disable-renderer-backgrounding",
         "--disable-backgrounding-occluded-windows",
         "--disable-background-timer-throttling",
@@ -206,7 +206,7 @@ class Browser:
         self.session.tell("Target.disposeBrowserContext", browserContextId=context)
 
     def memory(self) -> int:
-        """Return the bytes of memory of all its processes that they share with nobody."""
+        """Return the private memory of all its processes, in bytes."""
         group = self._process.pid if self._process is not None else 0
         return sum(_private_bytes(pid) for pid in _processes_of(group)) if group else 0
 
@@ -214,7 +214,7 @@ class Browser:
         for future in self._ours.values():
             if not future.done():
                 future.set_exception(BrowserError("the browser has ended"))
-                future.exception()  # whoever waits for it gets it; nobody may
+                future.exception()  # read it, in case no caller waits for it
         self._ours.clear()
         self._ended(self)
 

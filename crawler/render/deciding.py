@@ -8,7 +8,7 @@ for their *pattern* is known: their host, and their path without numbers and nam
     P(a rendering of the pattern adds something) ~ Beta(a + successes, b + failures)
 
 The prior is that of a candidate by its marks (even odds) or of any other page (one in
-twenty), pooled with the other patterns of the host. Rendering goes on while the mean is at
+twenty), pooled with pages of the same kind in other patterns of the host. Rendering goes on while the mean is at
 least `WORTH`: a rendering costs some 200 fetches of CPU time, but what it shows is usually
 a whole site that is not seen otherwise.
 """
@@ -47,7 +47,7 @@ _SCANNED_BYTES = 256 << 10
 
 
 class Signs(NamedTuple):
-    """What a static page shows about itself: bytes of visible text, a script, the mark of a framework."""
+    """The signs of a static page: its bytes of visible text, a script, the mark of a framework."""
 
     text_bytes: int
     script: bool
@@ -55,7 +55,7 @@ class Signs(NamedTuple):
 
     @property
     def candidate(self) -> bool:
-        """Whether the page looks as if a browser built the rest of it."""
+        """True if the page looks as if a browser built the rest of it."""
         return self.script and (self.mark or self.text_bytes < TEXT_MIN)
 
 
@@ -76,6 +76,11 @@ def adds(before: Signs, after: Signs, new_links: int) -> bool:
     return new_links > 0 or (grown >= ADDED_TEXT_MIN and grown > ADDED_TEXT * before.text_bytes)
 
 
+def _host_of(url: str, candidate: bool) -> str:
+    """Return the name under which a host's candidates are counted, or its other pages: one says nothing of the other."""
+    return f"{hostname(url)} {candidate:d}"
+
+
 def pattern_of(url: str) -> str:
     """Return a URL's host and path with numbers as "0" and names as "*"."""
     path = url.partition("://")[2].partition("?")[0].partition("/")[2]
@@ -91,7 +96,7 @@ def _class_of(segment: str) -> str:
 
 
 class _Seen:
-    """Renderings of a pattern or host: how many added something, and how many were made."""
+    """The renderings of a pattern or host: the number made, and the number that added something."""
 
     __slots__ = ("added", "made")
 
@@ -117,7 +122,7 @@ class Deciding:
     def probability(self, url: str, *, candidate: bool) -> float:
         """Return the probability that rendering a page adds something, from what is known of its pattern and host."""
         added, made = (1.0, 2.0) if candidate else (0.05, 1.0)
-        host = self._seen.get(hostname(url))
+        host = self._seen.get(_host_of(url, candidate))
         if host is not None:
             added += _POOLED * host.added / host.made
             made += _POOLED
@@ -126,9 +131,9 @@ class Deciding:
             added, made = added + own.added, made + own.made
         return added / made
 
-    def learn(self, url: str, *, added: bool) -> None:
+    def learn(self, url: str, *, candidate: bool, added: bool) -> None:
         """Note whether a rendering of `url` added something."""
-        for name in (hostname(url), pattern_of(url)):
+        for name in (_host_of(url, candidate), pattern_of(url)):
             seen = self._seen.pop(name, None) or _Seen()
             seen.added += added
             seen.made += 1

@@ -62,12 +62,12 @@ class Renderer:
 
     @property
     def few_wait(self) -> bool:
-        """Whether so few pages wait that another may wait without a fetch slot."""
+        """True if so few pages wait that another may wait without a fetch slot."""
         return self.waiting < 16 * self._config.pages
 
     @property
     def given_up(self) -> bool:
-        """Whether no browser could be started several times in a row."""
+        """True after several starts of a browser in a row have failed."""
         return self._failures >= _STARTS_MAX
 
     async def render(self, page: StaticPage) -> Rendering | None:

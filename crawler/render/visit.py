@@ -41,7 +41,7 @@ class Answering(StrEnum):
 
     DOCUMENT = "document"  # with the page's own answer, which the crawler has already
     FETCH = "fetch"  # with what the crawler's fetcher gets
-    EMPTY = "empty"  # with nothing: a picture that nobody will look at
+    EMPTY = "empty"  # with one pixel, or nothing: a picture that is not wanted
     STAY = "stay"  # with 204, which leaves the page as it is
     REFUSE = "refuse"
 
@@ -140,6 +140,11 @@ class Visit:
 
 def _may_pass(request: Paused) -> bool:
     """Return whether a request is one that a crawler makes: a plain GET of a document that ends."""
-    if request.kind in ENDLESS or not request.url.startswith(_SCHEMES) or len(request.url) > _URL_CHARS_MAX:
+    if (
+        request.url.endswith("/favicon.ico")
+        or request.kind in ENDLESS
+        or not request.url.startswith(_SCHEMES)
+        or len(request.url) > _URL_CHARS_MAX
+    ):
         return False
     return request.method == "GET" or (request.method == "OPTIONS" and request.kind == "Preflight")

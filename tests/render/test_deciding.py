@@ -52,7 +52,7 @@ def test_a_pattern_without_success_is_given_up_after_three() -> None:
     for number in range(3):
         url = f"http://a.test/item/{number}"
         assert deciding.why(url, CANDIDATE) == "mark"
-        deciding.learn(url, added=False)
+        deciding.learn(url, candidate=True, added=False)
     assert deciding.why("http://a.test/item/4", CANDIDATE) == ""
     assert deciding.why("http://b.test/item/4", CANDIDATE) == "mark", "another host is not concerned"
 
@@ -61,14 +61,14 @@ def test_a_pattern_with_success_goes_on_even_without_marks() -> None:
     deciding = Deciding(NEVER_BY_CHANCE)
     url = "http://a.test/item/1"
     assert deciding.why(url, ORDINARY) == ""
-    deciding.learn(url, added=True)
+    deciding.learn(url, candidate=False, added=True)
     assert deciding.why("http://a.test/item/2", ORDINARY) == "learned"
 
 
 def test_a_host_without_success_makes_new_patterns_unlikely() -> None:
     deciding = Deciding(NEVER_BY_CHANCE)
     for number in range(30):
-        deciding.learn(f"http://a.test/{'x' * (number + 1)}", added=False)
+        deciding.learn(f"http://a.test/{'x' * (number + 1)}", candidate=True, added=False)
     before = Deciding(NEVER_BY_CHANCE).probability("http://a.test/new", candidate=True)
     assert deciding.probability("http://a.test/new", candidate=True) == pytest.approx(before / 2)
 
@@ -94,5 +94,5 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crawler.render.deciding._PATTERNS_MAX", 10)
     deciding = Deciding(NEVER_BY_CHANCE)
     for number in range(100):
-        deciding.learn(f"http://h{number}.test/", added=True)
+        deciding.learn(f"http://h{number}.test/", candidate=True, added=True)
     assert len(deciding._seen) <= 10

@@ -1,4 +1,4 @@
-"""Rendering within a fetch task: whether a page is rendered, and what then counts as its content.
+"""Show a page of a fetch task in a browser if that is worth it, and take the DOM as its content.
 
     static answer -> its links and text -> is it worth a browser? (`render/deciding.py`)
     yes -> the browser shows it, its requests are asked politely (`subresources.py`)
@@ -82,7 +82,7 @@ class PageRendering:
         new_links = self._new_links(static, shown)
         after = await asyncio.to_thread(signs, rendering.dom)
         rendering.added = adds(before, after, new_links)
-        self._deciding.learn(fetch.url, added=rendering.added)
+        self._deciding.learn(fetch.url, candidate=before.candidate, added=rendering.added)
         return merged(static, shown, rendering.left_for)
 
     def _new_links(self, static: Extracted, shown: Extracted) -> int:

@@ -27,6 +27,8 @@ class PageLine(msgspec.Struct, omit_defaults=True, gc=False):
     truncated: str = ""
     location: str = ""
     error: str = ""
+    rendered: float = 0.0  # seconds for which a browser showed the page
+    missing: int = 0  # requests of the page in the browser that got no usable answer
 
 
 def page_line(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, end: End) -> bytes:
@@ -47,5 +49,7 @@ def page_line(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, 
         fetch.truncated,
         fetch.location,
         fetch.error,
+        round(fetch.rendering.took, 2) if fetch.rendering else 0.0,
+        fetch.rendering.missing if fetch.rendering else 0,
     )
     return _encode_json(line) + b"\n"

@@ -31,10 +31,20 @@ log = logging.getLogger("crawler")
 WATCH_INTERVAL = 1.0  # seconds between two looks at a page's work and at the browser's memory
 _READ_MAX = 5.0  # seconds to read the DOM of a page whose scripts may not let go of their thread
 _STOPPED_MAX = 3.0  # seconds to read it once the scripts have been stopped
+_DELIVERY_MAX = 3.0  # seconds until an answer whose arrival is not reported counts as received
 _CHILDREN_MAX = 20  # frames of other sites and workers of a page
 _STARTS_MAX = 3  # starts of a browser in a row that may fail before rendering is given up
 
 Ask = Callable[[str, str, tuple[str, ...]], Awaitable[Fetch]]  # (url, method, header lines); never raises
+
+
+class _Delivery(NamedTuple):
+    """An answer on its way to the page; after `timer` it counts as received."""
+
+    nbytes: int
+    usable: bool
+    cached: bool
+    timer: asyncio.TimerHandle
 
 
 class StaticPage(NamedTuple):
@@ -181,6 +191,9 @@ class PageRun:
         self._children = 0
         self._target = ""
         self._fetched: list[Fetch] = []
+        self._delivering: dict[
+            str, _Delivery
+        ] = {}  # answers that the page has not received yet, by network id
 
     async def run(self) -> Rendering:
         """Show the page and return what it became.
@@ -197,6 +210,8 @@ class PageRun:
         finally:
             for task in self._tasks:
                 task.cancel()
+            for delivery in self._delivering.values():
+                delivery.timer.cancel()
             for attached in sessions:
                 attached.listen(None)
             if session.pipe.open:
@@ -242,10 +257,10 @@ class PageRun:
             session.call("Fetch.enable", patterns=[{"urlPattern": "*"}]),
             session.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=True, flatten=True),
         ]
+        calls.append(session.call("Network.enable"))
         if is_page:
             calls += [
-                session.call(method)
-                for method in ("Page.enable", "Inspector.enable", "Performance.enable", "Network.enable")
+                session.call(method) for method in ("Page.enable", "Inspector.enable", "Performance.enable")
             ]
         results = await asyncio.gather(*calls, return_exceptions=True)
         if is_page and (wrong := [result for result in results if isinstance(result, BaseException)]):
@@ -262,6 +277,8 @@ class PageRun:
                 self._attached(session, sessions, params)
             case "Page.loadEventFired":
                 self._visit.loaded(self._time())
+            case "Network.loadingFinished" | "Network.loadingFailed":
+                self._delivered(params["requestId"])
             case "Page.javascriptDialogOpening":
                 session.tell("Page.handleJavaScriptDialog", accept=False)
             case "Inspector.targetCrashed" | "Inspector.detached":
@@ -314,6 +331,9 @@ class PageRun:
 
     def _paused(self, session: Session, params: Params) -> None:
         request = params["request"]
+        self._delivered(
+            params.get("networkId", "")
+        )  # the next step of a redirect has the id of the one before
         paused = Paused(
             url=request["url"],
             method=request["method"],
@@ -324,7 +344,8 @@ class PageRun:
             case Answering.DOCUMENT:
                 _fulfil(session, params["requestId"], self._page.fetch)
             case Answering.FETCH:
-                self._start(self._answer(session, params["requestId"], paused, request["headers"]))
+                network = params.get("networkId", "")
+                self._start(self._answer(session, params["requestId"], network, paused, request["headers"]))
             case Answering.EMPTY:
                 _empty(session, params["requestId"], paused.kind)
             case Answering.STAY:
@@ -332,7 +353,9 @@ class PageRun:
             case Answering.REFUSE:
                 _refuse(session, params["requestId"], "BlockedByClient")
 
-    async def _answer(self, session: Session, identity: str, paused: Paused, headers: dict[str, str]) -> None:
+    async def _answer(
+        self, session: Session, identity: str, network: str, paused: Paused, headers: dict[str, str]
+    ) -> None:
         shared = paused.kind in SHARED
         url = paused.url.partition("#")[0]
         fetch = self._cache.get(url, time.time()) if shared else None
@@ -348,8 +371,21 @@ class PageRun:
             _fulfil(session, identity, fetch)
         else:
             _refuse(session, identity, error_reason(fetch))
-        self._visit.answered(len(fetch.content), self._time(), usable=usable, cached=cached)
-        self._news.set()
+        self._delivered(network)
+        timer = asyncio.get_running_loop().call_later(_DELIVERY_MAX, self._delivered, network)
+        self._delivering[network] = _Delivery(len(fetch.content), usable, cached, timer)
+        if not network:
+            self._delivered(network)
+
+    def _delivered(self, network: str) -> None:
+        """Note that the page has received an answer: only then may it ask for what follows from it."""
+        delivery = self._delivering.pop(network, None)
+        if delivery is not None:
+            delivery.timer.cancel()
+            self._visit.answered(
+                delivery.nbytes, self._time(), usable=delivery.usable, cached=delivery.cached
+            )
+            self._news.set()
 
     # -- reading
 

@@ -101,8 +101,9 @@ class Visit:
             self.end("bytes")
 
     def loaded(self, now: float) -> None:
-        """Note that the page's load event has fired."""
-        self._loaded_at = self._loaded_at or now
+        """Note that the page's load event has fired; that of the empty page before it does not count."""
+        if self._navigated:
+            self._loaded_at = self._loaded_at or now
 
     def worked(self, seconds: float) -> None:
         """Note how long the page's main thread has worked so far, or for how long it has not answered."""

@@ -5,9 +5,11 @@ The tests use the browser that a crawl would find; without one they are skipped.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,11 +75,11 @@ def rendered(directory: Path) -> dict[str, float]:
 
 
 def browsers() -> set[int]:
-    """Return the running processes of browsers that crawls have started."""
-    found = set()
+    """Return the running processes of browsers that crawls of this test have started."""
+    found, ours = set(), os.environ["TMPDIR"].encode()
     for folder in Path("/proc").iterdir():
         try:
-            if folder.name.isdigit() and b"crawler-browser-" in (folder / "cmdline").read_bytes():
+            if folder.name.isdigit() and ours + b"/crawler-browser-" in (folder / "cmdline").read_bytes():
                 found.add(int(folder.name))
         except OSError:
             continue
@@ -85,14 +87,18 @@ def browsers() -> set[int]:
 
 
 @pytest.fixture
-def no_orphan() -> Iterator[None]:
-    """Assert that no browser is left that was not running before."""
-    before = browsers()
+def no_orphan(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give browsers a folder by which they are known, which the user `nobody` may enter; assert that none is left."""
+    folder = tempfile.mkdtemp()
+    os.chmod(folder, 0o755)
+    monkeypatch.setenv("TMPDIR", folder)
+    monkeypatch.setattr(tempfile, "tempdir", None)
     yield
     until = time.monotonic() + 10
-    while browsers() - before and time.monotonic() < until:
+    while browsers() and time.monotonic() < until:
         time.sleep(0.05)
-    assert not browsers() - before
+    assert not browsers()
+    shutil.rmtree(folder)
 
 
 @pytest.mark.usefixtures("no_orphan")
@@ -241,11 +247,10 @@ def test_an_override_renders_a_part_of_the_web(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_orphan")
 def test_a_browser_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
     killed: list[int] = []
-    before = browsers()
 
     def kill(request: ReceivedRequest) -> Answer:
         if not killed:
-            for pid in browsers() - before:
+            for pid in browsers():
                 os.kill(pid, signal.SIGKILL)
                 killed.append(pid)
         return item(request)

@@ -34,6 +34,12 @@ def test_a_page_is_over_when_it_has_loaded_and_nothing_was_asked_for_a_while() -
     assert not visit.broke
 
 
+def test_the_load_event_of_the_empty_page_before_does_not_count() -> None:
+    visit = Visit(URL, CONFIG, now=100.0)
+    visit.loaded(100.0)
+    assert not visit.is_over(110.0)
+
+
 def test_a_page_that_never_loads_is_cut_at_its_time_limit() -> None:
     visit = begun()
     assert visit.next_wakeup() == 130.0

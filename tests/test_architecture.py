@@ -89,7 +89,6 @@ SHELL = {
     "process/fetching/page_rendering.py",
     "process/fetching/subresources.py",
     "render/browser.py",
-    "render/launch.py",
     "render/protocol.py",
     "render/rendering.py",
     "process/exchange/peer_exchange.py",

@@ -68,12 +68,6 @@ class Renderer:
         self._starting = asyncio.Lock()
         self._failures = 0
         self._watching: asyncio.Task[None] | None = None
-        self.waiting = 0  # pages that wait for a place
-
-    @property
-    def few_wait(self) -> bool:
-        """True if so few pages wait that another may wait without a fetch slot."""
-        return self.waiting < 16 * self._config.pages
 
     @property
     def given_up(self) -> bool:
@@ -82,11 +76,7 @@ class Renderer:
 
     async def render(self, page: StaticPage) -> Rendering | None:
         """Return the page as a browser shows it; None if no browser could show it."""
-        self.waiting += 1
-        try:
-            await self._places.acquire()
-        finally:
-            self.waiting -= 1
+        await self._places.acquire()
         try:
             browser = await self._ready()
             if browser is None:

@@ -172,9 +172,14 @@ class FetchTasks:
             read=self._reader.read,
             in_scope=self._results.in_scope,
             subresources=subresources,
-            step_aside=self._step_aside,
+            step_aside=self._leave_network,
             unexpected=self._unexpected,
         )
+
+    def _leave_network(self, fetch_task: FetchTask) -> None:
+        """Release the slot and the address of a fetch task that waits for a browser."""
+        self._step_aside(fetch_task)
+        self._frontier.hops.leave_address(fetch_task, self._clock.now())
 
     async def start(self) -> None:
         """Open the connection pool and the resolver."""

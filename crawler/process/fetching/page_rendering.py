@@ -34,7 +34,8 @@ class PageRendering:
     """Renders the pages of one process.
 
     `read` extracts from an answer, `in_scope` tells whether a link counts as something new,
-    `subresources` makes a page's requests, `step_aside` frees the fetch slot of a task.
+    `subresources` makes a page's requests, `step_aside` frees the address
+    of a task and, if few tasks are aside, its fetch slot.
     """
 
     def __init__(
@@ -68,8 +69,7 @@ class PageRendering:
         before = await asyncio.to_thread(signs, fetch.content)
         if when == "auto" and not self._deciding.why(fetch.url, before):
             return static
-        if self._renderer.few_wait:
-            self._step_aside(fetch_task)
+        self._step_aside(fetch_task)
         subresources = self._subresources(fetch_task, request)
         rendering = await self._renderer.render(StaticPage(fetch, subresources.ask))
         if rendering is None:

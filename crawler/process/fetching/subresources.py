@@ -67,7 +67,6 @@ class Subresources:
         self._queue = queue
         self._allow = allow
         self._turns: dict[str, asyncio.Lock] = {}
-        self._has_own_host = False
         self.own_host_took = 0.0  # seconds for which the page's own host was busy with its requests
 
     async def ask(self, url: str, method: str, headers: tuple[str, ...]) -> Fetch:
@@ -121,10 +120,7 @@ class Subresources:
             if not found.addresses:
                 return no_address(url, found)
             addresses = found.addresses[:1]
-        if own:
-            await self._take_own_host()
-        else:
-            await self._take(name, None, addresses[0] if addresses else "")
+        await self._take(name, addresses[0] if addresses else "", own=own)
         took = 0.0
         try:
             request = msgspec.structs.replace(self._request, url=url, addresses=addresses, method=method)
@@ -136,17 +132,21 @@ class Subresources:
         finally:
             if own:
                 self.own_host_took += took
+                self._frontier.hops.leave_address(self._fetch_task, self._clock.now())
             else:
                 self._frontier.hops.give_back(name, self._clock.now(), took)
 
-    async def _take_own_host(self) -> None:
-        """Take slot and address of the page's own host again, once; it is not released between requests."""
-        if not self._has_own_host:
-            await self._take(self._fetch_task.hostname, self._fetch_task, self._fetch_task.address)
-            self._has_own_host = True
-
-    async def _take(self, name: str, fetch_task: FetchTask | None, address: str) -> None:
-        least = ASKS_MIN
-        while (at := self._frontier.hops.borrow(name, self._clock.now(), fetch_task, address)) > 0.0:
-            await asyncio.sleep(max(least, at - self._clock.now()))
+    async def _take(self, name: str, address: str, *, own: bool) -> None:
+        """Wait for the turn of a request."""
+        hops, least = self._frontier.hops, ASKS_MIN
+        while True:
+            now = self._clock.now()
+            at = (
+                hops.take_address(self._fetch_task, address, now)
+                if own
+                else hops.borrow(name, now, None, address)
+            )
+            if at == 0.0:
+                return
+            await asyncio.sleep(max(least, at - now))
             least = min(least * 1.5, ASKS_MAX)

@@ -19,7 +19,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.end_to_end.web import FAST, Answer, ReceivedRequest, Route, Web
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.end_to_end.web import FAST, Answer, ReceivedRequest, Route, Web  # noqa: E402
 
 _WORDS = "some words that a reader would like to find in a search. " * 12
 _JAVASCRIPT = {"Content-Type": "text/javascript; charset=utf-8"}
@@ -135,11 +138,20 @@ def docsify(packages: Path, pages: int) -> Site:
     return _each(pages, lambda n: shell) | text | more
 
 
+def _shell(title: str, root: str, *scripts: str) -> str:
+    """Return a page that is empty but for the root element and the scripts that fill it."""
+    tags = "".join(f'<script src="{script}"></script>' for script in scripts)
+    return f'<!doctype html><title>{title}</title><div id="{root}"></div>{tags}'
+
+
 def _petstore(pages: int) -> Answer:
+    answers = {"200": {"description": "ok"}}
     paths = {
-        f"/pets/{n}": {"get": {"summary": f"Pet {n}", "description": f"{_WORDS} [guide](/guide/{n})", "responses": {"200": {"description": "ok"}}}}
+        f"/pets/{n}": {
+            "get": {"summary": f"Pet {n}", "description": f"[guide](/guide/{n})", "responses": answers}
+        }
         for n in range(pages)
-    }  # fmt: skip
+    }
     about = {"title": "Pets", "version": "1", "description": f"{_WORDS} Read [the guide](/guide/0)."}
     return 200, _JSON, json.dumps({"openapi": "3.0.0", "info": about, "paths": paths})
 
@@ -176,13 +188,15 @@ def redoc(packages: Path, pages: int) -> Site:
 def vue(packages: Path, pages: int) -> Site:
     """Vue with its router, paths of the history."""
     app = """
-    const Shown = {data: () => ({page: {links: []}}), template: '<p>{{page.text}}</p><router-link v-for="l in page.links" :key="l" :to="l">{{l}}</router-link>',
-      created() { fetch('/api/' + (this.$route.params.n || 0) + '.json').then(a => a.json()).then(page => { this.page = page }) }};
+    const Shown = {data: () => ({page: {links: []}}), template: '<p>{{page.text}}</p>' +
+        '<router-link v-for="l in page.links" :key="l" :to="l">{{l}}</router-link>',
+      created() { fetch('/api/' + (this.$route.params.n || 0) + '.json').then(a => a.json())
+        .then(page => { this.page = page }) }};
     const router = VueRouter.createRouter({history: VueRouter.createWebHistory(),
       routes: [{path: '/', component: Shown}, {path: '/page/:n', component: Shown}]});
     Vue.createApp({template: '<router-view/>'}).use(router).mount('#app');
     """
-    shell = '<!doctype html><title>vue</title><div id="app"></div><script src="/vue.js"></script><script src="/router.js"></script><script src="/main.js"></script>'
+    shell = _shell("vue", "app", "/vue.js", "/router.js", "/main.js")
     data: Site = {f"/api/{n}.json": lambda request: _data(request, pages) for n in range(pages)}
     files: Site = {
         "/vue.js": _file(packages, "vue/dist/vue.global.prod.js"),
@@ -199,11 +213,12 @@ def react(packages: Path, pages: int) -> Site:
     function Shown() {
       const [page, set] = useState(null), n = +(location.pathname.split('/')[2] || 0);
       useEffect(() => { fetch('/api/' + n + '.json').then(a => a.json()).then(set) }, []);
-      return page ? e('main', null, e('p', null, page.text), page.links.map(l => e('a', {href: l, key: l}, l))) : e('p', null, 'Loading');
+      if (!page) return e('p', null, 'Loading');
+      return e('main', null, e('p', null, page.text), page.links.map(l => e('a', {href: l, key: l}, l)));
     }
     ReactDOM.createRoot(document.getElementById('root')).render(e(Shown));
     """
-    shell = '<!doctype html><title>react</title><div id="root"></div><script src="/react.js"></script><script src="/dom.js"></script><script src="/main.js"></script>'
+    shell = _shell("react", "root", "/react.js", "/dom.js", "/main.js")
     data: Site = {f"/api/{n}.json": lambda request: _data(request, pages) for n in range(pages)}
     files: Site = {
         "/react.js": _file(packages, "react/umd/react.production.min.js"),
@@ -305,17 +320,15 @@ def main() -> None:
         )
     reached = sum(len(auto.pages[name] & always.pages[name]) for name in made)
     everything = sum(len(always.pages[name]) for name in made)
-    print(
-        f"recall {reached / everything:.3f}; renders {sum(auto.rendered.values()) / max(1, sum(always.gained.values())):.2f} x an oracle's"
-    )
+    renders, needed = sum(auto.rendered.values()), max(1, sum(always.gained.values()))
+    print(f"recall {reached / everything:.3f}; renders {renders / needed:.2f} x an oracle's")
     for title, crawled in (("never", never), ("auto", auto), ("always", always)):
         pages, shown = sum(map(len, crawled.pages.values())), sum(crawled.rendered.values())
         print(
             f"{title:<8}{pages:>6} pages, {shown} rendered, {crawled.seconds:.1f} s, {crawled.cpu:.1f} CPU s"
         )
-    print(
-        f"a rendering: {(always.cpu - auto.cpu) / max(1, sum(always.rendered.values()) - sum(auto.rendered.values())):.2f} CPU s"
-    )
+    more = sum(always.rendered.values()) - renders
+    print(f"a rendering: {(always.cpu - auto.cpu) / max(1, more):.2f} CPU s")
 
 
 if __name__ == "__main__":

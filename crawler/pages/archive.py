@@ -17,6 +17,7 @@ from crawler.pages.captures import (
     is_copy,
     newest_of,
     record_key,
+    shown_fields,
     unpack_capture,
     unpack_record,
 )
@@ -24,11 +25,6 @@ from crawler.records import Capture, PageRecord
 from crawler.storage import keys
 from crawler.storage.files import read_range
 from crawler.storage.kv import KeyValue, scan_prefix, unseal
-
-# Fields of an answer that describe its body, which a DOM replaces
-_OF_THE_BODY = frozenset(
-    {b"content-type", b"content-encoding", b"content-length", b"etag", b"last-modified", b"digest"}
-)
 
 
 class Archive:
@@ -187,8 +183,7 @@ def _shown(folder: Path, capture: Capture) -> StoredPage:
     place = segments.RecordPlace(capture.segment, capture.offset + capture.dom_offset, capture.dom_length)
     data = segments.read_member(folder, place, bytes_max=reading.RECORD_BYTES_MAX)
     record = reading.parse_record(data, f"{place.segment} at {place.offset}")
-    fields = [field for field in message.headers if field[0].lower() not in _OF_THE_BODY]
-    headers = (*fields, (b"Content-Type", b"text/html; charset=utf-8"))
+    headers = shown_fields(message.headers)
     return StoredPage(
         capture, message.status, message.reason, message.version, headers, record.block, rendered=True
     )

@@ -29,6 +29,11 @@ _UNANSWERED = frozenset(
     {Outcome.BAD_STATUS, Outcome.HEADER_TOO_LARGE, Outcome.FRAMING, Outcome.ROBOTS_DENIED}
 )
 
+# Fields of an answer that describe its body, which a DOM replaces
+_OF_THE_BODY = frozenset(
+    {b"content-type", b"content-encoding", b"content-length", b"etag", b"last-modified", b"digest"}
+)
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_record = msgspec.msgpack.Decoder(PageRecord).decode
 _decode_capture = msgspec.msgpack.Decoder(Capture).decode
@@ -188,6 +193,12 @@ class Problem(msgspec.Struct, frozen=True):
 
     where: str
     message: str
+
+
+def shown_fields(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the header fields of an answer whose body is replaced by the DOM that a browser showed."""
+    kept = [field for field in headers if field[0].lower() not in _OF_THE_BODY]
+    return (*kept, (b"Content-Type", b"text/html; charset=utf-8"))
 
 
 def is_answer(fetch: Fetch) -> bool:

@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
+import crawler
 from crawler.render.browser import find_program
 from crawler.render.protocol import BrowserError
 from tests.end_to_end import web as webs
-from tests.end_to_end.web import FAST, Answer, ReceivedRequest, Route, Web, lines, run
+from tests.end_to_end.web import FAST, SETTINGS, Answer, ReceivedRequest, Route, Web, lines, run
 
 try:
     PROGRAM = find_program("")
@@ -309,3 +310,16 @@ def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
         record = json.loads(run("why", web.url(), "--json", "--dir", tmp_path).text)["record"]
         assert (record["fetches"], record["changes"]) == (3, 1)
         assert "other words" in shown(web, tmp_path, "/")
+
+
+def test_the_python_api_gives_what_the_browser_showed(tmp_path: Path) -> None:
+    pages: dict[str, tuple[bool, str]] = {}
+
+    def parse(page: crawler.Page) -> None:
+        pages[page.url] = page.rendered, page.css("h1").text
+
+    with Web(shop()) as web:
+        config = SETTINGS | {"render": {"when": "always"}}
+        crawler.run(web.url(), parse, directory=tmp_path, config=config)
+        assert pages[web.url("/item/2")] == (True, "Item 2")
+    assert len(pages) == LAST + 1

@@ -79,6 +79,7 @@ class TaskKind(StrEnum):
     ROBOTS = "robots"  # fetch robots.txt of an authority
     PAGE = "page"  # fetch a page
     DENIED = "denied"  # nothing to fetch: robots.txt forbids the URL; only record it
+    SUBRESOURCE = "subresource"  # not handed out: fetched while a browser showed a page
 
 
 class FetchTask(msgspec.Struct, gc=False):
@@ -152,6 +153,31 @@ class Blame(IntEnum):
     HOST = 2  # the host waits; its URLs keep their place in the queue
 
 
+class Rendering(msgspec.Struct, gc=False):
+    """A page as a browser showed it (`render/README.md`).
+
+    `dom` is its DOM as HTML in UTF-8. `subresources` are the answers that were fetched for
+    it. Of its `requests`, `cached` were answered from the cache of scripts and styles and
+    `missing` got no usable answer. `took` is in seconds. `broke` names the limit that ended
+    it, "" for none. `left_for` is the URL to which its scripts tried to go. `view` is a PNG
+    of what it looked like, b"" if none was wanted. `host_took` is the time in seconds for
+    which its requests kept the page's own host busy. `added` means that it shows links or
+    text that the static answer lacks.
+    """
+
+    dom: bytes
+    subresources: "list[Fetch]" = []
+    requests: int = 0
+    cached: int = 0
+    missing: int = 0
+    took: float = 0.0
+    broke: str = ""
+    left_for: str = ""
+    view: bytes = b""
+    host_took: float = 0.0
+    added: bool = False
+
+
 class Fetch(msgspec.Struct, gc=False):
     """The result of one request: its outcome, the answer, and what the store needs.
 
@@ -165,7 +191,7 @@ class Fetch(msgspec.Struct, gc=False):
     "resumed"; "" if there was none. `undecoded` means that the content coding is
     unknown, so `content` is empty. `payload_digest` is the SHA-1 of the stored payload
     if it was computed in advance, else b"". `final` means that the frontier will not
-    retry the URL.
+    retry the URL. `rendering` is the page as a browser showed it, if one did.
     """
 
     url: str
@@ -193,6 +219,7 @@ class Fetch(msgspec.Struct, gc=False):
     undecoded: bool = False
     payload_digest: bytes = b""
     final: bool = True
+    rendering: Rendering | None = None
 
     def header(self, name: bytes) -> bytes:
         """Return the first value of the field `name` (lower case), b"" if there is none."""
@@ -308,6 +335,7 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     metas: int = (
         -1
     )  # directives of the page's own meta tags: META_NOINDEX | META_NOARCHIVE; -1 if they were not recorded
+    rendered: bool = False  # its content is the DOM that a browser showed
 
 
 class Capture(msgspec.Struct, gc=False, array_like=True):
@@ -332,6 +360,8 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
     noarchive: bool = False
     extent: int = 0
     broken: bool = False
+    dom_offset: int = 0  # of the record of the page's DOM, from `offset` on; 0 without one
+    dom_length: int = 0
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):

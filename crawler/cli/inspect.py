@@ -72,6 +72,7 @@ def _summary(status: Status) -> list[str]:
         "known": known,
         "received": f"{received / 1e6:,.1f} MB" if received >= 1e6 else f"{received / 1e3:.1f} kB",
         "requests": _connections(group(status.counters, "connections")),
+        "rendered": _rendered(group(status.counters, "rendered")),
         "hosts": f"{frontier.hosts:,}" + (f" ({_numbers(hosts)})" if any(hosts.values()) else ""),
         "parked": _numbers(parked),
     }
@@ -194,6 +195,18 @@ def _connections(counts: Mapping[str, int]) -> str:
     return (
         f"{kept:.0%} of {total:,} over a kept connection; {counts.get('full', 0):,} full and "
         f"{counts.get('resumed', 0):,} resumed TLS handshakes, {counts.get('plain', 0):,} without TLS"
+    )
+
+
+def _rendered(counts: Mapping[str, int]) -> str:
+    """Return the line about pages that a browser showed; "" if there are none."""
+    pages = counts.get("pages", 0)
+    if not pages:
+        return ""
+    requests, cached = counts.get("requests", 0), counts.get("cached", 0)
+    return (
+        f"{_count(pages, 'page')}, {counts.get('added', 0):,} of them gained links or text; "
+        f"{counts.get('ms', 0) / pages / 1000:.1f} s a page; {_count(requests, 'request')}, {cached:,} from the cache"
     )
 
 
@@ -325,6 +338,11 @@ def _get(argv: list[str]) -> int:
     parser.add_argument(
         "--with-noarchive", action="store_true", help="allow pages that ask not to be archived"
     )
+    parser.add_argument(
+        "--static",
+        action="store_true",
+        help="print the server's answer, not what a browser showed (--render)",
+    )
     args = parser.parse_args(argv)
     page = _first_copy(args)
     if args.headers:
@@ -346,6 +364,7 @@ def _first_copy(args: Any) -> dict[str, Any]:
         "url": args.url,
         "headers": args.headers,
         "with_noarchive": args.with_noarchive,
+        "static": args.static,
     }
     for page in access.ask(args.dir, request):
         if page is not None:

@@ -16,6 +16,7 @@ ScopeName = Literal["host", "domain", "prefix", "any"]
 RobotsPolicy = Literal["obey", "ignore"]
 TlsPolicy = Literal["verify", "record"]
 ChangeKind = Literal["raw", "text", "simhash"]
+RenderWhen = Literal["never", "auto", "always"]
 BitCount = Annotated[int, Meta(ge=0, le=64)]
 ARMS_MAX = 16  # refresh policies compared at the same time
 RefreshPolicy = Literal["ncis", "greedy", "cis", "azar-lds", "uniform", "interval"]
@@ -346,6 +347,27 @@ class SplitterConfig(_Section, frozen=True):
     tls_authority: str = ""
 
 
+class RenderConfig(_Section, frozen=True):
+    """Pages that need a browser (`render/README.md`)."""
+
+    when: RenderWhen = "never"
+    browser: str = ""  # a program; "" = the first that is installed
+    sandbox: bool = True
+    chance: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.01
+    pages: Positive = 2
+    wall_max: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(30)
+    cpu_max: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(10)
+    quiet: Seconds = Seconds(0.5)
+    requests_max: Positive = 200
+    bytes_max: ByteCount = ByteCount(20 << 20)
+    heap_bytes_max: ByteCount = ByteCount(64 << 20)
+    memory_bytes_max: ByteCount = ByteCount(1 << 30)
+    pages_per_browser: Positive = 100
+    cache_bytes_max: ByteCount = ByteCount(32 << 20)
+    images: bool = False
+    screenshot: bool = False
+
+
 class ServeConfig(_Section, frozen=True):
     """The page server (`crawler serve`; `serve/README.md`)."""
 
@@ -398,6 +420,7 @@ class Override(_Section, frozen=True):
     body_bytes_max: ByteCount | None = None
     total_timeout: Seconds | None = None
     fetcher: str | None = None
+    render: RenderWhen | None = None
     change: ChangeKind | None = None
     simhash_distance: BitCount | None = None
     ignore: tuple[str, ...] | None = None
@@ -427,6 +450,7 @@ class Config(_Section, frozen=True):
     due: DueConfig = DueConfig()
     store: StoreConfig = StoreConfig()
     pages: PagesConfig = PagesConfig()
+    render: RenderConfig = RenderConfig()
     hooks: HooksConfig = HooksConfig()
     splitter: SplitterConfig = SplitterConfig()
     serve: ServeConfig = ServeConfig()

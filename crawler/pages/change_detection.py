@@ -215,6 +215,7 @@ def next_record(
     if fetch.outcome in SUCCESSES and fetch.outcome is not Outcome.UNCHANGED:
         record.content_type = content_type(fetch)
         record.digest, record.content_digest = payload_digest, digest
+        record.rendered = fetch.rendering is not None
         if not unchanged:
             record.links = len(extracted.hrefs) if extracted is not None else 0
     if fetch.outcome in SUCCESSES:
@@ -234,6 +235,7 @@ def _carry_over(record: PageRecord, previous: PageRecord, fetch: Fetch, now: flo
         return
     record.digest, record.content_digest = previous.digest, previous.content_digest
     record.content_type, record.links = previous.content_type, previous.links
+    record.rendered = previous.rendered
     record.etag, record.last_modified = previous.etag, previous.last_modified
     record.noindex, record.noarchive, record.metas = previous.noindex, previous.noarchive, previous.metas
     if fetch.outcome not in SUCCESSES:

@@ -116,6 +116,8 @@ def represent(
 
 
 def _digest(capture: Capture) -> str:
+    if capture.dom_length:  # the answer may be the same while the DOM differs
+        return f"{capture.segment}-{capture.offset}"
     return capture.digest.hex() or f"{capture.segment}-{capture.offset}"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import brotli
 import pytest
 
-from crawler.records import Extracted, Outcome
+from crawler.records import Extracted, Outcome, Rendering
 from crawler.serve.interfaces import Ahead, AheadState
 from tests.pages.support import HTML, START, not_modified
 from tests.serve.support import NAMES, Served
@@ -472,3 +472,20 @@ def test_health_and_methods(served: Served) -> None:
         assert (await served.get("/signal")).status == 503
 
     served.run(talk)
+
+
+def test_a_page_that_a_browser_showed_is_served_as_its_dom(served: Served) -> None:
+    """Its entity tag is not that of the answer, which may stay the same while the DOM changes."""
+    url, shell = "http://site.example/app", b"<script src=app.js></script>"
+    tags = []
+
+    async def talk(served: Served) -> None:
+        for at, text in enumerate((b"<h1>one</h1>", b"<h1>" + b"two " * 30_000)):
+            served.store(url, shell, at=at, rendering=Rendering(dom=text))
+            answer = await served.get(f"/page?url={url}")
+            assert (answer.status, answer.body) == (200, text)
+            assert answer.fields["content-type"] == "text/html; charset=utf-8"
+            tags.append(answer.fields["etag"])
+
+    served.run(talk)
+    assert len(set(tags)) == 2

@@ -141,13 +141,18 @@ class Commands:
             raise UsageError("hosts: limit must not be negative")
         return (yield from self._frontier.host_list.page(self._now(), order, limit, search, cause))
 
-    def get(self, url: str, headers: bool = False, with_noarchive: bool = False) -> dict[str, Any] | None:
-        """Return the newest stored copy of a URL, with its content in base64 for JSON; None if there is no copy."""
+    def get(
+        self, url: str, headers: bool = False, with_noarchive: bool = False, static: bool = False
+    ) -> dict[str, Any] | None:
+        """Return the newest stored copy of a URL, with its content in base64 for JSON; None if there is no copy.
+
+        With `static`, the server's answer also of a page that a browser showed.
+        """
         request_form = canonical(url)
         if request_form is None:
             raise UsageError(f"{url!r} is not an http or https URL")
         fingerprint = self._fingerprinter.fingerprint(request_form)
-        page = self._pages.get(fingerprint, with_noarchive=with_noarchive)
+        page = self._pages.get(fingerprint, with_noarchive=with_noarchive, static=static)
         if page is None:
             return None
         return {

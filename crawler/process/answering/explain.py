@@ -103,12 +103,17 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
             f"Not fetched again: {_robots(robots)}{kept}." if kept else f"Never fetched: {_robots(robots)}."
         )
     return {
-        PageState.STORED: f"Stored: {answered}, {_times(record['fetches'])}.",
+        PageState.STORED: f"Stored: {answered}, {_times(record['fetches'])}{_shown(record)}.",
         PageState.REDIRECTED: f"Redirects to {record['location']}: {answered}.",
         PageState.GONE: f"Gone: {answered}.",
         PageState.FAILED: f"Failed: {answered}{_why(record['error'])}{_WANTS.get(status, '')}{kept}.",
         PageState.RETIRED: "Dropped by `crawler retire`.",
     }[PageState(state)]
+
+
+def _shown(record: Mapping[str, Any]) -> str:
+    """Return the clause about a page that a browser showed; "" for others."""
+    return "; its content is what a browser showed" if record.get("rendered") else ""
 
 
 def _kept(answer: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 
 from crawler.frontier.outcome_policy import End
 from crawler.pages.captures import Capturing
-from crawler.records import DueCounts, Fetch, FrontierCounts, Outcome, SplitterCounts
+from crawler.records import DueCounts, Fetch, FrontierCounts, Outcome, Rendering, SplitterCounts
 from crawler.storage.commit import Change
 
 _NO_FAILURE = frozenset(
@@ -70,6 +70,20 @@ def count_refresh(change: Change, fetch: Fetch, end: End, *, unchanged: bool) ->
         change.count("refresh.done")
         if fetch.outcome in _SHOWS_CONTENT:
             change.count("refresh.content_same" if unchanged else "refresh.content_changed")
+
+
+def count_rendering(change: Change, rendering: Rendering) -> None:
+    """Count a page that a browser showed, its requests, and the time it took in milliseconds."""
+    change.count("rendered.pages")
+    change.count("rendered.added", rendering.added)
+    change.count("rendered.cut", bool(rendering.broke))
+    change.count("rendered.requests", rendering.requests)
+    change.count("rendered.cached", rendering.cached)
+    change.count("rendered.missing", rendering.missing)
+    change.count("rendered.ms", int(rendering.took * 1000))
+    for fetch in rendering.subresources:
+        count_connection(change, fetch)
+        change.count("bytes.wire", fetch.wire_bytes)
 
 
 def count_connection(change: Change, fetch: Fetch) -> None:

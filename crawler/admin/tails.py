@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from crawler.admin.ledger import tail_lines
+
 TAIL_BYTES = 8 << 20
 ROWS_MAX = 500
 _LINE_BYTES_MAX = 4096  # of a line of the log; the rest is left out
@@ -61,15 +63,5 @@ def log_lines(path: Path, *, level: str = "debug", text: str = "", limit: int = 
 
 
 def _latest(path: Path) -> Iterator[bytes]:
-    """Yield the complete lines in the last `TAIL_BYTES` of a file, the last line first; none if it is missing."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - TAIL_BYTES))
-            data = file.read(TAIL_BYTES)
-    except FileNotFoundError:
-        return
-    lines = data.splitlines(keepends=True)
-    if size > TAIL_BYTES:
-        lines = lines[1:]
-    yield from reversed(lines)
+    """Yield the complete lines in the last `TAIL_BYTES` of a rotated log, the last line first."""
+    yield from reversed([line for line in tail_lines(path, TAIL_BYTES) if line.endswith(b"\n")])

@@ -60,7 +60,7 @@ def main(_command: str, argv: list[str]) -> int:
         raise UsageError("--data: needs --login URL")
     given = seeds(config, args, layers, directory)
     directory.create()
-    options.set_up_log(args, directory.log_file)
+    options.set_up_log(args, directory.log_file, config.logs)
     if args.login is not None:
         config = _logged_in(args, layers, directory)
     log.info("crawl in %s started", args.dir)

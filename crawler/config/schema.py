@@ -404,6 +404,15 @@ class AdminConfig(_Section, frozen=True):
     history_interval: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(10)
 
 
+class LogsConfig(_Section, frozen=True):
+    """Rotation of `crawler.log` and `pages.jsonl` in the crawl directory (`OPERATING.md`, "Logs and disk space")."""
+
+    bytes_max: ByteCount = ByteCount(1 << 30)
+    age_max: Seconds = Seconds(0)  # 0 = any age
+    log_files: Count = 8  # former files of crawler.log that are kept; 0 = all
+    fetch_files: Count = 0  # the same for pages.jsonl, which exports and the ledger read
+
+
 class Override(_Section, frozen=True):
     """`[[override]]`: different values for a part of the web (a host, `*.domain`, URL or SURT prefix)."""
 
@@ -455,4 +464,5 @@ class Config(_Section, frozen=True):
     splitter: SplitterConfig = SplitterConfig()
     serve: ServeConfig = ServeConfig()
     admin: AdminConfig = AdminConfig()
+    logs: LogsConfig = LogsConfig()
     override: tuple[Override, ...] = ()

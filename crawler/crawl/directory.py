@@ -6,8 +6,8 @@
     DIR/format          the number of the storage format (`upgrade/README.md`)
     DIR/journal.json    exists while a command changes the crawl at rest (`journal.py`)
     DIR/report.json     summary of the last run
-    DIR/pages.jsonl     one line per fetch
-    DIR/crawler.log     the log
+    DIR/pages.jsonl     one line per fetch; former files are .1, .2 ... (`storage/rotating_file.py`)
+    DIR/crawler.log     the log; rotated likewise
     DIR/p0.begun        exists once p0 has started, so that the loss of its folder is noticed; the number of its state
     DIR/p0/ ...         one folder per process: store/ due/ links/ warc/ trace/ node.lock control.sock
 

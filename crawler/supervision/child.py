@@ -123,8 +123,9 @@ class _Child:
         self._start = start
         self._reader, self._writer = reader, writer
         directory = Path(start.directory)
-        send_log(start.level, directory / "crawler.log", json=start.json_log, process=start.name)
         self._config = convert(start.config)
+        log_file = directory / "crawler.log"
+        send_log(start.level, log_file, self._config.logs, json=start.json_log, process=start.name)
 
     async def run(self, parser: ForkedChild | None) -> None:
         from crawler.api import Crawl

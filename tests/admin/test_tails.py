@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from crawler.admin import tails
+from crawler.admin import ledger, tails
 
 
 def pages(path: Path, n: int) -> Path:
@@ -26,6 +26,16 @@ def test_fetches_newest_first_by_outcome_and_text(tmp_path: Path) -> None:
     ]
     assert tails.fetches(path, outcome="gone", text="http://a.org/33") == []
     assert tails.fetches(tmp_path / "missing") == []
+
+
+def test_a_rotation_does_not_empty_the_tail(tmp_path: Path) -> None:
+    """The former file is read too, as far as the bound allows; the ledger reads in the order of time."""
+    path = pages(tmp_path / "pages.jsonl", 6)
+    path.rename(tmp_path / "pages.jsonl.1")
+    path.write_bytes(b'{"url":"http://a.org/new"}\n')
+    assert [row["url"][-2:] for row in tails.fetches(path, limit=3)] == ["ew", "/5", "/4"]
+    lines = list(ledger.tail_lines(path, 100))
+    assert [b"/5" in lines[0], b"new" in lines[1], len(lines)] == [True, True, 2]
 
 
 def test_damaged_lines_are_left_out(tmp_path: Path) -> None:

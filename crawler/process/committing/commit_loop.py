@@ -26,7 +26,7 @@ from crawler.process.lifecycle.background_tasks import Tasks, wait_for
 from crawler.process.lifecycle.shutdown import within
 from crawler.storage.commit import Change, Maker, Making
 from crawler.storage.faults import reach
-from crawler.storage.files import write_all
+from crawler.storage.rotating_file import RotatingFile
 
 log = logging.getLogger("crawler")
 
@@ -107,7 +107,10 @@ class CommitLoop:
         self._background = Tasks(run.fail)
         self._writer = ThreadPoolExecutor(1, "writer")
         self.merger = ThreadPoolExecutor(1, "merger")
-        self._lines = pages_file.open("ab", buffering=0)
+        logs = config.logs
+        self._lines = RotatingFile(
+            pages_file, bytes_max=logs.bytes_max, age_max=logs.age_max, kept=logs.fetch_files
+        )
 
     # -- from outside ----------------------------------------------------------
 
@@ -235,9 +238,9 @@ class CommitLoop:
     def _write(self, group: Sequence[Change]) -> None:
         self._point.write(group)
         try:
-            write_all(self._lines.fileno(), b"".join([change.line for change in group]))
+            self._lines.write(b"".join([change.line for change in group]), self._clock.now())
         except OSError as error:
-            raise StoreError(f"{self._lines.name}: cannot write: {error.strerror or error}") from error
+            raise StoreError(f"{self._lines.path}: cannot write: {error.strerror or error}") from error
 
     def _in(self, executor: ThreadPoolExecutor, function: Callable[[], None]) -> "asyncio.Future[None]":
         return asyncio.get_running_loop().run_in_executor(executor, function)

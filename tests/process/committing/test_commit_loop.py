@@ -329,9 +329,11 @@ def test_a_log_that_cannot_be_written_is_a_failed_disk(loop: Loop, monkeypatch: 
     def full(descriptor: int, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "write_all", full)
+    monkeypatch.setattr("crawler.storage.rotating_file.write_all", full)
+    change = Change()
+    change.line = b"{}\n"
     with pytest.raises(StoreError, match=r"pages\.jsonl: cannot write: No space left"):
-        loop.commits._write([])
+        loop.commits._write([change])
 
 
 def test_decisions_are_made_while_a_write_is_under_way(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,8 @@ class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
     whatever the page's directives say (they are still reported);
     `obey_nofollow` applies to `rel=nofollow` only. `want_requisites` asks for
     the URLs needed to display the page; `xhtml` means that the type was
-    application/xhtml+xml; `want_anchors` asks for the texts of links.
+    application/xhtml+xml; `want_anchors` asks for the texts of links, `want_markup`
+    for the markup that the audit checks.
     """
 
     url: str
@@ -57,6 +58,7 @@ class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
     want_requisites: bool = False
     xhtml: bool = False
     want_anchors: bool = False
+    want_markup: bool = False
 
 
 class Collected:

@@ -23,6 +23,7 @@ from crawler.config import ExtractConfig
 from crawler.extract.collected import Collected, Context, one_line
 from crawler.extract.decode import to_utf8
 from crawler.extract.link_attributes import FOLLOWED
+from crawler.extract.markup import read_markup
 from crawler.extract.requisites import other_links, requisites
 from crawler.records import Extracted
 
@@ -88,7 +89,10 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
     if config.all_attributes:
         for raw_url in other_links(tree, config.links_max):
             found.add(raw_url)
-    return found.extracted(encoding, _title(tree), config.links_max)
+    extracted = found.extracted(encoding, _title(tree), config.links_max)
+    if page.want_markup:
+        extracted.markup = read_markup(tree, page)
+    return extracted
 
 
 def _take_elements(tree: LexborHTMLParser, found: Collected) -> None:

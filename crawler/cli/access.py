@@ -60,7 +60,7 @@ def _ask_missing(
 def begun_names(directory: CrawlDirectory) -> list[str]:
     """Return the processes of a crawl that is ready, including those whose store or folder is lost."""
     from crawler.config import convert
-    from crawler.crawl.topology import process_names
+    from crawler.crawl.process_names import process_names
 
     here = directory.process_names()
     lost = [name for name in process_names(convert(directory.saved_config())) if directory.has_begun(name)]

@@ -60,6 +60,11 @@ class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
     want_anchors: bool = False
     want_markup: bool = False
 
+    @property
+    def needs_tree(self) -> bool:
+        """Return whether something is wanted that only the parser can tell."""
+        return self.want_requisites or self.want_anchors or self.want_markup
+
 
 class Collected:
     """The links, directives and title found on one page."""

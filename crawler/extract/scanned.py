@@ -9,9 +9,10 @@ from crawler.records import Extracted
 def scanned(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted | None:
     """Extract a page as `links.parse` does, in a fourth of the time; None if it must be parsed.
 
-    The interpreted scanner would be slower than the parser. Texts of links, requisites and rare attributes need a tree.
+    The interpreted scanner would be slower than the parser. Rare attributes, and what `Context.needs_tree` lists, need
+    a tree.
     """
-    if not COMPILED or page.want_anchors or page.want_requisites or config.all_attributes:
+    if not COMPILED or page.needs_tree or config.all_attributes:
         return None
     found = Collected(page)
     scanner = LinkScanner(utf8, found, config.links_max)

@@ -194,7 +194,7 @@ class _Child:
 
     def _addresses(self) -> dict[str, tuple[str, int]]:
         """Return the known addresses of the siblings."""
-        from crawler.crawl.topology import process_names
+        from crawler.crawl.process_names import process_names
 
         me, ports = self._start.name, self._start.ports
         return {name: (LOOPBACK, ports.get(name, 0)) for name in process_names(self._config) if name != me}

@@ -14,6 +14,7 @@ from crawler import extract
 from crawler.config import ExtractConfig
 from crawler.extract import link_scanner
 from crawler.extract.collected import Collected, Context, one_line
+from crawler.extract.link_attributes import LINK_ATTRIBUTES
 from crawler.extract.links import parse, prepare
 from crawler.extract.references import attribute_text, data_text
 from crawler.extract.scanned import scanned
@@ -206,8 +207,10 @@ def test_the_scanner_is_not_used_interpreted_or_for_what_needs_a_tree() -> None:
     content = b"<a href=x>y</a>"
     expected = parse(content, "utf-8", PAGES[0], CONFIG) if link_scanner.COMPILED else None
     assert scanned(content, "utf-8", PAGES[0], CONFIG) == expected
-    assert scanned(content, "utf-8", Context(URL, want_anchors=True), CONFIG) is None
-    assert scanned(content, "utf-8", Context(URL, want_requisites=True), CONFIG) is None
+    wanted = [name for name in Context.__struct_fields__ if name.startswith("want_")]
+    assert len(wanted) >= 3
+    for name in wanted:
+        assert scanned(content, "utf-8", Context(URL, **{name: True}), CONFIG) is None, name
     assert scanned(content, "utf-8", PAGES[0], ExtractConfig(all_attributes=True)) is None
 
 
@@ -223,6 +226,19 @@ def test_links_beyond_the_limit(links_max: int) -> None:
         scanner = link_scanner.LinkScanner(content, found, links_max)
         assert scanner.scan() and len(found.hrefs) <= links_max + 1
         assert found.extracted("utf-8", "", links_max) == parse(content, "utf-8", PAGES[0], config)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_scanner_follows_the_rows_of_the_table(form: str) -> None:
+    """Framesets need a tree; every other followed attribute, and no other, is found without one."""
+    for row in LINK_ATTRIBUTES:
+        for element in row.elements or ("p", "a", "img"):
+            content = f"<{element} rel=next {row.attribute}=x></{element}>".encode()
+            if assert_same(content, form):
+                found = scan(content, PAGES[0], form)
+                assert found is not None and found.hrefs == ["x"] * (row.followed or row.by_relation), content
+            else:
+                assert element == "frame"
 
 
 _NUMBERS = [

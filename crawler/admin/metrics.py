@@ -31,6 +31,17 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 NUMBERS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("received_bytes_total", ("bytes", "wire"), "Bytes of bodies as received."),
     ("decoded_bytes_total", ("bytes", "decoded"), "Bytes of bodies without content coding."),
+    ("rendered_pages_total", ("rendered", "pages"), "Pages shown in a browser."),
+    (
+        "rendered_gained_total",
+        ("rendered", "added"),
+        "Rendered pages that showed links or text the answer lacked.",
+    ),
+    (
+        "rendered_requests_total",
+        ("rendered", "requests"),
+        "Requests of rendered pages, answered by the fetcher.",
+    ),
     ("urls_todo", ("frontier", "todo"), "URLs to fetch, including those in flight."),
     ("fetches_in_flight", ("frontier", "in_flight"), "Fetches in progress."),
     ("requests_in_flight", ("frontier", "requests"), "Requests sent and not answered yet."),

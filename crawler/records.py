@@ -337,7 +337,8 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
 class FrontierCounts(msgspec.Struct, kw_only=True):
     """The number of URLs to do (including `in_flight`) and parked by rule, of hosts by state, of requests and look-ups.
 
-    `hosts_reached` counts the hosts that have ever answered.
+    `hosts_reached` counts the hosts that have ever answered, `hosts_failing` those whose latest requests failed
+    (`frontier/hosts/ranking.py`).
     """
 
     todo: int = 0
@@ -353,6 +354,7 @@ class FrontierCounts(msgspec.Struct, kw_only=True):
     hosts_blocked: int = 0
     hosts_refused: int = 0
     hosts_given_up: int = 0
+    hosts_failing: int = 0
     parked: int = 0
     parked_depth: int = 0
     parked_pages_per_host: int = 0

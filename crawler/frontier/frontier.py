@@ -16,7 +16,7 @@ measured from `record_outcome`.
 The parts of this class: `claiming.py` (what to do next), `host_turns.py` (a host's turn),
 `outstanding.py` (fetch tasks given out), `hosts/dispatch_gates.py` (the conditions for a request),
 `refetches.py` (known pages) and `outcomes.py` (the end of a fetch task).
-Callers use these parts directly: `intake`, `hops`, `under_way`, `pauses`, `blocks`, `views`, `claims`.
+Callers use these parts directly: `intake`, `hops`, `under_way`, `pauses`, `blocks`, `views`, `host_list`, `claims`.
 
 All methods run in one thread; only `stage` and the writing of batches may run
 in another. Rules for the caller:
@@ -43,6 +43,7 @@ from crawler.frontier.claiming import Claims
 from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.discovery.lookahead import Lookahead
 from crawler.frontier.hops import Hops
+from crawler.frontier.host_list import HostList
 from crawler.frontier.host_turns import HostTurns
 from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.hosts.front_host import FrontHost
@@ -119,6 +120,7 @@ class Frontier:
             store, gates, outstanding, permission, outcome_policy.authorities, self.claims.importance_at,
             self.claims.waited,
         )  # fmt: skip
+        self.host_list = HostList(store, gates, outcome_policy.authorities, self.views)
 
     def __repr__(self) -> str:
         registry = self._registry

@@ -140,7 +140,7 @@ class OutcomePolicy:
         others = (entries.split_authority(entries.join_url(host.name, entry.tail))[0] for _, entry in items)
         if not failed_alone(fetch_task.kind, fetch, authority, others):
             return True
-        tries = self.authorities.failed(authority, now, self._politeness.config, fetch.outcome)
+        tries = self.authorities.failed(host.slot, authority, now, self._politeness.config, fetch.outcome)
         record = failing_record(Failing(tries, fetch.outcome))
         self._registry.notes[failing_key(host.key, authority)] = record
         if not (fetch.status or names_port(authority)):
@@ -148,7 +148,7 @@ class OutcomePolicy:
         return False
 
     def _note_answer(self, host: FrontHost, authority: str) -> None:
-        if self.authorities.answered(authority):
+        if self.authorities.answered(host.slot, authority):
             self._registry.notes[failing_key(host.key, authority)] = None
 
     def _refetched(

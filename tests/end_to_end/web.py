@@ -111,7 +111,10 @@ class Web:
         handler.send_response(status)
         for name, value in ({"Content-Type": "text/html; charset=utf-8"} | dict(headers)).items():
             handler.send_header(name, value)
-        handler.send_header("Content-Length", str(len(data)))
+        if "Content-Length" in headers:  # another length than the body's: the answer breaks off
+            handler.close_connection = True
+        else:
+            handler.send_header("Content-Length", str(len(data)))
         handler.end_headers()
         handler.wfile.write(data)
 

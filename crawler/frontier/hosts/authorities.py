@@ -9,7 +9,8 @@ port is the default port of the scheme.
 
 The latest `ENTRIES_MAX` are kept in memory; losing one costs one request. The number of failures and the
 last outcome are also stored, under `j/`, for the verdicts of the report (`frontier/waiting_urls.py`); waits
-are not stored, so every run tries each authority again.
+are not stored, so every run tries each authority again. `troubled` has the
+hosts whose latest request failed in this way, so that they are shown as failing although nothing is charged to them.
 Durations are in seconds; instants are seconds on the process clock.
 """
 
@@ -39,6 +40,8 @@ class Authorities:
         # Host slot -> when it may try the next unknown authority; the oldest first.
         self._strangers: dict[int, float] = {}
         self._stored: set[str] = set()  # authorities whose failures are in the store
+        # Host slot -> (failures since the host's last answer, the end of the latest wait, the last outcome).
+        self.troubled: dict[int, tuple[int, float, str]] = {}
 
     def load(self, store: KeyValue) -> None:
         """Note which authorities have stored failures, to delete them once the authority answers."""
@@ -56,6 +59,10 @@ class Authorities:
         """Return how the authority's last failure ended; "" if it never failed."""
         return self._waits[authority][2] if authority in self._waits else ""
 
+    def failures(self, slot: int) -> int:
+        """Return how many failures were charged to authorities of a host since it last answered."""
+        return self.troubled[slot][0] if slot in self.troubled else 0
+
     def stranger_at(self, slot: int, authority: str) -> float:
         """Return the instant from which a host may try an unknown authority."""
         return self._strangers.get(slot, 0.0) if names_port(authority) else 0.0
@@ -69,19 +76,28 @@ class Authorities:
         if len(self._strangers) > ENTRIES_MAX:
             del self._strangers[next(iter(self._strangers))]
 
-    def failed(self, authority: str, now: float, config: PolitenessConfig, outcome: Outcome) -> int:
-        """Charge a failure, which delays the next try; return the number of failures in a row."""
+    def failed(
+        self, slot: int, authority: str, now: float, config: PolitenessConfig, outcome: Outcome
+    ) -> int:
+        """Charge a failure to an authority of a host, which delays its next try; return the failures in a row."""
         failures = self._waits.pop(authority, (0, 0.0, ""))[0] + 1
         until = now + backoff(failures, config, outcome)
         self._waits[authority] = failures, until, str(outcome)
         if len(self._waits) > ENTRIES_MAX:
             del self._waits[next(iter(self._waits))]
+        self.troubled[slot] = self.troubled.pop(slot, (0, 0.0, ""))[0] + 1, until, str(outcome)
+        if len(self.troubled) > ENTRIES_MAX:
+            del self.troubled[next(iter(self.troubled))]
         self._stored.add(authority)
         return failures
 
-    def answered(self, authority: str) -> bool:
-        """Forget the failures of an authority that can be connected to; return whether some are stored."""
+    def answered(self, slot: int, authority: str) -> bool:
+        """Forget the failures of an authority that can be connected to, and the trouble of its host.
+
+        Return whether some of them are stored.
+        """
         self._waits.pop(authority, None)
+        self.troubled.pop(slot, None)
         was_stored = authority in self._stored
         self._stored.discard(authority)
         return was_stored

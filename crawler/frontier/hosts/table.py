@@ -457,7 +457,7 @@ def stored_name(store: KeyValue, key: int) -> str:
         DamageError: the store does not contain the host.
     """
     store_key, payload = _stored_payload(store, key)
-    return payload[RECORD.size if _is_full(store_key, payload) else SHORT.size :].decode("ascii")
+    return host_name_in(store_key, payload).decode("ascii")
 
 
 def _stored_payload(store: KeyValue, key: int) -> tuple[bytes, bytes]:
@@ -466,3 +466,8 @@ def _stored_payload(store: KeyValue, key: int) -> tuple[bytes, bytes]:
     if value is None:
         raise DamageError(f"store: host {store_key!r} has URLs but no record")
     return store_key, unseal(store_key, value)
+
+
+def host_name_in(key: bytes, payload: bytes) -> bytes:
+    """Return the name in a stored host record, from its `payload` at the store key `key`."""
+    return payload[RECORD.size if _is_full(key, payload) else SHORT.size :]

@@ -11,7 +11,7 @@ def scanned(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) ->
 
     The interpreted scanner would be slower than the parser. Texts of links, requisites and rare attributes need a tree.
     """
-    if not COMPILED or page.want_anchors or page.want_requisites or config.all_attributes:
+    if not COMPILED or page.want_anchors or page.want_requisites or page.want_markup or config.all_attributes:
         return None
     found = Collected(page)
     scanner = LinkScanner(utf8, found, config.links_max)

@@ -18,7 +18,7 @@ from crawler.extract.survey import survey
 from crawler.extract.types import is_css, is_html, is_page, is_xhtml, may_be_page
 from crawler.pages.archive import read_capture
 from crawler.pages.captures import StoredPage
-from crawler.pages.formats import mirror, text
+from crawler.pages.formats import language, mirror, text
 from crawler.pages.formats.rows import CONTENT_FIELDS, Known
 from crawler.pages.formats.selection import shows_content
 from crawler.pages.formats.simhash import simhash
@@ -73,7 +73,9 @@ class RowWork:
         self._title = "title" in wanted
         self._text = bool(wanted - {"title"})
         self._pages = StoredPages(config)
-        self._language = "language" in wanted
+        self._language = bool(wanted & {"language", "language_confidence"})
+        if self._language:
+            language.load()
         self._simhash = bool(wanted & {"simhash", "duplicate_of"})
         self._main_content = main_content
 
@@ -100,8 +102,8 @@ class RowWork:
             row["title"] = self._pages.title(page, known.flags, careful=careful) or None
         if self._text and (shown := self._shown(page, careful)) is not None:
             row["text"] = shown
-            if self._language:
-                row["language"] = text.language(shown) or None
+            if self._language and (found := language.language(shown, language.declared(page.content))):
+                row["language"], row["language_confidence"] = found.code, round(found.confidence, 3)
             if self._simhash and (fingerprint := simhash(shown)) is not None:
                 row["simhash"] = f"{fingerprint:016x}"
 

@@ -7,6 +7,7 @@ from crawler.config import ExtractConfig
 from crawler.extract.collected import Context
 from crawler.extract.links import extract_page
 from crawler.extract.markup import count_words
+from crawler.extract.parser_process import ParserProcess
 from crawler.records import Markup
 
 URL = "http://h.example/a"
@@ -61,3 +62,10 @@ def test_deeply_nested_parts_are_read_once() -> None:
     """Each nested part would otherwise be read again for each part around it."""
     html = "<nav>word " * 1500 + "</nav>" * 1500 + "<p>one"
     assert count_words(LexborHTMLParser(html)) == 1
+
+
+def test_a_page_whose_markup_is_wanted_is_parsed() -> None:
+    """The link scanner finds no markup, so it must leave such a page to the parser."""
+    page = Context(URL, want_markup=True)
+    found = ParserProcess(ExtractConfig()).extract(b"<title>t</title><body><h1>x</h1><p>one", page)
+    assert found.markup is not None and found.markup.headings == ["x"]

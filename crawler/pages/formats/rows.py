@@ -26,7 +26,8 @@ FIELDS: dict[str, type] = {
     "fetched_at": str,
     "title": str,
     "text": str,
-    "language": str,  # ISO 639-1
+    "language": str,  # ISO 639-1, or ISO 639-3 for languages without such a code
+    "language_confidence": float,  # 0 to 1
     "content_type": str,
     "digest": str,  # digest of the payload, as in the WARC
     "simhash": str,  # simhash of the text, 16 hexadecimal digits
@@ -54,7 +55,7 @@ FIELDS: dict[str, type] = {
     "error": str,
 }
 # Fields for which the page itself must be read.
-CONTENT_FIELDS = frozenset({"title", "text", "language", "simhash", "duplicate_of"})
+CONTENT_FIELDS = frozenset({"title", "text", "language", "language_confidence", "simhash", "duplicate_of"})
 INSTANTS = frozenset({"fetched_at", "changed_at"})
 
 

@@ -1,4 +1,4 @@
-"""The readable text of a page and its language.
+"""The readable text of a page.
 
 The text comes from resiliparse if it is installed; otherwise it is the page without its
 tags. The parser of resiliparse is quadratic for some inputs; the tags of a page that is
@@ -11,9 +11,6 @@ import html
 import re
 from functools import cache
 from typing import Any
-
-LANGUAGE_CHARACTERS = 5_000  # the part of a text that decides its language
-LANGUAGE_CHARACTERS_MIN = 40  # the result for a shorter text would be a guess
 
 # Limits on inputs for which the parser under resiliparse is quadratic.
 PARSED_BYTES_MAX = 2 << 20
@@ -83,24 +80,6 @@ def _library() -> tuple[Any, Any] | None:
     except ImportError:
         return None
     return HTMLTree.parse_from_bytes, extract_plain_text
-
-
-@cache
-def _detector() -> Any:
-    try:
-        from resiliparse.parse.lang import detect_fast
-    except ImportError:
-        return None
-    return detect_fast
-
-
-def language(text: str) -> str:
-    """Return the ISO 639-1 code of the language of a text; "" if it is too short or the language is unclear."""
-    detect = _detector()
-    if detect is None or len(text) < LANGUAGE_CHARACTERS_MIN:
-        return ""
-    found = detect(text[:LANGUAGE_CHARACTERS])[0]
-    return "" if found == "unknown" else found
 
 
 def _scanned(source: str) -> str:

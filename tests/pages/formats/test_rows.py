@@ -32,6 +32,7 @@ def test_a_row_for_each_url_under_stable_names(tmp_path: Path) -> None:
         "title": None,
         "text": None,
         "language": None,
+        "language_confidence": None,
         "content_type": "text/html",
         "digest": "sha1:7A7GRIG24ZR5JEDYJ3QDKIM6SXJJ37Q4",
         "simhash": None,

@@ -30,12 +30,6 @@ def test_text_without_a_parser() -> None:
     assert text.text_of(body.encode(), tame=False) == "a < b one\ntwo three '>x 1 < 2 <b>"
 
 
-def test_languages() -> None:
-    assert text.language("Der Hund schläft heute lange unter dem alten Baum im Garten.") == "de"
-    assert text.language("The dog sleeps under the old tree in the garden all day long.") == "en"
-    assert text.language("short") == ""
-
-
 QUADRATIC = {
     "formatting": "<b>" * 40_000,
     "mismatched": "<b></i>" * 40_000,

@@ -1,0 +1,56 @@
+"""The language of a text, with the document's own declaration as a prior."""
+
+import pytest
+
+from crawler.pages.formats.language import CHARACTERS_MIN, declared, language
+
+# The first article of the Universal Declaration of Human Rights.
+TEXTS = {
+    "en": "All human beings are born free and equal in dignity and rights. They are endowed with reason.",
+    "de": "Alle Menschen sind frei und gleich an Würde und Rechten geboren. Sie sind mit Vernunft begabt.",
+    "fr": "Tous les êtres humains naissent libres et égaux en dignité et en droits. Ils sont doués de raison.",
+    "fi": "Kaikki ihmiset syntyvät vapaina ja tasavertaisina arvoltaan ja oikeuksiltaan. Heille on annettu järki.",
+    "ru": "Все люди рождаются свободными и равными в своем достоинстве и правах. Они наделены разумом.",
+    "ja": "すべての人間は、生まれながらにして自由であり、かつ、尊厳と権利とについて平等である。",
+}
+
+
+@pytest.mark.parametrize("code", TEXTS)
+def test_languages(code: str) -> None:
+    found = language(TEXTS[code])
+    assert found is not None and found.code == code and 0.5 < found.confidence <= 1.0
+
+
+def test_documentation_full_of_names_is_english() -> None:
+    """Manuals with command names and options were labelled ca, la or sv by the earlier detector."""
+    text = "apt-get install -y libfoo-dev. The option --no-install-recommends skips recommended packages. "
+    found = language(text * 3)
+    assert found is not None and found.code == "en"
+
+
+def test_the_declaration_decides_only_an_unclear_text() -> None:
+    clear = language(TEXTS["de"], "en")
+    assert clear is not None and clear.code == "de"
+    unclear = "OK 200 HTTP GET POST PUT DELETE 404 500 TCP UDP IP DNS TLS"
+    said = language(unclear, "nl")
+    assert language(unclear) is None and said is not None and said.code == "nl"
+    assert language(TEXTS["de"], "xx") == language(TEXTS["de"])
+
+
+def test_a_short_text_has_no_label() -> None:
+    assert language("x" * (CHARACTERS_MIN - 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("page", "code"),
+    [
+        (b"<!doctype html><html lang=de>", "de"),
+        (b"<HTML class='a' LANG='pt-BR'>", "pt"),
+        (b'<html xmlns="x" xml:lang="en">', "en"),
+        (b"<html data-lang=de>", ""),
+        (b"<html><body lang=fr>", ""),
+        (b"", ""),
+    ],
+)
+def test_the_declared_language(page: bytes, code: str) -> None:
+    assert declared(page) == code

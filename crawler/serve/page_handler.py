@@ -14,7 +14,7 @@ from collections.abc import Hashable, Mapping
 from crawler.config import ServeConfig
 from crawler.pages.archive import Archive
 from crawler.pages.captures import record_key, unpack_record
-from crawler.records import Capture
+from crawler.records import Capture, Outcome
 from crawler.serve import copy_selection, header_fields, memento, ranges
 from crawler.serve.client_headers import ClientHeaders
 from crawler.serve.http_error import HttpError
@@ -42,6 +42,7 @@ class PageHandler:
         self._crawl = crawl
         self._config = config
         self._rewriter = rewriter
+        self._withholds = config.on_disallow == "withhold"
         self.response_cache = ResponseCache(config.ready_bytes_max)
 
     def again(self, asked: ParsedRequest, client_headers: ClientHeaders, now: float) -> Reply | None:
@@ -53,7 +54,7 @@ class PageHandler:
             return None
         proof = located.archive.store.get(record_key(located.fingerprint)) or b""
         shown = self.response_cache.get(_name(located, asked, asked.at, client_headers), proof)
-        if shown is None:
+        if shown is None or (self._withholds and self._crawl.disallowed(asked.url)):
             return None
         self._count(located, client_headers)
         ready = shown.ready
@@ -84,7 +85,13 @@ class PageHandler:
         if shown is None:
             shown = self._show(archive, located, asked, at, client_headers, proof)
             self.response_cache.put(name, shown)
+        self._check_allowed(asked.url)
         return self._copy(asked, client_headers.headers, now, shown, located)
+
+    def _check_allowed(self, url: str) -> None:
+        """Raise HttpError (451) if copies are withheld because robots.txt forbids the URL now."""
+        if self._withholds and (line := self._crawl.disallowed(url)):
+            raise HttpError(451, "disallowed", f"robots.txt of its host forbids the page now: {line}")
 
     def _count(self, located: Located, client_headers: ClientHeaders) -> None:
         if self._config.count_bots or not client_headers.is_bot:
@@ -107,7 +114,7 @@ class PageHandler:
         fingerprint = located.fingerprint
         record = unpack_record(record_key(fingerprint), proof) if proof else None
         capture = copy_selection.choose_copy(archive.captures(fingerprint), at)
-        copy_selection.check_shown(record, capture)
+        copy_selection.check_shown(record, capture, archive.withdrawn(fingerprint, asked.url))
         if capture is None:
             ahead = self._crawl.request_fetch(asked.url, fingerprint) if asked.refresh else None
             raise self._missing(asked, located, ahead, client_headers.base)
@@ -125,6 +132,8 @@ class PageHandler:
         ready.head += f"Content-Location: {path}\r\n".encode()
         if at is None and record is not None:
             ready.head += b"X-Changed-At: " + rfc3339(record.changed_at) + b"\r\n"
+        if record is not None and record.outcome is Outcome.ROBOTS_DENIED:
+            ready.head += _DISALLOWED_NOTE
         return CachedResponse(proof, None if at is not None else record, capture, ready)
 
     def _missing(self, asked: ParsedRequest, located: Located, ahead: Ahead | None, base: str) -> HttpError:
@@ -187,11 +196,14 @@ class PageHandler:
             if len(captures) >= copy_selection.CAPTURES_MAX:
                 break
         copy_selection.check_shown(
-            Archive.record(archive, located.fingerprint), captures[0] if captures else None
+            Archive.record(archive, located.fingerprint),
+            captures[0] if captures else None,
+            archive.withdrawn(located.fingerprint, url),
         )
         if not captures:
             state, why = self._crawl.missing(url, located.fingerprint)
             raise HttpError(404, state, why, url=url)
+        self._check_allowed(url)
         body = b"".join(memento.timemap(base, url, reversed(captures)))
         links = memento.link_field(base, url).encode("latin-1", "replace")
         kind = (b"Content-Type", b"application/link-format")
@@ -199,6 +211,7 @@ class PageHandler:
         return Reply(200, head, len(body), body)
 
 
+_DISALLOWED_NOTE = b"X-Note: robots.txt forbade this page when it was last due for a fetch\r\n"
 # The status of `refresh=1` without a copy, by `AheadState`. Other states get 404 and the page's own state.
 _AHEAD = {
     AheadState.QUEUED: 202,
@@ -222,7 +235,16 @@ def _name(
 ) -> Hashable:
     """Return the cache key of an answer: everything that it depends on, except the stored record."""
     negotiated = asked.door is Route.TIMEGATE
-    return located.fingerprint, at, client_headers.taken, asked.rewrite, client_headers.base, negotiated
+    rules = located.archive.withdrawals.revision if located.archive is not None else 0
+    return (
+        rules,
+        located.fingerprint,
+        at,
+        client_headers.taken,
+        asked.rewrite,
+        client_headers.base,
+        negotiated,
+    )
 
 
 def _conditional(ready: Representation, headers: Mapping[str, str], extra: bytes, capture: Capture) -> Reply:

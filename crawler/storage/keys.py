@@ -9,6 +9,8 @@ range of buckets corresponds to a range of keys.
     c/      pages     <duplicate key><ms>          capture: segment, offset, length, kind
     g/      pages     <sha1 of the payload>        the c/ key of the first capture with these bytes
     w/      pages     <segment name>               committed length of a WARC segment
+    l/      pages     <duplicate key>              tombstone of a URL whose copies were erased
+    j/      pages     <segment name>\\0<offset>     length of erased bytes that must be overwritten
     v/      pages     <duplicate key><ms>          capture of another process that a revisit here repeats
     t/      frontier  <host key><order>            to-do entry
     p/      frontier  <host key><order>            parked entry
@@ -64,6 +66,7 @@ class Family(msgspec.Struct, frozen=True):
 
 PAGE, CAPTURE, PAYLOAD, SEGMENT, ELSEWHERE = b"u/", b"c/", b"g/", b"w/", b"v/"
 TODO, PARKED, HOST, REFRESH = b"t/", b"p/", b"h/", b"f/"
+TOMBSTONE, ERASING = b"l/", b"j/"
 WAITING = b"y/"
 ASKED = b"q/"
 NOTICE = b"k/"
@@ -77,6 +80,8 @@ FAMILIES = (
     Family(PAYLOAD, "pages", Travel.OWNER),
     Family(SEGMENT, "pages", Travel.OWNER),
     Family(ELSEWHERE, "pages", Travel.OWNER),
+    Family(TOMBSTONE, "pages", Travel.BUCKET),
+    Family(ERASING, "pages", Travel.OWNER),
     Family(TODO, "frontier", Travel.BUCKET),
     Family(PARKED, "frontier", Travel.BUCKET),
     Family(WAITING, "frontier", Travel.ANEW, sealed=False),

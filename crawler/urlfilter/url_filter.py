@@ -7,6 +7,7 @@ the order of RULES. Rule names are stable: they are keys of the report, and
 Flags decide which rules apply (`-` = does not apply):
 
     rule               page link   SEED   SITEMAP   REQUISITE
+    withdrawn              x         x       x         x
     requisite                                       unless switched on
     scope                  x         -       -         -
     extension, kind        x         -       -         x
@@ -46,12 +47,14 @@ EXCLUDE = "exclude"
 INCLUDE = "include"
 PORT = "port"
 HOOK = "hook"
+WITHDRAWN = "withdrawn"
 
 # Every rule, in the order in which they are tried, with its reason as shown to users.
 RULES = {
     canonical.UNPARSABLE: "it is not a URL: the WHATWG parser rejects it, or its host has no name",
     canonical.SCHEME: "its scheme is neither http nor https",
     canonical.TOO_LONG: "it is longer than urls.length_max",
+    WITHDRAWN: "it was withdrawn by the operator (`crawler withdraw`)",
     REQUISITE: "it is a page requisite, and crawl.requisites is off",
     SCOPE: "it is outside the scope of the seeds and their redirect targets",
     EXTENSION: "its file name ends with one of filter.exclude_extensions",
@@ -264,6 +267,7 @@ class UrlFilter:
         allow_ports: ports of other protocols that are allowed.
         requisites: whether links with the flag REQUISITE are wanted.
         hook: the user's filter, called last; False rejects. It is not called for seeds and sitemaps.
+        withdrawn: whether the operator has withdrawn a URL; call `renew` after its answers change.
 
     Raises:
         ConfigError: a pattern is not a regular expression.
@@ -278,7 +282,9 @@ class UrlFilter:
         allow_ports: Iterable[int] = (),
         requisites: bool = False,
         hook: Callable[[str], bool] | None = None,
+        withdrawn: Callable[[str], bool] = lambda url: False,
     ) -> None:
+        self._withdrawn = withdrawn
         self.scope = scope
         self._bad_ports = BAD_PORTS.difference(allow_ports, (0,))  # 0: the URL names no port
         self.revision = 0
@@ -303,8 +309,14 @@ class UrlFilter:
             self._directories.clear()
         return widened
 
+    def renew(self) -> None:
+        """Note that other URLs are withdrawn now, so that no verdict given before is remembered."""
+        self.revision += 1
+
     def verdict(self, url: str, flags: int = 0) -> str:
         """Return the name of the rule (a key of RULES) that rejects a request form; "" if it is accepted."""
+        if self._withdrawn(url):
+            return WITHDRAWN
         if flags & _REQUISITE and not self._requisites:
             return REQUISITE
         if flags & _ANY_HOST:

@@ -23,7 +23,7 @@ use(sessionStorage.getItem("token") || "");
 
 function use(secret) {
   token = secret;
-  const selector = "[data-do], #seed-form button, #retire-form button, #set-form button, #host-block, #host-unblock";
+  const selector = "[data-do], #seed-form button, #retire-form button, #withdraw-form button, #set-form button, #host-block, #host-unblock, #host-withdraw";
   for (const button of document.querySelectorAll(selector)) button.disabled = !token;
 }
 
@@ -271,12 +271,25 @@ function notice(text) {
 function outcome(command, answers) {
   if (command === "seed") return [`${answers[0].queued} queued`, ...answers[0].refused.map((each) => `rejected: ${each.url}: ${each.why}`)].join("; ");
   if (command === "retire") return `${answers.reduce((sum, each) => sum + each.retired, 0)} waiting URLs dropped; stored pages are kept`;
+  if (command === "withdraw") return `${answers[0].pages} pages (${answers[0].bytes} bytes) withdrawn`;
   return "done";
+}
+
+function send(command) {
+  return fetch("/do", { method: "POST", headers: { "Content-Type": "application/json", "X-Admin-Token": token }, body: JSON.stringify(command) });
+}
+
+// Counts the pages first, and asks once.
+async function withdraw(what) {
+  const counted = await send({ command: "withdraw", dry_run: true, ...what }).catch(() => null);
+  if (!counted || !counted.ok) return act({ command: "withdraw", ...what });
+  const { pages, bytes } = (await counted.json()).answers[0];
+  if (confirm(`Take down ${pages} stored pages (${bytes} bytes)? They are not fetched again.`)) act({ command: "withdraw", ...what });
 }
 
 async function act(command) {
   try {
-    const answer = await fetch("/do", { method: "POST", headers: { "Content-Type": "application/json", "X-Admin-Token": token }, body: JSON.stringify(command) });
+    const answer = await send(command);
     const said = await answer.json();
     notice(answer.ok ? `${command.command}: ${outcome(command.command, said.answers)}` : `${command.command}: ${said.why || said.error}`);
     if (answer.status === 403) use("");
@@ -289,6 +302,7 @@ document.addEventListener("click", (event) => {
   if (target.dataset.do) act({ command: target.dataset.do });
   else if (target.dataset.host) showHost(target.dataset.host);
   else if (target.id === "host-close") { $("host").hidden = true; $("hosts-order").focus(); }
+  else if (target.id === "host-withdraw") withdraw({ host: $("host-name").textContent });
   else if (target.id === "host-block" || target.id === "host-unblock") act({ command: target.id.slice(5), host: $("host-name").textContent });
 });
 $("hosts-order").addEventListener("change", () => latest && hosts(latest.status.waiting || [], latest.now));
@@ -301,6 +315,7 @@ function onSubmit(id, take) {
 }
 onSubmit("seed-form", (url) => act({ command: "seed", urls: [url] }));
 onSubmit("retire-form", (pattern) => act({ command: "retire", pattern }));
+onSubmit("withdraw-form", (url) => withdraw({ url }));
 onSubmit("set-form", (text) => {
   const at = text.indexOf("=");
   act({ command: "set", settings: { [text.slice(0, at)]: text.slice(at + 1) } });

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,9 @@ from crawler.export.archives import opened
 from crawler.pages.reading import records
 from crawler.storage.keys import ERASING
 from crawler.storage.kv import scan_prefix
+from crawler.urls.canonical import hostname
 from tests.end_to_end.test_live import Running
+from tests.end_to_end.test_withdraw import do
 from tests.end_to_end.web import Web, crawl, page
 from tests.faults.every_write import run
 
@@ -66,6 +69,19 @@ def shown(directory: Path) -> dict[str, bytes]:
     return found
 
 
+def holder(directory: Path) -> str:
+    """Return the host of the response that equal leaves of other hosts repeat."""
+    with opened(directory) as stored:
+        for archive in stored.archives:
+            for _, capture in archive.all_captures():
+                if capture.refers_to:
+                    original = archive.capture_at(capture.refers_to)
+                    assert original is not None
+                    if hostname(original.url) != hostname(capture.url):
+                        return hostname(original.url)
+    raise AssertionError("no page repeats one of another host")
+
+
 def records_of(directory: Path, name: str) -> int:
     """Return the number of WARC records in the directory that are of a host, or refer to one of its pages."""
     return sum(
@@ -108,7 +124,7 @@ def kill_points(writes: int) -> list[int]:
 def test_killed_before_any_write(crawled: tuple[Web, Path], tmp_path: Path, flags: tuple[str, ...]) -> None:
     _, source = crawled
     before = shown(source)
-    name = host(2)
+    name = holder(source)
     kept = {url: content for url, content in before.items() if f"//{name}:" not in url}
     assert 0 < len(kept) < len(before)
     directory = copy_of(source, tmp_path / "crawl")
@@ -138,6 +154,7 @@ def test_killed_within_a_write(
 ) -> None:
     """A record that is half overwritten is completed at the next opening, whatever command that is."""
     _, source = crawled
+    name = holder(source)
     directory = copy_of(source, tmp_path / "crawl")
     words = [
         sys.executable,
@@ -145,7 +162,7 @@ def test_killed_within_a_write(
         "crawler",
         "withdraw",
         "--host",
-        host(1),
+        name,
         "--erase",
         "--dir",
         str(directory),
@@ -154,7 +171,7 @@ def test_killed_within_a_write(
     killed = subprocess.run(words, env={**os.environ, "CRAWLER_FAULT": fault}, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert subprocess.run(words, check=False, capture_output=True).returncode == 0
-    kept = {url: content for url, content in shown(source).items() if f"//{host(1)}:" not in url}
+    kept = {url: content for url, content in shown(source).items() if f"//{name}:" not in url}
     assert shown(directory) == kept
     assert ran(directory, command, "check", "--dir", str(directory)) == 0
 
@@ -169,8 +186,9 @@ def test_a_running_crawl_is_killed_while_it_erases(
     if len(list(directory.glob("p*/store"))) > 1:
         pytest.skip("a supervisor starts the process again, and the fault point kills it for ever")
     flags = ("--scope", "any", "--set", "refresh.min_age=100000000", "--set", "refresh.explore=0")
-    kept = {url: content for url, content in shown(source).items() if f"//{host(1)}:" not in url}
-    words = ("withdraw", "--host", host(1), "--erase")
+    name = holder(source)
+    kept = {url: content for url, content in shown(source).items() if f"//{name}:" not in url}
+    words = ("withdraw", "--host", name, "--erase")
     os.environ["CRAWLER_FAULT"] = fault
     try:
         running = Running(tmp_path, [], *flags, command="refresh")
@@ -178,9 +196,12 @@ def test_a_running_crawl_is_killed_while_it_erases(
         del os.environ["CRAWLER_FAULT"]
     try:
         running.until(lambda: running.status().get("refreshing", {}).get("pages"))
-        running.command(*words)  # it continues at rest, if no other process is left
+        with pytest.raises((OSError, HTTPException)):
+            do(running, host=name, erase=True)
         assert running.process.wait(30) == -signal.SIGKILL
         running.end()
+        assert ran(directory, command, "check", "--dir", str(directory)) == 0
+        assert listed(directory) == 0
         running = Running(tmp_path, [], *flags, command="refresh")
         running.until(lambda: running.status().get("refreshing", {}).get("pages"))
         assert running.command(*words).returncode == 0

@@ -88,6 +88,8 @@ def plain_rule(rule: Withdrawal) -> dict[str, Any]:
     shown |= {name: value for name in ("url", "host", "prefix", "reason") if (value := getattr(rule, name))}
     if rule.digest and not rule.url:
         shown["digest"] = rule.digest
+    if rule.erasing:
+        shown["erased"] = "done" if rule.erased else "begun"
     if rule.before:
         shown["before"] = iso_time(rule.before)
     return shown

@@ -167,7 +167,10 @@ def _named(rule: Withdrawal) -> str:
 
 
 def _because(rule: Withdrawal) -> str:
-    return f" ({printable(rule.reason)})" if rule.reason else ""
+    said = f" ({printable(rule.reason)})" if rule.reason else ""
+    if rule.erasing and not rule.erased:
+        return f"{said}, being erased: if no command is running, repeat it"
+    return f"{said}, erased" if rule.erased else said
 
 
 def _many(count: int, one: str, several: str) -> str:

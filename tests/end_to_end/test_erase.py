@@ -51,6 +51,7 @@ def test_each_host_may_be_erased_in_turn(web: Web, tmp_path: Path) -> None:
         assert is_erased(tmp_path / "crawl", host(number))
         assert run("check", "--dir", tmp_path / "crawl").code == 0
     assert not left
+    assert run("withdraw", "--list", "--dir", tmp_path / "crawl").text.count(", erased\n") == HOSTS
     refused = run("withdraw", "--host", host(0), "--undo", "--dir", tmp_path / "crawl")
     assert refused.code == 2 and "cannot be undone" in refused.err
 

@@ -390,7 +390,7 @@ class PageCache(Archive):
     def stage(self, batch: Batch) -> None:
         """Put `u/`, `c/`, `g/` and `w/` of the captures that the last `write` appended."""
         for capturing in self._written:
-            if capturing.record is not None:
+            if capturing.record is not None and not self._is_kept_back(capturing):
                 self.put_record(batch, capturing.fingerprint, capturing.record)
             if capturing.capture is not None:
                 batch.put(capturing.key, pack(capturing.capture))
@@ -402,6 +402,10 @@ class PageCache(Archive):
             batch.put(segment_key(segment), seal(length.to_bytes(8, "big")))
         self._staged.append(self._written)
         self._written, self._rewritten = [], []
+
+    def _is_kept_back(self, capturing: Capturing) -> bool:
+        """Return whether the known record of a withdrawn URL stays as it is, since an erasure may be deleting it."""
+        return not capturing.new_record and self.withdrawals.stops(capturing.fetch.url)
 
     def committed(self) -> None:
         """Note that the oldest staged group is durable; call once per group, on the loop thread."""

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from crawler.errors import DamageError, UsageError
+from crawler.pages.captures import record_key
 from crawler.pages.withdrawals import FILE, RuleFile, Subject, Withdrawals, load_rules, place_of, url_digest
+from crawler.records import Outcome, PageState
+from tests.pages.support import Site, fetch
 
 PAGE = "https://www.example.org/private/a?b=1"
 
@@ -91,3 +94,31 @@ def test_places_and_digests() -> None:
     assert place_of(PAGE) == "example.org/private/a?b=1"
     assert url_digest(PAGE) == url_digest("http://example.org/private/a?b=1")
     assert url_digest(PAGE) != url_digest("http://example.org/private/a?b=2")
+
+
+def test_an_answer_in_flight_is_not_stored(tmp_path: Path) -> None:
+    """A fetch that ends after the withdrawal stores no copy, and does not put back a record that is being erased."""
+    site = Site(tmp_path / "p0")
+    site.visit(fetch(body=b"<p>old</p>"))
+    before = site.store.get(record_key(1))
+    RuleFile(tmp_path, 10).add(Subject(host="site.example").rule(1.0))
+    site.cache.withdrawals = Withdrawals(tmp_path)
+    site.visit(fetch(body=b"<p>new</p>"))
+    site.visit(fetch("http://site.example/never", outcome=Outcome.WITHDRAWN, status=0, body=b""), 2)
+    assert site.store.get(record_key(1)) == before
+    assert len(list(site.cache.stored_captures())) == 1
+    assert site.cache.get(1) is None and list(site.cache.all_captures()) == []
+    record = site.cache.record(2)
+    assert record is not None and record.state is PageState.RETIRED
+    assert list(site.cache.all_records()) == [] and len(list(site.cache.stored_records())) == 2
+
+
+def test_a_payload_that_only_a_withdrawn_page_holds_is_stored_again(tmp_path: Path) -> None:
+    site = Site(tmp_path / "p0")
+    RuleFile(tmp_path, 10).add(Subject(host="site.example").rule(1.0))
+    site.visit(fetch())
+    site.cache.withdrawals = Withdrawals(tmp_path)
+    site.visit(fetch("http://other.example/"), 2)
+    site.visit(fetch("http://third.example/"), 3)
+    assert [capture.kind for _, capture in site.cache.all_captures()] == ["response", "revisit"]
+    assert site.cache.get(2) is not None and site.cache.get(3) is not None

@@ -83,6 +83,7 @@ class Commands:
                 stages.results,
                 stages.fingerprinter,
                 stages.clock.now,
+                stages.point.making,
                 commit,
             ).withdraw,
         )  # fmt: skip

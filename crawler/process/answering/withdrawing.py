@@ -12,7 +12,7 @@ request, with the places of all processes.
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import msgspec
@@ -46,7 +46,7 @@ PAUSE_ENTRIES = 500  # entries examined between two pauses: about 5 ms
 
 
 class Withdrawing:
-    """Carries out the steps of a withdrawal in one process; `commit` queues a change."""
+    """Carries out the steps of a withdrawal in one process; `commit` queues a change, `making` makes all queued ones."""
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class Withdrawing:
         results: ResultProcessor,
         fingerprinter: Fingerprinter,
         now: Callable[[], float],
+        making: Callable[[], Generator[None, None, None]],
         commit: Callable[[Change | Maker], None],
     ) -> None:
         self._name = name
@@ -64,6 +65,7 @@ class Withdrawing:
         self._results = results
         self._fingerprinter = fingerprinter
         self._now = now
+        self._making = making
         self._commit = commit
         self._erasers = {
             keys.CAPTURE: self._erase_captures,
@@ -167,8 +169,10 @@ class Withdrawing:
     def _retire(self, rule: Withdrawal) -> Steps:
         """Drop the waiting URLs that the rule names."""
         portions = self._results.retiring(rule.is_about, self._commit)
+        yield from self._making()
         while next(portions, _END) is not _END:
             yield
+            yield from self._making()
 
     def _erase_captures(self, rule: Withdrawal, begin: bytes, entries: int, counts: dict[str, int]) -> Steps:
         """Erase covered copies, and what is known about the URLs that have no other copy."""

@@ -78,7 +78,7 @@ class TaskKind(StrEnum):
     RESOLVE = "resolve"  # look up the host's addresses
     ROBOTS = "robots"  # fetch robots.txt of an authority
     PAGE = "page"  # fetch a page
-    DENIED = "denied"  # nothing to fetch: robots.txt forbids the URL; only record it
+    DENIED = "denied"  # nothing to fetch: robots.txt or a withdrawal forbids the URL; only record it
     SUBRESOURCE = "subresource"  # not handed out: fetched while a browser showed a page
 
 
@@ -143,6 +143,7 @@ class Outcome(StrEnum):
     PROXY_ERROR = "proxy_error"
     INTERNAL_ERROR = "internal_error"  # an exception in the crawler: logged with its traceback, retried
     ROBOTS_DENIED = "robots_denied"  # never requested: robots.txt forbids it
+    WITHDRAWN = "withdrawn"  # never requested: the operator has withdrawn it
 
 
 class Blame(IntEnum):
@@ -297,7 +298,7 @@ class PageState(StrEnum):
     GONE = "gone"
     FAILED = "failed"
     DENIED = "denied"  # robots.txt
-    RETIRED = "retired"  # removed by the user
+    RETIRED = "retired"  # withdrawn by the operator before it was fetched, or all of its copies were erased
 
 
 META_NOINDEX, META_NOARCHIVE = 1, 2

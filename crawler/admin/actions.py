@@ -26,6 +26,7 @@ TOKEN_FIELD = "X-Admin-Token"
 URLS_MAX = 10_000
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
+WITHDRAW = "withdraw"  # its arguments are the fields of `withdrawal.TakeDown`; led by `withdrawal.conduct`
 # command -> (its argument, the argument's type); each is sent to every process, except seeds (to one)
 COMMANDS: dict[str, tuple[str, type]] = {
     "pause": ("", str),
@@ -97,8 +98,10 @@ def parse(body: bytes) -> dict[str, Any]:
     except UNDECODABLE:
         raise HttpError(400, "bad_request", "the body is not a JSON object") from None
     name = request.get("command")
+    if name == WITHDRAW:
+        return request
     if not isinstance(name, str) or name not in COMMANDS:
-        raise HttpError(400, "bad_request", f"the command must be one of {', '.join(COMMANDS)}")
+        raise HttpError(400, "bad_request", f"the command must be one of {', '.join((*COMMANDS, WITHDRAW))}")
     argument, kind = COMMANDS[name]
     if not argument:
         return {"command": name}

@@ -107,6 +107,17 @@ class ControlServer:
             return msgspec.json.encode({"ok": False, "error": text, "code": 1})
 
 
+def listens(folder: Path) -> bool:
+    """Return whether a process accepts requests in `folder`."""
+    try:
+        with _short_path(folder) as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+            link.settimeout(TIMEOUT)
+            link.connect(path)
+            return True
+    except OSError:
+        return False
+
+
 def ask(folder: Path, command: str, **arguments: Any) -> Any:
     """Send a command to the process that runs in `folder`; return its result, or NOBODY if none answers.
 

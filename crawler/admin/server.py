@@ -20,17 +20,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, unquote
 
 import msgspec
 
-from crawler.admin import actions, bot, host_pages, ledger, tails
+from crawler.admin import actions, bot, host_pages, ledger, tails, withdrawal
 from crawler.admin.sampling import Sampler
 from crawler.admin.status_source import StatusSource
 from crawler.config import Config
 from crawler.crawl import safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import CrawlerError, UsageError
+from crawler.pages.withdrawals import RuleFile
 from crawler.serve import host_check
 from crawler.serve.header_fields import head
 from crawler.serve.http_error import HttpError
@@ -252,11 +254,34 @@ class AdminServer:
         actions.check(request.headers, self.token, host)
         command = actions.parse(await read_body(request, connection, BODY_BYTES_MAX, TIMEOUT))
         log.info("admin: %s", command)
+        if command["command"] == actions.WITHDRAW:
+            return _json({"done": actions.WITHDRAW, "answers": [await self._withdraw(command)]})
         answers = await self._source.ask(command, first=command["command"] in actions.TO_ONE)
         if command["command"] == "set":
             safe_settings.record(self._files_of, command["settings"])
         await self._looking.sample()
         return _json({"done": command["command"], "answers": answers})
+
+    async def _withdraw(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Carry out a withdrawal, an undo or a dry run; return the result as plain data."""
+        try:
+            order = msgspec.convert(
+                {name: value for name, value in command.items() if name != "command"}, withdrawal.TakeDown
+            )
+        except msgspec.ValidationError as error:
+            raise HttpError(400, "bad_request", f"withdraw: {error}") from None
+        rules = RuleFile(self._files_of.path, self._config.pages.withdrawals_max)
+        steps = withdrawal.conduct(order, rules, self._now())
+        try:
+            request = next(steps)
+            while True:
+                answers = await self._source.ask(request)
+                if missing := self._source.missing():
+                    raise self._absent(f"the withdrawal is recorded, but {', '.join(missing)}")
+                request = steps.send(answers)
+        except StopIteration as end:
+            result: withdrawal.Withdrawn = end.value
+            return result.plain()
 
     def _events(self) -> "EventStream":
         if self._looking.watchers >= WATCHERS_MAX:

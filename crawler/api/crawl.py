@@ -31,6 +31,7 @@ import msgspec
 from crawler.admin.control import ControlServer
 from crawler.admin.report import Report, cpu_seconds, peak_rss_bytes
 from crawler.admin.status import Status
+from crawler.admin.withdrawal import TakeDown, Withdrawn, conduct
 from crawler.api.delivery import Delivery, Errors, OnError, page_of, stored_page
 from crawler.api.follow_rules import Follow, FollowRules
 from crawler.api.items import Items, open_items
@@ -47,6 +48,7 @@ from crawler.errors import ConfigError, DamageError, NoSeedError, StoreError, Us
 from crawler.export.stored_pages import StoredPages
 from crawler.forked_children import ForkedChild
 from crawler.frontier.views import shares
+from crawler.pages.withdrawals import RuleFile
 from crawler.process.answering.commands import CHANGING
 from crawler.process.exchange.exchange import Member
 from crawler.process.fetching.reader import Extractor
@@ -493,6 +495,49 @@ class Crawl:
         )
         self.process.wake()
         return said
+
+    async def withdraw(
+        self,
+        url: str = "",
+        *,
+        host: str = "",
+        prefix: str = "",
+        before: str = "",
+        reason: str = "",
+        undo: bool = False,
+        dry_run: bool = False,
+        erase: bool = False,
+    ) -> dict[str, Any]:
+        """Take stored pages down, as `crawler withdraw` does; return the result, with the number of pages.
+
+        >>> async def take_down():
+        ...     async with crawler.Crawl(settings, directory=folder / "withdraw", seeds=url) as crawl:
+        ...         await crawl.run()
+        ...         return (await crawl.withdraw(url, reason="asked for"))["pages"]
+        >>> asyncio.run(take_down())
+        1
+
+        Args:
+            url, host, prefix: what is withdrawn, at most one of them; these URLs are not fetched again.
+            before: only copies fetched before this date or time (ISO 8601, UTC).
+            reason: shown to clients.
+            undo: show the pages again.
+            dry_run: only count the pages.
+            erase: overwrite their bytes in the archive, which cannot be undone.
+
+        Raises:
+            UsageError: an argument is invalid, or there is nothing to undo.
+        """
+        order = TakeDown(url, host, prefix, before, reason, undo, dry_run, erase)
+        rules = RuleFile(self.directory.path, self.process.context.config.pages.withdrawals_max)
+        steps = conduct(order, rules, self.process.stages.clock.now())
+        try:
+            request = next(steps)
+            while True:
+                request = steps.send([await self.command(request)])
+        except StopIteration as end:
+            result: Withdrawn = end.value
+            return result.plain()
 
     def kill(self) -> None:
         """Do nothing: this process has no children to kill."""

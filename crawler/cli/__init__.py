@@ -26,6 +26,7 @@ COMMANDS = {
     "block": ("crawler.cli.change", "stop fetching from a host"),
     "unblock": ("crawler.cli.change", "fetch from a blocked host again"),
     "retire": ("crawler.cli.change", "drop waiting URLs that match a regular expression"),
+    "withdraw": ("crawler.cli.withdraw", "take stored pages down, and do not fetch them again"),
     "pause": ("crawler.cli.change", "start no new fetches until `resume`"),
     "resume": ("crawler.cli.change", "continue a paused crawl"),
     "stop": ("crawler.cli.change", "stop a running crawl cleanly"),

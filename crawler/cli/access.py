@@ -49,7 +49,7 @@ def _ask_missing(
                 f"{directory.process(name)}: not running, while other processes of the crawl are; try again"
             )
     try:
-        return _ask_at_rest(directory, name, request)
+        return ask_at_rest(directory, name, request)
     except BusyError:  # the process has started in the meantime
         answered, answer = _ask_running(directory, name, request, wait=RESTART_WAIT)
         if not answered:
@@ -82,7 +82,7 @@ def ask_first(path: Path, request: dict[str, Any]) -> Any:
     directory = CrawlDirectory(path)
     name = names(directory)[0]
     found, answer = _ask_running(directory, name, request)
-    return answer if found else _ask_at_rest(directory, name, request)
+    return answer if found else ask_at_rest(directory, name, request)
 
 
 def is_running(path: Path) -> bool:
@@ -90,6 +90,14 @@ def is_running(path: Path) -> bool:
     directory = CrawlDirectory(path)
     found, _ = _ask_running(directory, names(directory)[0], {"command": "status", "hosts": 0})
     return found
+
+
+def is_answered(path: Path) -> bool:
+    """Return whether a process answers commands for the crawl: one that crawls, or one that serves it at rest."""
+    from crawler.admin.control import listens
+
+    directory = CrawlDirectory(path)
+    return any(listens(directory.process(name)) for name in directory.process_names())
 
 
 def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
@@ -123,7 +131,8 @@ def _ask_running(
     return True, answer
 
 
-def _ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) -> Any:
+def ask_at_rest(directory: CrawlDirectory, name: str, request: dict[str, Any]) -> Any:
+    """Return the answer of a process that does not run, from its directory."""
     from crawler.process.answering.commands import Commands
 
     with at_rest(directory, name) as stages:

@@ -30,7 +30,7 @@ _TEXTS = {
     "unblock": ("Fetch from a blocked host again.", "HOST", "crawler unblock slow.example.org --dir example"),
     "retire": (
         "Permanently drop waiting and parked URLs that match a regular expression.\n"
-        "Stored pages are kept, served and refreshed as before.",
+        "Stored pages are kept, served and refreshed as before; `crawler withdraw` takes them down.",
         "REGEX",
         r"crawler retire '/calendar/' --dir example",
     ),
@@ -139,5 +139,10 @@ def _said(command: str, answers: list[Any]) -> str:
         return _fates(answers[0])
     if command == "retire":
         count = sum(answer["retired"] for answer in answers)
+        if not count and any(answer["stored"] for answer in answers):
+            return (
+                "0 waiting URLs dropped: the URLs that match are stored already, and stored pages are kept; "
+                "`crawler withdraw URL` takes them down"
+            )
         return f"{count:,} waiting URLs dropped; stored pages are kept and refreshed as before"
     return f"{answers[0]['host']}: {command}ed"

@@ -83,7 +83,7 @@ def line(status: Status, rates: dict[str, float]) -> str:
 
 def fetches(status: Status) -> int:
     """Return the number of finished fetches, whatever their outcome, without the URLs that robots.txt forbids."""
-    asked = [outcome for outcome in Outcome if outcome is not Outcome.ROBOTS_DENIED]
+    asked = [outcome for outcome in Outcome if outcome not in (Outcome.ROBOTS_DENIED, Outcome.WITHDRAWN)]
     new, known = group(status.counters, "pages"), group(status.counters, "refresh")
     return sum(new.get(outcome, 0) + known.get(outcome, 0) for outcome in asked)
 

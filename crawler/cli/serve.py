@@ -3,11 +3,15 @@
 import asyncio
 import contextlib
 import signal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crawler.cli import access, options
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
+from crawler.errors import BusyError
+
+if TYPE_CHECKING:
+    from crawler.admin.control import ControlServer, Handler
 
 DEFAULT_ADDRESS = "127.0.0.1:8080"
 
@@ -37,11 +41,32 @@ def main(command: str, argv: list[str]) -> int:
         stages = {name: stack.enter_context(access.at_rest(directory, name)) for name in names}
         import uvloop
 
-        uvloop.run(_serve(stages, config, args))
+        uvloop.run(_serve(directory, stages, config, args))
     return 0
 
 
-async def _serve(stages: dict[str, Any], config: Config, args: Any) -> None:
+ANSWERED = ("withdraw", "why", "get")  # the commands that a served crawl answers; it has the crawl open
+
+
+def _controls(directory: CrawlDirectory, stages: dict[str, Any]) -> "list[ControlServer]":
+    """Return the control sockets through which a withdrawal reaches the page server."""
+    from crawler.admin.control import ControlServer
+    from crawler.process.answering.commands import Commands
+
+    def answering(name: str) -> "Handler":
+        commands = Commands(stages[name], stages[name].commits.commit_now)
+
+        async def answer(request: dict[str, Any]) -> Any:
+            if request.get("command") not in ANSWERED:
+                raise BusyError(f"{directory.process(name)}: in use by `crawler serve`; stop it first")
+            return commands.run(request)
+
+        return answer
+
+    return [ControlServer(directory.process(name), answering(name)) for name in stages]
+
+
+async def _serve(directory: CrawlDirectory, stages: dict[str, Any], config: Config, args: Any) -> None:
     from crawler.clock import SystemClock
     from crawler.serve.http_server import more_descriptors
     from crawler.serve.page_handler import PageHandler
@@ -55,6 +80,9 @@ async def _serve(stages: dict[str, Any], config: Config, args: Any) -> None:
     server = PageServer(
         PageHandler(crawl, config.serve, rewriter()), config.serve, clock.now, ready=crawl.ready
     )
+    controls = _controls(directory, stages)
+    for control in controls:
+        await control.start()
     host, port = await server.start(args.address)
     if not args.quiet:
         print(f"serving {args.dir} on http://{host}:{port}/page?url=URL", flush=True)
@@ -62,4 +90,6 @@ async def _serve(stages: dict[str, Any], config: Config, args: Any) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     await stopped.wait()
+    for control in controls:
+        await control.close()
     await server.close()

@@ -313,6 +313,7 @@ class PagesConfig(_Section, frozen=True):
     change: ChangeKind = "text"
     simhash_distance: BitCount = 3
     ignore: tuple[str, ...] = ()
+    withdrawals_max: Positive = 100_000
 
 
 class HooksConfig(_Section, frozen=True):
@@ -383,6 +384,7 @@ class ServeConfig(_Section, frozen=True):
     request_body_bytes_max: ByteCount = ByteCount(1 << 20)
     held_bytes_max: ByteCount = ByteCount(1 << 20)
     ready_bytes_max: ByteCount = ByteCount(32 << 20)
+    on_disallow: Literal["keep", "withhold"] = "keep"
     fresh_enough: Annotated[float, Meta(ge=0, le=1)] = 0.95
     ahead_max: Count = 1000
     request_half_life: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(604_800)

@@ -2,7 +2,7 @@
 
     DIR/journal.json    {"command": "repair", "facts": {"p0": ...}}
 
-`check --repair`, `recover` and `reshard` durably record in it what they are about to do,
+`check --repair`, `recover`, `reshard` and `withdraw --erase` durably record in it what they are about to do,
 and remove the file when all is done. So after a kill every command knows that the crawl
 is between two states: the interrupted command continues where it stopped, and all others
 refuse the directory. (An upgrade needs no journal: `DIR/format` records its progress.)
@@ -29,6 +29,7 @@ BUILT = ".reshard"
 _REMEDIES = {
     "repair": "`crawler check --repair` continues it",
     "recover": "`crawler recover {subject}` continues it",
+    "withdraw": "`crawler withdraw` continues it",
     "reshard": "`crawler reshard` with the same --to finishes it",
 }
 

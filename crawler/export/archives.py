@@ -11,19 +11,24 @@ from typing import NamedTuple
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DirectoryError
+from crawler.frontier.permission import Permission
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.stored_view import stored_view
 from crawler.pages.archive import Archive
+from crawler.pages.withdrawals import Withdrawals
+from crawler.robots.cache import RobotsCache
 from crawler.storage.engines import open_store
 from crawler.storage.keys import EQUIVALENCES
 from crawler.storage.kv import KeyValue
 from crawler.storage.reshard import load_json
 from crawler.storage.snapshot import snapshot
 from crawler.upgrade.ready import ready
+from crawler.urls.canonical import hostname
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
 _PREFIX = "snapshot-"
+_ROBOTS_MAX = 1000  # robots.txt in memory; captures come host by host
 
 
 class Crawled(NamedTuple):
@@ -38,6 +43,17 @@ class Crawled(NamedTuple):
     def fingerprint(self) -> Callable[[str], int]:
         """Return a function from a request form to its fingerprint."""
         return self.fingerprinter.fingerprint
+
+    def disallowed(self) -> Callable[[str], bool] | None:
+        """Return whether copies of a URL are withheld (`serve.on_disallow`); None if none are."""
+        config = self.config
+        if config.serve.on_disallow != "withhold":
+            return None
+        permissions = [
+            Permission(RobotsCache(each.store, config.robots, config.identity.token, _ROBOTS_MAX), config)
+            for each in self.archives
+        ]
+        return lambda url: any(each.disallowing_line(hostname(url), url) for each in permissions)
 
     def schedules(self, now: float) -> list[Refresh | None]:
         """Return the freshness estimator of each archive at `now`; None if nothing was ever refreshed there."""
@@ -72,10 +88,11 @@ def opened(path: Path) -> Iterator[Crawled]:
     config = convert(directory.saved_config())
     with contextlib.ExitStack() as stack:
         archives = []
+        withdrawals = Withdrawals(path)
         proven: dict[str, str] = {}
         for name in names:
             store = stack.enter_context(_store_copy(directory.process(name)))
-            archives.append(Archive(directory.process(name) / "warc", store))
+            archives.append(Archive(directory.process(name) / "warc", store, withdrawals))
             proven |= load_json(store, EQUIVALENCES) or {}
         urls = config.urls
         fingerprinter = Fingerprinter(

@@ -112,6 +112,7 @@ class Export:
             StoreError: the disk failed.
         """
         with opened(path) as crawled:
+            self._select = self._select._replace(disallowed=crawled.disallowed())
             return self._writer.write(self, crawled)
 
     # -- streams

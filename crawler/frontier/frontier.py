@@ -76,6 +76,7 @@ class Frontier:
         priority: link -> 0 (first) to 255 (last), 128 by default. Under an order, the difference
             from 128 is added to the URL's class.
         refresh: the schedule of known pages to refetch; None if the crawl does not refetch.
+        withdrawn: whether the operator has withdrawn a URL (request form), so that it is not fetched.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Frontier:
         processes: int = 1,
         priority: Callable[[Link], int] | None = None,
         refresh: Refresh | None = None,
+        withdrawn: Callable[[str], bool] = lambda url: False,
     ) -> None:
         self._rng = rng
         self._store = store
@@ -101,7 +103,7 @@ class Frontier:
         )
         self._bench = bench = gates.bench
         self._outstanding = outstanding = Outstanding(registry.hosts, concurrency)
-        self._permission = permission = Permission(robots, config)
+        self._permission = permission = Permission(robots, config, withdrawn)
         self.intake = intake = Intake(store, config.frontier, config.order, registry, bench, priority)
         outcome_policy = OutcomePolicy(config, registry, gates.politeness, rng, indexes=intake.index.keeps)
         self._authorities = outcome_policy.authorities

@@ -1,17 +1,18 @@
-"""Permission to fetch a URL under robots.txt and the user's overrides, and the crawl delay they ask for.
+"""Permission to fetch a URL: withdrawals, robots.txt and the user's overrides, and the crawl delay they ask for.
 
 A canonical URL consists of its authority (`https://host:port`) and its target (path and
-query). robots.txt is not consulted where the policy is `ignore`, either for the crawl or
-for the URL (`[[override]]`).
+query). A withdrawn URL is denied without asking robots.txt. robots.txt is not consulted
+where the policy is `ignore`, either for the crawl or for the URL (`[[override]]`).
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from crawler.config import Config, Override, Overrides
 from crawler.frontier.discovery import entries
 from crawler.frontier.hosts.politeness import NO_OVERRIDE
 from crawler.records import FetchTask
-from crawler.robots.cache import ALLOWED, Verdict
+from crawler.robots.cache import ALLOWED, DENIED, Verdict
 
 
 class Robots(Protocol):
@@ -21,17 +22,24 @@ class Robots(Protocol):
 
     def crawl_delay(self, authority: str) -> float | None: ...
 
+    def line(self, authority: str, target: str) -> str: ...
+
 
 class Permission:
     """Combines the robots cache and the overrides; stateless."""
 
-    def __init__(self, robots: Robots, config: Config) -> None:
+    def __init__(
+        self, robots: Robots, config: Config, withdrawn: Callable[[str], bool] = lambda url: False
+    ) -> None:
         self._robots = robots
+        self._withdrawn = withdrawn
         self._policy = config.robots.policy
         self._overrides = Overrides(config.override)
 
     def verdict(self, name: str, authority: str, target: str, now: float) -> Verdict:
         """Return whether the target may be fetched from the authority, which belongs to the host `name`."""
+        if self._withdrawn(authority + target):
+            return DENIED
         if not self._asks_robots(name, authority, target):
             return ALLOWED
         return self._robots.verdict(authority, target, now)
@@ -39,6 +47,16 @@ class Permission:
     def binds(self, name: str, url: str) -> bool:
         """Return whether robots.txt is obeyed for a URL."""
         return self._asks_robots(name, *entries.split_authority(url))
+
+    def disallowing_line(self, name: str, url: str) -> str:
+        """Return the line of the robots.txt fetched last that forbids a URL of the host `name`; "" if none does.
+
+        "" if robots.txt is not obeyed for the URL.
+        """
+        if not self.binds(name, url):
+            return ""
+        line = self._robots.line(*entries.split_authority(url))
+        return line if line.startswith("Disallow") else ""
 
     def crawl_delay(self, name: str, authority: str, target: str) -> float:
         """Return the Crawl-delay of robots.txt in seconds; 0.0 if it has none."""

@@ -146,6 +146,10 @@ class FrontierViews:
         """Return whether robots.txt applies to a URL (`robots.policy`, `[[override]]`)."""
         return self._permission.binds(entries.split_url(url)[0], url)
 
+    def disallowing_line(self, url: str) -> str:
+        """Return the line of the robots.txt fetched last that forbids a URL; "" if none does, or it is not obeyed."""
+        return self._permission.disallowing_line(entries.split_url(url)[0], url)
+
     def hosts_with_work(self) -> int:
         """Return the number of hosts that have something to do and are not silenced (2 ms for a million hosts)."""
         hosts = self._registry.hosts

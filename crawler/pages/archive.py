@@ -3,6 +3,10 @@
 An `Archive` needs a store and the folder of segments and changes neither, so
 commands and servers can use one while a process crawls. It sees everything
 that is committed, including a segment that is still open.
+
+Withdrawn copies do not exist for readers (`withdrawals.py`): the methods leave them
+out, and records of withdrawn URLs where records are listed. Maintenance, which needs
+every copy, uses the methods named `stored_...`.
 """
 
 import itertools
@@ -18,21 +22,25 @@ from crawler.pages.captures import (
     newest_of,
     record_key,
     shown_fields,
+    tombstone_key,
     unpack_capture,
     unpack_record,
+    unpack_tombstone,
 )
+from crawler.pages.withdrawals import Erased, Withdrawal, Withdrawals
 from crawler.records import Capture, PageRecord
 from crawler.storage import keys
 from crawler.storage.files import read_range
-from crawler.storage.kv import KeyValue, scan_prefix, unseal
+from crawler.storage.kv import KeyValue, after_prefix, scan_prefix, unseal
 
 
 class Archive:
-    """The committed captures of one process: `store`, and the segments in `folder`."""
+    """The committed captures of one process: `store`, and the segments in `folder`, without what is withdrawn."""
 
-    def __init__(self, folder: Path, store: KeyValue) -> None:
+    def __init__(self, folder: Path, store: KeyValue, withdrawals: Withdrawals | None = None) -> None:
         self.folder = folder
         self.store = store
+        self.withdrawals = withdrawals if withdrawals is not None else Withdrawals()
 
     # -- look-ups by URL
 
@@ -48,22 +56,34 @@ class Archive:
 
     def captures(self, fingerprint: int) -> Iterator[Capture]:
         """Yield the committed captures of a URL, newest first."""
-        for _, capture in self._captures(fingerprint):
-            yield capture
+        for _, capture in self.stored_captures_of(fingerprint):
+            if not self.is_withdrawn(capture):
+                yield capture
 
-    def _captures(self, fingerprint: int) -> Iterator[tuple[bytes, Capture]]:
+    def stored_captures_of(self, fingerprint: int) -> Iterator[tuple[bytes, Capture]]:
+        """Yield (`c/` key, capture) for every committed capture of a URL, newest first, withdrawn ones too."""
         prefix = keys.CAPTURE + fingerprint.to_bytes(8, "big")
         for key, value in self.store.scan(prefix, prefix + b"\xff" * 9, reverse=True):
             yield key, unpack_capture(key, value)
 
     def all_captures(self) -> Iterator[tuple[bytes, Capture]]:
         """Yield (`c/` key, capture) for every committed capture, by fingerprint and time."""
-        for key, value in scan_prefix(self.store, keys.CAPTURE):
+        for key, capture in self.stored_captures():
+            if not self.is_withdrawn(capture):
+                yield key, capture
+
+    def stored_captures(self, begin: bytes = b"") -> Iterator[tuple[bytes, Capture]]:
+        """Yield (`c/` key, capture) for every committed capture, withdrawn ones too, from the key `begin` on."""
+        for key, value in self.store.scan(begin or keys.CAPTURE, after_prefix(keys.CAPTURE)):
             yield key, unpack_capture(key, value)
 
-    def newest_captures(self) -> Iterator[tuple[int, Capture]]:
-        """Yield (fingerprint, newest capture) for every URL that has a capture, chosen as in `get`."""
-        for prefix, group in itertools.groupby(self.all_captures(), key=lambda item: item[0][:10]):
+    def newest_captures(self, *, withdrawn: bool = False) -> Iterator[tuple[int, Capture]]:
+        """Yield (fingerprint, newest capture) for every URL that has a capture, chosen as in `get`.
+
+        With `withdrawn`, do not leave out withdrawn captures.
+        """
+        captures = self.stored_captures() if withdrawn else self.all_captures()
+        for prefix, group in itertools.groupby(captures, key=lambda item: item[0][:10]):
             newest = None
             for _, capture in group:
                 if newest is None or is_copy(capture) or not is_copy(newest):
@@ -74,10 +94,15 @@ class Archive:
     def all_records(self) -> Iterator[tuple[int, PageRecord]]:
         """Yield (fingerprint, record) for every URL that was tried, by fingerprint."""
         for key, value in scan_prefix(self.store, keys.PAGE):
-            yield int.from_bytes(key[2:], "big"), unpack_record(key, value)
+            record = unpack_record(key, value)
+            if not self.withdrawals.stops(record.url):
+                yield int.from_bytes(key[2:], "big"), record
 
     def stored_records(self) -> Iterator[tuple[int, Callable[[], PageRecord]]]:
-        """Yield (fingerprint, a function that reads its record) for every URL that was tried, by fingerprint."""
+        """Yield (fingerprint, a function that reads its record) for every URL that was tried, by fingerprint.
+
+        Withdrawn URLs are not left out.
+        """
         for key, value in scan_prefix(self.store, keys.PAGE):
             yield int.from_bytes(key[2:], "big"), partial(unpack_record, key, value)
 
@@ -85,6 +110,35 @@ class Archive:
         """Return the committed capture with this `c/` key, or the one that another process held before a reshard."""
         value = self.store.get(key) or self.store.get(keys.ELSEWHERE + key[2:])
         return None if value is None else unpack_capture(key, value)
+
+    # -- withdrawals
+
+    def is_withdrawn(self, capture: Capture) -> bool:
+        """Return whether a rule covers a capture."""
+        return self.withdrawals.of_copy(capture.url, capture.fetched_at) is not None
+
+    def withdrawn(self, fingerprint: int, url: str) -> Withdrawal | Erased | None:
+        """Return why no copy of a URL (request form) may be shown: a rule or a tombstone; None if none is withdrawn.
+
+        A page of which a rule covers only the older copies is not withdrawn.
+        """
+        if rule := self.withdrawals.of_url(url):
+            return rule
+        hidden = None
+        if self.withdrawals:
+            for _, capture in self.stored_captures_of(fingerprint):
+                hidden = self.withdrawals.of_copy(capture.url, capture.fetched_at)
+                if hidden is None:
+                    return None
+        return hidden or self.tombstone(fingerprint)
+
+    def tombstone(self, fingerprint: int) -> Erased | None:
+        """Return the tombstone of a URL whose copies were erased and that has no other copy; None otherwise."""
+        key = tombstone_key(fingerprint)
+        value = self.store.get(key)
+        if value is None or next(self.stored_captures_of(fingerprint), None) is not None:
+            return None
+        return unpack_tombstone(key, value)
 
     # -- bytes
 

@@ -2,6 +2,7 @@
 
     u/<fp>          PageRecord     the URL's state after its last try
     c/<fp><ms>      Capture        the place of an answer; one per stored answer
+    l/<fp>          Erased         the tombstone of a URL whose copies were erased
     g/<sha1>        c/ key         the response that holds these payload bytes
     w/<segment>     length         the committed length of the segment
 
@@ -17,6 +18,7 @@ import msgspec
 
 from crawler.errors import DamageError
 from crawler.pages import reading
+from crawler.pages.withdrawals import Erased
 from crawler.records import BUSY_STATUSES, Capture, Fetch, FetchTask, Outcome, PageRecord
 from crawler.storage import keys
 from crawler.storage.kv import seal, unseal
@@ -26,7 +28,7 @@ EMPTY_DIGEST = hashlib.sha1(b"").digest()
 UNSPECIFIED = "unspecified"  # WARC-Truncated of a payload that is missing because of an error of ours
 _NO_COPY = BUSY_STATUSES | {206, 408, 416, 425}
 _UNANSWERED = frozenset(
-    {Outcome.BAD_STATUS, Outcome.HEADER_TOO_LARGE, Outcome.FRAMING, Outcome.ROBOTS_DENIED}
+    {Outcome.BAD_STATUS, Outcome.HEADER_TOO_LARGE, Outcome.FRAMING, Outcome.ROBOTS_DENIED, Outcome.WITHDRAWN}
 )
 
 # Fields of an answer that describe its body, which a DOM replaces
@@ -37,6 +39,7 @@ _OF_THE_BODY = frozenset(
 _encode = msgspec.msgpack.Encoder().encode
 _decode_record = msgspec.msgpack.Decoder(PageRecord).decode
 _decode_capture = msgspec.msgpack.Decoder(Capture).decode
+_decode_tombstone = msgspec.msgpack.Decoder(Erased).decode
 
 
 def record_key(fingerprint: int) -> bytes:
@@ -45,6 +48,10 @@ def record_key(fingerprint: int) -> bytes:
 
 def capture_key(fingerprint: int, instant: float) -> bytes:
     return keys.CAPTURE + fingerprint.to_bytes(8, "big") + int(instant * 1000).to_bytes(8, "big")
+
+
+def tombstone_key(fingerprint: int) -> bytes:
+    return keys.TOMBSTONE + fingerprint.to_bytes(8, "big")
 
 
 def fingerprint_of(key: bytes) -> int:
@@ -60,8 +67,8 @@ def segment_key(segment: str) -> bytes:
     return keys.SEGMENT + segment.encode()
 
 
-def pack(value: PageRecord | Capture) -> bytes:
-    """Encode a record or capture as a value of the store."""
+def pack(value: PageRecord | Capture | Erased) -> bytes:
+    """Encode a record, a capture or a tombstone as a value of the store."""
     return seal(_encode(value))
 
 
@@ -81,6 +88,15 @@ def unpack_capture(key: bytes, value: bytes) -> Capture:
         DamageError: the value is damaged.
     """
     return _unpack(_decode_capture, key, value)
+
+
+def unpack_tombstone(key: bytes, value: bytes) -> Erased:
+    """Decode a tombstone that `pack` encoded.
+
+    Raises:
+        DamageError: the value is damaged.
+    """
+    return _unpack(_decode_tombstone, key, value)
 
 
 _T = TypeVar("_T")

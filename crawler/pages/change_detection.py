@@ -52,6 +52,7 @@ _FINAL_STATES = {
     Outcome.REDIRECT: PageState.REDIRECTED,
     Outcome.GONE: PageState.GONE,
     Outcome.ROBOTS_DENIED: PageState.DENIED,
+    Outcome.WITHDRAWN: PageState.RETIRED,
 }
 # Outcomes whose answer says nothing about the URL: its previous state is kept.
 _NO_VERDICT = frozenset(
@@ -70,6 +71,7 @@ _NO_VERDICT = frozenset(
         Outcome.RESET,
         Outcome.PROXY_ERROR,
         Outcome.INTERNAL_ERROR,
+        Outcome.WITHDRAWN,
     }
 )
 

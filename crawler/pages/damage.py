@@ -19,12 +19,12 @@ def find_lost(archive: Archive, damaged: Mapping[str, int]) -> list[Lost]:
         return []
     gone = {
         key
-        for key, capture in archive.all_captures()
+        for key, capture in archive.stored_captures()
         if capture.segment in damaged and end_of(capture) > damaged[capture.segment]
     }
     return [
         Lost(int.from_bytes(key[2:10], "big"), key, capture)
-        for key, capture in archive.all_captures()
+        for key, capture in archive.stored_captures()
         if key in gone or capture.refers_to in gone
     ]
 
@@ -43,7 +43,7 @@ def forget(archive: Archive, batch: Batch, lost: Sequence[Lost], damaged: Mappin
 
 def _shorten(archive: Archive, batch: Batch, segment: str, size: int) -> None:
     """Commit a damaged segment up to its last whole capture; the next opening cuts it there."""
-    ends = (end_of(capture) for _, capture in archive.all_captures() if capture.segment == segment)
+    ends = (end_of(capture) for _, capture in archive.stored_captures() if capture.segment == segment)
     end = max((end for end in ends if end <= size), default=0)
     if end:
         batch.put(segment_key(segment), seal(end.to_bytes(8, "big")))
@@ -59,7 +59,7 @@ def check(archive: Archive) -> Iterator[Problem]:
             yield from _check_segment(archive, segment, length)
         except DamageError as error:
             yield Problem(segment, str(error))
-    for _, capture in archive.all_captures():
+    for _, capture in archive.stored_captures():
         if end_of(capture) > lengths.get(capture.segment, 0):
             yield Problem(capture.url, f"its capture extends beyond the end of {capture.segment}")
         if capture.refers_to and archive.capture_at(capture.refers_to) is None:

@@ -23,13 +23,13 @@ lost captures, and `forget` deletes them.
 import hashlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from crawler.config import PagesConfig
 from crawler.config.forms import file_name_part
 from crawler.errors import CrawlerError, DamageError, Unexpected
-from crawler.pages import change_detection, damage, segments, warc
+from crawler.pages import change_detection, damage, erasure, segments, warc
 from crawler.pages.archive import Archive
 from crawler.pages.captures import (
     Capturing,
@@ -43,6 +43,7 @@ from crawler.pages.captures import (
     segment_key,
 )
 from crawler.pages.record_builder import RecordBuilder
+from crawler.pages.withdrawals import Withdrawals
 from crawler.records import (
     Capture,
     Directives,
@@ -71,6 +72,7 @@ class PageCache(Archive):
         operator, robots_policy: for the warcinfo record.
         random: random bytes for record ids.
         sync: whether appended bytes are made durable before a batch names them.
+        withdrawals: the rules by which copies are withheld, none by default.
 
     Raises:
         ConfigError: prefix or process cannot be part of a file name.
@@ -93,10 +95,11 @@ class PageCache(Archive):
         keeps: Callable[[str, str], bool] = lambda url, media_type: True,
         random: Callable[[int], bytes] = os.urandom,
         sync: bool = True,
+        withdrawals: Withdrawals | None = None,
     ) -> None:
         for name in (config.prefix, process):
             file_name_part(name)
-        super().__init__(directory / "warc", store)
+        super().__init__(directory / "warc", store, withdrawals)
         self._decoded = config.store == "decoded"
         self._comparison = comparison
         self._compared = (0, b"", False)  # last text comparison: fingerprint, digest, result
@@ -117,6 +120,7 @@ class PageCache(Archive):
         )
         committed = dict(self.committed_lengths())
         self.recovery = segments.recover(self.folder, committed)
+        self.erased = erasure.finish(self)  # captures whose erasure a kill had interrupted
         self.lost = damage.find_lost(self, self.recovery.damaged)
         self._writer = segments.SegmentWriter(
             self.folder,
@@ -130,6 +134,7 @@ class PageCache(Archive):
         self._pending_records: dict[int, PageRecord] = {}
         self._pending_captures: set[bytes] = set()
         self._written: list[Capturing] = []
+        self._rewritten: list[erasure.Rewriting] = []
         self._staged: deque[list[Capturing]] = deque()
         self._urls: dict[int, str] = {}
 
@@ -185,6 +190,7 @@ class PageCache(Archive):
             previous = self.record(fingerprint)
             self._renew_record(capturing, previous, extracted, tags)
             capturing.stored = capturing.stored and self._keeps(fetch.url, _media_type(fetch, previous))
+            capturing.stored = capturing.stored and not self.withdrawals.stops(fetch.url)
             capturing.new_record = previous is None
         if capturing.stored:
             self._choose_kind(capturing, previous)
@@ -296,7 +302,7 @@ class PageCache(Archive):
             self._pending_originals[capturing.payload_digest] = original
 
     def _original(self, digest: bytes) -> Original | None:
-        """Return the response that holds the payload with this SHA-1; None if there is none."""
+        """Return the response that holds the payload with this SHA-1; None if there is none, or it is withdrawn."""
         pending = self._pending_originals.get(digest)
         if pending is not None or not digest:
             return pending
@@ -305,7 +311,9 @@ class PageCache(Archive):
         if value is None:
             return None
         capture = self.capture_at(unseal(key, value))
-        return None if capture is None else Original(unseal(key, value), capture.url, capture.fetched_at)
+        if capture is None or self.is_withdrawn(capture):
+            return None
+        return Original(unseal(key, value), capture.url, capture.fetched_at)
 
     def _remember_url(self, fingerprint: int, url: str) -> None:
         if len(self._urls) >= _HOPS_CACHED_MAX:
@@ -314,16 +322,27 @@ class PageCache(Archive):
 
     # -- second step: write
 
-    def write(self, capturings: list[Capturing]) -> int:
+    def write(self, items: Sequence[Capturing | erasure.Rewriting]) -> int:
         """Append the records of a group durably; return how many were reduced to a bare record by an error of ours.
+
+        Carry out the group's part of an erasure, too.
 
         Raises:
             StoreError: the disk failed; nothing of the group may be committed.
         """
-        self._written = capturings
-        bare = sum([self._append(capturing) for capturing in capturings if capturing.stored])
+        self._written = [item for item in items if isinstance(item, Capturing)]
+        self._rewritten = [item for item in items if not isinstance(item, Capturing)]
+        bare = sum([self._append(capturing) for capturing in self._written if capturing.stored])
+        for item in self._rewritten:
+            self._rewrite(item)
         self._writer.sync()
         return bare
+
+    def _rewrite(self, item: erasure.Rewriting) -> None:
+        try:
+            item.write(self, self._writer, self._compress)
+        except DamageError as error:  # it was lost before; `check` reports it
+            self._unexpected.note(error, "a copy that repeats an erased one")
 
     def _append(self, capturing: Capturing) -> bool:
         """Append a capture's records; return whether they were reduced to status and URL."""
@@ -381,16 +400,22 @@ class PageCache(Archive):
     def stage(self, batch: Batch) -> None:
         """Put `u/`, `c/`, `g/` and `w/` of the captures that the last `write` appended."""
         for capturing in self._written:
-            if capturing.record is not None:
+            if capturing.record is not None and not self._is_kept_back(capturing):
                 self.put_record(batch, capturing.fingerprint, capturing.record)
             if capturing.capture is not None:
                 batch.put(capturing.key, pack(capturing.capture))
                 if capturing.original is None and capturing.payload:
                     batch.put(payload_key(capturing.payload_digest), seal(capturing.key))
+        for item in self._rewritten:
+            item.stage(batch)
         for segment, length in self._writer.take_lengths().items():
             batch.put(segment_key(segment), seal(length.to_bytes(8, "big")))
         self._staged.append(self._written)
-        self._written = []
+        self._written, self._rewritten = [], []
+
+    def _is_kept_back(self, capturing: Capturing) -> bool:
+        """Return whether the known record of a withdrawn URL stays as it is, since an erasure may be deleting it."""
+        return not capturing.new_record and self.withdrawals.stops(capturing.fetch.url)
 
     def committed(self) -> None:
         """Note that the oldest staged group is durable; call once per group, on the loop thread."""

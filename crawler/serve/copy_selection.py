@@ -7,8 +7,10 @@ only that one was current at the instant.
 
 from collections.abc import Iterable
 
+from crawler.clock import iso_time
 from crawler.pages.captures import is_copy, newest_of
-from crawler.records import Capture, PageRecord, PageState
+from crawler.pages.withdrawals import Erased, Withdrawal
+from crawler.records import Capture, PageRecord
 from crawler.serve.http_error import HttpError
 
 CAPTURES_MAX = 10_000  # captures of a URL that are examined, newest first
@@ -41,21 +43,32 @@ def _nearer(best: Capture | None, capture: Capture, at: float) -> Capture:
     return best
 
 
-def withheld(record: PageRecord | None, capture: Capture | None) -> str:
+def withheld(
+    record: PageRecord | None, capture: Capture | None, withdrawn: Withdrawal | Erased | None
+) -> str:
     """Return the reason why no copy of the page may be shown, "" if copies may be shown.
 
     `noarchive` of the latest answer applies to all copies.
     """
-    if record is not None and record.state is PageState.RETIRED:
-        return "retired: the operator removed this page"
+    if withdrawn is not None:
+        return f"withdrawn: {withdrawal_in_words(withdrawn)}"
     if (record is not None and record.noarchive) or (capture is not None and capture.noarchive):
         return "noarchive: the page's author does not want copies to be shown"
     return ""
 
 
-def check_shown(record: PageRecord | None, capture: Capture | None) -> None:
+def withdrawal_in_words(withdrawn: Withdrawal | Erased) -> str:
+    """Return when and why a page was taken down, for users; the host, prefix or URL of the rule is not named."""
+    erased = isinstance(withdrawn, Erased) or withdrawn.erasing
+    said = f": {withdrawn.reason}" if withdrawn.reason else ""
+    return f"the operator {'erased' if erased else 'withdrew'} this page at {iso_time(withdrawn.at)}{said}"
+
+
+def check_shown(
+    record: PageRecord | None, capture: Capture | None, withdrawn: Withdrawal | Erased | None = None
+) -> None:
     """Raise HttpError (451) if no copy may be shown."""
-    if reason := withheld(record, capture):
+    if reason := withheld(record, capture, withdrawn):
         state, _, why = reason.partition(": ")
         raise HttpError(451, state, why)
 

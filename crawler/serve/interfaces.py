@@ -57,6 +57,9 @@ class ServedCrawl(Protocol):
         """Return (state, reason) of a URL without a copy. The state is one of
         unknown, todo, failed, gone, denied, filtered."""
 
+    def disallowed(self, url: str) -> str:
+        """Return the line of robots.txt that forbids a URL now; "" if none does."""
+
     def fresh_probability(self, fingerprint: int, record: PageRecord, now: float) -> float | None:
         """Return P[the live page still equals the newest copy], or None if it cannot be estimated."""
 

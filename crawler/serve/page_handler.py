@@ -11,12 +11,12 @@ is current while the stored record is unchanged.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from crawler.config import ServeConfig
 from crawler.pages.archive import Archive
 from crawler.pages.captures import record_key, unpack_record
-from crawler.records import Capture, PageRecord
+from crawler.records import Capture, Outcome, PageRecord
 from crawler.serve import copy_selection, header_fields, memento
 from crawler.serve.client_headers import ClientHeaders
 from crawler.serve.conditions import conditional
@@ -45,6 +45,7 @@ class PageHandler:
         self._crawl = crawl
         self._config = config
         self._rewriter = rewriter
+        self._withholds = config.on_disallow == "withhold"
         self.response_cache = ResponseCache(config.ready_bytes_max)
 
     def again(self, asked: ParsedRequest, client_headers: ClientHeaders, now: float) -> Reply | None:
@@ -56,8 +57,8 @@ class PageHandler:
             return None
         proof = located.archive.store.get(record_key(located.fingerprint)) or b""
         form = CopyForm(client_headers.base, client_headers.taken, asked.at, asked.rewrite)
-        shown = self.response_cache.get((located.fingerprint, form), proof)
-        if shown is None:
+        shown = self.response_cache.get(_name(located.archive, located.fingerprint, form), proof)
+        if shown is None or (self._withholds and self._crawl.disallowed(asked.url)):
             return None
         self._count(located, client_headers)
         ready = shown.ready
@@ -85,18 +86,25 @@ class PageHandler:
         at = _accepted_instant(client_headers) if proxied else asked.at
         form = CopyForm(client_headers.base, client_headers.taken, at, asked.rewrite, proxied)
         proof = archive.store.get(record_key(located.fingerprint)) or b""
-        shown = self.response_cache.get((located.fingerprint, form), proof)
+        name = _name(archive, located.fingerprint, form)
+        shown = self.response_cache.get(name, proof)
         if shown is None:
             shown = self._show(archive, located, asked, form, proof)
-            self.response_cache.put((located.fingerprint, form), shown)
+            self.response_cache.put(name, shown)
+        self._check_allowed(asked.url)
         return self._copy(asked, client_headers.headers, now, shown, located)
+
+    def _check_allowed(self, url: str) -> None:
+        """Raise HttpError (451) if copies are withheld because robots.txt forbids the URL now."""
+        if self._withholds and (line := self._crawl.disallowed(url)):
+            raise HttpError(451, "disallowed", f"robots.txt of its host forbids the page now: {line}")
 
     def _count(self, located: Located, client_headers: ClientHeaders) -> None:
         if self._config.count_bots or not client_headers.is_bot:
             self._crawl.note_request(located.fingerprint)
 
     def _chosen(
-        self, archive: Archive, fingerprint: int, at: float | None, proof: bytes
+        self, archive: Archive, asked: ParsedRequest, fingerprint: int, at: float | None, proof: bytes
     ) -> tuple[PageRecord | None, Capture | None]:
         """Return the URL's record, decoded from `proof`, and the copy for the instant `at`; None if there is no copy.
 
@@ -105,7 +113,7 @@ class PageHandler:
         """
         record = unpack_record(record_key(fingerprint), proof) if proof else None
         capture = copy_selection.choose_copy(archive.captures(fingerprint), at)
-        copy_selection.check_shown(record, capture)
+        copy_selection.check_shown(record, capture, archive.withdrawn(fingerprint, asked.url))
         return record, capture
 
     def _show(
@@ -116,7 +124,7 @@ class PageHandler:
         Raises:
             HttpError: there is no copy, or it may not be shown.
         """
-        record, capture = self._chosen(archive, located.fingerprint, form.at, proof)
+        record, capture = self._chosen(archive, asked, located.fingerprint, form.at, proof)
         if capture is None:
             raise self._missing(asked, located, form.base)
         copy = open_copy(archive, capture)
@@ -125,6 +133,8 @@ class PageHandler:
         ready.head += f"Content-Location: {path}\r\n".encode()
         if form.at is None and record is not None:
             ready.head += b"X-Changed-At: " + rfc3339(record.changed_at) + b"\r\n"
+        if record is not None and record.outcome is Outcome.ROBOTS_DENIED:
+            ready.head += _DISALLOWED_NOTE
         return CachedResponse(proof, None if form.at is not None else record, capture, ready)
 
     def _timegate(
@@ -133,9 +143,11 @@ class PageHandler:
         """Redirect to the copy nearest to Accept-Datetime (RFC 7089, 4.2.1)."""
         base = client_headers.base
         proof = archive.store.get(record_key(located.fingerprint)) or b""
-        _, capture = self._chosen(archive, located.fingerprint, _accepted_instant(client_headers), proof)
+        instant = _accepted_instant(client_headers)
+        _, capture = self._chosen(archive, asked, located.fingerprint, instant, proof)
         if capture is None:
             raise self._missing(asked, located, base)
+        self._check_allowed(asked.url)
         fields = memento.redirect_fields(base, asked.url, capture.fetched_at)
         return Reply(302, header_fields.head(302, "Found", fields), 0, b"")
 
@@ -201,11 +213,14 @@ class PageHandler:
             if len(captures) >= copy_selection.CAPTURES_MAX:
                 break
         copy_selection.check_shown(
-            Archive.record(archive, located.fingerprint), captures[0] if captures else None
+            Archive.record(archive, located.fingerprint),
+            captures[0] if captures else None,
+            archive.withdrawn(located.fingerprint, url),
         )
         if not captures:
             state, why = self._crawl.missing(url, located.fingerprint)
             raise HttpError(404, state, why, url=url)
+        self._check_allowed(url)
         body = b"".join(memento.timemap(base, url, reversed(captures)))
         links = memento.link_field(base, url).encode("latin-1", "replace")
         kind = (b"Content-Type", b"application/link-format")
@@ -213,6 +228,12 @@ class PageHandler:
         return Reply(200, head, len(body), body)
 
 
+def _name(archive: Archive, fingerprint: int, form: CopyForm) -> Hashable:
+    """Return the cache key of an answer: everything that it depends on, except the stored record."""
+    return archive.withdrawals.revision, fingerprint, form
+
+
+_DISALLOWED_NOTE = b"X-Note: robots.txt forbade this page when it was last due for a fetch\r\n"
 # The status of `refresh=1` without a copy, by `AheadState`. Other states get 404 and the page's own state.
 _AHEAD = {
     AheadState.QUEUED: 202,

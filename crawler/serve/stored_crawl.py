@@ -64,6 +64,11 @@ class StoredCrawl:
             return "todo", str(stages.frontier.views.explain(url, self._now()))
         return "unknown", "no link to it has been found"
 
+    def disallowed(self, url: str) -> str:
+        stages = self._stages[self.locate(url).owner] if not self._alone else self._any
+        line: str = stages.frontier.views.disallowing_line(url)
+        return line
+
     def fresh_probability(self, fingerprint: int, record: PageRecord, now: float) -> float | None:
         """Return P(fresh) from the refresh schedule, running or stored; None if nothing was ever refreshed."""
         stages = self._any if self._alone else self._stages[self._any.topology.partition.owner(fingerprint)]

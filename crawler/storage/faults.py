@@ -47,6 +47,10 @@ POINTS = (
     "reshard decided",
     "reshard replaced",
     "reshard renamed",
+    "withdrawal recorded",
+    "erasure noted",
+    "erasing",
+    "erased",
     "stopping",
     "closing",
 )

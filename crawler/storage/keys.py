@@ -9,6 +9,8 @@ range of buckets corresponds to a range of keys.
     c/      pages     <duplicate key><ms>          capture: segment, offset, length, kind
     g/      pages     <sha1 of the payload>        the c/ key of the first capture with these bytes
     w/      pages     <segment name>               committed length of a WARC segment
+    l/      pages     <duplicate key>              tombstone of a URL whose copies were erased
+    j/      pages     <segment name>\\0<offset>     length of erased bytes that must be overwritten
     v/      pages     <duplicate key><ms>          capture of another process that a revisit here repeats
     t/      frontier  <host key><order>            to-do entry
     p/      frontier  <host key><order>            parked entry
@@ -22,7 +24,7 @@ range of buckets corresponds to a range of keys.
     b/      frontier  <host key>                   reliability of a host's validators
     a/      frontier  <duplicate key>              decayed sums of the gain from readings of a sitemap or feed
     e/      frontier  <duplicate key>              time at which a page that was never fetched appeared
-    j/      frontier  <host key><authority>        failures in a row of an authority: their number and the last outcome
+    z/      frontier  <host key><authority>        failures in a row of an authority: their number and the last outcome
     r/      robots    <authority>                  robots.txt as it was fetched
     d/      due       runs, links, flushed         list of runs, committed ends of the links log
     i/      splitter  <peer>                       number of the last durable entry of a peer
@@ -65,10 +67,11 @@ class Family(msgspec.Struct, frozen=True):
 
 PAGE, CAPTURE, PAYLOAD, SEGMENT, ELSEWHERE = b"u/", b"c/", b"g/", b"w/", b"v/"
 TODO, PARKED, HOST, REFRESH = b"t/", b"p/", b"h/", b"f/"
+TOMBSTONE, ERASING = b"l/", b"j/"
 WAITING = b"y/"
 ASKED = b"q/"
 NOTICE = b"k/"
-FAILING = b"j/"
+FAILING = b"z/"
 HANDOVER = b"x/"
 REFRESH_SITE, REFRESH_DIRECTORY, VALIDATORS, READINGS, BIRTHS = b"s/", b"n/", b"b/", b"a/", b"e/"
 ROBOTS, DUE, INBOX, OUTBOX, META = b"r/", b"d/", b"i/", b"o/", b"m/"
@@ -79,6 +82,8 @@ FAMILIES = (
     Family(PAYLOAD, "pages", Travel.OWNER),
     Family(SEGMENT, "pages", Travel.OWNER),
     Family(ELSEWHERE, "pages", Travel.OWNER),
+    Family(TOMBSTONE, "pages", Travel.BUCKET),
+    Family(ERASING, "pages", Travel.OWNER),
     Family(TODO, "frontier", Travel.BUCKET),
     Family(PARKED, "frontier", Travel.BUCKET),
     Family(WAITING, "frontier", Travel.ANEW, sealed=False),

@@ -21,12 +21,13 @@ from crawler.pages.captures import (
     unpack_record,
 )
 from crawler.pages.change_detection import next_record
+from crawler.pages.erased_bytes import is_filler
 from crawler.records import Capture, Fetch, FetchTask, Outcome, PageRecord, PageState, TaskKind
 from crawler.storage.files import cut, rename
 from crawler.storage.keys import CAPTURE, PAGE, PAYLOAD, SEGMENT
 from crawler.storage.kv import scan_prefix, seal, unseal
 from crawler.upkeep.repair import Repair
-from crawler.upkeep.warc_members import is_filler, mended
+from crawler.upkeep.warc_members import mended
 
 
 class Found(NamedTuple):
@@ -55,7 +56,7 @@ class Recapture:
         archive = Archive(folder, self._repair.store)
         committed = dict(archive.committed_lengths())
         by_segment: dict[str, set[int]] = {}
-        for _, capture in archive.all_captures():
+        for _, capture in archive.stored_captures():
             by_segment.setdefault(capture.segment, set()).add(capture.offset)
         restored: Counter[str] = Counter()
         for path in sorted(folder.glob("*.warc.gz*")):

@@ -41,11 +41,12 @@ class Recovery:
         """Read the whole archive; return the number of links queued."""
         stages = self._stages
         self._take_seeds()
-        for fingerprint, capture in stages.pages.newest_captures():
+        for fingerprint, capture in stages.pages.newest_captures(withdrawn=True):
             record = stages.pages.record(fingerprint)
             if record is not None:
                 self._take_page(fingerprint, record, capture)
-        for fingerprint, record in stages.pages.all_records():
+        for fingerprint, read in stages.pages.stored_records():
+            record = read()
             if record.location:
                 self._take(record.url, [record.location], fingerprint, record.depth, LinkFlag.REDIRECT)
         self._commit()

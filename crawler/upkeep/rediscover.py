@@ -112,7 +112,7 @@ def _reread(stages: Stages) -> None:
     if seeds:
         take(seeds[0], seeds, 0, 0, LinkFlag.SEED)
     stored = StoredPages(stages.config)
-    for fingerprint, capture in stages.pages.newest_captures():
+    for fingerprint, capture in stages.pages.newest_captures(withdrawn=True):
         record = stages.pages.record(fingerprint)
         if record is not None:
             try:
@@ -120,7 +120,8 @@ def _reread(stages: Stages) -> None:
             except DamageError:
                 continue  # `check` reports it
             take(record.url, urls, fingerprint, record.depth + 1, 0)
-    for fingerprint, record in stages.pages.all_records():
+    for fingerprint, read in stages.pages.stored_records():
+        record = read()
         if record.location:
             take(record.url, [record.location], fingerprint, record.depth, LinkFlag.REDIRECT)
     _queue(stages, waiting)

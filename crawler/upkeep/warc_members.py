@@ -8,21 +8,14 @@ replaced too, and its page is fetched again.
 import mmap
 import os
 import re
-import struct
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from crawler.errors import DamageError
 from crawler.pages import reading
+from crawler.pages.erased_bytes import filler
 
 _MEMBER = re.compile(rb"\x1f\x8b\x08")
-_FILLER_ID = "<urn:uuid:00000000-0000-4000-8000-000000000000>"
-_FILLER = (
-    b"WARC/1.1\r\nWARC-Type: metadata\r\nWARC-Record-ID: %b\r\n\
-WARC-Date: 1970-01-01T00:00:00Z\r\nContent-Length: 0\r\n\r\n\r\n\r\n"
-    % _FILLER_ID.encode()
-)
 
 
 def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.Record | None]]:
@@ -49,23 +42,6 @@ def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.
                 os.fsync(file.fileno())
                 yield at, length, None
             at += length
-
-
-def is_filler(record: reading.Record) -> bool:
-    """Return whether a record is an empty one that replaced a broken one."""
-    return record.fields.get("warc-record-id") == _FILLER_ID
-
-
-def filler(length: int) -> bytes | None:
-    """Return a gzip member of exactly `length` bytes with an empty WARC record; None if `length` is too small."""
-    compressor = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-    deflated = compressor.compress(_FILLER) + compressor.flush()
-    padding = length - 10 - 1 - len(deflated) - 8
-    if padding < 0:
-        return None
-    head = b"\x1f\x8b\x08\x10" + bytes(4) + b"\x00\xff"  # FCOMMENT: text up to a zero byte
-    tail = struct.pack("<II", zlib.crc32(_FILLER), len(_FILLER))
-    return head + b" " * padding + b"\0" + deflated + tail
 
 
 def _member(data: mmap.mmap, at: int, name: str) -> tuple[reading.Record, int] | None:

@@ -11,12 +11,14 @@ EXCLUDE = "exclude"
 INCLUDE = "include"
 PORT = "port"
 HOOK = "hook"
+WITHDRAWN = "withdrawn"
 
 # Every rule, in the order in which they are tried, with its reason as shown to users.
 RULES = {
     canonical.UNPARSABLE: "it is not a URL: the WHATWG parser rejects it, or its host has no name",
     canonical.SCHEME: "its scheme is neither http nor https",
     canonical.TOO_LONG: "it is longer than urls.length_max",
+    WITHDRAWN: "it was withdrawn by the operator (`crawler withdraw`)",
     REQUISITE: "it is a page requisite, and crawl.requisites is off",
     SCOPE: "it is outside the scope of the seeds and their redirect targets",
     EXTENSION: "its file name ends with one of filter.exclude_extensions",

@@ -7,6 +7,7 @@ the order of RULES. Rule names are stable: they are keys of the report, and
 Flags decide which rules apply (`-` = does not apply):
 
     rule               page link   SEED   SITEMAP   REQUISITE
+    withdrawn              x         x       x         x
     requisite                                       unless switched on
     scope                  x         -       -         -
     extension, kind        x         -       -         x
@@ -31,7 +32,17 @@ from crawler.config import FilterConfig, TrapsConfig
 from crawler.errors import ConfigError
 from crawler.records import LinkFlag
 from crawler.urlfilter import traps
-from crawler.urlfilter.rule_names import EXCLUDE, EXTENSION, HOOK, INCLUDE, KIND, PORT, REQUISITE, SCOPE
+from crawler.urlfilter.rule_names import (
+    EXCLUDE,
+    EXTENSION,
+    HOOK,
+    INCLUDE,
+    KIND,
+    PORT,
+    REQUISITE,
+    SCOPE,
+    WITHDRAWN,
+)
 from crawler.urls.canonical import directory, hostname
 from crawler.urls.file_kinds import Kinds
 from crawler.urls.fingerprint import registrable_domain
@@ -238,6 +249,7 @@ class UrlFilter:
         allow_ports: ports of other protocols that are allowed.
         requisites: whether links with the flag REQUISITE are wanted.
         hook: the user's filter, called last; False rejects. It is not called for seeds and sitemaps.
+        withdrawn: whether the operator has withdrawn a URL; call `renew` after its answers change.
 
     Raises:
         ConfigError: a pattern is not a regular expression.
@@ -252,7 +264,9 @@ class UrlFilter:
         allow_ports: Iterable[int] = (),
         requisites: bool = False,
         hook: Callable[[str], bool] | None = None,
+        withdrawn: Callable[[str], bool] = lambda url: False,
     ) -> None:
+        self._withdrawn = withdrawn
         self.scope = scope
         self._bad_ports = BAD_PORTS.difference(allow_ports, (0,))  # 0: the URL names no port
         self.revision = 0
@@ -277,8 +291,14 @@ class UrlFilter:
             self._directories.clear()
         return widened
 
+    def renew(self) -> None:
+        """Note that other URLs are withdrawn now, so that no verdict given before is remembered."""
+        self.revision += 1
+
     def verdict(self, url: str, flags: int = 0) -> str:
         """Return the name of the rule (a key of RULES) that rejects a request form; "" if it is accepted."""
+        if self._withdrawn(url):
+            return WITHDRAWN
         if flags & _REQUISITE and not self._requisites:
             return REQUISITE
         if flags & _ANY_HOST:

@@ -342,7 +342,7 @@ class FrontierMachine(RuleBasedStateMachine):
     def retire(self) -> None:
         batch = self.store.batch()
         gone = [url for url in self.waiting if "/retire" in url]
-        assert self.frontier.intake.retire(re.compile("/retire"), batch) == len(gone)
+        assert self.frontier.intake.retire(re.compile("/retire").search, batch) == len(gone)
         self.store.write(batch)
         self.frontier.committed(batch, self.now)
         for url in gone:

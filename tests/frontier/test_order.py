@@ -137,7 +137,7 @@ def test_a_url_retired_by_an_unwritten_batch_is_not_restored() -> None:
     crawl.add([scored(f"https://a.org/{n}", 50) for n in range(3)])
     crawl.run(1.0)
     batch = crawl.store.batch()
-    assert crawl.frontier.intake.retire(re.compile("/1"), batch) == 1
+    assert crawl.frontier.intake.retire(re.compile("/1").search, batch) == 1
     assert improve(crawl, scored("https://a.org/1", 0)) == 0
     crawl._commit_add(batch)
     crawl.frontier.pauses.resume()

@@ -202,6 +202,7 @@ def test_every_outcome_leaves_a_record(tmp_path: Path, outcome: Outcome) -> None
         Outcome.REDIRECT: PageState.REDIRECTED,
         Outcome.GONE: PageState.GONE,
         Outcome.ROBOTS_DENIED: PageState.DENIED,
+        Outcome.WITHDRAWN: PageState.RETIRED,
     }
     assert record.state is expected.get(outcome, PageState.FAILED)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from crawler.pages.withdrawals import Erased, Withdrawal
 from crawler.records import Capture, Outcome, PageRecord, PageState
 from crawler.serve import copy_selection
 from crawler.serve.http_error import HttpError
@@ -60,16 +61,17 @@ def record(**values: object) -> PageRecord:
 def test_what_is_withheld() -> None:
     copy_selection.check_shown(record(), capture(1))
     copy_selection.check_shown(None, None)
-    retired = record()
-    retired.state = PageState.RETIRED
-    for page, copy in [
-        (record(noarchive=True), capture(1)),
-        (record(), capture(1, noarchive=True)),
-        (retired, capture(1)),
+    for page, copy, withdrawn in [
+        (record(noarchive=True), capture(1), None),
+        (record(), capture(1, noarchive=True), None),
+        (record(), capture(1), Withdrawal(1.0, host="a.example", reason="asked for")),
+        (None, None, Withdrawal(1.0, host="a.example", erasing=True, reason="asked for")),
+        (None, None, Erased("digest", 1.0, "asked for")),
     ]:
         with pytest.raises(HttpError) as caught:
-            copy_selection.check_shown(page, copy)
+            copy_selection.check_shown(page, copy, withdrawn)
         assert caught.value.status == 451
+        assert ("asked for" in str(caught.value.body)) == (withdrawn is not None)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
 """Broken members of a WARC file are replaced by empty records of the same length; all others keep their offsets."""
 
 import gzip
+import io
 from pathlib import Path
 
 import pytest
+from warcio.archiveiterator import ArchiveIterator
 
 from crawler.pages import reading, warc
-from crawler.upkeep.warc_members import filler, mended
+from crawler.pages.erased_bytes import filler
+from crawler.upkeep.warc_members import mended
 
 NAME = "x.warc.gz"
 
@@ -115,12 +118,19 @@ def test_a_member_with_a_wrong_digest_is_broken(tmp_path: Path) -> None:
     assert [whole for *_, whole in found] == [True, False, True]
 
 
-@pytest.mark.parametrize("more", [0, 1, 77, 70_000])
+@pytest.mark.parametrize(
+    "more", [0, 1, *range(50, 180), 9_900, 65_300, 65_400, 65_401, 65_500, 70_000, 1_000_000]
+)
 def test_a_filler_of_any_length_is_one_empty_record(more: int) -> None:
-    """RFC 1952: a comment of spaces fills the remaining bytes."""
+    """RFC 1952: a short comment fills a small gap, blocks of blanks that are not compressed a larger one."""
     data = filler(SHORTEST + more)
     assert data is not None and len(data) == SHORTEST + more
     record = reading.parse_record(gzip.decompress(data))
-    assert (record.kind, record.block, record.fields["content-length"]) == ("metadata", b"", "0")
+    assert (record.kind, record.block.strip(b" "), int(record.fields["content-length"])) == (
+        "metadata",
+        b"",
+        len(record.block),
+    )
+    assert [each.rec_type for each in ArchiveIterator(io.BytesIO(data))] == ["metadata"]
     assert reading.member_length(iter([data]), NAME) == len(data)
     assert filler(SHORTEST - 1) is None

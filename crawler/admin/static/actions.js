@@ -1,6 +1,6 @@
 // Changes of the crawl: they need the token, are offered only where they can act, and answer where the click was.
 
-import { $, count, say } from "./elements.js";
+import { $, bytes, count, say } from "./elements.js";
 
 const CONFIRM = 5000; // ms in which the second press of Stop counts
 const CONTROLS = ["pause", "resume", "stop"];
@@ -16,6 +16,7 @@ if (brought) {
 function outcome(command, answers) {
   if (command === "seed") return [`${count(answers[0].queued)} queued`, ...answers[0].refused.map((each) => `refused: ${each.url}: ${each.why}`)].join("; ");
   if (command === "retire") return `${count(answers.reduce((sum, each) => sum + each.retired, 0))} waiting URLs dropped; stored pages are kept`;
+  if (command === "withdraw") return `${count(answers[0].pages)} pages (${bytes(answers[0].bytes)}) withdrawn`;
   if (command === "set") return `set: ${Object.entries(answers[0].set).map(([key, value]) => `${key} = ${value}`).join(", ")}`;
   if (command === "pause") return "paused: requests under way are finished, no new one is made";
   if (command === "resume") return "resumed";
@@ -23,13 +24,25 @@ function outcome(command, answers) {
   return "done";
 }
 
+function send(command) {
+  const headers = { "Content-Type": "application/json", "X-Admin-Token": token };
+  return fetch("/do", { method: "POST", headers, body: JSON.stringify(command) });
+}
+
+// Count the pages first, and ask once.
+export async function withdraw(what, output) {
+  const counted = await send({ command: "withdraw", dry_run: true, ...what }).catch(() => null);
+  if (!counted || !counted.ok) return act({ command: "withdraw", ...what }, output);
+  const found = (await counted.json()).answers[0];
+  if (confirm(`Take down ${count(found.pages)} stored pages (${bytes(found.bytes)})? They are not fetched again.`)) act({ command: "withdraw", ...what }, output);
+}
+
 // Send a command; write what the server says to `output`, an element beside the control.
 export async function act(command, output) {
   say(output, "…");
   output.className = "said";
   try {
-    const headers = { "Content-Type": "application/json", "X-Admin-Token": token };
-    const answer = await fetch("/do", { method: "POST", headers, body: JSON.stringify(command) });
+    const answer = await send(command);
     const found = await answer.json();
     say(output, answer.ok ? outcome(command.command, found.answers) : `${command.command} refused: ${found.why || found.error}`);
     output.classList.toggle("bad", !answer.ok || Boolean(found.answers[0].refused && found.answers[0].refused.length));
@@ -50,7 +63,8 @@ function allow() {
   $("pause").disabled = !able || paused;
   $("resume").disabled = !able || !paused;
   $("stop").disabled = !able;
-  for (const button of document.querySelectorAll("#seed-form button, #retire-form button, #set-form button")) button.disabled = !able;
+  for (const button of document.querySelectorAll("#seed-form button, #retire-form button, #withdraw-form button, #set-form button")) button.disabled = !able;
+  $("host-withdraw").disabled = !able;
   $("host-block").disabled = !able || host === "blocked";
   $("host-unblock").disabled = !able || !["blocked", "refused", "given_up"].includes(host);
   $("token-form").hidden = Boolean(token);
@@ -103,6 +117,7 @@ export function start() {
   }
   onSubmit("seed", (url, output) => act({ command: "seed", urls: [url] }, output));
   onSubmit("retire", (pattern, output) => act({ command: "retire", pattern }, output));
+  onSubmit("withdraw", (url, output) => withdraw({ url }, output));
   onSubmit("set", (text, output) => {
     const at = text.indexOf("=");
     if (at < 1) say(output, "Write it as key=value, for example politeness.delay=5");

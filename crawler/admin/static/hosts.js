@@ -102,6 +102,7 @@ export function start(isLive) {
     if (button) reveal(button.dataset.host);
   });
   $("host-close").addEventListener("click", close);
+  $("host-withdraw").addEventListener("click", () => actions.withdraw({ host: open }, $("host-said")));
   for (const command of ["block", "unblock"]) {
     $(`host-${command}`).addEventListener("click", async () => {
       await actions.act({ command, host: open }, $("host-said"));

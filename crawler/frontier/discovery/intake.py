@@ -14,7 +14,6 @@ twice in a queue.
 """
 
 import itertools
-import re
 from collections.abc import Callable, Iterator, Sequence
 
 from crawler.config import FrontierConfig, OrderConfig
@@ -322,19 +321,21 @@ class Intake:
 
     # ---- retirement ----
 
-    def retire(self, pattern: re.Pattern[str], batch: Batch) -> int:
-        """Delete the to-do and parked URLs in which the pattern is found; return their number.
+    def retire(self, matches: Callable[[str], object], batch: Batch) -> int:
+        """Delete the to-do and parked URLs that match; return their number.
 
         Reads all entries, about 4 us each. URLs in flight, and new URLs whose batch is
         not written yet, are kept.
         """
         count, begin = 0, PARKED
         while begin:
-            more, begin = self.retire_some(pattern, batch, begin)
+            more, begin = self.retire_some(matches, batch, begin)
             count += more
         return count
 
-    def retire_some(self, pattern: re.Pattern[str], batch: Batch, begin: bytes = PARKED) -> tuple[int, bytes]:
+    def retire_some(
+        self, matches: Callable[[str], object], batch: Batch, begin: bytes = PARKED
+    ) -> tuple[int, bytes]:
         """Do one step of `retire`: examine `RETIRED_AT_ONCE` entries from the key `begin` on.
 
         Parked entries come first, if there are any: a search for them after the whole queue was deleted
@@ -350,7 +351,7 @@ class Intake:
         found = self._scan(prefix, begin)
         for slot, name, key, order, entry in itertools.islice(found, RETIRED_AT_ONCE):
             begin = key
-            if self._in_flight(slot, order) or not pattern.search(join_url(name, entry.tail)):
+            if self._in_flight(slot, order) or not matches(join_url(name, entry.tail)):
                 continue
             count += 1
             batch.delete(key)

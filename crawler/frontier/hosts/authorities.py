@@ -8,7 +8,7 @@ turns. The failure is charged to the host only if it has no other authority to t
 port is the default port of the scheme.
 
 The latest `ENTRIES_MAX` are kept in memory; losing one costs one request. The number of failures and the
-last outcome are also stored, under `j/`, for the verdicts of the report (`frontier/waiting_urls.py`); waits
+last outcome are also stored, under `z/`, for the verdicts of the report (`frontier/waiting_urls.py`); waits
 are not stored, so every run tries each authority again. `troubled` has the
 hosts whose latest request failed in this way, so that they are shown as failing although nothing is charged to them.
 Durations are in seconds; instants are seconds on the process clock.

@@ -47,7 +47,7 @@ def result_of(outcome: Outcome, *, unchanged: bool, stored: bool = True) -> Refr
         return RefreshOutcome.UNCHANGED if unchanged else RefreshOutcome.CHANGED
     if outcome in (Outcome.REDIRECT, Outcome.BAD_REDIRECT):
         return RefreshOutcome.MOVED
-    if outcome is Outcome.ROBOTS_DENIED:
+    if outcome in (Outcome.ROBOTS_DENIED, Outcome.WITHDRAWN):
         return RefreshOutcome.DENIED
     return RefreshOutcome.FAILED if outcome in _FAILURES else RefreshOutcome.GONE
 

@@ -74,6 +74,9 @@ class _NoRobots:
     def crawl_delay(self, authority: str) -> float | None:
         return None
 
+    def line(self, authority: str, target: str) -> str:
+        return ""
+
 
 def walk(
     graph: LinkGraph, planted: Planted, name: str, *, rate: float, seed: int, weights: str = ""

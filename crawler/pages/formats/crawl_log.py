@@ -37,20 +37,31 @@ _STATUS = {
     Outcome.HEADER_TOO_LARGE: -404,
     Outcome.BAD_STATUS: -404,
     Outcome.ROBOTS_DENIED: -9998,
+    Outcome.WITHDRAWN: -5003,  # blocked by a custom processor
 }
 _FAILED = -5  # some other runtime failure
 _NAMES = str.maketrans({" ": "%20", "\n": "%0A", "\r": "%0D", "\t": "%09"})
 
 
 def crawl_log_lines(lines: Iterable[bytes], archives: Sequence[Archive]) -> Iterator[bytes]:
-    """Yield one line for each line of pages.jsonl that can be parsed."""
+    """Yield one line for each line of pages.jsonl that can be parsed, without fetches of withdrawn URLs."""
     url_of = url_finder(archives)
     for line in lines:
         try:
             fetch = msgspec.json.decode(line)
+            if _is_withdrawn(fetch, archives):
+                continue
             yield _line(fetch, archives, url_of).encode("utf-8", "replace")
         except (msgspec.MsgspecError, KeyError, ValueError, TypeError):  # cut short by a crash
             continue
+
+
+def _is_withdrawn(fetch: dict[str, Any], archives: Sequence[Archive]) -> bool:
+    """Return whether a rule covers a fetch; the archives of a crawl have the same rules."""
+    withdrawals = archives[0].withdrawals if archives else None
+    if not withdrawals:
+        return False
+    return withdrawals.of_copy(fetch["url"], datetime.fromisoformat(fetch["ts"]).timestamp()) is not None
 
 
 def _line(fetch: dict[str, Any], archives: Sequence[Archive], url_of: Any) -> str:

@@ -131,13 +131,14 @@ def _add_capture(known: Known, archive: Archive, capture: Capture) -> None:
 
 
 def url_finder(archives: Sequence[Archive]) -> Callable[[int], str]:
-    """Return a cached look-up from a fingerprint to the URL of a page that any process tried; "" if unknown."""
+    """Return a cached look-up from a fingerprint to the URL of a tried page; "" if it is unknown or withdrawn."""
 
     @lru_cache(maxsize=1 << 14)
     def find(fingerprint: int) -> str:
         if not fingerprint:
             return ""
         records = (archive.record(fingerprint) for archive in archives)
-        return next((record.url for record in records if record is not None), "")
+        url = next((record.url for record in records if record is not None), "")
+        return "" if any(archive.withdrawals.stops(url) for archive in archives if url) else url
 
     return find

@@ -1,6 +1,7 @@
 """Select the captures to export, and the newest copy of each page.
 
 `noarchive` of a page's latest answer applies to all of its copies: they are left out unless they are asked for.
+Copies of pages that robots.txt forbids now are left out if `serve.on_disallow` says so.
 """
 
 import itertools
@@ -16,16 +17,22 @@ Say = Callable[[str], None]
 
 
 class Selection(NamedTuple):
-    """The captures to export: by directive and time (seconds, `since` included, `until` not)."""
+    """The captures to export: by directive and time (seconds, `since` included, `until` not).
+
+    `disallowed` returns whether copies of a URL are withheld because robots.txt forbids it.
+    """
 
     with_noarchive: bool = False
     since: float = 0.0
     until: float = float("inf")
+    disallowed: Callable[[str], bool] | None = None
 
     def takes(self, capture: Capture, record: PageRecord | None) -> bool:
         """Return whether a capture is exported; `record` is that of its page, None for robots.txt."""
         withheld = capture.noarchive or (record is not None and record.noarchive)
-        return (self.with_noarchive or not withheld) and self.since <= capture.fetched_at < self.until
+        if (withheld and not self.with_noarchive) or not self.since <= capture.fetched_at < self.until:
+            return False
+        return self.disallowed is None or not self.disallowed(capture.url)
 
 
 def selected_captures(archive: Archive, select: Selection) -> Iterator[tuple[bytes, Capture]]:

@@ -75,12 +75,16 @@ def _positions(archives: Sequence[Archive], select: Selection) -> Iterator[bytes
 
 def _chunk(archive: Archive, capture: Capture, select: Selection) -> Chunk:
     original = archive.capture_at(capture.refers_to) if capture.refers_to else None
-    if original is None or select.takes(original, archive.record(fingerprint_of(capture.refers_to))):
+    if original is None or _is_exported(archive, original, fingerprint_of(capture.refers_to), select):
         return Chunk(capture, archive.raw_records(capture), capture.length)
     page = archive.read(capture)
     data = warc.compressor(1)(_as_response(page))
     whole = structs.replace(capture, kind="response", status=page.status, refers_to=b"")
     return Chunk(whole, data, len(data))
+
+
+def _is_exported(archive: Archive, original: Capture, fingerprint: int, select: Selection) -> bool:
+    return not archive.is_withdrawn(original) and select.takes(original, archive.record(fingerprint))
 
 
 def _as_response(page: StoredPage) -> bytes:

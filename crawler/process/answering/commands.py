@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,9 +22,10 @@ from crawler.crawl.relaxed_settings import SeedPlaces, confirm, inherited
 from crawler.errors import UsageError
 from crawler.frontier.hosts.ranking import ORDERS
 from crawler.process.answering.explainer import Explainer, Steps
+from crawler.process.answering.withdrawing import Withdrawing
 from crawler.process.committing.portions import portions
 from crawler.process.opening.stages import Stages
-from crawler.records import Capture, LinkFlag, PeerStatus
+from crawler.records import Capture, LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
 from crawler.urls.canonical import canonical, hostname
@@ -37,8 +39,10 @@ CHANGING = (
     "unblock",
     "retire",
     "signal",
+    "withdraw",
 )  # commands that answer once their change is durable
 _SEED = LinkFlag.SEED
+RECORDS_LOOKED_AT = 100_000  # records of tried URLs that `retire` searches for a stored page: about 1 s
 HOSTS_AT_ONCE = 100  # hosts examined between two pauses; reading the queue of one from the store costs 13 us
 
 
@@ -73,6 +77,16 @@ class Commands:
         commands = (
             self.host, self.hosts, self._explainer.why, self.get, self.seed, self.block, self.unblock, self.retire,
             self.signal, self.signals,
+            Withdrawing(
+                stages.name,
+                stages.pages,
+                stages.intake.filter,
+                stages.results,
+                stages.fingerprinter,
+                stages.clock.now,
+                stages.point.making,
+                commit,
+            ).withdraw,
         )  # fmt: skip
         self._commands = {command.__name__: _checked(command) for command in commands}
         self._commands["status"] = _checked(self._status)
@@ -152,6 +166,9 @@ class Commands:
         if request_form is None:
             raise UsageError(f"{url!r} is not an http or https URL")
         fingerprint = self._fingerprinter.fingerprint(request_form)
+        withholds = self._context.config.serve.on_disallow == "withhold"
+        if withholds and self._frontier.views.disallowing_line(request_form):
+            return None
         page = self._pages.get(fingerprint, with_noarchive=with_noarchive, static=static)
         if page is None:
             return None
@@ -236,14 +253,28 @@ class Commands:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise UsageError(f"{pattern!r} is not a valid regular expression: {error}") from error
-        portions = self._results.retiring(pattern, self._commit)
+        portions = self._results.retiring(re.compile(pattern).search, self._commit)
         while True:
             yield from self._point.making()
             try:
                 next(portions)
-            except StopIteration as end:
-                return {"retired": end.value}
+            except StopIteration as ended:
+                gone = ended.value
+                break
             yield
+        stored = False
+        if not gone:
+            stored = yield from self._stores(re.compile(pattern))
+        return {"retired": gone, "stored": stored}
+
+    def _stores(self, pattern: re.Pattern[str]) -> Steps:
+        """Return whether the URL of a stored page matches; look at `RECORDS_LOOKED_AT` records at most."""
+        for number, (_, record) in enumerate(islice(self._pages.all_records(), RECORDS_LOOKED_AT)):
+            if record.state is PageState.STORED and pattern.search(record.url):
+                return True
+            if not number % HOSTS_AT_ONCE:
+                yield
+        return False
 
 
 def _end_of(steps: Generator[None, None, T]) -> T:

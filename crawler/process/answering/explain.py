@@ -9,6 +9,7 @@ from typing import Any
 from crawler.admin.wait_causes import describe_cause
 from crawler.records import PageState
 from crawler.serve.interfaces import Ahead, AheadState
+from crawler.urlfilter.rule_names import WITHDRAWN
 
 # The meaning of each host state for a URL in the host's queue.
 _HOSTS = {
@@ -40,6 +41,8 @@ _DROPPED = "it was found but is in no queue; `crawler retire` removed it"
 def sentence(answer: Mapping[str, Any]) -> str:
     """Return the sentence that says what happened to a URL, from the facts that `why` has collected."""
     record = answer.get("record")
+    if withdrawn := answer.get("withdrawn"):
+        return _withdrawn(withdrawn)
     if record is not None and answer.get("queue") == "to do":
         return f"{_tried(record, answer)[:-1]}; queued again: {_waits(answer)}."
     if record is not None:
@@ -62,6 +65,8 @@ def sentence(answer: Mapping[str, Any]) -> str:
 
 def prospect(facts: Mapping[str, Any]) -> Ahead:
     """Return whether a URL may be fetched, and why its host waits; QUEUED if nothing forbids the fetch."""
+    if facts["filter"] == WITHDRAWN:
+        return Ahead(AheadState.OUT_OF_SCOPE, facts["reason"])
     if facts["filter"] != "accepted" and facts.get("record") is None:
         return Ahead(AheadState.OUT_OF_SCOPE, facts["reason"])
     if facts.get("dropped"):
@@ -103,11 +108,13 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
             f"Not fetched again: {_robots(robots)}{kept}." if kept else f"Never fetched: {_robots(robots)}."
         )
     return {
-        PageState.STORED: f"Stored: {answered}, {_times(record['fetches'])}{_shown(record)}.",
+        PageState.STORED: (
+            f"Stored: {answered}, {_times(record['fetches'])}{_shown(record)}{_now(record, robots, kept)}."
+        ),
         PageState.REDIRECTED: f"Redirects to {record['location']}: {answered}.",
         PageState.GONE: f"Gone: {answered}.",
         PageState.FAILED: f"Failed: {answered}{_why(record['error'])}{_WANTS.get(status, '')}{kept}.",
-        PageState.RETIRED: "Dropped by `crawler retire`.",
+        PageState.RETIRED: "Not fetched: the operator had withdrawn it, or erased its copies, when its turn came.",
     }[PageState(state)]
 
 
@@ -116,12 +123,33 @@ def _shown(record: Mapping[str, Any]) -> str:
     return "; its content is what a browser showed" if record.get("rendered") else ""
 
 
+def _withdrawn(withdrawn: Mapping[str, Any]) -> str:
+    """Return the sentence about a withdrawn URL: since when, why, what is kept, and whether it is fetched again."""
+    copies = withdrawn["copies"]
+    kept = "no copy is kept"
+    if copies:
+        kept = f"{copies} {'copy is' if copies == 1 else 'copies are'} kept, but not served or exported"
+    again = "it may be fetched again" if withdrawn.get("again") else "it is not fetched again"
+    return f"Withdrawn by the operator at {withdrawn['at']}{_why(withdrawn['reason'])}: {kept}; {again}."
+
+
+def _now(record: Mapping[str, Any], robots: Mapping[str, Any], kept: str) -> str:
+    """Return the clause about a stored page that its site restricts now: what holds, and what happens to the copy."""
+    if robots.get("denied"):
+        return f"; {_robots(robots)} now, so it is not fetched again{kept}"
+    return kept if record.get("noarchive") else ""
+
+
 def _kept(answer: Mapping[str, Any]) -> str:
     """Return the clause about the stored copy of an earlier answer; "" if there is no copy."""
     good = [each for each in answer.get("captures", ()) if each["status"] // 100 == 2]
     if not good:
         return ""
-    served = "kept but not served (noarchive)" if answer["record"]["noarchive"] else "kept and served"
+    robots, served = answer.get("robots", {}), "kept and served"
+    if answer["record"]["noarchive"]:
+        served = "kept but not served (noarchive)"
+    elif robots.get("denied") and robots.get("on_disallow") == "withhold":
+        served = "kept but not served (serve.on_disallow = withhold)"
     return f"; the copy of {good[0]['fetched_at']} is {served}"
 
 

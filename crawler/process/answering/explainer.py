@@ -8,6 +8,7 @@ from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.views import EXPLAINED_MAX
 from crawler.pages.page_cache import PageCache
+from crawler.pages.withdrawals import Erased, Withdrawal
 from crawler.process.answering import explain
 from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.process_views import ProcessViews
@@ -74,6 +75,8 @@ class Explainer:
         if record is not None:
             answer["record"] = _plain_record(record)
             answer["captures"] = [_plain_capture(capture) for capture in self._pages.captures(fingerprint)]
+        if (withdrawn := self._pages.withdrawn(fingerprint, request_form)) is not None:
+            answer["withdrawn"] = self._withdrawal(fingerprint, withdrawn)
         answer["known"] = record is not None or self._due.contains(fingerprint)
         if self._views.freshness is not None and record is not None:
             answer["refresh"] = _in_words(
@@ -96,6 +99,12 @@ class Explainer:
             answer["found_on"] = via
         answer["verdict"] = explain.sentence(answer)
         return answer
+
+    def _withdrawal(self, fingerprint: int, withdrawn: Withdrawal | Erased) -> dict[str, Any]:
+        """Return when and why a URL was withdrawn, and how many copies of it are kept."""
+        copies = sum(1 for _ in self._pages.stored_captures_of(fingerprint))
+        said = {"at": iso_time(withdrawn.at), "reason": withdrawn.reason, "copies": copies}
+        return said | ({"again": not withdrawn.stops_fetches} if isinstance(withdrawn, Withdrawal) else {})
 
     def _facts(self, url: str) -> dict[str, Any]:
         """Return the verdicts of the filter and of robots.txt on a URL (request form)."""
@@ -130,7 +139,8 @@ class Explainer:
             "url": f"{authority(url)}/robots.txt",
             "fetched_at": iso_time(copy.fetched_at),
             "line": line or "no rule matches it",
-            "denied": line.startswith("Disallow") and self._frontier.views.obeys_robots(url),
+            "denied": bool(self._frontier.views.disallowing_line(url)),
+            "on_disallow": self._context.config.serve.on_disallow,
         }
 
     def _found_on(self, record: PageRecord | None, answer: Mapping[str, Any]) -> str:

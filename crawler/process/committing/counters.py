@@ -39,6 +39,7 @@ _NO_FAILURE = frozenset(
         Outcome.REDIRECT,
         Outcome.GONE,
         Outcome.ROBOTS_DENIED,
+        Outcome.WITHDRAWN,
     }
 )
 _KEPT_IF_CUT = (Outcome.FETCHED, Outcome.TRUNCATED)

@@ -13,6 +13,7 @@ from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.importance import Importance, read_values
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.pages.page_cache import PageCache
+from crawler.pages.withdrawals import Withdrawals
 from crawler.process.opening.change_comparison import ChangeComparison
 from crawler.process.opening.process_context import ProcessContext
 from crawler.records import Link
@@ -74,6 +75,7 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
         keeps=Kinds(config.filter.accept, config.filter.reject).keeps,
         random=context.environment.random_bytes,
         sync=context.outlasts_power_cut,
+        withdrawals=Withdrawals(context.directory.parent),
     )
 
 
@@ -148,6 +150,7 @@ def make_frontier(
     fingerprinter: Fingerprinter,
     refresh: Refresh | None,
     priority: Callable[[Link], int] | None,
+    withdrawn: Callable[[str], bool],
 ) -> Frontier:
     return Frontier(
         store,
@@ -160,6 +163,7 @@ def make_frontier(
         processes=len(context.topology.names),
         refresh=refresh,
         priority=priority,
+        withdrawn=withdrawn,
     )
 
 

@@ -66,7 +66,7 @@ class Decisions:
         if ranking is not None:
             improve = _improving(frontier, context.clock)
             ordering = LinkScoring(ranking, config.order, config.cache.bits, improve)
-        self.link_filter = _link_filter(context, store, fingerprinter, hook)
+        self.link_filter = _link_filter(context, store, fingerprinter, hook, pages.withdrawals.stops)
         self.knowledge = SiteKnowledge(
             self.link_filter.filter,
             equivalences,
@@ -140,7 +140,11 @@ def _validators(context: ProcessContext, store: KeyValue, refresh: Refresh | Non
 
 
 def _link_filter(
-    context: ProcessContext, store: KeyValue, fingerprinter: Fingerprinter, hook: Callable[[str], bool] | None
+    context: ProcessContext,
+    store: KeyValue,
+    fingerprinter: Fingerprinter,
+    hook: Callable[[str], bool] | None,
+    withdrawn: Callable[[str], bool],
 ) -> LinkFilter:
     config = context.config
     url_filter = UrlFilter(
@@ -150,6 +154,7 @@ def _link_filter(
         allow_ports=config.network.allow_ports,
         requisites=config.crawl.requisites,
         hook=hook,
+        withdrawn=withdrawn,
     )
     return LinkFilter(url_filter, fingerprinter, length_max=config.urls.length_max)
 

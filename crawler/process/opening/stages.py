@@ -128,8 +128,9 @@ class Stages:
         self.due = assembly.make_eliminator(context, store, printer)
         self.refresh = assembly.make_refresh(context, self.pages, printer) if refreshes(self.config) else None
         self.frontier = assembly.make_frontier(
-            context, store, robots=self.robots, fingerprinter=printer, refresh=self.refresh, priority=priority
-        )
+            context, store, robots=self.robots, fingerprinter=printer, refresh=self.refresh, priority=priority,
+            withdrawn=self.pages.withdrawals.stops,
+        )  # fmt: skip
         self._sync_names()
         clean = self._note_opening()
         self.frontier.open(self.clock.now(), clean=clean)

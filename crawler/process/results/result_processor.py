@@ -95,7 +95,12 @@ class ResultProcessor:
     # -- pages -----------------------------------------------------------------
 
     def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
-        """Return the validators (ETag, Last-Modified) for a conditional request, each "" if there is none to use."""
+        """Return the validators (ETag, Last-Modified) for a conditional request, each "" if there is none to use.
+
+        Copies that are withdrawn are not confirmed: a 304 would leave the page without a copy to show.
+        """
+        if self._pages.withdrawals and next(self._pages.captures(fetch_task.fingerprint), None) is None:
+            return "", ""
         if fetch_task.flags & _KNOWN and self._is_rendered(fetch_task):
             return "", ""
         if fetch_task.flags & _AGAIN:
@@ -217,8 +222,10 @@ class ResultProcessor:
             return 0
 
     def denied(self, fetch_task: FetchTask, now: float) -> Making:
-        """Make the change for a URL that robots.txt forbids: it is recorded, but never fetched."""
-        fetch = Fetch(url=fetch_task.url, outcome=Outcome.ROBOTS_DENIED, began=now)
+        """Make the change for a URL that robots.txt or a withdrawal forbids: it is recorded, but never fetched."""
+        withdrawn = self._pages.withdrawals.stops(fetch_task.url)
+        outcome = Outcome.WITHDRAWN if withdrawn else Outcome.ROBOTS_DENIED
+        fetch = Fetch(url=fetch_task.url, outcome=outcome, began=now)
         return self.page(fetch_task, fetch, None, now)
 
     # -- hosts -----------------------------------------------------------------
@@ -274,17 +281,17 @@ class ResultProcessor:
 
     def retire(self, pattern: str, change: Change) -> int:
         """Drop the to-do and parked URLs that the regular expression matches; return how many."""
-        gone = self._frontier.intake.retire(re.compile(pattern), change)
+        gone = self._frontier.intake.retire(re.compile(pattern).search, change)
         self._count_retired(change, gone)
         self._tell_written(change)
         return gone
 
-    def retiring(self, pattern: str, commit: Callable[[Change], None]) -> Counted:
-        """Retire URLs in portions; pass the change of each to `commit`, pause after each, return the number dropped."""
-        compiled, count, begin = re.compile(pattern), 0, PARKED
+    def retiring(self, matches: Callable[[str], object], commit: Callable[[Change], None]) -> Counted:
+        """Retire the URLs that match, in portions; pass the change of each to `commit`, pause, return their number."""
+        count, begin = 0, PARKED
         while begin:
             change = Change()
-            gone, begin = self._frontier.intake.retire_some(compiled, change, begin)
+            gone, begin = self._frontier.intake.retire_some(matches, change, begin)
             self._count_retired(change, gone)
             self._tell_written(change)
             if gone:

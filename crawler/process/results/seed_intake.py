@@ -26,7 +26,10 @@ Pieces = Iterable[Sequence[str]]
 Own = Callable[[Sequence[str]], Sequence[str]]
 KNOWN_AT_ONCE = 1000  # known pages queued per commit
 _AGAIN, _OWN_REQUEST = LinkFlag.AGAIN, LinkFlag.OWN_REQUEST
-_ASKED_AGAIN = frozenset({PageState.STORED, PageState.REDIRECTED, PageState.GONE, PageState.FAILED})
+# RETIRED: copies were erased by date, or the withdrawal was undone; withdrawn URLs are not among the records.
+_ASKED_AGAIN = frozenset(
+    {PageState.STORED, PageState.REDIRECTED, PageState.GONE, PageState.FAILED, PageState.RETIRED}
+)
 
 
 def seed_changes(

@@ -152,7 +152,7 @@ def test_a_host_is_blocked_and_taken_up_again(stages: Stages) -> None:
 
 def test_urls_are_retired_by_a_pattern(stages: Stages) -> None:
     ask(stages, "seed", urls=["http://b.org/1", "http://b.org/2", "http://c.org/1"])
-    assert ask(stages, "retire", pattern=r"b\.org") == {"retired": 2}
+    assert ask(stages, "retire", pattern=r"b\.org") == {"retired": 2, "stored": False}
     assert stages.views.frontier_counts().todo == 1
     assert ask(stages, "why", url="http://b.org/1")["verdict"].startswith("Dropped: "), (
         "it does not say that the URL waits"
@@ -180,8 +180,12 @@ def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.Monke
     count, why = pauses(command="why", url=urls[-1])
     assert count == 9 and why["queue"] == "to do"
     count, retired = pauses(command="retire", pattern=r"b\.org/.*[05]$")
-    assert count >= 10 and retired == {"retired": 19} and stages.views.frontier_counts().todo == 76
-    assert pauses(command="retire", pattern=r"b\.org")[1] == {"retired": 76}
+    assert (
+        count >= 10
+        and retired == {"retired": 19, "stored": False}
+        and stages.views.frontier_counts().todo == 76
+    )
+    assert pauses(command="retire", pattern=r"b\.org")[1] == {"retired": 76, "stored": False}
     assert stages.views.frontier_counts().todo == 0
 
 
@@ -310,7 +314,8 @@ def test_why_tells_what_robots_txt_says(joint: Joint) -> None:
     fetch_task = joint.fetch_task(TaskKind.ROBOTS)
     rules = b"User-agent: *\nDisallow: /no\nAllow: /no/but\n"
     joint.commit(joint.results.robots(fetch_task, fetch(fetch_task.url, rules), joint.clock.now()))
-    common = {"url": "http://a.org/robots.txt", "fetched_at": iso_time(joint.clock.now())}
+    at = iso_time(joint.clock.now())
+    common = {"url": "http://a.org/robots.txt", "fetched_at": at, "on_disallow": "keep"}
     for path, line, denied in (
         ("no/1", "Disallow: /no", True),
         ("no/but", "Allow: /no/but", False),

@@ -72,7 +72,35 @@ def _record(**values: Any) -> dict[str, Any]:
             _record(state="failed", status=500, noarchive=False) | {"captures": COPIES},
             "Failed: 500 at T; the copy of T is kept and served.",
         ),
-        (_record(state="retired"), "Dropped by `crawler retire`."),
+        (
+            _record(state="retired"),
+            "Not fetched: the operator had withdrawn it, or erased its copies, when its turn came.",
+        ),
+        (
+            _record(fetches=1, noarchive=False)
+            | {"captures": COPIES, "robots": DENIES | {"on_disallow": "keep"}},
+            "Stored: 200 at T, fetched once; `Disallow: /x` in http://h/robots.txt forbids it now, so it is not fetched "
+            "again; the copy of T is kept and served.",
+        ),
+        (
+            _record(fetches=1, noarchive=False)
+            | {"captures": COPIES, "robots": DENIES | {"on_disallow": "withhold"}},
+            "Stored: 200 at T, fetched once; `Disallow: /x` in http://h/robots.txt forbids it now, so it is not fetched "
+            "again; the copy of T is kept but not served (serve.on_disallow = withhold).",
+        ),
+        (
+            _record(fetches=1, noarchive=True) | {"captures": COPIES},
+            "Stored: 200 at T, fetched once; the copy of T is kept but not served (noarchive).",
+        ),
+        (
+            _record() | {"withdrawn": {"at": "T", "reason": "asked for", "copies": 2, "again": False}},
+            "Withdrawn by the operator at T (asked for): 2 copies are kept, but not served or exported; "
+            "it is not fetched again.",
+        ),
+        (
+            _record() | {"withdrawn": {"at": "T", "reason": "", "copies": 0, "again": True}},
+            "Withdrawn by the operator at T: no copy is kept; it may be fetched again.",
+        ),
         (
             ACCEPTED | {"dropped": True},
             "Dropped: it was found but is in no queue; `crawler retire` removed it.",

@@ -1,5 +1,6 @@
 """The change made from the end of a fetch: records, captures, decisions, counts; canned answers, real stages."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -389,7 +390,7 @@ def test_retiring_in_portions_counts_all_and_commits_each(joint: Joint) -> None:
         changes.append(change)
         joint.stages.commits.commit(change)
 
-    portions = joint.results.retiring("/x", commit)
+    portions = joint.results.retiring(re.compile("/x").search, commit)
     pauses = 0
     while True:
         try:

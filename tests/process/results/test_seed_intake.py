@@ -118,7 +118,7 @@ def test_a_page_that_was_tried_is_asked_again_as_the_link_that_it_was() -> None:
 
 @pytest.mark.parametrize("state", PageState)
 def test_pages_that_may_not_be_fetched_are_not_queued_again(state: PageState) -> None:
-    denied = state in (PageState.DENIED, PageState.RETIRED)
+    denied = state is PageState.DENIED
     assert asked_again([record("http://a.org/", state)]) == (
         [] if denied else asked_again([record("http://a.org/")])
     )

@@ -1,0 +1,157 @@
+"""Leads the processes of a crawl through a withdrawal, whoever asks for it: command line, HTTP or Python.
+
+    rule file ─► apply ─► count                    withdrawn: no process shows the copies any more
+    rule file ─► apply ─► detach ─► erase          erased: no process goes on before all have done a step
+
+A process may hold copies that repeat a response of another one (`pages/reshard.py`), so
+all detach theirs before any erases.
+
+`conduct` is a generator: it yields the request that every process must answer next and
+receives their answers, so each caller sends them in its own way.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from crawler.clock import iso_time
+from crawler.errors import UsageError
+from crawler.pages.withdrawals import RuleFile, Subject, Withdrawal
+
+ENTRIES = 20_000  # entries of a store that one request examines in a running process: about 0.2 s
+
+Requests = Generator[dict[str, Any], Sequence[Any], "Withdrawn"]
+
+
+class TakeDown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A demand of the operator: the copies of a URL, a host, a prefix, or those fetched `before` an instant.
+
+    `before` is a date or time in ISO 8601, UTC if it names no zone. `undo` removes the
+    withdrawal of the same copies; `dry_run` only counts them; `erase` overwrites their bytes.
+    """
+
+    url: str = ""
+    host: str = ""
+    prefix: str = ""
+    before: str = ""
+    reason: str = ""
+    undo: bool = False
+    dry_run: bool = False
+    erase: bool = False
+
+    def rule(self, now: float) -> Withdrawal:
+        """Return the rule that the order names.
+
+        Raises:
+            UsageError: it names none, or an option is invalid.
+        """
+        if self.undo + self.dry_run + self.erase > 1:
+            raise UsageError("withdraw: choose one of undo, dry run and erase")
+        target = Subject(self.url, self.host, self.prefix, instant_of(self.before) if self.before else 0.0)
+        return target.rule(now, self.reason)
+
+
+class Withdrawn(msgspec.Struct):
+    """The result: the rule, the copies that it covers, and what was done (`withdrawn`, `erased`, `counted`, `undone`)."""
+
+    done: str
+    rule: Withdrawal
+    pages: int = 0
+    copies: int = 0
+    bytes: int = 0
+
+    def plain(self) -> dict[str, Any]:
+        """Return the result as JSON values."""
+        counts = {"pages": self.pages, "copies": self.copies, "bytes": self.bytes}
+        return {"done": self.done, **plain_rule(self.rule), **counts}
+
+
+def instant_of(text: str) -> float:
+    """Return the instant that an ISO 8601 date or time names; UTC if it names no zone.
+
+    Raises:
+        UsageError: the text is neither.
+    """
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"withdraw: {text!r} is not a date such as 2026-11-24") from None
+    return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
+
+
+def plain_rule(rule: Withdrawal) -> dict[str, Any]:
+    """Return a rule as people see it: only what it names, with times in ISO 8601."""
+    shown: dict[str, Any] = {"at": iso_time(rule.at)}
+    shown |= {name: value for name in ("url", "host", "prefix", "reason") if (value := getattr(rule, name))}
+    if rule.digest and not rule.url:
+        shown["digest"] = rule.digest
+    if rule.erasing:
+        shown["erased"] = "done" if rule.erased else "begun"
+    if rule.before:
+        shown["before"] = iso_time(rule.before)
+    return shown
+
+
+def conduct(order: TakeDown, rules: RuleFile, now: float) -> Requests:
+    """Carry out an order; `rules` is the rule file of the crawl.
+
+    Raises:
+        UsageError: the order is invalid, or there is nothing to undo.
+        StoreError: the disk failed.
+    """
+    rule = order.rule(now)
+    if order.undo:
+        result = Withdrawn("undone", rules.undo(rule))
+        yield {"command": "withdraw", "step": "apply"}
+        return (yield from _count(result))
+    if order.dry_run:
+        return (yield from _count(Withdrawn("counted", rule)))
+    result = Withdrawn("withdrawn", rules.add(rule))
+    if order.erase:
+        return (yield from _erase(replace(result.rule, url=rule.url), rules))
+    yield {"command": "withdraw", "step": "apply"}
+    return (yield from _count(result))
+
+
+def _erase(rule: Withdrawal, rules: RuleFile) -> Requests:
+    """Erase the copies that a rule in force covers."""
+    rules.note_erasure(rule, done=False)
+    yield {"command": "withdraw", "step": "apply"}
+    result = Withdrawn("erased", rule)
+    yield from _in_portions({"step": "detach", "rule": msgspec.to_builtins(rule)})
+    yield from _add_up(result, "erase")
+    rules.note_erasure(rule, done=True)
+    yield {"command": "withdraw", "step": "apply"}
+    return result
+
+
+def _count(result: Withdrawn) -> Requests:
+    """Add up the copies that the rule covers."""
+    yield from _add_up(result, "count")
+    return result
+
+
+def _add_up(result: Withdrawn, step: str) -> Generator[dict[str, Any], Sequence[Any], None]:
+    """Do a step, and add up its counts."""
+    for answer in (yield from _in_portions({"step": step, "rule": msgspec.to_builtins(result.rule)})):
+        result.pages += answer["pages"]
+        result.copies += answer["copies"]
+        result.bytes += answer["bytes"]
+
+
+def _in_portions(step: Mapping[str, Any]) -> Generator[dict[str, Any], Sequence[Any], list[Any]]:
+    """Repeat a step until every process has reached its end; return all answers.
+
+    Every process gets the same request, so each keeps its own place: the answers of a round
+    give the places for the next one.
+    """
+    found: list[Any] = []
+    places: dict[str, str] | None = None
+    while places is None or any(places.values()):
+        answers = yield {"command": "withdraw", **step, "begin": places or {}, "entries": ENTRIES}
+        found += answers
+        places = {answer["process"]: answer["next"] for answer in answers}
+    return found

@@ -1,0 +1,191 @@
+"""`crawler withdraw`: take stored pages down, undo that, or list what is withdrawn."""
+
+import argparse
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from crawler.admin import withdrawal
+from crawler.admin.withdrawal import TakeDown, Withdrawn
+from crawler.cli import access, options
+from crawler.clock import SystemClock, iso_time
+from crawler.config import convert
+from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.journal import Journal, end_journal, keep_journal, load_journal
+from crawler.errors import UsageError
+from crawler.pages.withdrawals import RuleFile, Withdrawal, load_rules
+from crawler.printable import printable
+from crawler.storage.files import Lock
+from crawler.upgrade.ready import ready
+
+COMMAND = "withdraw"
+_EXAMPLES = """\
+crawler withdraw https://example.org/page --reason "request of 2026-11-24" --dir example
+  crawler withdraw --host example.org --dry-run --dir example
+  crawler withdraw --prefix https://example.org/private/ --dir example
+  crawler withdraw --before 2025-01-01 --dir example
+  crawler withdraw --host example.org --undo --dir example
+  crawler withdraw --host example.org --erase --dir example"""
+
+# What an erasure does not reach, as told to the operator.
+_REMAINS = """\
+not erased: backups of the directory and exports that were made before; the URLs themselves in pages.jsonl, crawler.log
+and in links on other pages; on other machines of the crawl, run the command too"""
+
+
+def main(_command: str, argv: list[str]) -> int:
+    """Withdraw, undo, count or list."""
+    parser = options.parser(
+        "withdraw",
+        "Take stored pages down, in a crawl that is running or not: from now on they are not served, printed,\n"
+        "exported or reported, and clients of the page server get 451 with the reason. URLs withdrawn by URL, host\n"
+        "or prefix are not fetched again. The bytes stay in the archive, so --undo shows the pages again; --erase\n"
+        "overwrites them, which cannot be undone. After a kill, repeat the command to complete it.",
+        _EXAMPLES,
+    )
+    what = parser.add_argument_group("what (scheme and a leading www. are ignored)")
+    what.add_argument("urls", nargs="*", metavar="URL", type=options.url, help="pages")
+    what.add_argument("--host", type=options.url, help="all pages of this host")
+    what.add_argument(
+        "--prefix", type=options.url, metavar="URL", help="all pages whose URLs begin with this one"
+    )
+    what.add_argument(
+        "--before",
+        default="",
+        metavar="DATE",
+        help="only copies fetched before this date or time (UTC); the pages may be fetched again",
+    )
+    parser.add_argument("--reason", default="", metavar="TEXT", help="shown to clients, and by `crawler why`")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--dry-run", action="store_true", help="only count the pages and their bytes")
+    how.add_argument(
+        "--erase", action="store_true", help="overwrite the copies in the WARC files; keep only a tombstone"
+    )
+    how.add_argument("--undo", action="store_true", help="show withdrawn pages again")
+    how.add_argument("--list", action="store_true", help="list what is withdrawn")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args(argv)
+    directory = CrawlDirectory(args.dir)
+    directory.require()
+    ready(directory, COMMAND)
+    if args.list:
+        return _list(args)
+    cut_off = load_journal(args.dir)
+    orders = [msgspec.convert(cut_off.facts, TakeDown)] if cut_off is not None else []
+    named = any((args.urls, args.host, args.prefix, args.before))
+    orders += _orders(args) if named or not orders else []
+    results = [_carry_out(directory, order) for order in orders]
+    if args.json:
+        print(json.dumps([result.plain() for result in results], indent=2))
+    else:
+        print("\n".join(_said(result) for result in results))
+    return 0
+
+
+def _orders(args: argparse.Namespace) -> list[TakeDown]:
+    """Return the orders of a command line, one for each URL, all of them checked."""
+    common = {
+        "before": args.before,
+        "reason": args.reason,
+        "undo": args.undo,
+        "dry_run": args.dry_run,
+        "erase": args.erase,
+    }
+    named: list[dict[str, str]] = [{"url": url} for url in args.urls]
+    named += [{name: value} for name in ("host", "prefix") if (value := getattr(args, name))]
+    if len({*map(tuple, named)}) > 1:
+        raise UsageError("withdraw: name URLs, a host or a prefix, one of the three")
+    orders = [msgspec.convert({**common, **each}, TakeDown) for each in named or [{}]]
+    for order in orders:
+        order.rule(0.0)
+    return orders
+
+
+def _carry_out(directory: CrawlDirectory, order: TakeDown) -> Withdrawn:
+    """Lead the processes of the crawl through an order: by their control sockets, or at rest."""
+    if access.is_answered(directory.path):
+        result = _lead(directory, order, partial(access.ask, directory.path))
+        _end_journal(directory)
+        return result
+    at_rest = partial(_ask_at_rest, directory)
+    if not order.erase:
+        return _lead(directory, order, at_rest)
+    with Lock(directory.path / "supervisor.lock", COMMAND):
+        keep_journal(directory.path, Journal(COMMAND, facts=msgspec.to_builtins(order)))
+        result = _lead(directory, order, at_rest)
+        _end_journal(directory)
+    return result
+
+
+def _end_journal(directory: CrawlDirectory) -> None:
+    if load_journal(directory.path) is not None:
+        end_journal(directory.path)
+
+
+def _lead(
+    directory: CrawlDirectory, order: TakeDown, ask: Callable[[dict[str, Any]], list[Any]]
+) -> Withdrawn:
+    rules = RuleFile(directory.path, convert(directory.saved_config()).pages.withdrawals_max)
+    steps = withdrawal.conduct(order, rules, SystemClock().now())
+    try:
+        request = next(steps)
+        while True:
+            request = steps.send(ask(request))
+    except StopIteration as end:
+        result: Withdrawn = end.value
+        return result
+
+
+def _ask_at_rest(directory: CrawlDirectory, request: dict[str, Any]) -> list[Any]:
+    """Send a request to each process, one after the other, without a limit on the work that it does."""
+    if request["step"] == "apply":
+        return []  # each opening reads the rules
+    names = access.begun_names(directory)
+    return [access.ask_at_rest(directory, name, {**request, "entries": 0}) for name in names]
+
+
+def _list(args: argparse.Namespace) -> int:
+    rules = load_rules(args.dir)
+    if args.json:
+        print(json.dumps([withdrawal.plain_rule(rule) for rule in rules], indent=2))
+    elif not rules:
+        print("nothing is withdrawn")
+    else:
+        print("\n".join(f"{iso_time(rule.at)}  {_named(rule)}{_because(rule)}" for rule in rules))
+    return 0
+
+
+def _named(rule: Withdrawal) -> str:
+    shown: dict[str, Any] = withdrawal.plain_rule(rule)
+    words = [
+        f"{name} {shown[name]}" for name in ("url", "digest", "host", "prefix", "before") if name in shown
+    ]
+    return printable(", ".join(words))
+
+
+def _because(rule: Withdrawal) -> str:
+    said = f" ({printable(rule.reason)})" if rule.reason else ""
+    if rule.erasing and not rule.erased:
+        return f"{said}, being erased: if no command is running, repeat it"
+    return f"{said}, erased" if rule.erased else said
+
+
+def _many(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
+
+
+def _said(result: Withdrawn) -> str:
+    """Return what was done, in words."""
+    pages, copies = _many(result.pages, "page", "pages"), _many(result.copies, "copy", "copies")
+    found = f"{pages} ({copies}, {result.bytes:,} bytes)"
+    if result.done == "counted":
+        return f"{_named(result.rule)}: {found} to be withdrawn"
+    if result.done == "undone":
+        return f"{_named(result.rule)}: {found} shown again"
+    if result.done == "erased":
+        return f"{_named(result.rule)}: {found} erased\n{_REMAINS}"
+    again = "" if result.rule.before else "; these URLs are not fetched again"
+    return f"{_named(result.rule)}: {found} withdrawn{again}"

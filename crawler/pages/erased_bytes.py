@@ -1,0 +1,115 @@
+"""Overwrites records in WARC segments in place, by empty records of the same length.
+
+Every other record keeps its offset, so the store, indexes that were exported earlier and
+readers that have the segment open remain right, and a segment that several processes
+share (`pages/reshard.py`) is rewritten for all of them. The record that fills the gap is
+one gzip member whose blocks are not compressed: its length can be chosen to the byte, and
+every reader of WARC files accepts it.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from crawler.pages import reading
+from crawler.pages.segments import OPEN_SUFFIX
+from crawler.storage.faults import reach
+from crawler.storage.files import write_all
+
+FILLER_ID = "<urn:uuid:00000000-0000-4000-8000-000000000000>"
+_HEAD = (
+    "WARC/1.1\r\nWARC-Type: metadata\r\nWARC-Record-ID: {identity}\r\n"
+    "WARC-Date: 1970-01-01T00:00:00Z\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\r\n"
+)
+_TAIL = b"\r\n\r\n"
+_GZIP_HEAD = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x00\xff"
+_GZIP_TAIL_BYTES = 8
+_BLOCK_HEAD_BYTES = 5
+_BLOCK_BYTES_MAX = 65_535  # of a block that is not compressed (RFC 1951, 3.2.4)
+
+
+def is_filler(record: reading.Record) -> bool:
+    """Return whether a record is an empty one that replaced another."""
+    return record.fields.get("warc-record-id") == FILLER_ID
+
+
+def filler(length: int) -> bytes | None:
+    """Return a gzip member of exactly `length` bytes with a WARC record of blanks; None if `length` is too small.
+
+    If there is no room for blocks that are not compressed, a comment in the gzip header fills the gap. It stays
+    short, since some readers limit it to 512 bytes.
+    """
+    room = length - len(_GZIP_HEAD) - _GZIP_TAIL_BYTES
+    blocks = max(1, -(-room // (_BLOCK_BYTES_MAX + _BLOCK_HEAD_BYTES)))
+    record = _blank_record(room - blocks * _BLOCK_HEAD_BYTES)
+    if record is None:
+        return _compressed(length)
+    parts = [_GZIP_HEAD]
+    for number in range(blocks):
+        piece = record[number * _BLOCK_BYTES_MAX : (number + 1) * _BLOCK_BYTES_MAX]
+        last = number == blocks - 1
+        parts += [struct.pack("<BHH", last, len(piece), len(piece) ^ 0xFFFF), piece]
+    parts.append(struct.pack("<II", zlib.crc32(record), len(record) & 0xFFFFFFFF))
+    return b"".join(parts)
+
+
+def _compressed(length: int) -> bytes | None:
+    record = _HEAD.format(identity=FILLER_ID, length=0).encode() + _TAIL
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    deflated = compressor.compress(record) + compressor.flush()
+    padding = length - len(_GZIP_HEAD) - 1 - len(deflated) - _GZIP_TAIL_BYTES
+    if padding < 0:
+        return None
+    head = _GZIP_HEAD[:3] + b"\x10" + _GZIP_HEAD[4:] + b" " * padding + b"\0"  # 0x10: FCOMMENT
+    return head + deflated + struct.pack("<II", zlib.crc32(record), len(record))
+
+
+def _blank_record(length: int) -> bytes | None:
+    """Return a WARC record of exactly `length` bytes whose block is blanks; None if `length` is too small."""
+    for slack in ("", " "):  # one more digit of the length may leave a byte over
+        identity = FILLER_ID + slack
+        for digits in range(1, 12):
+            block = length - len(_HEAD.format(identity=identity, length="")) - digits - len(_TAIL)
+            if block >= 0 and len(str(block)) == digits:
+                return _HEAD.format(identity=identity, length=block).encode() + b" " * block + _TAIL
+    return None
+
+
+def overwrite(folders: Iterable[Path], ranges: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+    """Overwrite the ranges (offset, length) of each segment, in every file of that name in `folders`; synced.
+
+    May be repeated after a crash.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    done: set[tuple[int, int]] = set()  # files that processes share by a hard link are written once
+    folders = list(folders)
+    for segment, places in ranges.items():
+        for path in (folder / f"{segment}{suffix}" for folder in folders for suffix in ("", OPEN_SUFFIX)):
+            try:
+                descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            try:
+                found = os.fstat(descriptor)
+                if (found.st_dev, found.st_ino) not in done:
+                    done.add((found.st_dev, found.st_ino))
+                    _overwrite_file(descriptor, places, found.st_size)
+            finally:
+                os.close(descriptor)
+
+
+def _overwrite_file(descriptor: int, places: Sequence[tuple[int, int]], size: int) -> None:
+    for offset, length in places:
+        data = filler(length)
+        assert data is not None, f"a record of {length} bytes"
+        if offset + length <= size:
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            half = length // 2
+            write_all(descriptor, data[:half])
+            reach("erasing")
+            write_all(descriptor, data[half:])
+    os.fsync(descriptor)

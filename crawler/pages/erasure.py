@@ -1,0 +1,256 @@
+"""Erases withdrawn copies: decides what an erasure changes in the store and in the segments.
+
+    detach    a copy that is not withdrawn but repeats a withdrawn response gets records of its own
+    erase     the keys of withdrawn copies are deleted; their bytes are listed under `j/`
+    blank     the listed bytes are overwritten (`erased_bytes.py`)
+
+Each step is one change of the commit point, which writes files first: a detached copy is
+in a new place before its key names it, and bytes are listed in the batch that deletes
+their keys. After a kill, an erasure that had been listed is completed at the next
+opening; the rest waits for the command to be repeated.
+
+A revisit holds no payload. If the response that it repeats is erased, it is written again
+at the end of the archive: the first copy of a payload as a response, with the status and
+headers that readers were shown before, and the others as revisits of that one. Its old
+record names the withdrawn URL, so it is overwritten too. No copy is lost, and no record
+refers to one that is gone.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from crawler.pages import reading, warc
+from crawler.pages.archive import Archive
+from crawler.pages.captures import (
+    Original,
+    end_of,
+    pack,
+    payload_key,
+    record_key,
+    tombstone_key,
+)
+from crawler.pages.erased_bytes import overwrite
+from crawler.pages.segments import SegmentWriter
+from crawler.pages.withdrawals import Erased, Withdrawal, url_digest
+from crawler.records import Capture, Outcome, PageRecord, PageState
+from crawler.storage import keys
+from crawler.storage.faults import reach
+from crawler.storage.kv import Batch, KeyValue, after_prefix, seal, unseal
+
+# Families whose keys are a fingerprint and that hold what the crawl knows about one URL.
+_OF_A_PAGE = (keys.PAGE, keys.REFRESH, keys.ASKED, keys.READINGS, keys.BIRTHS)
+
+
+class Detached(msgspec.Struct):
+    """A copy to be written again, since the response that it repeats is withdrawn.
+
+    `original` is the response that it repeats from now on; None if it becomes a response.
+    `renewed` is its capture, known once it is written.
+    """
+
+    key: bytes
+    capture: Capture
+    original: Original | None
+    renewed: Capture | None = None
+
+    def write(self, archive: Archive, writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
+        """Append its records. Writer thread.
+
+        Raises:
+            DamageError: its bytes cannot be read.
+        """
+        capture = self.capture
+        raw = archive.raw_records(capture)
+        where = f"{capture.segment} at {capture.offset}"
+        old = reading.parse_record(reading.expand(raw[: capture.length], where=where), where)
+        rest = raw[
+            capture.length :
+        ]  # the request and the metadata; they name the record by its id, which is kept
+        made, status = self._answer(archive, old)
+        first = compress(made)
+        place = writer.append([first, rest] if rest else [first], capture.fetched_at)[0]
+        self.renewed = replace(
+            capture,
+            segment=place.segment,
+            offset=place.offset,
+            length=place.length,
+            extent=len(first) + len(rest),
+            kind="revisit" if self.original else "response",
+            status=status,
+            refers_to=self.original.key if self.original else b"",
+        )
+
+    def _answer(self, archive: Archive, old: reading.Record) -> tuple[bytes, int]:
+        """Return (the answer's record, its status)."""
+        capture = self.capture
+        identity, date = old.fields["warc-record-id"].encode(), warc.date_text(capture.fetched_at)
+        target = warc.target_fields(
+            capture.url, old.fields.get("warc-ip-address", ""), old.fields.get("warc-protocol", "")
+        )
+        if self.original is None:
+            page = archive.read(capture)
+            line = f"{page.version} {page.status:03d} {page.reason}".encode("latin-1", "replace")
+            head = warc.http_head(line, page.headers)
+            return warc.response(identity, date, target, head, page.payload, capture.digest), page.status
+        record = warc.revisit(
+            identity,
+            date,
+            target,
+            old.block,
+            capture.digest,
+            profile=old.fields.get("warc-profile", warc.IDENTICAL_PAYLOAD),
+            refers_to_url=self.original.url,
+            refers_to_date=warc.date_text(self.original.fetched_at),
+        )
+        return record, capture.status
+
+    def stage(self, batch: Batch) -> None:
+        """Put its new place, and list its old bytes."""
+        if self.renewed is None:
+            return
+        batch.put(self.key, pack(self.renewed))
+        if self.original is None:
+            batch.put(payload_key(self.capture.digest), seal(self.key))
+        list_bytes(batch, self.capture)
+
+
+class Blanked(msgspec.Struct):
+    """Listed bytes to be overwritten: `j/` key -> length."""
+
+    listed: dict[bytes, int]
+
+    def write(self, archive: Archive, writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
+        """Overwrite them in every process's folder, since a reshard may have linked a segment into several."""
+        blank(archive.folder, self.listed)
+
+    def stage(self, batch: Batch) -> None:
+        """Take them off the list."""
+        for key in self.listed:
+            batch.delete(key)
+
+
+Rewriting = Detached | Blanked
+
+
+def list_bytes(batch: Batch, capture: Capture) -> None:
+    """Put the place of a capture's records on the list of bytes to overwrite; the same batch deletes its keys."""
+    key = keys.ERASING + capture.segment.encode() + b"\0" + capture.offset.to_bytes(8, "big")
+    batch.put(key, seal((end_of(capture) - capture.offset).to_bytes(8, "big")))
+
+
+def listed_bytes(store: KeyValue, begin: bytes = b"") -> Iterator[tuple[bytes, int]]:
+    """Yield (`j/` key, length) of the bytes that wait to be overwritten, from the key `begin` on."""
+    for key, value in store.scan(begin or keys.ERASING, after_prefix(keys.ERASING)):
+        yield key, int.from_bytes(unseal(key, value), "big")
+
+
+def blank(folder: Path, listed: dict[bytes, int]) -> None:
+    """Overwrite listed bytes in the segments in `folder` and in the folders beside it.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    for key, length in listed.items():
+        segment, offset = key[len(keys.ERASING) : -9], key[-8:]
+        ranges.setdefault(segment.decode(), []).append((int.from_bytes(offset, "big"), length))
+    folders = [folder, *(each for each in sorted(folder.parent.parent.glob("*/warc")) if each != folder)]
+    overwrite(folders, ranges)
+    reach("erased")
+
+
+def finish(archive: Archive) -> int:
+    """Overwrite what a kill left listed; return the number of captures. For the opening of a process.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    listed = dict(listed_bytes(archive.store))
+    if listed:
+        blank(archive.folder, listed)
+        batch = archive.store.batch(sync=True)
+        Blanked(listed).stage(batch)
+        archive.store.write(batch)
+    return len(listed)
+
+
+class Erasing:
+    """The decisions of an erasure in one archive, for one rule."""
+
+    def __init__(self, archive: Archive, rule: Withdrawal) -> None:
+        self._archive = archive
+        self._rule = rule
+        self._made: dict[bytes, Original] = {}  # payload digest -> the response that holds it from now on
+
+    def covers(self, capture: Capture) -> bool:
+        """Return whether a capture is to be erased."""
+        return self._rule.is_about(capture.url) and self._rule.covers(capture.fetched_at)
+
+    def detached(self, key: bytes, capture: Capture) -> Detached | None:
+        """Return how a copy must be written again; None if it may stay as it is."""
+        if not capture.refers_to or self._archive.is_withdrawn(capture):
+            return None
+        original = self._archive.capture_at(capture.refers_to)
+        if original is None or not self.covers(original):
+            return None
+        found = self._made.get(capture.digest) or self._holder(capture.digest)
+        if found is None:
+            self._made[capture.digest] = Original(key, capture.url, capture.fetched_at)
+        return Detached(key, capture, found)
+
+    def _holder(self, digest: bytes) -> Original | None:
+        """Return the response that is known to hold a payload and stays."""
+        key = payload_key(digest)
+        value = self._archive.store.get(key)
+        if value is None:
+            return None
+        at = unseal(key, value)
+        capture = self._archive.capture_at(at)
+        if capture is None or self._archive.is_withdrawn(capture):
+            return None
+        return Original(at, capture.url, capture.fetched_at)
+
+    def erase_capture(self, key: bytes, capture: Capture, batch: Batch) -> None:
+        """Delete the keys of a capture, and list its bytes."""
+        batch.delete(key)
+        self._forget_payload(key, capture, batch)
+        list_bytes(batch, capture)
+
+    def _forget_payload(self, key: bytes, capture: Capture, batch: Batch) -> None:
+        digest_key = payload_key(capture.digest)
+        value = self._archive.store.get(digest_key)
+        if value is not None and unseal(digest_key, value) == key:
+            batch.delete(digest_key)
+
+    def bury(self, fingerprint: int, url: str, now: float, batch: Batch) -> None:
+        """Put the tombstone of a URL of which no copy is left."""
+        batch.put(tombstone_key(fingerprint), pack(Erased(url_digest(url), now, self._rule.reason)))
+
+    def forget_page(self, fingerprint: int, batch: Batch) -> bool:
+        """Delete what is known about a URL; return whether it had a record. Its fingerprint stays in the DUE."""
+        for family in _OF_A_PAGE:
+            batch.delete(family + fingerprint.to_bytes(8, "big"))
+        return self._archive.store.get(record_key(fingerprint)) is not None
+
+    def reset_page(self, fingerprint: int, batch: Batch) -> None:
+        """Note in the record of a URL that may be fetched again that no copy of it is left."""
+        record = Archive.record(self._archive, fingerprint)
+        if record is not None:
+            batch.put(record_key(fingerprint), pack(_without_copy(record)))
+
+
+def _without_copy(record: PageRecord) -> PageRecord:
+    """Return a record that promises no copy, so that the next fetch is unconditional and its content is new."""
+    return replace(
+        record,
+        state=PageState.RETIRED,
+        outcome=Outcome.WITHDRAWN,
+        digest=b"",
+        content_digest=b"",
+        etag="",
+        last_modified="",
+        location="",
+    )

@@ -1,0 +1,296 @@
+"""Withdrawals: the rules by which the operator takes stored pages down (`pages/README.md`, "Withdrawals").
+
+    DIR/withdrawn.json    {"rules": [{"at": ..., "host": "h.example", "reason": ...}, ...]}
+
+One file holds the rules of all processes, so none can miss a rule. It is replaced
+atomically: after a kill, a rule is in force or it is not. Readers leave out every copy
+that a rule covers. The bytes stay in the archive, so a rule can be undone, until they are
+erased (`erasure.py`).
+
+    kind of rule     covers                                           stops new fetches
+    url              copies of this URL                               yes
+    host             copies of the URLs of this host                  yes
+    prefix           copies of the URLs that begin with this prefix   yes
+    any + before     the same copies, if fetched before an instant    no
+    before alone     all copies fetched before an instant             no
+
+The scheme and a leading `www.` are ignored, so that a demand covers a page in each of
+its spellings; a host's rule covers all of its ports. A rule by URL keeps the URL's
+digest; the URL itself is dropped when its copies are erased.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from crawler.errors import DamageError, UsageError
+from crawler.storage.faults import reach
+from crawler.storage.files import Lock, atomic_write
+from crawler.urls.canonical import canonical, duplicate_key, hostname
+
+FILE = "withdrawn.json"
+
+
+class Withdrawal(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One withdrawal, of what one of `digest`, `host`, `prefix` or, alone, `before` covers.
+
+    `at` is the instant of the withdrawal. `digest` is the `url_digest` of `url`, which is
+    "" once the copies are erased. `prefix` is a `place_of`. `before` limits any rule to
+    copies fetched before that instant; 0 means no limit. `erasing` is set before the first
+    copy is erased, `erased` after the last one.
+    """
+
+    at: float
+    url: str = ""
+    digest: str = ""
+    host: str = ""
+    prefix: str = ""
+    before: float = 0.0
+    reason: str = ""
+    erasing: bool = False
+    erased: bool = False
+
+    @property
+    def key(self) -> tuple[str, str, str, float]:
+        """The identity of a rule: the copies that it covers. Two rules with one key are the same rule."""
+        return self.digest, self.host, self.prefix, self.before
+
+    @property
+    def stops_fetches(self) -> bool:
+        """True if the URLs are not fetched again, because the age of the copies does not matter."""
+        return not self.before
+
+    def is_about(self, url: str) -> bool:
+        """Return whether the rule names a URL (request form)."""
+        if self.digest:
+            return url_digest(url) == self.digest
+        if self.host:
+            return _without_www(hostname(url)) == self.host
+        return place_of(url).startswith(self.prefix)
+
+    def covers(self, fetched_at: float) -> bool:
+        """Return whether a copy of this age is covered."""
+        return not self.before or fetched_at < self.before
+
+
+class Erased(msgspec.Struct, frozen=True, array_like=True):
+    """The tombstone of a URL whose copies were erased: the URL's digest, the instant, the reason."""
+
+    digest: str
+    at: float
+    reason: str = ""
+
+
+class Subject(NamedTuple):
+    """The pages that a command names: at most one of URL, host and prefix, and the instant `before` (0: none)."""
+
+    url: str = ""
+    host: str = ""
+    prefix: str = ""
+    before: float = 0.0
+
+    def rule(self, at: float, reason: str = "") -> Withdrawal:
+        """Return the rule for this target.
+
+        Raises:
+            UsageError: nothing is named, or more than one thing, or something that is not a host or an http(s) URL.
+        """
+        if sum(map(bool, (self.url, self.host, self.prefix))) > 1:
+            raise UsageError("withdraw: name one of a URL, a host and a prefix")
+        if not any(self):
+            raise UsageError("withdraw: name a URL, a host, a prefix or a date")
+        if self.url:
+            url = _canonical(self.url)
+            return Withdrawal(at, url=url, digest=url_digest(url), before=self.before, reason=reason)
+        if self.host:
+            host = hostname(_canonical(self.host if "://" in self.host else f"http://{self.host}/"))
+            return Withdrawal(at, host=_without_www(host), before=self.before, reason=reason)
+        prefix = place_of(_canonical(self.prefix)) if self.prefix else ""
+        return Withdrawal(at, prefix=prefix, before=self.before, reason=reason)
+
+
+def _canonical(text: str) -> str:
+    url = canonical(text)
+    if url is None:
+        raise UsageError(f"withdraw: {text!r} is not an http or https URL")
+    return url
+
+
+def _without_www(host: str) -> str:
+    return host[4:] if host.startswith("www.") and "." in host[4:] else host
+
+
+def place_of(url: str) -> str:
+    """Return a URL (request form) without its scheme and a leading `www.`.
+
+    >>> place_of("https://www.example.org/a?b")
+    'example.org/a?b'
+    """
+    return _without_www(url.partition("://")[2])
+
+
+def url_digest(url: str) -> str:
+    """Return the SHA-256 of a URL's duplicate key, without its scheme and a leading `www.`, in hex."""
+    return hashlib.sha256(place_of(duplicate_key(url).decode("ascii")).encode()).hexdigest()
+
+
+class Withdrawals:
+    """The rules in force in a crawl directory; without a directory there are none.
+
+    Raises:
+        DamageError: the file cannot be read.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory
+        self.revision = 0  # changes with every reload
+        self._index(())
+        if directory is not None:
+            self.reload()
+
+    def reload(self) -> None:
+        """Read the rules again, after a command changed them."""
+        if self._directory is not None:
+            self._index(load_rules(self._directory))
+        self.revision += 1
+
+    def _index(self, rules: Sequence[Withdrawal]) -> None:
+        self.rules = tuple(rules)
+        self._digests: dict[str, list[Withdrawal]] = {}
+        self._hosts: dict[str, list[Withdrawal]] = {}
+        self._prefixes: dict[str, list[Withdrawal]] = {}  # by host
+        self._everywhere: list[Withdrawal] = []
+        for rule in self.rules:
+            if rule.digest:
+                self._digests.setdefault(rule.digest, []).append(rule)
+            elif rule.host:
+                self._hosts.setdefault(rule.host, []).append(rule)
+            elif rule.prefix:
+                self._prefixes.setdefault(_host_of_place(rule.prefix), []).append(rule)
+            else:
+                self._everywhere.append(rule)
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    def of_copy(self, url: str, fetched_at: float) -> Withdrawal | None:
+        """Return a rule that covers a copy of a URL (request form) fetched at an instant; None if none does."""
+        if not self.rules:
+            return None
+        return next((rule for rule in self._about(url) if rule.covers(fetched_at)), None)
+
+    def of_url(self, url: str) -> Withdrawal | None:
+        """Return a rule that withdraws a URL (request form) whatever the age of its copies; None if none does."""
+        if not self.rules:
+            return None
+        return next((rule for rule in self._about(url) if rule.stops_fetches), None)
+
+    def stops(self, url: str) -> bool:
+        """Return whether a URL (request form) must not be fetched."""
+        return bool(self.rules) and self.of_url(url) is not None
+
+    def _about(self, url: str) -> Iterable[Withdrawal]:
+        yield from self._everywhere
+        if self._hosts or self._prefixes:
+            host = _without_www(hostname(url))
+            yield from self._hosts.get(host, ())
+            yield from (rule for rule in self._prefixes.get(host, ()) if rule.is_about(url))
+        if self._digests:
+            yield from self._digests.get(url_digest(url), ())
+
+    def __repr__(self) -> str:
+        return f"Withdrawals({len(self.rules)} rules)"
+
+
+def _host_of_place(place: str) -> str:
+    return hostname(f"http://{place}")
+
+
+# -- the file
+
+
+def load_rules(directory: Path) -> tuple[Withdrawal, ...]:
+    """Return the rules of a crawl directory.
+
+    Raises:
+        DamageError: the file cannot be read.
+    """
+    path = directory / FILE
+    try:
+        return tuple(msgspec.json.decode(path.read_bytes(), type=dict[str, list[Withdrawal]])["rules"])
+    except FileNotFoundError:
+        return ()
+    except (OSError, msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
+        raise DamageError(f"{path}: the withdrawals cannot be read: {error}") from error
+
+
+class RuleFile:
+    """Changes the rules of a crawl directory, one command at a time.
+
+    Each change is durable on return. `rules_max` is the setting `pages.withdrawals_max`.
+    """
+
+    def __init__(self, directory: Path, rules_max: int) -> None:
+        self._directory = directory
+        self._rules_max = rules_max
+
+    def add(self, rule: Withdrawal) -> Withdrawal:
+        """Put a rule in force and return it; a rule that is in force already keeps its instant.
+
+        Raises:
+            UsageError: there are too many rules.
+            StoreError: the disk failed.
+        """
+        with self._locked():
+            rules = {each.key: each for each in load_rules(self._directory)}
+            known = rules.get(rule.key)
+            if known is not None:
+                rule = replace(known, reason=rule.reason or known.reason)
+            elif len(rules) >= self._rules_max:
+                raise UsageError(
+                    f"withdraw: {len(rules):,} withdrawals are in force (pages.withdrawals_max); "
+                    "withdraw a prefix or a host instead of single URLs"
+                )
+            if rule != known:
+                self._write({**rules, rule.key: rule}.values())
+                reach("withdrawal recorded")
+            return rule
+
+    def undo(self, rule: Withdrawal) -> Withdrawal:
+        """Remove a rule and return it.
+
+        Raises:
+            UsageError: it is not in force, or its copies have been erased.
+        """
+        with self._locked():
+            rules = {each.key: each for each in load_rules(self._directory)}
+            known = rules.pop(rule.key, None)
+            if known is None:
+                raise UsageError(
+                    "withdraw: no such withdrawal is in force; `crawler withdraw --list` shows them"
+                )
+            if known.erasing:
+                raise UsageError("withdraw: the copies are erased; an erasure cannot be undone")
+            self._write(rules.values())
+            return known
+
+    def note_erasure(self, rule: Withdrawal, *, done: bool) -> Withdrawal:
+        """Record that the copies of a rule in force are about to be erased, or are; then its URL is dropped."""
+        with self._locked():
+            rules = {each.key: each for each in load_rules(self._directory)}
+            known = rules[rule.key]
+            marked = replace(known, erasing=True, erased=known.erased or done, url="" if done else known.url)
+            if marked != known:
+                self._write({**rules, rule.key: marked}.values())
+                reach("erasure noted")
+            return marked
+
+    def _locked(self) -> Lock:
+        return Lock(self._directory / "withdrawn.lock", "withdraw", brief=True)
+
+    def _write(self, rules: Iterable[Withdrawal]) -> None:
+        atomic_write(self._directory / FILE, msgspec.json.encode({"rules": list(rules)}) + b"\n", mode=0o600)

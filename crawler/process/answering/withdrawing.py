@@ -1,0 +1,299 @@
+"""The part of one process in a withdrawal (`crawler withdraw`); `admin/withdrawal.py` leads the processes through it.
+
+    apply     read the rules again: from now on they are in force in this process
+    count     count the copies that a rule covers
+    detach    write copies again that repeat a covered copy and stay (`pages/erasure.py`)
+    erase     erase the covered copies
+
+Long steps work on a portion of the store per request, so a request never takes long. The
+answer's `next` is the key to continue from, "" at the end. Every process gets the same
+request, with the places of all processes.
+"""
+
+import itertools
+import sys
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import msgspec
+
+from crawler.errors import UsageError
+from crawler.pages.captures import end_of, fingerprint_of, unpack_capture, unpack_record
+from crawler.pages.erasure import Blanked, Erasing, list_bytes, listed_bytes
+from crawler.pages.page_cache import PageCache
+from crawler.pages.withdrawals import Withdrawal
+from crawler.process.answering.explainer import Steps
+from crawler.process.results.result_processor import ResultProcessor
+from crawler.records import Capture
+from crawler.storage import keys
+from crawler.storage.commit import Change, Maker
+from crawler.storage.kv import scan_prefix
+from crawler.urlfilter.url_filter import UrlFilter
+from crawler.urls.canonical import hostname
+from crawler.urls.fingerprint import Fingerprinter
+
+# Step -> the counts in its answer.
+_STEPS = {
+    "count": ("pages", "copies", "bytes"),
+    "detach": ("copies",),
+    "erase": ("pages", "copies", "bytes"),
+}
+COPIES_AT_ONCE = 64  # copies written again by one change
+OPERATIONS_AT_ONCE = 2000  # puts and deletes in one change
+BLOCK_BYTES = 4096
+BYTES_AT_ONCE = 32 << 20  # bytes overwritten by one change: about 0.1 s in the writer thread
+PAUSE_ENTRIES = 500  # entries examined between two pauses: about 5 ms
+
+
+class Withdrawing:
+    """Carries out the steps of a withdrawal in one process; `commit` queues a change, `making` makes all queued ones."""
+
+    def __init__(
+        self,
+        name: str,
+        pages: PageCache,
+        url_filter: UrlFilter,
+        results: ResultProcessor,
+        fingerprinter: Fingerprinter,
+        now: Callable[[], float],
+        making: Callable[[], Generator[None, None, None]],
+        commit: Callable[[Change | Maker], None],
+    ) -> None:
+        self._name = name
+        self._pages = pages
+        self._url_filter = url_filter
+        self._results = results
+        self._fingerprinter = fingerprinter
+        self._now = now
+        self._making = making
+        self._commit = commit
+        self._erasers = {
+            keys.CAPTURE: self._erase_captures,
+            keys.PAGE: self._erase_records,
+            keys.ELSEWHERE: self._erase_places,
+            keys.ERASING: self._blank,
+        }
+
+    def withdraw(
+        self,
+        step: str,
+        rule: dict[str, Any] | None = None,
+        begin: dict[str, str] | None = None,
+        entries: int = 0,
+    ) -> Steps:
+        """Do one step for `rule`; examine about `entries` entries, from the place of this process in `begin` on.
+
+        0 means no limit: for a crawl at rest, in which every change is durable at once.
+        """
+        if step == "apply":
+            return (yield from self._apply())
+        if step not in _STEPS or rule is None:
+            raise UsageError(f"withdraw: unknown step {step!r}")
+        place = (begin or {}).get(self._name)
+        if place == "":
+            return {"process": self._name, "next": ""} | dict.fromkeys(_STEPS[step], 0)
+        found = yield from getattr(self, f"_{step}")(rule_of(rule), _key(place or ""), entries or sys.maxsize)
+        return {"process": self._name} | found
+
+    def _apply(self) -> Steps:
+        self._pages.withdrawals.reload()
+        self._url_filter.renew()
+        self._commit(Change())  # the answer follows everything that was decided before
+        yield
+        return {"process": self._name, "rules": len(self._pages.withdrawals.rules)}
+
+    def _count(self, rule: Withdrawal, begin: bytes, entries: int) -> Steps:
+        """Count the covered copies in a portion of the captures: `pages` (URLs), `copies`, and their `bytes`."""
+        pages, copies, size, next_key = 0, 0, 0, ""
+        last = b""
+        for number, (key, capture) in enumerate(self._part(rule, begin)):
+            if number >= entries and key[:10] != last:  # a URL's copies are counted in one request
+                next_key = key.hex()
+                break
+            if covers(rule, capture):
+                copies += 1
+                size += end_of(capture) - capture.offset
+                pages += key[:10] != last
+                last = key[:10]
+            if number % PAUSE_ENTRIES == PAUSE_ENTRIES - 1:
+                yield
+        return {"pages": pages, "copies": copies, "bytes": size, "next": next_key}
+
+    def _part(self, rule: Withdrawal, begin: bytes) -> Iterator[tuple[bytes, Capture]]:
+        """Yield the captures among which those are that a rule covers, from the key `begin` on."""
+        first, end = span(rule, keys.CAPTURE, self._fingerprinter)
+        for key, capture in self._pages.stored_captures(begin or first):
+            if key >= end:
+                return
+            yield key, capture
+
+    # -- erasure
+
+    def _detach(self, rule: Withdrawal, begin: bytes, entries: int) -> Steps:
+        """Queue the changes that write copies again which repeat a covered copy; count them."""
+        erasing, copies, next_key = Erasing(self._pages, rule), 0, ""
+        change = Change(sync=True)
+        for number, (key, capture) in enumerate(self._pages.stored_captures(begin)):
+            if number >= entries:
+                next_key = key.hex()
+                break
+            if (detached := erasing.detached(key, capture)) is not None:
+                copies += 1
+                change.captures.append(detached)
+            if len(change.captures) >= COPIES_AT_ONCE:
+                self._commit(change)
+                change = Change(sync=True)
+            if number % PAUSE_ENTRIES == PAUSE_ENTRIES - 1:
+                yield
+        self._commit(change)
+        return {"copies": copies, "next": next_key}
+
+    def _erase(self, rule: Withdrawal, begin: bytes, entries: int) -> Steps:
+        """Queue the changes that erase covered copies, what is known about their URLs, and their bytes.
+
+        The steps are told apart by the family of the key to continue from.
+        """
+        counts = dict.fromkeys(_STEPS["erase"], 0)
+        if not begin and rule.stops_fetches:
+            yield from self._retire(rule)
+        place = begin or keys.CAPTURE
+        while place:
+            family = place[:2]
+            place = yield from self._erasers[family](rule, begin, entries, counts)
+            # Go on only if nothing is queued: the next family depends on what this one has changed.
+            if place[:2] == family or entries < sys.maxsize:
+                break
+            begin = place
+        return counts | {"next": place.hex()}
+
+    def _retire(self, rule: Withdrawal) -> Steps:
+        """Drop the waiting URLs that the rule names."""
+        portions = self._results.retiring(rule.is_about, self._commit)
+        yield from self._making()
+        while next(portions, _END) is not _END:
+            yield
+            yield from self._making()
+
+    def _erase_captures(self, rule: Withdrawal, begin: bytes, entries: int, counts: dict[str, int]) -> Steps:
+        """Erase covered copies, and what is known about the URLs that have no other copy."""
+        erasing, now, seen, change = Erasing(self._pages, rule), self._now(), 0, Change(sync=True)
+        grouped = itertools.groupby(self._part(rule, begin), key=lambda item: item[0][:10])
+        for prefix, group in grouped:
+            captures = list(group)
+            if seen >= entries:
+                self._commit(change)
+                return captures[0][0]
+            seen += len(captures)
+            covered = [(key, capture) for key, capture in captures if erasing.covers(capture)]
+            for key, capture in covered:
+                erasing.erase_capture(key, capture, change)
+                counts["bytes"] += end_of(capture) - capture.offset
+            change.count("stored.captures", -len(covered))
+            counts["copies"] += len(covered)
+            counts["pages"] += bool(covered)
+            if covered and len(covered) == len(captures):
+                self._bury(erasing, rule, fingerprint_of(prefix), captures[0][1].url, now, change)
+            if len(change.operations) >= OPERATIONS_AT_ONCE:
+                self._commit(change)
+                change = Change(sync=True)
+            yield
+        self._commit(change)
+        return keys.PAGE if rule.stops_fetches else keys.ELSEWHERE
+
+    def _bury(
+        self, erasing: Erasing, rule: Withdrawal, fingerprint: int, url: str, now: float, change: Change
+    ) -> None:
+        erasing.bury(fingerprint, url, now, change)
+        if not rule.stops_fetches:
+            erasing.reset_page(fingerprint, change)
+        elif erasing.forget_page(fingerprint, change):
+            change.count("stored.records", -1)
+
+    def _erase_records(self, rule: Withdrawal, begin: bytes, entries: int, counts: dict[str, int]) -> Steps:
+        """Erase the records of covered URLs that have no copy."""
+        erasing, now = Erasing(self._pages, rule), self._now()
+        first, end = span(rule, keys.PAGE, self._fingerprinter)
+        change = Change(sync=True)
+        next_key = keys.ELSEWHERE
+        for number, (key, value) in enumerate(self._pages.store.scan(max(begin, first), end)):
+            if number >= entries:
+                next_key = key
+                break
+            url = unpack_record(key, value).url
+            if rule.is_about(url):
+                self._bury(erasing, rule, int.from_bytes(key[2:], "big"), url, now, change)
+            if number % PAUSE_ENTRIES == PAUSE_ENTRIES - 1:
+                yield
+        self._commit(change)
+        return next_key
+
+    def _erase_places(self, rule: Withdrawal, begin: bytes, entries: int, counts: dict[str, int]) -> Steps:
+        """Erase the noted places of covered responses that another process held before a reshard."""
+        erasing, change = Erasing(self._pages, rule), Change(sync=True)
+        for number, (key, value) in enumerate(scan_prefix(self._pages.store, keys.ELSEWHERE)):
+            capture = unpack_capture(key, value)
+            if erasing.covers(capture):
+                change.delete(key)
+                list_bytes(change, capture)
+            if number % PAUSE_ENTRIES == PAUSE_ENTRIES - 1:
+                yield
+        self._commit(change)
+        return keys.ERASING
+
+    def _blank(self, rule: Withdrawal, begin: bytes, entries: int, counts: dict[str, int]) -> Steps:
+        """Overwrite listed bytes. Writing a block of `BLOCK_BYTES` takes as long as examining an entry."""
+        listed: dict[bytes, int] = {}
+        for key, length in listed_bytes(self._pages.store, begin):
+            if entries <= 0:
+                self._commit_blanks(listed)
+                return key
+            if sum(listed.values()) >= BYTES_AT_ONCE:
+                self._commit_blanks(listed)
+                listed = {}
+                yield
+            listed[key] = length
+            entries -= 1 + length // BLOCK_BYTES
+        self._commit_blanks(listed)
+        return b""
+
+    def _commit_blanks(self, listed: dict[bytes, int]) -> None:
+        change = Change(sync=True)
+        change.captures.append(Blanked(listed))
+        self._commit(change)
+
+
+_END = object()
+
+
+def _key(place: str) -> bytes:
+    try:
+        return bytes.fromhex(place)
+    except ValueError:
+        raise UsageError(f"withdraw: {place!r} is not a place") from None
+
+
+def rule_of(plain: dict[str, Any]) -> Withdrawal:
+    """Return a rule that came as plain data.
+
+    Raises:
+        UsageError: it is not one.
+    """
+    try:
+        return msgspec.convert(plain, Withdrawal)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"withdraw: {error}") from error
+
+
+def covers(rule: Withdrawal, capture: Capture) -> bool:
+    """Return whether a rule covers a capture."""
+    return rule.is_about(capture.url) and rule.covers(capture.fetched_at)
+
+
+def span(rule: Withdrawal, prefix: bytes, fingerprinter: Fingerprinter) -> tuple[bytes, bytes]:
+    """Return the key range of a family, in buckets, that contains all keys of the URLs of a rule."""
+    host = rule.host or (hostname(f"http://{rule.prefix}") if rule.prefix else "")
+    host = host or (hostname(rule.url) if rule.url else "")
+    if not host:
+        return keys.bucket_range(prefix, 0, keys.BUCKETS)
+    buckets = [fingerprinter.bucket(host), fingerprinter.bucket(f"www.{host}")]
+    return keys.bucket_range(prefix, min(buckets), max(buckets) + 1)

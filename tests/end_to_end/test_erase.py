@@ -1,0 +1,122 @@
+"""Test `crawler withdraw --erase`: what is left in the WARC files, and that no other page loses its copy."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from warcio.archiveiterator import ArchiveIterator
+
+from tests.end_to_end.test_live import Running, ask
+from tests.end_to_end.test_withdraw import do
+from tests.end_to_end.web import Answer, ReceivedRequest, Web, crawl, page, run
+from tests.faults.test_withdraw_killed import HOSTS, PAGES, holder, host, records_of, shown, tree_page
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    """A tree over six hosts; leaves of all hosts have equal pages."""
+    with Web({}) as made:
+        made.routes = {f"{host(n)}/{n}": tree_page(made, n) for n in range(PAGES)}
+        yield made
+
+
+def crawled(web: Web, directory: Path, *flags: object) -> dict[str, bytes]:
+    """Crawl the tree and return what readers see."""
+    crawl(directory, web.url("/0", host(0)), "--scope", "any", "--set", "pages.segment_bytes=20000", *flags)
+    return shown(directory)
+
+
+def without(pages: dict[str, bytes], name: str) -> dict[str, bytes]:
+    return {url: content for url, content in pages.items() if f"//{name}:" not in url}
+
+
+def is_erased(directory: Path, name: str) -> bool:
+    """Return whether no record of a host is left; read the files with another program, too."""
+    for path in directory.glob("*/warc/*.warc.gz*"):
+        for record in ArchiveIterator(io.BytesIO(path.read_bytes()), check_digests="raise"):
+            record.content_stream().read()
+    return records_of(directory, name) == 0
+
+
+def test_each_host_may_be_erased_in_turn(web: Web, tmp_path: Path) -> None:
+    """Equal leaves are stored once: each erasure may take the response that those of other hosts repeat."""
+    left = crawled(web, tmp_path / "crawl")
+    for number in range(HOSTS):
+        done = run("withdraw", "--host", host(number), "--erase", "--dir", tmp_path / "crawl")
+        assert done.code == 0 and " erased" in done.text and "not erased: backups" in done.text
+        left = without(left, host(number))
+        assert shown(tmp_path / "crawl") == left, number
+        assert is_erased(tmp_path / "crawl", host(number))
+        assert run("check", "--dir", tmp_path / "crawl").code == 0
+    assert not left
+    assert run("withdraw", "--list", "--dir", tmp_path / "crawl").text.count(", erased\n") == HOSTS
+    refused = run("withdraw", "--host", host(0), "--undo", "--dir", tmp_path / "crawl")
+    assert refused.code == 2 and "cannot be undone" in refused.err
+
+
+def test_segments_that_processes_share(web: Web, tmp_path: Path) -> None:
+    """A reshard links segments into several folders, and a copy may repeat a response of another process."""
+    directory = tmp_path / "crawl"
+    before = crawled(web, directory)
+    name = holder(directory)
+    assert run("reshard", "--to", "3", "--dir", directory).code == 0
+    assert run("withdraw", "--host", name, "--erase", "--dir", directory).code == 0
+    assert shown(directory) == without(before, name)
+    assert is_erased(directory, name)
+    assert run("check", "--dir", directory).code == 0
+    assert run("reshard", "--to", "2", "--dir", directory).code == 0
+    assert (
+        "Withdrawn" in run("why", next(url for url in before if f"//{name}:" in url), "--dir", directory).text
+    ), "tombstones move too"
+
+
+def test_old_copies_are_erased_and_confirmed_ones_stay(tmp_path: Path) -> None:
+    """A 304 after the date confirms a copy from before it: it becomes the response."""
+
+    def confirming(asked: ReceivedRequest) -> Answer:
+        if "If-None-Match" in asked.headers:
+            return 304, {"ETag": '"1"'}, ""
+        return 200, {"ETag": '"1"'}, page(text="unchanged")
+
+    directory = tmp_path / "crawl"
+    with Web({"/": page("/same", "/once"), "/same": confirming, "/once": page(text="once")}) as web:
+        crawl(directory, web.url())
+        web.routes["/once"] = (404, {}, "")
+        crawl(directory, "--timestamping")
+        copies = json.loads(run("why", web.url("/same"), "--json", "--dir", directory).out)["captures"]
+        assert [each["kind"] for each in copies] == ["revisit", "response"]
+        done = run("withdraw", "--before", copies[0]["fetched_at"], "--erase", "--json", "--dir", directory)
+        assert json.loads(done.out)[0]["copies"] >= 3
+        left = json.loads(run("why", web.url("/same"), "--json", "--dir", directory).out)["captures"]
+        assert [(each["kind"], each["status"]) for each in left] == [("response", 200)]
+        assert b"unchanged" in run("get", web.url("/same"), "--dir", directory).out
+        assert run("check", "--dir", directory).code == 0
+        web.routes["/once"] = page(text="here again")
+        crawl(directory, "--timestamping")
+        assert b"here again" in run("get", web.url("/once"), "--dir", directory).out
+        assert run("check", "--dir", directory).code == 0
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_a_running_crawl_erases(web: Web, tmp_path: Path, processes: int) -> None:
+    """Over HTTP, while the crawl goes on; the page server never shows a broken page."""
+    before = crawled(web, tmp_path / "crawl", "--processes", processes)
+    name = holder(tmp_path / "crawl")
+    flags = ("--scope", "any", "--set", "refresh.min_age=100000000", "--set", "refresh.explore=0")
+    running = Running(tmp_path, [], *flags, "--processes", str(processes), command="refresh")
+    try:
+        running.until(lambda: len(running.status().get("processes", [])) == processes)
+        running.until(lambda: (running.status().get("refreshing") or {}).get("pages") == PAGES)
+        status, answer = do(running, host=name, erase=True, reason="asked for")
+        assert status == 200 and answer["answers"][0]["done"] == "erased", answer
+        for url in before:
+            expected = 451 if f"//{name}:" in url else 200
+            assert ask(running.serve, f"/page?url={url}")[0] == expected, url
+        assert do(running, host=name, undo=True)[0] == 400
+    finally:
+        running.end()
+    assert shown(tmp_path / "crawl") == without(before, name)
+    assert is_erased(tmp_path / "crawl", name)
+    assert run("check", "--dir", tmp_path / "crawl").code == 0

@@ -1,0 +1,265 @@
+"""Test `crawler withdraw`: at rest and live, one process and three, from every entrance, on real sockets."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+import crawler as api
+from crawler.cli.loopback import free_port
+from tests.end_to_end.test_live import CRAWLER, Running, ask, tree  # noqa: F401 (a fixture)
+from tests.end_to_end.web import Web, crawl, page, run
+
+FORMATS = ("warc", "cdxj", "jsonl", "links", "text", "crawl-log")
+FILES = ("wacz", "mirror", "parquet")
+
+
+@pytest.fixture
+def crawled(tmp_path: Path) -> Iterator[tuple[Web, Path]]:
+    """A crawl at rest of six pages; `/one` and `/copy` have the same content."""
+    routes = {
+        "/": page("/one", "/copy", "/private/a", "/private/b", "/late"),
+        "/one": page(text="secret words"),
+        "/copy": page(text="secret words"),
+        "/private/a": page(text="private a"),
+        "/private/b": page("/hidden", text="private b"),
+        "/late": page(text="late"),
+    }
+    with Web(routes) as web:
+        crawl(tmp_path / "crawl", web.url())
+        yield web, tmp_path / "crawl"
+
+
+def exported(directory: Path, form: str) -> bytes:
+    done = run("export", "--dir", directory, "--format", form)
+    assert done.code == 0, done
+    return done.out
+
+
+def pages_of(directory: Path, form: str) -> set[str]:
+    """Return the URLs of the pages in an export that is a file or folder."""
+    output = directory.parent / f"exported-{form}"
+    shutil.rmtree(output, ignore_errors=True)
+    output.unlink(missing_ok=True)
+    done = run("export", "--dir", directory, "--format", form, "-o", output)
+    assert done.code == 0, done
+    if form == "parquet":
+        return set(pyarrow.parquet.read_table(output).column("url").to_pylist())
+    if form == "wacz":
+        with zipfile.ZipFile(output) as archive:
+            lines = archive.read("pages/pages.jsonl").splitlines()[1:]
+        return {json.loads(line)["url"] for line in lines}
+    paths = (path.relative_to(output).as_posix() for path in output.rglob("*.html"))
+    return {f"http://{path.removesuffix('.html').replace('_', ':', 1)}" for path in paths}
+
+
+def test_withdrawn_pages_are_left_out_everywhere_and_come_back(crawled: tuple[Web, Path]) -> None:
+    """`retire` printed "0 URLs retired" and the stored page was still served; there was no take-down at all."""
+    web, directory = crawled
+    url = web.url("/one")
+    before = {form: exported(directory, form) for form in FORMATS}
+    done = run("withdraw", url, "--reason", "asked for", "--dir", directory)
+    assert done.code == 0 and "1 page (1 copy, " in done.text and "not fetched again" in done.text
+    assert run("get", url, "--dir", directory).code == 1
+    assert b"secret words" in run("get", web.url("/copy"), "--dir", directory).out
+    why = run("why", url, "--dir", directory).text
+    assert "Withdrawn by the operator" in why and "asked for" in why and "1 copy is kept" in why
+    assert url not in run("report", "--format", "json", "--dir", directory).text
+    for form in FORMATS:
+        now = exported(directory, form)
+        assert len(now) < len(before[form]) or form in ("links", "warc"), form
+        assert f"{url}\n".encode() not in now.replace(f"\t{url}\n".encode(), b""), form
+        assert f'"url":"{url}"'.encode() not in now, form
+    for form in FILES:
+        assert url not in pages_of(directory, form) and web.url("/copy") in pages_of(directory, form), form
+    assert "url " + url in run("withdraw", "--list", "--dir", directory).text
+    assert "shown again" in run("withdraw", url, "--undo", "--dir", directory).text
+    assert b"secret words" in run("get", url, "--dir", directory).out
+    assert {form: exported(directory, form) for form in FORMATS if form != "warc"} == {
+        form: data for form, data in before.items() if form != "warc"
+    }
+    assert run("check", "--dir", directory).code == 0
+
+
+def test_a_dry_run_counts_and_changes_nothing(crawled: tuple[Web, Path]) -> None:
+    web, directory = crawled
+    prefix = web.url("/private")
+    counted = json.loads(run("withdraw", "--prefix", prefix, "--dry-run", "--json", "--dir", directory).out)[
+        0
+    ]
+    assert (counted["done"], counted["pages"], counted["copies"]) == ("counted", 2, 2)
+    assert 1000 < counted["bytes"] < 10_000
+    assert run("withdraw", "--list", "--dir", directory).text == "nothing is withdrawn\n"
+    assert run("get", web.url("/private/a"), "--dir", directory).code == 0
+    everything = json.loads(
+        run("withdraw", "--before", "2090-01-01", "--dry-run", "--json", "--dir", directory).out
+    )[0]
+    assert everything["pages"] == 8, "the pages, /hidden and robots.txt"
+
+
+def test_withdrawn_urls_are_not_fetched_again(crawled: tuple[Web, Path]) -> None:
+    """Neither as seeds, nor as links, nor as known pages that are refreshed; pages under a date are."""
+    web, directory = crawled
+    run("withdraw", "--prefix", web.url("/private/"), "--dir", directory)
+    run("withdraw", web.url("/never"), "--dir", directory)
+    run("withdraw", "--before", "2090-01-01", "--dir", directory)
+    assert run("get", web.url("/late"), "--dir", directory).code == 1
+    refused = run("seed", web.url("/never"), "--dir", directory)
+    assert "0 queued" in refused.text and "withdrawn by the operator" in refused.text
+    web.asked.clear()
+    web.routes["/"] = page("/one", "/late", "/never", "/new")
+    crawl(directory, "--timestamping")
+    assert set(web.paths()) == {"/", "/one", "/copy", "/late", "/hidden", "/new"}
+    assert run("check", "--dir", directory).code == 0
+    undone = run("withdraw", "--before", "2090-01-01", "--undo", "--dir", directory)
+    assert undone.code == 0
+    assert run("get", web.url("/late"), "--dir", directory).code == 0
+
+
+def test_retire_names_withdraw(crawled: tuple[Web, Path]) -> None:
+    web, directory = crawled
+    assert "crawler withdraw" in run("retire", "/one$", "--dir", directory).text
+    assert "crawler withdraw" not in run("retire", "/nothing$", "--dir", directory).text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--host", "a.example", "--prefix", "http://a.example/x"),
+        ("--before", "soon"),
+        ("ftp://a.example/",),
+        ("--host", "a.example", "--undo"),
+    ],
+)
+def test_errors_are_one_line(crawled: tuple[Web, Path], words: tuple[str, ...]) -> None:
+    failed = run("withdraw", *words, "--dir", crawled[1])
+    assert failed.code == 2 and failed.err.count("\n") <= 2 and "Traceback" not in failed.err
+
+
+@contextmanager
+def serving(directory: Path) -> Iterator[int]:
+    port = free_port()
+    words = [*CRAWLER, "serve", "--dir", str(directory), f"127.0.0.1:{port}"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None and "serving" in process.stdout.readline()
+        yield port
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def test_a_page_server_at_rest_obeys_at_once(crawled: tuple[Web, Path]) -> None:
+    """The page server holds the crawl open, also with answers in its memory; a withdrawal reaches it there."""
+    web, directory = crawled
+    url = web.url("/one")
+    with serving(directory) as port:
+        for _ in range(2):
+            assert ask(port, f"/page?url={url}")[0] == 200
+        assert run("withdraw", url, "--reason", "asked for", "--dir", directory).code == 0
+        for target in (f"/page?url={url}", f"/timemap/link/{url}", f"/page?url={url}&refresh=1"):
+            status, _, body = ask(port, target)
+            assert status == 451 and b"asked for" in body, target
+        assert ask(port, f"/page?url={web.url('/copy')}")[0] == 200
+        assert "in use by `crawler serve`" in run("block", "a.example", "--dir", directory).err
+        assert run("withdraw", url, "--undo", "--dir", directory).code == 0
+        assert ask(port, f"/page?url={url}")[0] == 200
+    assert run("check", "--dir", directory).code == 0
+
+
+def do(running: Running, **command: Any) -> tuple[int, Any]:
+    status, _, body = ask(
+        running.admin, "/do", "POST", {"command": "withdraw", **command},
+        Content_Type="application/json", X_Admin_Token=running.token(),
+    )  # fmt: skip
+    return status, json.loads(body)
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_a_running_crawl_obeys_at_once(tmp_path: Path, tree: list[str], processes: int) -> None:  # noqa: F811
+    """Each process gets the rules of all; a host is fetched no more, whichever process owns it."""
+    flags = ("--delay", "0.02", "--processes", str(processes), "--scope", "host")
+    running = Running(tmp_path, tree, *flags)
+    try:
+        running.until(
+            lambda: len(running.status().get("processes", [])) == processes and running.fetched() > 60
+        )
+        hosts = [url.split("/")[2].partition(":")[0] for url in tree]
+        done = running.command("withdraw", "--host", hosts[0], "--reason", "asked for")
+        assert done.returncode == 0 and " withdrawn" in done.stdout, done
+        assert do(running, url=tree[1])[1]["answers"][0]["pages"] == 1
+        assert do(running, host="")[0] == 400 and do(running, planet="x")[0] == 400
+        for url, status in ((tree[0], 451), (tree[1], 451), (tree[2], 200)):
+            for _ in range(2 * processes):
+                assert ask(running.serve, f"/page?url={url}")[0] == status, url
+        fetched = _requests(tmp_path, hosts[0])
+        others = running.fetched()
+        running.until(lambda: running.fetched() > others + 60)
+        assert _requests(tmp_path, hosts[0]) <= fetched + 2, "requests in flight at that instant may end"
+        assert do(running, host=hosts[0], undo=True)[0] == 200
+        assert ask(running.serve, f"/page?url={tree[0]}")[0] == 200
+    finally:
+        running.end()
+    assert running.command("check").returncode == 0
+    assert "Withdrawn" in running.command("why", tree[1]).stdout
+
+
+def _requests(folder: Path, host: str) -> int:
+    """Return the number of pages that a host was asked for, by the crawler's own log of fetches."""
+    lines = (folder / "crawl" / "pages.jsonl").read_text().splitlines()
+    fetches = [json.loads(line) for line in lines]
+    return sum(f"//{host}:" in each["url"] and each["outcome"] != "withdrawn" for each in fetches)
+
+
+def test_the_python_api(crawled: tuple[Web, Path]) -> None:
+    web, directory = crawled
+
+    async def take_down() -> tuple[dict[str, Any], list[str]]:
+        async with api.Crawl({}, directory=directory) as opened:
+            result = await opened.withdraw(prefix=web.url("/private"), reason="asked for")
+        return result, [each.url for each in opened.stored()]
+
+    result, left = asyncio.run(take_down())
+    assert (result["done"], result["pages"]) == ("withdrawn", 2)
+    assert web.url("/late") in left and web.url("/private/a") not in left
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["keep", "withhold"])
+def test_robots_txt_that_forbids_a_stored_page_later(tmp_path: Path, kept: bool) -> None:
+    """`why` said only that the page was stored; nothing told what robots.txt says now, and what happens to the copy."""
+    directory = tmp_path / "crawl"
+    robots = (200, {"Content-Type": "text/plain"}, "User-agent: *\nAllow: /\n")
+    with Web({"/": page("/open", "/private/a"), "/open": page(), "/private/a": page(text="the copy")}) as web:
+        web.routes["/robots.txt"] = robots
+        crawl(directory, web.url(), "--set", f"serve.on_disallow={'keep' if kept else 'withhold'}")
+        url = web.url("/private/a")
+        for format_ in ("cdxj", "links"):
+            assert len(exported(directory, format_)) > 0
+        assert run("get", url, "--dir", directory).code == 0
+        web.routes["/robots.txt"] = (*robots[:2], "User-agent: *\nDisallow: /private/\n")
+        web.asked.clear()
+        old = time.monotonic() + 1.0
+        while time.monotonic() < old:  # until the stored robots.txt is older than copy_max_age
+            run("why", url, "--dir", directory)
+        crawl(directory, "--timestamping", "--set", "robots.copy_max_age=1")
+        assert "/private/a" not in web.paths() and "/open" in web.paths()
+        why = run("why", url, "--dir", directory).text.splitlines()[0]
+        assert "`Disallow: /private/`" in why and "is kept" in why
+        assert ("kept and served" in why) == kept and ("on_disallow = withhold" in why) == (not kept)
+        assert run("get", url, "--dir", directory).code == (0 if kept else 1)
+        assert (url.encode() in exported(directory, "cdxj")) == kept
+        with serving(directory) as port:
+            status, fields, body = ask(port, f"/page?url={url}")
+            assert status == (200 if kept else 451) and ("X-Note" in fields) == kept
+            assert b"Disallow: /private/" in body or kept
+            assert ask(port, f"/page?url={web.url('/open')}")[0] == 200

@@ -73,12 +73,14 @@ class Process:
         )
         self.news = asyncio.Event()
         self.failures: list = []
+        self.newer: list[int] = []
         self.peers = Peers(
             self.common,
             {other: ("127.0.0.1", 1) for other in self.others},
             SystemClock(),
             on_news=self.on_news,
             on_failure=self.failures.append,
+            on_older=self.newer.append,
         )
 
     def on_news(self) -> None:

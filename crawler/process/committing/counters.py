@@ -41,6 +41,8 @@ _NO_FAILURE = frozenset(
         Outcome.ROBOTS_DENIED,
     }
 )
+# The links that other processes have sent: together as many as were applied from the inbox.
+FROM_PEERS = ("urls.received", "splitter.scope_heard", "splitter.signals_heard", "splitter.credits_heard")
 _SHOWS_CONTENT = (Outcome.FETCHED, Outcome.EMPTY)
 
 

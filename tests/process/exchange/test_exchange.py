@@ -252,19 +252,6 @@ def test_a_fresh_epoch_is_committed_once(
     assert len(one.here.queued) == 2, "the next epoch gets its own group"
 
 
-def test_sent_links_are_forgotten_when_a_peer_has_lost_its_folder(
-    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, forgotten = peered(), []
-    lost = [["p1"], []]
-    monkeypatch.setattr(one.here.stages.outbox, "take_lost_peers", lambda: lost.pop(0))
-    monkeypatch.setattr(one.here.stages.admission, "forget_sent", lambda: forgotten.append(1))
-    one.exchange._take()
-    assert forgotten == [1]
-    one.exchange._take()
-    assert forgotten == [1]
-
-
 @pytest.mark.parametrize(
     ("outbox", "inbox", "flushes"), [(True, False, 1), (False, True, 1), (False, False, 0)]
 )

@@ -32,10 +32,23 @@ from typing import TYPE_CHECKING
 from crawler import kernel_selection
 
 if TYPE_CHECKING:
-    from crawler.api import Crawl, Element, Elements, Hooks, Page, Request, configure, fetch, run, run_async
+    from crawler.api import (
+        Crawl,
+        CrawlerError,
+        Element,
+        Elements,
+        Hooks,
+        Page,
+        Request,
+        configure,
+        fetch,
+        run,
+        run_async,
+    )
 
 __all__ = [
     "Crawl",
+    "CrawlerError",
     "Element",
     "Elements",
     "Hooks",
@@ -50,6 +63,10 @@ __all__ = [
 kernel_selection.choose(__path__[0])
 # `re` warns about patterns that a later Python may read differently. The patterns are the user's, so hide the warning.
 warnings.filterwarnings("ignore", category=FutureWarning, module=r"crawler\.")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> object:

@@ -20,7 +20,15 @@ PLACES_MAX = 1000  # types and places remembered; further ones are not logged
 
 
 class CrawlerError(Exception):
-    """Base of all expected errors. `exit_code` is the exit code of the command."""
+    """Base of all expected errors. `exit_code` is the exit code of the command.
+
+    >>> import crawler
+    >>> try:
+    ...     crawler.configure({"crawl": {"max_pages": "many"}})
+    ... except crawler.CrawlerError as error:
+    ...     print(error.exit_code)
+    2
+    """
 
     exit_code = 1
 

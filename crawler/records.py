@@ -210,6 +210,22 @@ class Directives(NamedTuple):
     noarchive: bool = False  # the page is not served or exported, except on request
 
 
+class Markup(msgspec.Struct, gc=False):
+    """The markup of a page that the audit checks (`extract/markup.py`); raw URLs as on the page.
+
+    `headings` are the texts of h1, `alternates` are (hreflang, raw URL), `images` the first images without
+    alt and `unnamed_images` the number of all of them; `words` is -1 if it is unknown.
+    """
+
+    descriptions: list[str] = []
+    headings: list[str] = []
+    canonicals: list[str] = []
+    alternates: list[tuple[str, str]] = []
+    images: list[str] = []
+    unnamed_images: int = 0
+    words: int = -1
+
+
 class Extracted(msgspec.Struct, gc=False):
     """The links and directives of a page; raw URLs as on the page, unique, in order of appearance.
 
@@ -222,7 +238,8 @@ class Extracted(msgspec.Struct, gc=False):
     traces only. `dated` are links of a sitemap, feed or directory listing with the
     instant of their last change, where the document gives one; `told_by` names which of
     the three it is, "" for none. `anchors` are the texts of the first anchor of each of
-    `hrefs` ("" for other links) if they were asked for, else [].
+    `hrefs` ("" for other links) if they were asked for, else []. `markup` is present
+    if it was asked for and the page was parsed.
     """
 
     base: str
@@ -242,6 +259,7 @@ class Extracted(msgspec.Struct, gc=False):
     told_by: str = ""
     anchors: list[str] = []
     metas: int = 0
+    markup: Markup | None = None
 
 
 class PageState(StrEnum):
@@ -319,7 +337,8 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
 class FrontierCounts(msgspec.Struct, kw_only=True):
     """The number of URLs to do (including `in_flight`) and parked by rule, of hosts by state, of requests and look-ups.
 
-    `hosts_reached` counts the hosts that have ever answered.
+    `hosts_reached` counts the hosts that have ever answered, `hosts_failing` those whose latest requests failed
+    (`frontier/hosts/ranking.py`).
     """
 
     todo: int = 0
@@ -335,6 +354,7 @@ class FrontierCounts(msgspec.Struct, kw_only=True):
     hosts_blocked: int = 0
     hosts_refused: int = 0
     hosts_given_up: int = 0
+    hosts_failing: int = 0
     parked: int = 0
     parked_depth: int = 0
     parked_pages_per_host: int = 0

@@ -41,7 +41,7 @@ def cpu_seconds() -> float:
 
 
 def _network(host: str) -> str:
-    """Return the argument of --allow-network that allows the address of a host."""
+    """Return the value of `network.allow_networks` that allows the address of a host."""
     if host == "localhost" or host.endswith(".localhost") or host.startswith("127."):
         return "127.0.0.0/8"
     bare = host.strip("[]")
@@ -51,7 +51,7 @@ def _network(host: str) -> str:
 
 
 _WORDS = {
-    "proxy_error": "the proxy does not answer or refuses (see --proxy)",
+    "proxy_error": "the proxy does not answer or refuses (see fetch.proxy)",
     "host_busy": "the host asks for a pause (429 or 503)",
 }
 
@@ -128,7 +128,7 @@ class Report(msgspec.Struct, kw_only=True):
         for host in self.hosts[:REASONS_SHOWN]:
             cause = describe_cause(host.cause) or ("no answer" if host.failures else "")
             hint = (
-                f" (--allow-network {_network(host.host)} allows it)"
+                f" (network.allow_networks={_network(host.host)} allows it)"
                 if host.cause == "address_denied"
                 else ""
             )

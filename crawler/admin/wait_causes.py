@@ -9,7 +9,7 @@ _WORDS = {
     "host_busy": "429 or 503",
     "temporary": "5xx or 408",
     "header_timeout": "no answer in time",
-    "proxy_error": "the proxy does not answer or refuses (see --proxy)",
+    "proxy_error": "the proxy does not answer or refuses (see fetch.proxy)",
     "reset": "connection closed without an answer",
     "refusals": "refused too often",
 }

@@ -2,8 +2,13 @@
 
 import asyncio
 import inspect
+import logging
+import os
+import signal
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -19,6 +24,9 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.restart import put_aside
 from crawler.errors import UsageError
 
+log = logging.getLogger("crawler")
+
+SIGNAL = "signal"  # why a run stopped, as on the command line
 Settings = Config | Mapping[str, Any] | None
 Taken = ParamSpec("Taken")
 Given = TypeVar("Given")
@@ -47,7 +55,8 @@ async def run_async(
     Args:
         seeds: where the crawl starts: a URL or request, or several.
         parse: receives each page with status 2xx; yields items and `Request`s.
-        items: file of the items, named .jsonl, .csv or .parquet; items are appended to an existing file.
+        items: file of the items, named .jsonl, .csv or .parquet; items are appended to an existing file. A
+            Parquet file is written when the crawl ends; until then its rows are in NAME.parquet.rows (JSONL).
         directory: the crawl directory; a crawl that exists there is continued.
         config: settings that override the defaults, nested as in the configuration file.
         follow: links to follow in addition to the requests: True all links in scope, False none, or
@@ -58,23 +67,55 @@ async def run_async(
     Raises:
         CrawlerError: see `Crawl` and `Crawl.run`.
     """
+    options = {name: value for name, value in locals().items() if name != "fresh"}
+    return await _run(options, fresh=fresh)
+
+
+async def _run(options: dict[str, Any], *, fresh: bool, script: bool = False) -> dict[str, Any]:
+    """Crawl to the end with the options of `Crawl`; in a script, a first Ctrl-C stops the crawl cleanly."""
+    directory = CrawlDirectory(Path(options.get("directory", "crawl")))
     if fresh:
-        put_aside(CrawlDirectory(Path(directory)))
-    async with Crawl(
-        config,
-        directory=directory,
-        seeds=seeds,
-        parse=parse,
-        items=items,
-        follow=follow,
-        on_error=on_error,
-        url_filter=url_filter,
-        link_extractor=link_extractor,
-        page_sink=page_sink,
-    ) as crawl:
-        await crawl.run()
+        put_aside(directory)
+    async with Crawl(**options) as crawl:
+        with _stopped_by_signals(crawl) if script else nullcontext():
+            await crawl.run()
         crawl.say_if_complete()
+    if crawl.report["stopped_by"] == SIGNAL:
+        log.warning("%s; run the script again to continue", _summary(crawl.report, directory))
     return crawl.report
+
+
+def _summary(report: Mapping[str, Any], directory: CrawlDirectory) -> str:
+    fetched = report["run"].get("pages", {}).get("fetched", 0)
+    return (
+        f"stopped by a signal after {report['seconds']:.1f} s: {fetched:,} pages fetched, "
+        f"{report['frontier']['todo']:,} URLs to do (report: {directory.report_file})"
+    )
+
+
+@contextmanager
+def _stopped_by_signals(crawl: Crawl) -> Iterator[None]:
+    """Stop the crawl at Ctrl-C or SIGTERM; a second one acts as without the crawl."""
+    loop = asyncio.get_running_loop()
+    before: dict[int, Any] = {}
+
+    def stop(*_: object) -> None:
+        restore()
+        os.write(
+            2, b"stopping; press Ctrl-C again to stop at once\n"
+        )  # the signal may have interrupted a print
+        loop.call_soon_threadsafe(crawl.stop, SIGNAL)
+
+    def restore() -> None:
+        while before:
+            signal.signal(*before.popitem())
+
+    if threading.current_thread() is threading.main_thread():
+        before.update({number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)})
+    try:
+        yield
+    finally:
+        restore()
 
 
 def _taking(
@@ -93,6 +134,9 @@ def _taking(
 def run(*positional: Any, **options: Any) -> dict[str, Any]:
     """Crawl to the end and return the report: `run_async` for scripts.
 
+    Ctrl-C stops the crawl cleanly, and `run` returns the report of the part that is done; run the script again to
+    continue. A second Ctrl-C raises KeyboardInterrupt.
+
     With `url` a site of two pages, `folder` a Path, `settings` the user's own:
 
         >>> report = crawler.run(url, directory=folder / "run", config=settings)
@@ -103,7 +147,9 @@ def run(*positional: Any, **options: Any) -> dict[str, Any]:
         UsageError: an event loop is already running here, as in a notebook; use `await crawler.run_async(...)`.
     """
     _check_no_loop("run")
-    return asyncio.run(run_async(*positional, **options))
+    given = inspect.signature(run_async).bind(*positional, **options).arguments
+    fresh = given.pop("fresh", False)
+    return asyncio.run(_run(given, fresh=fresh, script=True))
 
 
 def fetch(url: str, config: Settings = None) -> Page:

@@ -37,7 +37,7 @@ from crawler.api.items import Items, open_items
 from crawler.api.page import Page
 from crawler.api.request import PRIORITY, Callback, Request
 from crawler.clock import SystemClock
-from crawler.config import Config, convert
+from crawler.config import Config, Layers, convert, environment_overrides
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.identity import Contact
 from crawler.crawl.seeds import SeedFile, Seeds
@@ -62,7 +62,7 @@ from crawler.urls.canonical import canonical, hostname
 log = logging.getLogger("crawler")
 
 HOSTS_IN_REPORT = 100
-COMPLETE = "complete; known pages are not fetched again (`crawler refresh` or --fresh, fresh=True)"
+COMPLETE = "complete; known pages are not fetched again (fresh=True starts over; `crawler refresh` fetches them again)"
 PAGES_WAITING_MAX = 64  # pages queued for a slow consumer of `pages()`; beyond this the crawl waits for it
 
 
@@ -74,10 +74,16 @@ PageSinkHook = Callable[[Page], Awaitable[None] | None]
 def configure(settings: Mapping[str, Any] | None = None) -> Config:
     """Return the configuration of nested settings over the defaults; a ConfigError names the invalid key.
 
+    As on the command line, variables `CRAWLER_SECTION__KEY` of the environment override the settings.
+
     >>> crawler.configure({"crawl": {"max_time": "2 h"}}).crawl.max_time
     7200.0
     """
-    return convert(settings or {})
+    layers = Layers()
+    layers.add("", settings or {})
+    for path, value in environment_overrides().items():
+        layers.set("environment", path, value)
+    return layers.config()
 
 
 def entry_point(group: str, name: str) -> Any:
@@ -167,6 +173,9 @@ class Crawl:
             seeds = [seeds]
         some = seeds if isinstance(seeds, list | tuple) else ()
         self._asks = parse is not None or any(isinstance(seed, Request) for seed in some)
+        if self._asks and self.config.fetch.cookies == "auto":  # so that a submitted form can log in
+            kept = msgspec.structs.replace(self.config.fetch, cookies=True)
+            self.config = msgspec.structs.replace(self.config, fetch=kept)
         self._seeds = seeds if isinstance(seeds, SeedFile | Seeds) else Seeds(self.config, self._texts(seeds))
         self._delivery: Delivery = None  # type: ignore[assignment]  # from entering on
         self._running: asyncio.Task[dict[str, Any]] | None = None
@@ -199,12 +208,14 @@ class Crawl:
         try:
             await self._open()
         except BaseException as error:
-            self._close_items()
-            if self.live is not None:
-                await within(self.config.crawl.shutdown_step_max, "page server", self.live.close())
-            if self.process is not None:
-                self.process.close()
-            self.stages.close(clean=not isinstance(error, StoreError))
+            try:
+                self._close_items()
+            finally:
+                if self.live is not None:
+                    await within(self.config.crawl.shutdown_step_max, "page server", self.live.close())
+                if self.process is not None:
+                    self.process.close()
+                self.stages.close(clean=not isinstance(error, StoreError))
             raise
         self._opened = True
         return self
@@ -247,7 +258,13 @@ class Crawl:
         if self._running is not None and not self._running.done():  # an iteration of `pages` was left early
             self.stop("closed")
             await asyncio.wait({self._running})
-        self._close_items()
+        try:
+            self._close_items()
+        finally:
+            self._close_directory()
+
+    def _close_directory(self) -> None:
+        """Release the directory, unless a write that did not end still uses it."""
         if self.process.commits.writing:
             return  # its thread still uses the store; the next run continues from the last commit
         self._opened = False
@@ -256,9 +273,9 @@ class Crawl:
         self.stages.close(clean=self.process.failure is None)
 
     def _close_items(self) -> None:
-        if self._items is not None:
-            self._items.close()
-            self._items = None
+        items, self._items = self._items, None
+        if items is not None:
+            items.close()
 
     def _switch_delivery(self) -> None:
         """Turn on the delivery of pages if the user's code wants any."""
@@ -313,7 +330,7 @@ class Crawl:
         return accepts
 
     def _fail(self, error: BaseException) -> None:
-        self.process.fail(error)
+        self.process.fail(error, of_user=True)
 
     # -- running ---------------------------------------------------------------
 

@@ -15,6 +15,8 @@ import inspect
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -39,6 +41,7 @@ OnError = Literal["continue", "stop"]
 Consume = Callable[[Page], Awaitable[bool]]  # returns whether the page was taken
 
 
+_PACKAGE = Path(__file__).resolve().parents[1]
 _RANKED, _SEED, _OWN_REQUEST = LinkFlag.RANKED, LinkFlag.SEED, LinkFlag.OWN_REQUEST
 _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
 
@@ -52,12 +55,32 @@ class Errors:
         self._fail = fail
 
     def note(self, kind: str, url: str, error: Exception) -> None:
-        """Count an error of the filter, extractor, sink, callback or of an item."""
+        """Count an error of the filter, extractor, sink, callback or of an item; the log shows the user's frames."""
         self.counts[kind] += 1
         if self._on_error == "stop":
+            error.add_note(f"raised by your code: {kind} of {url}")
             self._fail(error)
         else:
-            log.error("%s of %s: %s: %s", kind, url, type(error).__name__, error, exc_info=error)
+            said = (type(error), error, _in_users_code(error.__traceback__))
+            log.error(
+                "error in your code: %s of %s: %s: %s", kind, url, type(error).__name__, error, exc_info=said
+            )
+
+    def end(self, error: UsageError) -> None:
+        """End the run because the crawl was set up wrongly, so that every page would fail."""
+        self._fail(error)
+
+
+def _in_users_code(frames: TracebackType | None) -> TracebackType | None:
+    """Return the traceback without the frames of the crawler that lead to the user's code."""
+    inner = frames
+    while inner is not None and Path(inner.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
+        inner = inner.tb_next
+    return inner or frames
+
+
+class Misuse(UsageError):
+    """The crawl was set up wrongly for its callbacks."""
 
 
 class Delivery:
@@ -189,6 +212,8 @@ class Delivery:
                     return
             except StoreError:
                 raise
+            except Misuse as error:
+                return self._errors.end(error)
             except Exception as error:
                 return self._errors.note(kind, page.url, error)
         if self._items is not None:
@@ -216,7 +241,7 @@ class Delivery:
                 rows.append(plain(each))
         for row in rows:
             if self._items is None:
-                raise UsageError("a callback yielded items, but no file is given; set items=")
+                raise Misuse("a callback yielded items, but no file is given; set items=")
             self._items.add(row)
         return True
 

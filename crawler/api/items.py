@@ -1,4 +1,4 @@
-"""Writes items to a JSONL, CSV or Parquet file, chosen by the extension of its name.
+"""Writes items to a JSONL, CSV or Parquet file, chosen by the extension of its name (Parquet: `parquet_items.py`).
 
 Items are appended to an existing file, so a crawl in several runs makes one file. Items
 written before `sync` returns survive a crash. A page whose items were written but whose
@@ -10,7 +10,7 @@ import csv
 import dataclasses
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -52,7 +52,11 @@ class Items(Protocol):
         """Make the rows added so far durable; may be called from another thread."""
 
     def close(self) -> None:
-        """Write the remaining rows."""
+        """Write the remaining rows.
+
+        Raises:
+            StoreError: the disk failed.
+        """
 
 
 def open_items(path: Path) -> Items:
@@ -61,6 +65,8 @@ def open_items(path: Path) -> Items:
     Raises:
         UsageError: the extension is unknown, or the file cannot be written.
     """
+    from crawler.api.parquet_items import ParquetItems  # imported here, because it needs this module
+
     kinds: dict[str, Callable[[Path], Items]] = {
         ".jsonl": JsonLinesItems,
         ".ndjson": JsonLinesItems,
@@ -82,18 +88,17 @@ class _File:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.written = 0
-        self._file = path.open("a+b")
-        self._mend()
+        self._open()
 
-    def _mend(self) -> None:
-        """Remove an incomplete row that a crash left at the end."""
-        end = self._file.seek(0, os.SEEK_END)
-        if not end:
-            return
+    def _open(self) -> None:
+        self._file = self.path.open("a+b")
         self._file.seek(0)
-        data = self._file.read()
-        if not data.endswith(b"\n"):
-            self._file.truncate(data.rfind(b"\n") + 1)
+        rows = sum(map(len, self._rows(self._file)))
+        self._file.truncate(rows)  # without an incomplete row that a crash left at the end
+
+    def _rows(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the complete rows of a file."""
+        return (line for line in lines if line.endswith(b"\n"))
 
     def sync(self) -> None:
         try:
@@ -116,72 +121,59 @@ class JsonLinesItems(_File):
 
 
 class CsvItems(_File):
-    """A header of the first item's keys, then one line per item; lists and mappings are written as JSON.
+    """A header of the items' keys, then one line per item; lists and mappings are written as JSON.
 
-    Raises:
-        ValueError: an item has a key that the header lacks.
+    An item with a new key adds a column: the file is written anew, with an empty cell in each earlier row.
     """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
+        self._columns = self._header()
+
+    def _header(self) -> list[str]:
         self._file.seek(0)
-        first = self._file.readline().decode("utf-8-sig")
-        self._columns = next(csv.reader([first]), []) if first else []
+        first = next(self._rows(self._file), b"").decode("utf-8-sig")
+        return next(csv.reader(io.StringIO(first, newline="")), [])
+
+    def _rows(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the complete rows; a line break within quotes belongs to the row."""
+        row, within_quotes = [], False
+        for line in lines:
+            row.append(line)
+            within_quotes ^= line.count(b'"') % 2 == 1
+            if not within_quotes and line.endswith(b"\n"):
+                yield b"".join(row)
+                row = []
 
     def add(self, row: dict[str, Any]) -> None:
-        if not self._columns:
-            self._columns = list(row)
-            self._write(self._columns)
-        if unknown := [name for name in row if name not in self._columns]:
-            raise ValueError(
-                f"{self.path}: no column {', '.join(unknown)}; every item must have the same keys"
-            )
-        self._write([_cell(row.get(name)) for name in self._columns])
+        if new := [name for name in row if name not in self._columns]:
+            self._widen(new)
+        self._file.write(_line(_cell(row.get(name)) for name in self._columns))
         self.written += 1
 
-    def _write(self, cells: Sequence[object]) -> None:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerow(cells)
-        self._file.write(text.getvalue().encode())
+    def _widen(self, new: Sequence[str]) -> None:
+        """Add columns; the file is replaced in one step."""
+        self._file.flush()
+        self._file.seek(0)
+        rows = self._rows(self._file)
+        next(rows, None)
+        columns = [*self._columns, *new]
+        with new_file(self.path) as made:
+            made.write(_line(columns))
+            for row in rows:
+                made.write(row.removesuffix(b"\n").removesuffix(b"\r") + b"," * len(new) + b"\n")
+        self._file.close()
+        self._open()
+        self._columns = columns
+
+
+def _line(cells: Iterable[object]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue().encode()
 
 
 def _cell(value: object) -> object:
     if isinstance(value, dict | list):
         return msgspec.json.encode(value).decode()
     return csv_cell(value) if isinstance(value, str) else "" if value is None else value
-
-
-class ParquetItems:
-    """A Parquet file, written when the crawl ends from a JSONL file next to it (`.rows`)."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            import pyarrow  # noqa: F401  # needed at the end only
-        except ImportError:
-            raise UsageError(f"items {path}: Parquet needs pyarrow: pip install 'crawler[export]'") from None
-        self.path = path
-        self._rows = JsonLinesItems(path.with_name(path.name + ".rows"))
-
-    @property
-    def written(self) -> int:
-        return self._rows.written
-
-    def add(self, row: dict[str, Any]) -> None:
-        self._rows.add(row)
-
-    def sync(self) -> None:
-        self._rows.sync()
-
-    def close(self) -> None:
-        import pyarrow
-        import pyarrow.parquet
-
-        self._rows.close()
-        with self._rows.path.open("rb") as file:
-            rows = [msgspec.json.decode(line) for line in file]
-        if not rows:
-            return
-        columns = dict.fromkeys(name for row in rows for name in row)
-        table = pyarrow.Table.from_pylist([{name: row.get(name) for name in columns} for row in rows])
-        with new_file(self.path) as made:
-            pyarrow.parquet.write_table(table, made)

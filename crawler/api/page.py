@@ -1,5 +1,6 @@
 """A page as the user's code receives it: URL, answer and decoded content; parsed once, on first use."""
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, TypeVar, overload
@@ -137,7 +138,21 @@ def _select(node: Any, query: str) -> Elements:
     try:
         return Elements(Element(found) for found in node.css(query))
     except Exception as error:  # the parser raises its own exception class
-        raise ValueError(f"{query!r} is not a CSS selector") from error
+        raise ValueError(f"{query!r} is not a CSS selector{_as_written_here(query)}") from error
+
+
+_PSEUDO_ELEMENT = re.compile(r"(.*?)\s*::(?:(text)|attr\(\s*['\"]?([^)'\"]*?)['\"]?\s*\))\s*")
+
+
+def _as_written_here(query: str) -> str:
+    """Return how a selector with one of Scrapy's pseudo-elements is written; "" for other selectors."""
+    found = _PSEUDO_ELEMENT.fullmatch(query)
+    if found is None:
+        return ""
+    selected = f"css({found[1] or '*'!r})"
+    if found[2]:
+        return f"; write {selected}.text, or {selected}.texts for all"
+    return f"; write {selected}.attr({found[3]!r}), or {selected}.attrs({found[3]!r}) for all"
 
 
 def _fields_of(form: Element) -> dict[str, str]:

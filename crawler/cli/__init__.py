@@ -126,7 +126,9 @@ def _run(name: str, arguments: list[str]) -> int:
         return importlib.import_module(COMMANDS[name][0]).main(name, arguments)
     except CrawlerError as error:
         full = isinstance(error, DirectoryError) and disk_failed(error)
-        return _fail(str(error), StoreError.exit_code if full else error.exit_code)
+        from crawler.cli.flags import as_flags
+
+        return _fail(as_flags(str(error)), StoreError.exit_code if full else error.exit_code)
     except BrokenPipeError:  # the reader of our output has closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

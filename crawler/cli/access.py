@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 RESTART_WAIT = 10.0  # seconds to wait for a missing process while other processes of the crawl answer
 # The same for read-only requests: a process that starts meanwhile waits until the reader releases the lock.
 READING_WAIT = 2.0
-READING = frozenset(("status", "why", "get", "signals", "host"))
+READING = frozenset(("status", "why", "get", "signals", "host", "hosts"))
 
 
 def ask(path: Path, request: dict[str, Any]) -> list[Any]:

@@ -5,7 +5,10 @@ names the commands that lack the flag because it has no effect there.
 """
 
 import argparse
+import re
 from typing import NamedTuple
+
+from crawler.config.key_words import keys
 
 # Groups in the order of `--help`; a command shows those in which it has a flag.
 WHAT, HOW_MUCH, POLITENESS, IDENTITY, LOGIN = "what to crawl", "how much", "politeness", "identity", "login"
@@ -292,6 +295,36 @@ FLAGS = (
 def grouped(parser: argparse.ArgumentParser) -> dict[str, argparse._ArgumentGroup]:
     """Add the groups to a parser; return them by name. `--help` leaves out empty ones."""
     return {name: parser.add_argument_group(name) for name in GROUPS}
+
+
+def as_flags(message: str) -> str:
+    """Return a message in which settings to give (`section.key=value`, `see section.key`) are written as flags.
+
+    >>> as_flags("give identity.contact=URL, or robots.rules_max=5; see fetch.proxy")
+    "give --contact URL, or --set 'robots.rules_max=5'; see --proxy"
+    """
+    return _SEE.sub(_seen, _GIVEN.sub(_given, message))
+
+
+_GIVEN = re.compile(r"(?<!--set )(?<![\w./'-])([a-z_]+\.[a-z_]+)=(\[[^]]*\]|[^\s,;)]+)")
+_SEE = re.compile(r"\bsee ([a-z_]+\.[a-z_]+)\b")
+
+
+def _given(setting: re.Match[str]) -> str:
+    key, value = setting.groups()
+    if key not in keys():
+        return setting[0]
+    name = _flag_of(key)
+    return f"{name} {value}" if name else f"--set '{key}={value}'"
+
+
+def _seen(setting: re.Match[str]) -> str:
+    return f"see {_flag_of(setting[1]) or setting[1]}"
+
+
+def _flag_of(key: str) -> str:
+    """Return the name of the flag that takes a value for `key`; "" if there is none."""
+    return next((flag.name for flag in FLAGS if flag.key == key and flag.metavar is not None), "")
 
 
 def add_config_flags(groups: dict[str, argparse._ArgumentGroup], command: str) -> None:

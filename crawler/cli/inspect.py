@@ -9,7 +9,7 @@ import msgspec
 
 from crawler.admin import eta, report
 from crawler.admin.eta import duration
-from crawler.admin.status import Status, group, missing_words, whole
+from crawler.admin.status import Status, group, whole
 from crawler.admin.wait_causes import describe_cause
 from crawler.cli import access, options
 from crawler.cli.parsing import quoted
@@ -171,9 +171,9 @@ def _running(status: Status) -> dict[str, str]:
     paused = f", paused ({', '.join(status.paused)})" if status.paused else ""
     pids = ", ".join(f"{each['name']} pid {each['pid']}" for each in processes)
     lag = max(each.get("loop_lag", 0.0) for each in processes)
-    missing = f"; {gone}" if (gone := missing_words(status)) else ""
     return {
-        "state": f"running for {duration(up)}{paused}: {pids}{missing}",
+        "health": printable(str(status.health)),
+        "state": f"running for {duration(up)}{paused}: {pids}",
         "speed": f"{rate:,.1f} pages/s{_reached(status.recent)}, event loop late by at most {1000 * lag:,.0f} ms",
         "left": eta.describe_eta(status.eta),
     }
@@ -210,7 +210,7 @@ def _numbers(values: dict[str, int]) -> str:
 def _every_number(status: Status) -> list[str]:
     tree = status.plain()
     tree["splitter"] = {} if status.splitter is None else report.with_share(status.splitter)
-    lines = []
+    lines = [f"{'health:':<10}{printable(str(status.health))}"]
     for section in ("pages", "urls", "bytes", "frontier", "due", "splitter"):
         values = tree.get(section) or {}
         shown = ", ".join(f"{name} {_number(value)}" for name, value in values.items())
@@ -265,15 +265,33 @@ def _why(argv: list[str]) -> int:
     )
     parser.add_argument("url", metavar="URL", type=options.url, help="any spelling of the URL")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--search",
+        type=int,
+        default=20_000,
+        metavar="N",
+        help="search at most N stored pages for a nofollow link to a URL that was never found (20,000)",
+    )
     args = parser.parse_args(argv)
     answers = access.ask(args.dir, {"command": "why", "url": args.url})
     answer = next((found for found in answers if _knows_best(found)), answers[0] if answers else {})
+    if args.search > 0 and answer.get("filter") == "accepted" and not answer["known"]:
+        _explain_unfollowed(args, answer)
     if args.json:
         _print_json(answer)
     else:
         print(printable(answer.pop("verdict")))
         print(_why_text(answer))
     return 0
+
+
+def _explain_unfollowed(args: argparse.Namespace, answer: dict[str, Any]) -> None:
+    """Replace the verdict if a stored page links to the URL with `nofollow`."""
+    from crawler.audit.unfollowed import unfollowed_link
+
+    link = unfollowed_link(args.dir, answer["url"], args.search)
+    if link is not None:
+        answer |= {"verdict": link.sentence(), "unfollowed_on": link.page}
 
 
 def _knows_best(answer: dict[str, Any]) -> bool:

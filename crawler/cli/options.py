@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from crawler.cli.flags import as_flags
 from crawler.cli.parsing import Parser, PlainHelp
 from crawler.config import Config, Layers, environment_overrides, read_file
 from crawler.crawl.directory import CrawlDirectory
@@ -124,7 +125,7 @@ class _PlainFormatter(logging.Formatter):
     """Formats log lines so that no page can forge a line or insert control sequences, in the file too."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = printable(record.message)
+        record.message = printable(as_flags(record.message))
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:

@@ -34,7 +34,11 @@ def words(path: str) -> tuple[str, ...]:
 
 
 def _words(kind: Any) -> tuple[str, ...]:
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return tuple(word for each in kinds for word in _words_of(each))
+
+
+def _words_of(kind: Any) -> tuple[str, ...]:
     if kind is bool:
         return ("true", "false")
-    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    return tuple(word for each in kinds if get_origin(each) is Literal for word in get_args(each))
+    return get_args(kind) if get_origin(kind) is Literal else ()

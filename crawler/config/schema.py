@@ -178,14 +178,14 @@ class FetchConfig(_Section, frozen=True):
     header_fields_max: Count = 256
     body_bytes_max: ByteCount = ByteCount(10 << 20)  # decoded
     wire_bytes_max: ByteCount = ByteCount(10 << 20)
-    held_bytes_max: ByteCount = ByteCount(512 << 20)  # memory for bodies being received
+    held_bytes_max: ByteCount = ByteCount(192 << 20)  # memory for bodies being received
     decode_step_bytes: ByteCount = ByteCount(256 << 10)
     content_codings_max: Count = 2
     redirects_max: Count = 10
     keep_alive_extra: Seconds = Seconds(5)  # an idle connection is kept for the host's gap plus this
     keep_alive_max: Seconds = Seconds(35)
     idle_connections_max: Count = 3000  # idle connections kept over all hosts, 60 KiB each with TLS
-    cookies: bool = False
+    cookies: bool | Literal["auto"] = "auto"  # auto: if Python code of the user makes requests
     cookie_domains_max: Count = 10_000  # registrable domains whose cookies are kept
     cookies_file: str = ""  # in Netscape's format; its cookies appear in no record
     tls: TlsPolicy = "verify"
@@ -248,7 +248,7 @@ class TrapsConfig(_Section, frozen=True):
 
     path_segments_max: Count = 20
     repeated_segments_max: Count = 2
-    same_digest_pages_max: Count = 20
+    same_digest_pages_max: Count = 10
 
 
 class SitemapsConfig(_Section, frozen=True):
@@ -369,6 +369,7 @@ class ServeConfig(_Section, frozen=True):
     signals_per_second: Number = 100.0
     signal_urls_max: Positive = 10_000
     key_files_max: Positive = 10_000
+    pending_bytes_max: ByteCount = ByteCount(32 << 20)
 
 
 class AdminConfig(_Section, frozen=True):

@@ -37,8 +37,10 @@ class Contact:
         if self._settled or not is_public(host):
             return
         if self._scope == "any":
-            raise UsageError("scope any on public hosts needs a way to reach you: --contact URL-or-mail")
+            raise UsageError(
+                "scope any on public hosts needs a way to reach you: identity.contact=URL-or-mail"
+            )
         log.warning(
-            "no contact in the User-Agent: give --contact URL-or-mail, so that site owners can reach you"
+            "no contact in the User-Agent: give identity.contact=URL-or-mail, so that site owners can reach you"
         )
         self._settled = True

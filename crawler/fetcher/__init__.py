@@ -15,7 +15,7 @@ framing.py          header block, end of the body, chunks (RFC 9112)
 coding.py           decodes content codings within limits
 outcome.py          maps status, headers and failures to exactly one Outcome and Blame
 address_guard.py    the addresses that the crawler never connects to
-cookies.py          RFC 6265 within caps, off by default
+cookies.py          RFC 6265 within caps
 tls.py              TLS contexts that resume sessions
 resolver.py      S  resolves host names to addresses; dns_cache.py keeps the results
 

@@ -86,7 +86,7 @@ class Client:
         self._jar: CookieJar | None = None
         if fetch.cookies_file:
             self._jar = load_cookies(fetch.cookies_file, clock.now(), fetch.cookie_domains_max)
-        elif fetch.cookies:
+        elif fetch.cookies is True:
             self._jar = CookieJar(fetch.cookie_domains_max, lasts=True)
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False

@@ -1,4 +1,4 @@
-"""Cookies (RFC 6265) within caps: off by default, or kept for one redirect chain.
+"""Cookies (RFC 6265) within caps, kept for the crawl or for one redirect chain.
 
 A cookie is sent back to its own host, or to the hosts below a domain that is not a
 public suffix. Caps (`fetcher/README.md`, "Cookies, credentials and TLS"): 4 KiB per cookie,

@@ -38,7 +38,7 @@ class ProxyHealth:
         if not of_host and not self._told and now - self._told_at >= WORD_INTERVAL:
             self._told, self._told_at = True, now
             why = (
-                "it requires a login (--proxy http://USER:PASSWORD@HOST:PORT)"
+                "it requires a login (fetch.proxy=http://USER:PASSWORD@HOST:PORT)"
                 if _wants_login(fetch)
                 else fetch.error
             )

@@ -76,6 +76,7 @@ _NO_VERDICT = frozenset(
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN  # describes this fetch, not the URL
 # Limits on what a server may put into a record. A longer ETag is not sent back, so it is not stored.
 _VALIDATOR_BYTES_MAX = 1024
+_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]")
 _TYPE_CHARS_MAX = 128
 _ERROR_CHARS_MAX = 500
 _LOCATION_CHARS_MAX = 8192
@@ -294,6 +295,11 @@ def _renew_directives(
 
 
 def _text(fetch: Fetch, name: bytes) -> str:
-    """Return a validator as text that encodes back to the same bytes (latin-1), for the next conditional request."""
+    """Return a validator as text that encodes back to the same bytes (latin-1), for the next conditional request.
+
+    Returns "" if it is too long or has control characters, which no valid one has (RFC 9110, 8.8).
+    """
     value = fetch.header(name)
-    return value.decode("latin-1") if len(value) <= _VALIDATOR_BYTES_MAX else ""
+    if len(value) > _VALIDATOR_BYTES_MAX or _CONTROLS.search(value):
+        return ""
+    return value.decode("latin-1")

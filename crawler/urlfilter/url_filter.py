@@ -330,7 +330,7 @@ class UrlFilter:
         if rule == EXTENSION:
             return next((name for name in self._extensions if _path_end(url).endswith(name)), "")
         if rule == PORT:
-            return f"--set 'network.allow_ports=[{port_of(url)}]' opens it"
+            return f"network.allow_ports=[{port_of(url)}] opens it"
         if rule == EXCLUDE:
             return next((pattern.pattern for pattern in self._exclude if pattern.search(url)), "")
         return ", ".join(pattern.pattern for pattern in self._include) if rule == INCLUDE else ""

@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import dataclasses
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -119,7 +120,8 @@ def test_a_page_whose_callback_fails_is_given_again(
     items = tmp_path / "items.jsonl"
     report = crawl(web, tmp_path, failing, items=items)
     assert report["hooks"]["errors"] == {"callback": 5}
-    assert f"callback of {web.url('/product/7')}: ZeroDivisionError: price" in caplog.text
+    assert f"error in your code: callback of {web.url('/product/7')}: ZeroDivisionError: price" in caplog.text
+    assert ", in failing" in caplog.text and 'delivery.py", line' not in caplog.text
     fetched, before = len(web.paths()), len(rows(items))
     given.clear()
     crawl(web, tmp_path, good, items=items)
@@ -151,12 +153,75 @@ def test_a_script_without_a_log_shows_errors_and_why_a_run_gives_nothing(web: We
     assert ran.stderr.count("complete; known pages are not fetched again") == 1, ran
 
 
-def test_on_error_stop_ends_the_run(web: Web, tmp_path: Path) -> None:
+def test_on_error_stop_ends_the_run(web: Web, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The error is the user's own, and it is not reported as a bug of the crawler."""
+
     def failing(_: crawler.Page) -> None:
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError) as raised:
         crawl(web, tmp_path, failing, on_error="stop")
+    assert raised.value.__notes__ == [f"raised by your code: callback of {web.url()}"]
+    assert raised.traceback[-1].name == "failing" and "bug" not in caplog.text
+
+
+def test_a_callback_without_a_place_for_its_items_ends_the_run(web: Web, tmp_path: Path) -> None:
+    """It was logged for each page."""
+    with pytest.raises(UsageError, match="no file is given; set items="):
+        crawl(web, tmp_path, lambda _: {"a": 1})
+
+
+INTERRUPTED = """
+import sys, crawler
+def parse(page):
+    print("page", flush=True)
+    yield crawler.Request(f"/slow?{page.url[-3:]}", dont_filter=True)
+settings = %r
+report = crawler.run(sys.argv[1], parse, directory=sys.argv[2], config=settings, follow=False)
+print("after", report["stopped_by"], report["pages"]["fetched"] > 0, flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_in_a_script_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    """The report is returned and saved; there is no traceback. It once was a KeyboardInterrupt from asyncio."""
+    program = tmp_path / "program.py"
+    program.write_text(INTERRUPTED % SETTINGS, encoding="utf-8")
+    with Web({"/": page()}, other=page()) as web:
+        words = [sys.executable, str(program), web.url(), str(tmp_path / "c")]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+            assert running.stdout is not None
+            assert running.stdout.readline() == "page\n"
+            running.send_signal(number)
+            out, err = running.communicate(timeout=60)
+    assert running.returncode == 0 and out.endswith("after signal True\n"), (out, err)
+    assert "Traceback" not in err and "stopped by a signal after" in err, err
+    assert "run the script again to continue" in err
+    assert msgspec.json.decode((tmp_path / "c" / "report.json").read_bytes())["stopped_by"] == "signal"
+
+
+def test_errors_name_settings_in_python_and_flags_on_the_command_line(
+    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(
+        crawler.CrawlerError, match=r"network\.allow_networks=127\.0\.0\.0/8 allows it"
+    ) as error:
+        crawler.run(web.url(), directory=tmp_path / "a")
+    assert "--" not in str(error.value)
+    told = command("crawl", web.url(), "--dir", tmp_path / "b", "--progress", "none").err
+    assert "--allow-network 127.0.0.0/8 allows it" in told
+    with pytest.raises(UsageError, match=r"identity\.contact=URL-or-mail"):
+        crawler.run("http://example.org/", directory=tmp_path / "d", config={"crawl": {"scope": "any"}})
+
+
+def test_variables_of_the_environment_set_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They override the settings of a script, and errors name them."""
+    monkeypatch.setenv("CRAWLER_CRAWL__MAX_PAGES", "7")
+    assert crawler.configure({"crawl": {"max_pages": 5, "depth": 2}}).crawl.max_pages == 7
+    assert crawler.configure().crawl.max_pages == 7
+    monkeypatch.setenv("CRAWLER_CRAWL__MAX_PAGES", "many")
+    with pytest.raises(ConfigError, match=r"environment: crawl\.max_pages"):
+        crawler.configure()
 
 
 def test_requests_of_a_stopped_crawl_keep_their_callbacks(web: Web, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests.end_to_end.web import SETTINGS, Web
 from tests.end_to_end.web import page as source
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULES = ("page", "request", "follow_rules", "calls", "crawl")
+MODULES = ("api.page", "api.request", "api.follow_rules", "api.calls", "api.crawl", "errors", "cli.flags")
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -32,7 +32,7 @@ def test_examples(name: str, tmp_path: Path) -> None:
             "folder": tmp_path,
             "settings": SETTINGS,
         }
-        ran = doctest.testmod(importlib.import_module(f"crawler.api.{name}"), extraglobs=names)
+        ran = doctest.testmod(importlib.import_module(f"crawler.{name}"), extraglobs=names)
     assert ran.failed == 0 and ran.attempted > 0
 
 
@@ -104,6 +104,27 @@ def test_selectors_that_are_none_and_attributes_that_are_not_there() -> None:
         _ = element["href"]
     with pytest.raises(ValueError, match="is not a CSS selector"):
         page.css("a[")
+
+
+def test_pseudo_elements_of_scrapy_are_answered_as_they_are_written_here() -> None:
+    page = Page.of("http://x/", "<a href=/1>One</a>")
+    with pytest.raises(ValueError, match=r"write css\('li a'\)\.text, or css\('li a'\)\.texts for all"):
+        page.css("li a::text")
+    with pytest.raises(
+        ValueError, match=r"write css\('a'\)\.attr\('href'\), or css\('a'\)\.attrs\('href'\) for all"
+    ):
+        page.css("a::attr(href)")
+    with pytest.raises(ValueError, match="is not a CSS selector$"):
+        page.css("a::before(")
+
+
+def test_a_terminal_completes_every_public_name() -> None:
+    """In a program that has used none of them yet."""
+    asked = "import crawler; print(*dir(crawler))"
+    found = subprocess.run(
+        [sys.executable, "-c", asked], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert set(crawler.__all__) <= set(found)
 
 
 def test_every_public_name_is_there() -> None:

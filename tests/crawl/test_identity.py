@@ -49,7 +49,7 @@ def test_a_crawl_of_everything_needs_a_contact(caplog: pytest.LogCaptureFixture)
     contact = Contact(convert({"crawl": {"scope": "any"}}))
     contact.check("127.0.0.1")
     for _ in range(2):
-        with pytest.raises(UsageError, match="--contact"):
+        with pytest.raises(UsageError, match="identity.contact="):
             contact.check("a.org")
     Contact(convert({"crawl": {"scope": "any"}, "identity": {"contact": "x@example.org"}})).check("a.org")
     assert warnings(caplog) == 0

@@ -64,7 +64,7 @@ def test_a_seed_elsewhere_asks_again(scope: str, known: str, url: str, covered: 
         places.add(url)
         assert not places.grown
         return
-    with pytest.raises(UsageError, match=r"--set politeness\.delay=0\)"):
+    with pytest.raises(UsageError, match=r"politeness\.delay=0\)"):
         places.add(url)
     given_again = SeedPlaces(scope)
     given_again.restrict(names)

@@ -45,7 +45,7 @@ def test_what_is_no_url_is_counted_and_the_first_are_named(
 def test_the_whole_web_is_not_for_who_cannot_be_reached() -> None:
     config = convert({"crawl": {"scope": "any"}})
     assert list(Seeds(config, ["http://127.0.0.1/"])) == [["http://127.0.0.1/"]]
-    with pytest.raises(UsageError, match="--contact"):
+    with pytest.raises(UsageError, match="identity.contact="):
         list(Seeds(config, ["http://example.org/"]))
 
 

@@ -48,6 +48,9 @@ class CommitLoopOwner(Protocol):
     def stopping(self) -> bool:
         """Return whether the process is stopping and starts nothing new."""
 
+    def leaves_links(self) -> bool:
+        """Return whether the next run, and not this one, flushes the pending links of the DUE."""
+
     def decided(self) -> None:
         """Note that results were decided, so their hosts are free again."""
 
@@ -170,13 +173,15 @@ class CommitLoop:
             queued=len(self._point) if self._takes_heavy() else self._point.light,
             undecided=self._point.unmade if self._takes_heavy() else self._point.unmade_light,
             fetching=fetching,
-            flush=bool(self._due.pending) and self._due.wants_flush(now, dry=dry),
+            flush=bool(self._due.pending)
+            and not self._run.leaves_links()
+            and self._due.wants_flush(now, dry=dry),
             hurry=stopping or self._run.seeding() or self._due.full,
         )
 
     async def _wait(self) -> None:
         """Wait until a change is queued, or the DUE needs a flush."""
-        at, now = self._due.next_wakeup(), self._clock.now()
+        at, now = math.inf if self._run.leaves_links() else self._due.next_wakeup(), self._clock.now()
         if now < self._committer.early_flush_at:
             at = min(at, self._committer.early_flush_at) if self._due.pending else at
         await wait_for(self._news, None if at == math.inf else max(0.0, at - now))

@@ -43,14 +43,18 @@ _NO_FAILURE = frozenset(
 )
 # The links that other processes have sent: together as many as were applied from the inbox.
 FROM_PEERS = ("urls.received", "splitter.scope_heard", "splitter.signals_heard", "splitter.credits_heard")
+_KEPT_IF_CUT = (Outcome.FETCHED, Outcome.TRUNCATED)
 _SHOWS_CONTENT = (Outcome.FETCHED, Outcome.EMPTY)
 
 
 def count_kept(change: Change, capturing: Capturing) -> None:
-    """Add a capture to the change, and count the keys that it adds to the store."""
+    """Add a capture to the change; count the keys that it adds to the store, and whether its body is incomplete."""
     change.captures.append(capturing)
     change.count("stored.records", capturing.new_record)
     change.count("stored.captures", capturing.new_capture)
+    fetch = capturing.fetch
+    if fetch.truncated and fetch.final and fetch.outcome in _KEPT_IF_CUT and capturing.stored:
+        change.count("bodies.cut" if fetch.truncated == "length" else "bodies.broken_off")
 
 
 def count_page(change: Change, fetch: Fetch, end: End) -> None:
@@ -79,11 +83,9 @@ def count_connection(change: Change, fetch: Fetch) -> None:
 def _count_fetch(change: Change, source: str, fetch: Fetch, end: End) -> None:
     change.count(f"{source}.{fetch.outcome}")
     change.count(f"{source}.retried", end is not End.DONE)
-    change.count(f"{source}.cut", fetch.truncated == "length")
     count_connection(change, fetch)
     change.count("bytes.wire", fetch.wire_bytes)
     change.count("bytes.decoded", len(fetch.content))
-    change.count("bodies.cut", fetch.truncated == "length")
 
 
 def conservation(counters: Mapping[str, int], due: DueCounts, frontier: FrontierCounts) -> list[str]:

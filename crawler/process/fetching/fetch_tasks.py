@@ -137,6 +137,9 @@ class FetchTasks:
             TaskKind.RESOLVE: self._resolve,
             TaskKind.DENIED: self._denied,
         }
+        self._preparing = (
+            asyncio.Lock()
+        )  # one at a time: threads compete with the event loop for the processors
         self.pages_ended = 0
         self.awaiting_commit = 0  # fetch tasks whose page goes to the sink once it is durable
         self.in_sink = 0  # fetch tasks whose page is durable and being handled by the sink
@@ -238,8 +241,9 @@ class FetchTasks:
 
         queue: Callable[[Maker], None] = self._queue
         if is_heavy(fetch, extracted):
-            await asyncio.to_thread(self._results.prepare, fetch)
             self._step_aside(fetch_task)
+            async with self._preparing:
+                await asyncio.to_thread(self._results.prepare, fetch)
             queue = self._queue_heavy
         if self.sink is None:
             return queue(make)
@@ -329,7 +333,7 @@ class FetchTasks:
         fetch = await self._fetcher.fetch(request)
         chain = [(fetch_task.url, "")]
         while fetch.outcome is Outcome.REDIRECT:
-            if request.jar is None and not self._config.fetch.cookies:
+            if request.jar is None and self._config.fetch.cookies is not True:
                 self._begin_jar(request, fetch)
             if not (url := next_hop(request, fetch, chain)):
                 break

@@ -34,7 +34,7 @@ class Loop:
         self.clock = VirtualClock()
         tree = {"store": {"durability": "process", "commit_delay": 0.2}, "cache": {"bits": 8}} | tree
         self.stages = Stages(convert(tree), folder / "p0", bytes(16), clock=self.clock)
-        self.in_flight, self.seeds, self.stopped = 0, False, False
+        self.in_flight, self.seeds, self.stopped, self.leaves = 0, False, False, False
         self.told: list[str] = []
         self.failures: list[BaseException] = []
         self.commits = CommitLoop(
@@ -54,6 +54,9 @@ class Loop:
 
     def stopping(self) -> bool:
         return self.stopped
+
+    def leaves_links(self) -> bool:
+        return self.leaves
 
     def decided(self) -> None:
         self.told.append("decided")

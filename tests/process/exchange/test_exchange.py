@@ -550,6 +550,24 @@ def test_each_start_has_a_number_above_all_before(folder: Path) -> None:
     here.stages.close()
 
 
+def test_a_start_whose_clock_is_behind_continues_under_a_later_number(
+    peered: Callable[..., Peered], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The number is durable before it is used, and a repeated answer changes nothing."""
+    one = peered()
+    before = one.exchange._common.identity.incarnation
+    one.exchange._overtake(before + 5000)
+    (change,) = one.here.queued
+    assert change.sync and one.exchange._common.identity.incarnation == before
+    assert "the clock is behind" in caplog.text
+    one.here.stages.commits.commit(change)
+    assert one.exchange._common.identity.incarnation == before + 5001
+    store, now = one.here.stages.store, one.here.stages.clock.now()
+    assert module._next_incarnation(store, now) == before + 5002
+    one.exchange._overtake(before + 5000)
+    assert len(one.here.queued) == 1
+
+
 def test_pages_are_fetches_of_any_outcome() -> None:
     counters = {
         "pages.fetched": 3,

@@ -1,0 +1,199 @@
+"""Writes items to a Parquet file when the crawl ends; until then they are rows of `NAME.rows`, one JSON object per line.
+
+A column has one type. Numbers are widened (integers and fractions become fractions), mappings
+get the keys of all rows. A column whose values have types with nothing in common becomes text:
+text as it is, other values as JSON; a warning names the column and the first row of each type.
+
+    items ──► NAME.rows ──► types of the columns (first reading) ──► NAME (second) ──► NAME.rows is deleted
+
+If the file cannot be written, the rows are kept and the error names them: the next run with
+the same name continues with them, and they can be read as JSONL.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crawler.api.items import JsonLinesItems
+from crawler.errors import StoreError, UsageError
+from crawler.storage.files import new_file
+
+if TYPE_CHECKING:
+    import pyarrow
+
+log = logging.getLogger("crawler")
+
+ROWS_TOGETHER = 10_000  # rows in memory at a time, and in a row group of the file
+
+
+class ParquetItems:
+    """The items file NAME.parquet; the rows added so far are in NAME.parquet.rows."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import pyarrow  # noqa: F401  # needed at the end only
+        except ImportError:
+            raise UsageError(f"items {path}: Parquet needs pyarrow: pip install 'crawler[export]'") from None
+        self.path = path
+        self._rows_path = path.with_name(path.name + ".rows")
+        continued = path.exists() and not self._rows_path.exists()
+        self._rows = JsonLinesItems(self._rows_path)
+        self._before = self._restore() if continued else 0
+
+    def _restore(self) -> int:
+        """Copy the rows of an existing file to NAME.rows; return their number."""
+        import pyarrow
+        import pyarrow.parquet
+
+        try:
+            with pyarrow.parquet.ParquetFile(self.path) as file:
+                for batch in file.iter_batches(ROWS_TOGETHER):
+                    for row in batch.to_pylist():
+                        self._rows.add(row)
+        except (pyarrow.ArrowException, OSError) as error:
+            self._rows.close()
+            self._rows_path.unlink()
+            raise UsageError(
+                f"items {self.path}: not a Parquet file that items can be added to: {error}"
+            ) from None
+        return self._rows.written
+
+    @property
+    def written(self) -> int:
+        return self._rows.written - self._before
+
+    def add(self, row: dict[str, Any]) -> None:
+        self._rows.add(row)
+
+    def sync(self) -> None:
+        self._rows.sync()
+
+    def close(self) -> None:
+        """Write the Parquet file and delete the rows.
+
+        Raises:
+            StoreError: the file could not be written; the rows are kept.
+        """
+        import pyarrow
+
+        self._rows.close()
+        try:
+            self._write()
+        except (pyarrow.ArrowException, StoreError, OSError) as error:
+            said = " ".join(str(error).split())
+            raise StoreError(
+                f"items {self.path}: cannot be written: {said}; the items are kept in {self._rows_path} (JSONL)"
+            ) from None
+        self._rows_path.unlink()
+
+    def _write(self) -> None:
+        import pyarrow.parquet
+
+        columns = ItemColumns()
+        for rows in self._read():
+            columns.see(rows)
+        if not columns.names:
+            return
+        for said in columns.mixed():
+            log.warning("items %s: %s", self.path, said)
+        schema = columns.schema()
+        with new_file(self.path) as made, pyarrow.parquet.ParquetWriter(made, schema) as writer:
+            for rows in self._read():
+                writer.write_table(columns.table(rows))
+
+    def _read(self) -> Iterator[tuple[dict[str, Any], ...]]:
+        with self._rows_path.open("rb") as file:
+            rows = map(msgspec.json.decode, file)
+            while batch := tuple(islice(rows, ROWS_TOGETHER)):
+                yield batch
+
+
+class ItemColumns:
+    """The names and types of the columns of all rows seen; `None` is the type of a column that becomes text."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, pyarrow.DataType | None] = {}
+        self._first: dict[str, dict[str, int]] = {}  # column -> type of a value -> its first row, from 1
+        self._rows = 0
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the columns in the order in which they came."""
+        return list(self._types)
+
+    def see(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Widen the types so that they hold the values of these rows."""
+        import pyarrow
+
+        values: dict[str, list[Any]] = {}
+        for row in rows:
+            self._rows += 1
+            for name, value in row.items():
+                values.setdefault(name, []).append(value)
+                if value is not None:
+                    self._first.setdefault(name, {}).setdefault(type(value).__name__, self._rows)
+        for name, column in values.items():
+            self._types[name] = _wider(self._types.get(name, pyarrow.null()), column)
+
+    def mixed(self) -> Iterator[str]:
+        """Yield a sentence about each column that becomes text."""
+        for name, kind in self._types.items():
+            if kind is None:
+                first = ", ".join(f"{kind} in row {row}" for kind, row in self._first[name].items())
+                yield f"the values of column {name!r} have no common type ({first}), so it is written as text"
+
+    def schema(self) -> "pyarrow.Schema":
+        """Return the schema of the file."""
+        import pyarrow
+
+        texts = self._texts()
+        columns = self._types.items()
+        return pyarrow.schema([(name, pyarrow.string() if name in texts else kind) for name, kind in columns])
+
+    def _texts(self) -> set[str]:
+        """Return the names of the columns that become text."""
+        return {name for name, kind in self._types.items() if kind is None or _has_empty_mapping(kind)}
+
+    def table(self, rows: Iterable[dict[str, Any]]) -> "pyarrow.Table":
+        """Return the rows as a table with that schema."""
+        import pyarrow
+
+        rows = list(rows)
+        schema, texts = self.schema(), self._texts()
+        arrays = []
+        for name in schema.names:
+            values = [row.get(name) for row in rows]
+            if name in texts:
+                values = [_as_text(value) for value in values]
+            arrays.append(pyarrow.array(values, type=schema.field(name).type))
+        return pyarrow.Table.from_arrays(arrays, schema=schema)
+
+
+def _wider(kind: "pyarrow.DataType | None", values: list[Any]) -> "pyarrow.DataType | None":
+    """Return the type that holds these values and those of `kind`; None if only text does."""
+    import pyarrow
+
+    if kind is None:
+        return None
+    try:
+        own = pyarrow.array(values).type
+        both = [pyarrow.schema([("", each)]) for each in (kind, own)]
+        return pyarrow.unify_schemas(both, promote_options="permissive").field(0).type
+    except (pyarrow.ArrowException, OverflowError):
+        return None
+
+
+def _has_empty_mapping(kind: "pyarrow.DataType") -> bool:
+    """Return whether a type contains a mapping without keys, which Parquet cannot store."""
+    import pyarrow
+
+    inner = [kind.field(n).type for n in range(kind.num_fields)]
+    return (pyarrow.types.is_struct(kind) and not inner) or any(map(_has_empty_mapping, inner))
+
+
+def _as_text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()

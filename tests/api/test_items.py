@@ -1,0 +1,123 @@
+"""Test the items files: columns that come later, values of several types, files that cannot be written."""
+
+import csv
+import logging
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import crawler
+from crawler.api.items import open_items
+from crawler.errors import StoreError, UsageError
+from tests.end_to_end.web import SETTINGS, Web, page
+
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+def write(path: Path, *rows: dict[str, Any]) -> None:
+    items = open_items(path)
+    for row in rows:
+        items.add(row)
+    items.close()
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return parquet.read_table(path).to_pylist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, 2.5], [1.0, 2.5]),
+        ([1, "a", None], ["1", "a", None]),
+        ([{"a": 1}, {"b": "x"}], [{"a": 1, "b": None}, {"a": None, "b": "x"}]),
+        ([[1], ["a"]], ["[1]", '["a"]']),
+        ([{}, {"a": 1}], [{"a": None}, {"a": 1}]),
+        ([{}, None], ["{}", None]),
+        ([True, 2], ["true", "2"]),
+        ([1 << 70, 1], [str(1 << 70), "1"]),
+        ([None, None], [None, None]),
+    ],
+)
+def test_a_parquet_column_is_as_wide_as_its_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: list[Any], expected: list[Any]
+) -> None:
+    """Read together or one by one, the file is the same."""
+    for together in (1, 100):
+        monkeypatch.setattr("crawler.api.parquet_items.ROWS_TOGETHER", together)
+        made = tmp_path / f"{together}.parquet"
+        write(made, *({"n": n, "v": value} for n, value in enumerate(values)))
+        assert [row["v"] for row in read(made)] == expected
+        assert not made.with_name(made.name + ".rows").exists()
+
+
+def test_a_column_that_becomes_text_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "crawler"):
+        write(tmp_path / "a.parquet", {"price": 3}, {"price": 4}, {"price": "sold out"})
+    assert (
+        "column 'price' have no common type (int in row 1, str in row 3), so it is written as text"
+        in caplog.text
+    )
+
+
+def test_rows_are_added_to_a_parquet_file(tmp_path: Path) -> None:
+    """In a later run, also with a new column, and after a run that ended without closing the file."""
+    made = tmp_path / "a.parquet"
+    write(made, {"a": 1})
+    killed = open_items(made)
+    killed.add({"a": 2})
+    killed.sync()
+    killed._rows._file.close()  # as the end of the process does
+    assert killed.written == 1
+    write(made, {"a": 3, "b": "x"})
+    assert read(made) == [{"a": 1, "b": None}, {"a": 2, "b": None}, {"a": 3, "b": "x"}]
+    other = tmp_path / "b.parquet"
+    other.write_bytes(b"no parquet")
+    with pytest.raises(UsageError, match="not a Parquet file that items can be added to"):
+        open_items(other)
+    assert other.read_bytes() == b"no parquet" and not (tmp_path / "b.parquet.rows").exists()
+
+
+def test_a_file_that_cannot_be_written_frees_the_directory_and_keeps_the_rows(tmp_path: Path) -> None:
+    """The directory once stayed locked in the program, and the rows lay in a file that no message named."""
+    made = tmp_path / "a.parquet"
+
+    def parse(found: crawler.Page) -> Any:
+        made.mkdir()  # a file of that name cannot be written any more
+        (made / "x").touch()
+        yield {"title": found.css("title").text}
+
+    with Web({"/": page(text="Home")}) as web:
+        with pytest.raises(StoreError, match=r"the items are kept in .*a\.parquet\.rows \(JSONL\)"):
+            crawler.run(web.url(), parse, items=made, directory=tmp_path / "c", config=SETTINGS)
+        assert msgspec.json.decode((tmp_path / "a.parquet.rows").read_bytes()) == {"title": "Home"}
+        (made / "x").unlink()
+        made.rmdir()
+        crawler.run(web.url(), parse, items=made, directory=tmp_path / "c", config=SETTINGS)
+    assert read(made) == [{"title": "Home"}]
+
+
+def test_a_csv_file_gets_the_columns_that_come_later(tmp_path: Path) -> None:
+    made = tmp_path / "a.csv"
+    write(made, {"a": 'x\n"y"', "b": 1}, {"b": 2})
+    write(made, {"c": 3, "a": "z"}, {"d": [1]})
+    with made.open(encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert found == [
+        {"a": 'x\n"y"', "b": "1", "c": "", "d": ""},
+        {"a": "", "b": "2", "c": "", "d": ""},
+        {"a": "z", "b": "", "c": "3", "d": ""},
+        {"a": "", "b": "", "c": "", "d": "[1]"},
+    ]
+
+
+def test_a_torn_csv_row_is_removed_up_to_its_beginning(tmp_path: Path) -> None:
+    """A line break within quotes does not end a row."""
+    made = tmp_path / "a.csv"
+    write(made, {"a": 1})
+    with made.open("ab") as file:
+        file.write(b'"torn\n')
+    write(made, {"a": 2})
+    assert made.read_bytes() == b"a\n1\n2\n"

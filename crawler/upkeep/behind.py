@@ -77,9 +77,12 @@ def recover_behind(
     found = find_behind(exchanged)
     done, problems = [str(each) for each in found], []
     for lost in dict.fromkeys(each.name for each in found):
-        queued, unread = recover(config, directory, lost, (name for name in names if name != lost), clock)
+        peers = [name for name in names if name != lost]
+        queued, unread = recover(config, directory, lost, peers, clock)
         done.append(f"{lost}: {queued:,} links wait for it, from the archives of its peers")
         problems += unread
+        for peer in peers:  # links for them waited in the same store, so they may be lost, too
+            problems += recover(config, directory, peer, [lost], clock)[1]
     return done, problems
 
 

@@ -49,6 +49,22 @@ def test_a_process_put_back_to_a_backup_loses_no_page(tmp_path: Path, kept: str,
     assert command(directory, "check").code == 0
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_store_rebuilt_after_damage_recovers_the_links_of_its_peers(tmp_path: Path, engine: str) -> None:
+    """The crawl is not complete: links that peers had sent wait only in the store that is lost."""
+    directory = tmp_path / "crawl"
+    flags = settings("--processes", "3", *QUICK, "--set", f"store.engine={engine}")
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
+        assert crawl(directory, web.seed, *flags, "--max-pages", "80").code == 0
+        shutil.rmtree(directory / "p1" / "store")
+        repaired = command(directory, "check", "--repair")
+        assert repaired.code == 0 and CONFIRMED in repaired.out, repaired
+        assert crawl(directory, web.seed, *flags).code == 0
+        stored = set().union(*(stored_by(directory / name) for name in ("p0", "p1", "p2")))
+        assert len(stored) == PAGES
+    assert command(directory, "check").code == 0
+
+
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[Nodes]:
     yield Nodes(tmp_path, "abc")

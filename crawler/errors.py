@@ -65,6 +65,14 @@ class DamageError(DirectoryError):
     """A stored file or value is damaged; the message names it."""
 
 
+class BehindError(DamageError):
+    """A process has lost links that it had confirmed to `peer`, so that its store is of an earlier state."""
+
+    def __init__(self, message: str, peer: str = "") -> None:
+        super().__init__(message)
+        self.peer = peer
+
+
 class NoSeedError(CrawlerError):
     """None of the seeds could be fetched."""
 

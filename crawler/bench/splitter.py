@@ -148,6 +148,7 @@ class _Process:
             SystemClock(),
             on_news=self._on_news,
             on_failure=self._on_failure,
+            on_older=lambda newest: None,
         )
         self.commits = 0
         self._news = asyncio.Event()

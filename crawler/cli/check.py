@@ -1,6 +1,7 @@
 """`crawler check`: verify a crawl directory that is not running; `--repair` repairs what it can."""
 
 import argparse
+from collections.abc import Iterable
 
 from crawler.cli import access, options
 from crawler.crawl.directory import CrawlDirectory
@@ -28,7 +29,7 @@ def main(_command: str, argv: list[str]) -> int:
     else:
         ready(directory)
     problems = _token(directory, args)
-    problems += [line for name in access.begun_names(directory) for line in _check_one(directory, name, args)]
+    problems += _repair(directory) if args.repair else _check(directory)
     for problem in problems:
         print(problem)
     if not problems:
@@ -49,7 +50,7 @@ def _make_ready(directory: CrawlDirectory) -> None:
     _print_repaired([directory.renew_config()])
 
 
-def _print_repaired(lines: list[str]) -> None:
+def _print_repaired(lines: Iterable[str]) -> None:
     for line in filter(None, lines):
         print(f"repaired: {line}")
 
@@ -65,17 +66,32 @@ def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:
     return [found] if found else []
 
 
-def _check_one(directory: CrawlDirectory, name: str, args: argparse.Namespace) -> list[str]:
-    """Return the problems of a process; with --repair, print each repair and return the problems that remain."""
+def _check(directory: CrawlDirectory) -> list[str]:
+    """Return the problems of all processes, and those between them."""
+    from crawler.upkeep.behind import Exchanged, find_behind
+    from crawler.upkeep.check import check
+
+    problems, exchanged = [], {}
+    for name in access.begun_names(directory):
+        with access.at_rest(directory, name, restore=False) as stages:
+            problems += [f"{name}: {line}" for line in check(stages)]
+            exchanged[name] = Exchanged.of(stages)
+    return problems + [str(each) for each in find_behind(exchanged)]
+
+
+def _repair(directory: CrawlDirectory) -> list[str]:
+    """Repair all processes, print each repair, and return the problems that remain."""
     from crawler.clock import SystemClock
     from crawler.config import convert
-    from crawler.upkeep.check import check, repair
+    from crawler.upkeep.behind import recover_behind
+    from crawler.upkeep.check import repair
 
-    if args.repair:
-        done, left = repair(convert(directory.saved_config()), directory, name, SystemClock())
-        for line in done:
-            print(f"{name}: repaired: {line}")
-        return [f"{name}: {line}" for line in left]
-    with access.at_rest(directory, name, restore=False) as stages:
-        found = check(stages)
-    return [f"{name}: {line}" for line in found]
+    config, clock = convert(directory.saved_config()), SystemClock()
+    names, problems = access.begun_names(directory), []
+    for name in names:
+        done, left = repair(config, directory, name, clock)
+        _print_repaired(f"{name}: {line}" for line in done)
+        problems += [f"{name}: {line}" for line in left]
+    done, left = recover_behind(config, directory, names, clock)
+    _print_repaired(done)
+    return problems + left

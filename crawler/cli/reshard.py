@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crawler.cli import access, options
+from crawler.cli import options
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import Journal, end_journal, keep_journal
@@ -89,31 +89,35 @@ def _target(args: argparse.Namespace, directory: CrawlDirectory) -> "tuple[Confi
 def _recover(argv: list[str]) -> int:
     parser = options.parser(
         "recover",
-        "Recover from the loss of a process's disk: search the archives of the other processes for links that it owned,\n"
-        "and queue them for it. Then start the process with an empty folder; it fetches its pages again.",
+        "Bring back the links that a process has lost: its disk is lost, or it was put back to a backup. Searches\n"
+        "the archives of the other processes in DIR for links that it owned, and queues them for it. Then start it,\n"
+        "with an empty folder if its disk is lost; it fetches its pages again. If each process has a directory of its\n"
+        "own, run this in each of the others. If all are in DIR, use `crawler check --repair` after a backup.",
         "crawler recover p1 --dir example",
     )
-    parser.add_argument("name", metavar="NAME", help="name of the process whose disk is lost")
+    parser.add_argument("name", metavar="NAME", help="name of the process that has lost links")
     args = parser.parse_args(argv)
-    from crawler.upkeep.recover import Recovery
+    from crawler.clock import SystemClock
+    from crawler.config import convert
+    from crawler.crawl.topology import process_names
+    from crawler.upkeep.behind import recover
 
     directory = CrawlDirectory(args.dir)
     directory.require()
     ready(directory, "recover", args.name)
-    names = directory.process_names()
+    names, config = directory.process_names(), convert(directory.saved_config())
     if args.name in names:
-        raise DirectoryError(f"{directory.process(args.name)} exists; move it away if its data is lost")
+        raise DirectoryError(
+            f"{directory.process(args.name)} exists; `crawler check --repair` brings back what it has lost; "
+            "if its disk is lost, move the folder away"
+        )
+    if args.name not in (known := process_names(config)):
+        raise UsageError(f"{args.name!r} is not among the processes {', '.join(known)}")
     options.set_up_log(args, directory.log_file)
-    total = 0
-    for name in names:
-        with access.at_rest(directory, name) as stages:
-            recovery = Recovery(
-                stages, args.name
-            )  # before the journal is written, so that a name that is not a peer changes nothing
-            keep_journal(directory.path, Journal("recover", args.name))
-            total += recovery.run()
-        for problem in recovery.problems:
-            print(f"crawler: {problem}", file=sys.stderr)
+    keep_journal(directory.path, Journal("recover", args.name))
+    total, problems = recover(config, directory, args.name, names, SystemClock())
+    for problem in problems:
+        print(f"crawler: {problem}", file=sys.stderr)
     directory.forget_begun(args.name)
     end_journal(directory.path)
     print(f"{args.dir}: {total:,} links wait for {args.name}")

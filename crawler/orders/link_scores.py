@@ -55,7 +55,3 @@ class LinkScores:
         self._worth[at] = worth
         self._told[at] = np.where(known & ~news, told, worth)
         return worth, told, news
-
-    def clear(self) -> None:
-        """Forget all URLs."""
-        self._keys[:] = 0

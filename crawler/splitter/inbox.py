@@ -121,6 +121,10 @@ class Inbox:
         source = self._sources[peer]
         return source.durable.sequence if source.durable.epoch == source.epoch else 0
 
+    def applied_from(self, peer: str) -> int:
+        """Return the number of the peer's links that were ever durable here; a store of an earlier state has fewer."""
+        return self._sources[peer].durable.applied
+
     def accepted(self, peer: str) -> int:
         return self._sources[peer].accepted
 

@@ -69,7 +69,6 @@ class Outbox:
         self._store = store
         self._config = config
         self._rng = rng
-        self._lost: list[str] = []
         self._compacting: Compaction | None = None
         self._encoded: dict[str, list[tuple[bytes, int]]] = {}  # writer thread, between write and stage
         self._staged: deque[list[Spool]] = deque()
@@ -135,26 +134,18 @@ class Outbox:
 
     # -- the connections --------------------------------------------------------------------------
 
-    def welcome(self, peer: str, epoch: bytes, durable: int, chain: int) -> Greeting:
+    def welcome(self, peer: str, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
         """Return the meaning of the Welcome to a Hello with `epoch`; all but GO_ON end the connection."""
         spool = self.spools[peer]
-        greeting = spool.greet(epoch, durable, chain)
-        if greeting in (Greeting.TAIL_LOST, Greeting.DISK_LOST):
+        greeting = spool.greet(epoch, durable, chain, applied)
+        if greeting is Greeting.TAIL_LOST:
             spool.renumber(self._fresh_epoch())
             logger.warning("splitter: %s: %s; its queue is renumbered and sent again", peer, greeting)
-        if greeting is Greeting.DISK_LOST:
-            self._lost.append(peer)
         return greeting
 
-    def take_lost_peers(self) -> list[str]:
-        """Return peers whose disk was found lost since the last call; cached knowledge of their links is invalid."""
-        lost, self._lost = self._lost, []
-        return lost
-
-    @property
-    def has_lost_peers(self) -> bool:
-        """True if `take_lost_peers` has peers to return."""
-        return bool(self._lost)
+    def start_over(self, peer: str) -> None:
+        """Accept from now on that a peer has lost links that it had confirmed: they are queued again."""
+        self.spools[peer].start_over(self._fresh_epoch())
 
     # -- sizes and totals -------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ unsent entries stay in the outbox, and a transport buffers at most one window of
     process                              peers
     after each commit  ---- flush() ---> acks, entries, welcomes are sent
     on_news()          <---------------- entries were accepted, an epoch must be
-                                         committed, or a peer's disk was found lost
+                                         committed
 
 Pitfalls: under uvloop, a write to a dead peer raises RuntimeError, not
 ConnectionError. With TLS, a connection must count towards the limit from the moment it
@@ -30,7 +30,7 @@ from crawler.clock import Clock
 from crawler.config import SplitterConfig
 from crawler.config.checks import check_limits
 from crawler.config.forms import Address, host_port
-from crawler.errors import ConfigError, CrawlerError, DirectoryError
+from crawler.errors import BehindError, ConfigError, CrawlerError, DirectoryError
 from crawler.records import PeerStatus
 from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Ending, Listener, SessionState
 from crawler.splitter.wire import Reason
@@ -258,7 +258,9 @@ class Peers:
     """All connections of a process. `addresses` contains the peers, not the process itself.
 
     `on_news` is called when the process has something to take or to commit;
-    `on_failure` when the store fails and the process must end.
+    `on_failure` when the store fails and the process must end. `on_older` is called with the
+    number of the newest start of this process that a peer knows, if no peer has accepted
+    this start yet and no other process of its name is connected: then its clock is behind.
     """
 
     def __init__(
@@ -269,6 +271,7 @@ class Peers:
         *,
         on_news: Callable[[], None],
         on_failure: Callable[[CrawlerError], None],
+        on_older: Callable[[int], None],
         listen: Listen | None = None,
     ) -> None:
         self._listen = listen or listening_socket
@@ -277,6 +280,8 @@ class Peers:
         self._addresses = dict(addresses)
         self._on_news = on_news
         self.on_failure = on_failure
+        self._on_older = on_older
+        self._was_accepted = False  # whether a peer has accepted this start
         self.now = clock.now
         self.linger = float(common.config.handshake_timeout)
         self._doorkeeper = Doorkeeper(sessions_max=len(self._addresses) + common.config.strangers_max)
@@ -367,6 +372,7 @@ class Peers:
         if isinstance(session, Listener):
             self._doorkeeper.leave(session)
             if session.ending is not None and not self._closing:
+                self._stop_if_behind(session.peer, session.ending)
                 if session.peer:
                     self._log(f"{session.peer} (incoming)", str(session.ending), bool(session.ending.reason))
                 elif line := self._strangers.note(str(session.ending), self.now()):
@@ -382,7 +388,7 @@ class Peers:
 
     def tell_news(self) -> None:
         """Call `on_news` if the process has something to take or to commit."""
-        if self._common.inbox.waiting or self._common.outbox.urgent or self._common.outbox.has_lost_peers:
+        if self._common.inbox.waiting or self._common.outbox.urgent:
             self._on_news()
 
     # -- connecting -------------------------------------------------------------------------------
@@ -469,14 +475,29 @@ class Peers:
     def _judge(self, peer: str, ending: Ending, accepted: bool) -> None:
         """Note whether the peer accepts us; stop this process if the peer knows a newer start of it."""
         if accepted:
+            self._was_accepted = True
             self._refused_by.discard(peer)
         elif ending.by_peer and ending.reason not in (None, Reason.BUSY):
             self._refused_by.add(peer)
-        if ending.by_peer and ending.reason is Reason.DOUBLE:
-            name = self._common.identity.name
+        self._stop_if_behind(peer, ending)
+        if not (ending.by_peer and ending.reason is Reason.DOUBLE):
+            return
+        if ending.newest and not self._was_accepted:
+            self._on_older(ending.newest)
+            return
+        name = self._common.identity.name
+        self.on_failure(
+            DirectoryError(
+                f"{name}: stopped, because {peer} says: {ending.text}. Only one process of a name may run"
+            )
+        )
+
+    def _stop_if_behind(self, peer: str, ending: Ending) -> None:
+        """Stop this process if a peer says that links are missing here which this process had confirmed."""
+        if ending.by_peer and ending.reason is Reason.BEHIND:
             self.on_failure(
-                DirectoryError(
-                    f"{name}: stopped, because {peer} says: {ending.text}. Only one process of a name may run"
+                BehindError(
+                    f"{self._common.identity.name}: stopped, because {peer} says: {ending.text}", peer
                 )
             )
 

@@ -22,6 +22,7 @@ frame, the dialler by the tag of Hello; no link is sent before the Welcome.
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -90,11 +91,15 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """The reason why a session ended; `by_peer` if the other side sent it or closed the connection."""
+    """The reason why a session ended; `by_peer` if the other side sent it or closed the connection.
+
+    `newest` is that of the peer's `Refuse`.
+    """
 
     reason: Reason | None
     text: str
     by_peer: bool = False
+    newest: int = 0
 
     def __str__(self) -> str:
         said = "the peer says: " if self.by_peer and self.reason else ""
@@ -138,6 +143,26 @@ class Common(msgspec.Struct):
     config: SplitterConfig
     rng: Random
     secret: bytes = b""
+    shares_directory: bool = False  # whether all processes are in one crawl directory
+
+    def lost_by(self, peer: str, applied: int) -> str:
+        """Return what to tell a peer that counts `applied` links from here, "" if that is all it had confirmed."""
+        missing = self.outbox.spools[peer].missing(applied)
+        return lost_links_text(self.identity.name, peer, missing, self.shares_directory) if missing else ""
+
+
+def lost_links_text(me: str, peer: str, missing: int, shares_directory: bool) -> str:
+    """Return the message about `missing` links that `me` sent and `peer` confirmed, with its remedy.
+
+    A `missing` of 0 means that the number is unknown.
+    """
+    links = f"{missing:,} links" if missing else "links"
+    remedy = (
+        "`crawler check --repair`"
+        if shares_directory
+        else f"stop {me} and run `crawler recover {peer}` in its directory"
+    )
+    return f"{peer} lacks {links} of {me} that it had confirmed: its store is of an earlier state; {remedy}"
 
 
 class _Session:
@@ -234,15 +259,15 @@ class _Session:
         self._told_at = now
         self._send(Heartbeat(self.common.coordination.counters_for(self.peer)))
 
-    def _refuse(self, reason: Reason, text: str) -> None:
+    def _refuse(self, reason: Reason, text: str, newest: int = 0) -> None:
         """End the session, and send the reason to the peer."""
         if self.ending is None:
-            self._send(Refuse(reason, text[:256]))
+            self._send(Refuse(reason, text[:256], newest))
             self._end(reason, text)
 
-    def _end(self, reason: Reason | None, text: str, *, by_peer: bool = False) -> None:
+    def _end(self, reason: Reason | None, text: str, *, by_peer: bool = False, newest: int = 0) -> None:
         if self.ending is None:
-            self.ending = Ending(reason, text, by_peer)
+            self.ending = Ending(reason, text, by_peer, newest)
             self.state = SessionState.ENDED
             self._ended()
 
@@ -272,7 +297,7 @@ class _Session:
         self._reader.bytes_max = self.common.config.frame_bytes_max + FRAME_OVERHEAD
 
     def _on_refuse(self, message: Refuse, now: float) -> None:
-        self._end(message.reason, message.text, by_peer=True)
+        self._end(message.reason, message.text, by_peer=True, newest=message.newest)
 
     def _on_heartbeat(self, message: Heartbeat, now: float) -> None:
         if not self._may_tell:
@@ -324,13 +349,23 @@ class Dialler(_Session):
                 check=identity.check,
                 outbox_epoch=self._epoch,
                 incarnation=identity.incarnation,
+                applied=self.common.inbox.applied_from(self.peer),
             )
         )
         self.state = SessionState.GREETING
 
     def _on_welcome(self, message: Welcome, now: float) -> None:
         self._authenticated()
-        greeting = self.common.outbox.welcome(self.peer, self._epoch, message.durable, message.chain)
+        greeting = self.common.outbox.welcome(
+            self.peer, self._epoch, message.durable, message.chain, message.applied
+        )
+        if greeting is Greeting.BEHIND:
+            missing = self._spool.missing(message.applied)
+            text = lost_links_text(
+                self.common.identity.name, self.peer, missing, self.common.shares_directory
+            )
+            self._refuse(Reason.BEHIND, text)
+            return
         if greeting is not Greeting.GO_ON:
             self._end(None, f"{greeting}; the outbox is renumbered")
             return
@@ -378,6 +413,7 @@ class Listener(_Session):
         super().__init__(common, SessionState.WAITING, now)
         self.boot = b""
         self.incarnation = 0
+        self.loss = ""  # which links the peer has lost that it had confirmed; then it is not admitted
         self._admit = admit
         self._epoch = b""
         self._durable_told = 0
@@ -397,9 +433,10 @@ class Listener(_Session):
         refusal = self._disagreement(hello)
         if refusal is None:
             self.peer, self.boot, self.incarnation = hello.name, hello.boot, hello.incarnation
+            self.loss = self.common.lost_by(hello.name, hello.applied)
             refusal = self._admit(self)
         if refusal is not None:
-            self._refuse(refusal.reason, f"{hello.name}: {refusal.text}")
+            self._refuse(refusal.reason, f"{hello.name}: {refusal.text}", refusal.newest)
             return
         self._epoch = hello.outbox_epoch
         self._authenticated()
@@ -452,7 +489,15 @@ class Listener(_Session):
         durable = self.common.inbox.greet(self.peer, self._epoch)
         if durable is not None:
             self._durable_told = durable
-            self._send(Welcome(self.common.identity.boot, durable, self.common.inbox.chain(self.peer)))
+            inbox = self.common.inbox
+            self._send(
+                Welcome(
+                    self.common.identity.boot,
+                    durable,
+                    inbox.chain(self.peer),
+                    inbox.applied_from(self.peer),
+                )
+            )
             self.state = SessionState.STREAMING
 
     def _tell(self, now: float) -> None:
@@ -479,9 +524,10 @@ class Doorkeeper:
 
     There is at most one session per peer. A second one with the same boot id, or of a newer
     start, replaces the first (whose connection broke unnoticed, or which runs on a copy of
-    the folder). An older start is always refused; another start of the same age is
+    the folder). An older start is refused, and learns of the newest one; another start of the same age is
     refused while the first is connected. Two processes with one name would lose links and
-    send requests to the same hosts.
+    send requests to the same hosts. A process that has lost links which it had confirmed
+    replaces none.
     """
 
     def __init__(self, *, sessions_max: int) -> None:
@@ -502,14 +548,20 @@ class Doorkeeper:
     def admit(self, session: Listener) -> Refuse | None:
         """Admit a session that sent a Hello, or return the reason for refusing it."""
         newest = self._newest.get(session.peer, 0)
-        if session.incarnation < newest:
-            return Refuse(
-                Reason.DOUBLE, "a newer start of this name is known; the connecting process runs on a copy"
-            )
         present = self._known.get(session.peer)
-        if present is not None and present.ending is None:
-            if present.boot != session.boot and session.incarnation == newest:
-                return Refuse(Reason.DOUBLE, "another process of this name is connected")
+        if present is not None and present.ending is not None:
+            present = None
+        if session.incarnation < newest:
+            text = (
+                f"a newer start of this name is known ({_instant(newest)}, this one {_instant(session.incarnation)}); "
+                "the connecting process runs on a copy, or its clock is behind"
+            )
+            return Refuse(Reason.DOUBLE, text, 0 if present else newest)
+        if present is not None and present.boot != session.boot and session.incarnation == newest:
+            return Refuse(Reason.DOUBLE, "another process of this name is connected")
+        if session.loss:
+            return Refuse(Reason.BEHIND, session.loss)
+        if present is not None:
             present.supersede()
             self._parted.append(present)
         self._newest[session.peer] = session.incarnation
@@ -530,3 +582,11 @@ class Doorkeeper:
 
     def __len__(self) -> int:
         return len(self._strangers) + len(self._known)
+
+
+def _instant(incarnation: int) -> str:
+    """Return the time of a start, from its number: the time in ms, unless the clock was behind an earlier start."""
+    try:
+        return datetime.fromtimestamp(incarnation / 1000, UTC).isoformat(" ", "seconds")
+    except (OverflowError, ValueError, OSError):
+        return str(incarnation)

@@ -18,9 +18,13 @@ A fresh epoch begins (`splitter/README.md`, "Protocol")
 * when the peer has a later entry than this queue, or other entries under the same numbers:
   the end of this queue was lost, or a copy of this store has sent under the same name. A
   checksum of all entries of the epoch (`wire.chained`) detects this;
-* when the peer has fewer entries than were deleted here: its disk was lost;
+* after the links of a peer that lost data were queued again (`crawler recover`);
 * after an unclean start without synced writes, and after a compaction.
 The epoch is `wanted` until it is durable, and the peer is not dialled until then.
+
+Both ends count the links that were ever durable at the peer (`Confirmed.applied`). If the
+peer counts fewer than it had confirmed, its store is of an earlier state or its disk was
+lost: the entries are deleted here, so nothing is sent until `crawler recover` has run.
 
 Threads: `stage` runs in the writer thread and owns the fields it sets; everything
 else runs in the loop thread. Memory: at most `window_bytes` of entries for a peer that
@@ -49,18 +53,22 @@ class Greeting(StrEnum):
 
     GO_ON = "go on"
     TAIL_LOST = "tail lost"  # the peer has entries of this process that the queue does not have
-    DISK_LOST = "disk lost"  # the peer has lost entries that it had confirmed
+    BEHIND = "behind"  # the peer has lost entries that it had confirmed
     STALE = "stale"  # the queue was renumbered after the Hello
 
 
 class Confirmed(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The last number that the peer has made durable, and the totals it has ever confirmed."""
+    """The last number that the peer has made durable, and the totals it has ever confirmed.
+
+    `applied` is the peer's own count of the links it ever received from here; links sent twice count twice.
+    """
 
     number: int = FIRST_NUMBER - 1
     links: int = 0
     entries: int = 0
     bytes: int = 0
     chain: int = 0  # the checksum of the epoch's entries up to `number`
+    applied: int = 0
 
 
 class SpoolState(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -288,19 +296,27 @@ class Spool:
 
     # -- the connection ---------------------------------------------------------------------------
 
-    def greet(self, epoch: bytes, durable: int, chain: int) -> Greeting:
-        """Start after the peer's `durable` entries of `epoch` if their checksum is `chain`; else return why not."""
+    def missing(self, applied: int) -> int:
+        """Return how many of the links that the peer had confirmed are missing there, if it counts `applied`."""
+        return max(0, self.confirmed.applied - applied)
+
+    def greet(self, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
+        """Start after the peer's `durable` entries of `epoch` if their checksum is `chain`; else return why not.
+
+        `applied` is the peer's count of the links it ever received from here.
+        """
         if not self.ready or epoch != self.state.epoch:
             return Greeting.STALE
         number = self.state.base + durable
+        if number < self.acked or self.missing(applied):
+            return Greeting.BEHIND
         if number > self.committed:
             return Greeting.TAIL_LOST
-        if number < self.acked:
-            return Greeting.DISK_LOST
         if self._chain_at(number) != chain:
             return Greeting.TAIL_LOST
         self.disconnect()
         self._retire(number)
+        self.confirmed = msgspec.structs.replace(self.confirmed, applied=applied)
         self.sent = number
         self.connected = True
         return Greeting.GO_ON
@@ -323,6 +339,12 @@ class Spool:
         if self.wanted is None:
             state = msgspec.structs.replace(self.state, confirmed=self.confirmed)
             self._want(_Change(state.renumbered(epoch)))
+
+    def start_over(self, epoch: bytes) -> None:
+        """Request a fresh epoch, and forget what the peer has confirmed: its lost links are queued again."""
+        assert self.wanted is None, self
+        self.confirmed = msgspec.structs.replace(self.confirmed, applied=0)
+        self.renumber(epoch)
 
     def replace(self, state: SpoolState, acked: int, bytes_saved: int) -> bool:
         """Request the state of a compaction that began after `acked`; return False if the queue has moved on."""
@@ -399,7 +421,10 @@ class Spool:
             self._add(-size, -links)
             all_links += links
             all_bytes += size
-        self.confirmed = Confirmed(acked, all_links, done.entries + acked - done.number, all_bytes, chain)
+        applied = done.applied + all_links - done.links
+        self.confirmed = Confirmed(
+            acked, all_links, done.entries + acked - done.number, all_bytes, chain, applied
+        )
 
     def _rewind(self, number: int) -> None:
         self._recent.clear()

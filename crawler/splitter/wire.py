@@ -36,7 +36,7 @@ from crawler.errors import CrawlerError
 from crawler.records import UNDECODABLE, Link
 from crawler.storage.kv import VALUE_VERSION, seal
 
-PROTOCOL = 4  # the protocol number in the handshake: processes with different numbers refuse each other
+PROTOCOL = 5  # the protocol number in the handshake: processes with different numbers refuse each other
 TAG_BYTES = 16
 LENGTH_BYTES = 4
 _SEAL_BYTES = 5  # at the start of an entry: version and crc32 of its links
@@ -90,6 +90,7 @@ class Reason(StrEnum):
     FINGERPRINT = "fingerprint"  # the seeds or methods of fingerprints differ
     DOUBLE = "double"  # a newer start of that name is known, or another one is connected
     OWNER = "owner"  # a link that the receiver does not own
+    BEHIND = "behind"  # the peer's store is older than what it had confirmed
     BUSY = "busy"  # too many connections, or more data sent than the window allows
 
 
@@ -121,7 +122,10 @@ class Challenge(_Message, frozen=True):
 
 
 class Hello(_Message, frozen=True):
-    """The dialler's identity, the name of the process it means to reach, and the facts on which both must agree."""
+    """The dialler's identity, the name of the process it means to reach, and the facts on which both must agree.
+
+    `applied` is the number of links of the listener's outbox that were ever durable at the dialler.
+    """
 
     crawl: _Text
     name: _Name
@@ -133,21 +137,30 @@ class Hello(_Message, frozen=True):
     check: _Token
     outbox_epoch: Epoch
     incarnation: _Count = 0
+    applied: _Count = 0
 
 
 class Welcome(_Message, frozen=True):
-    """`durable`: the last entry of the dialler's outbox epoch that is durable here, or 0; `chain`: see `chained`."""
+    """`durable`: the last entry of the dialler's outbox epoch that is durable here, or 0; `chain`: see `chained`.
+
+    `applied` is the number of links of all the dialler's epochs that were ever durable here.
+    """
 
     boot: _Token
     durable: _Count
     chain: Annotated[int, Meta(lt=1 << 32)]
+    applied: _Count = 0
 
 
 class Refuse(_Message, frozen=True):
-    """The reason why the connection ends; `text` is for the log."""
+    """The reason why the connection ends; `text` is for the log.
+
+    With DOUBLE, `newest` is the latest known start of the peer's name if no process of that name is connected, else 0.
+    """
 
     reason: Reason
     text: _Text = ""
+    newest: _Count = 0
 
 
 class Entries(_Message, frozen=True):

@@ -7,7 +7,9 @@ a connection; every DUE is flushed.
 from collections.abc import Sequence
 from functools import partial
 
+from crawler.errors import BehindError
 from crawler.process.opening.stages import Stages
+from crawler.splitter.session import lost_links_text
 from crawler.splitter.spool import Greeting
 from crawler.storage.commit import Change
 
@@ -16,7 +18,7 @@ def deliver_pending(processes: Sequence[Stages]) -> None:
     """Let each process apply what the others have queued for it, and flush: then nothing is in transit.
 
     Raises:
-        DamageError: an outbox or a queue is damaged.
+        DamageError: an outbox or a queue is damaged, or a process has lost links that it had confirmed.
         StoreError: the disk failed.
     """
     by_name = {stages.name: stages for stages in processes}
@@ -38,9 +40,15 @@ def _deliver(sender: Stages, receiver: Stages) -> None:
     while True:
         durable = receiver.inbox.greet(sender.name, spool.state.epoch)
         assert durable is not None, receiver.inbox
-        chain = receiver.inbox.chain(sender.name)
-        if sender.outbox.welcome(receiver.name, spool.state.epoch, durable, chain) is Greeting.GO_ON:
+        chain, applied = receiver.inbox.chain(sender.name), receiver.inbox.applied_from(sender.name)
+        greeting = sender.outbox.welcome(receiver.name, spool.state.epoch, durable, chain, applied)
+        if greeting is Greeting.GO_ON:
             break
+        if greeting is Greeting.BEHIND:
+            missing = spool.missing(applied)
+            raise BehindError(
+                lost_links_text(sender.name, receiver.name, missing, shares_directory=True), sender.name
+            )
         sender.commits.commit(Change(sync=True))  # a new epoch must be durable before it is used
     while True:
         first, entries = spool.take_unsent()

@@ -9,6 +9,7 @@ Every fact is written in at least two places, so little is lost permanently:
     host records' queue lengths      the queues
     scope m/scope                    the seeds and the URLs to which they redirected
     a stored page's copy             the web: its URL is queued again
+    links that peers have sent       their archives (`behind.py`)
 
 Steps: `recapture.py` (WARC files and their keys), `requeue.py` (queues, DUE, counters), and on
 the opened process `rediscover.py` (links found again). A value that still cannot be read is
@@ -52,6 +53,7 @@ def rebuild(
         recapture.mend_segments()
         recapture.remove_orphans()
         requeue.mend_queues()
+        requeue.forget_peers()
         links = requeue.renew_due()
         repair.writer.flush()
     finally:

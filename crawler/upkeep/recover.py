@@ -1,12 +1,13 @@
-"""`crawler recover`: rebuild the to-do list of a process whose disk is lost from the archives of its peers.
+"""`crawler recover`: bring the links back that a process has lost, from the archives of its peers.
 
 Every URL that a process received from others is a link of a page that one of them has
 archived, the target of a redirect there, or a seed. So each of the others reads its
 archive once, selects the links that the lost process owned, and puts them into its
-outbox. The lost process restarts with an empty folder; its peers notice, renumber
-their queues, and send all waiting links.
+outbox. The last commit lets the outbox start over, and forget what the process had
+confirmed: until then the peers refuse it, so an interrupted recovery is repeated.
 
-Only the lost process knew the links between its own pages: it finds them by fetching
+The process may have lost its whole folder, or have been put back to an earlier state
+(`behind.py`). Only it knew the links between its own pages: it finds them by fetching
 those pages again.
 """
 
@@ -50,6 +51,8 @@ class Recovery:
             if record.location:
                 self._take(record.url, [record.location], fingerprint, record.depth, LinkFlag.REDIRECT)
         self._commit()
+        stages.outbox.start_over(self._lost)
+        stages.commits.commit_now(Change(sync=True))
         return len(self._queued)
 
     def _take_seeds(self) -> None:

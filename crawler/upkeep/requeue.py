@@ -16,6 +16,7 @@ from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.registry import Meta
 from crawler.frontier.hosts.table import RECORD, full_record
 from crawler.pages.captures import unpack_record
+from crawler.process.committing.counters import FROM_PEERS
 from crawler.records import Link
 from crawler.storage.commit import load_counters
 from crawler.storage.files import rename
@@ -26,6 +27,7 @@ from crawler.storage.keys import (
     DUE_RUNS,
     FRONTIER,
     HOST,
+    INBOX,
     KEPT,
     PAGE,
     PARKED,
@@ -42,6 +44,7 @@ class Requeue:
     def __init__(self, repair: Repair) -> None:
         self._repair = repair
         self._queued: set[int] = set()  # fingerprints
+        self._forgot_peers = False  # whether the counts of links from peers were removed
         self._todo = self._parked = 0
 
     def mend_queues(self) -> None:
@@ -83,6 +86,15 @@ class Requeue:
         self._todo, self._parked = todo.total(), parked.total()
         self._repair.writer.flush()
 
+    def forget_peers(self) -> None:
+        """Forget which links peers have sent, if the store is damaged: then all are recovered (`behind.py`)."""
+        if not self._repair.store_damaged:
+            return
+        for key, _ in scan_prefix(self._repair.store, INBOX):
+            self._repair.writer.delete(key)
+        self._forgot_peers = True
+        self._repair.writer.flush()
+
     def renew_due(self) -> list[Link]:
         """Write one run of all known URLs, an empty links log and matching counters; return the links left in the log."""
         known = {
@@ -120,9 +132,11 @@ class Requeue:
         counters = dict(load_counters(self._repair.store))
         for name, at_least in self._count_outcomes().items():
             counters[name] = max(counters.get(name, 0), at_least)
-        count = counters.get
         counters["urls.to_due"] = repeats + known
+        if self._forgot_peers:
+            counters |= dict.fromkeys(FROM_PEERS, 0)
         counters["urls.done"] = known - self._todo - self._parked
+        count = counters.get
         gone_on = count("urls.cache_hits", 0) + count("urls.to_outbox", 0) + repeats + known
         counters["urls.resharded"] = gone_on - count("urls.accepted", 0) - count("urls.received", 0)
         for name, prefix in KEPT.items():

@@ -40,5 +40,3 @@ def test_with_news_0_nothing_is_news_and_another_url_takes_over_an_entry() -> No
     assert not worths.add(one, np.array([1.0]))[2].any()
     worths.add(other, np.array([0.5]))
     assert worths.add(one, np.array([0.25]))[0] == pytest.approx(0.25)
-    worths.clear()
-    assert worths.add(one, np.array([0.1]))[1] == 0.0

@@ -68,7 +68,7 @@ def pair(
     one: Common, other: Common, *, to: str = "p1", door: Doorkeeper | None = None, now: float = 0.0
 ) -> SimpleNamespace:
     """Return a dialler of `one`, for the process `to`, and a listener of `other`."""
-    door = door or Doorkeeper(sessions_max=6)
+    door = Doorkeeper(sessions_max=6) if door is None else door
     listener = Listener(other, door.admit, now)
     door.enter(listener)
     return SimpleNamespace(dialler=Dialler(one, to, now), listener=listener, door=door)

@@ -42,20 +42,22 @@ class Receiver:
 
     def __init__(self) -> None:
         self.epoch = b""
-        self.durable = self.chain = 0
+        self.durable = self.chain = self.applied = 0
         self.links: list[Link] = []
 
     def connect(self, outbox: Outbox, peer: str) -> Greeting:
         epoch = outbox.spools[peer].state.epoch
         if epoch != self.epoch:
             self.epoch, self.durable, self.chain = epoch, 0, 0
-        return outbox.welcome(peer, epoch, self.durable, self.chain)
+        return outbox.welcome(peer, epoch, self.durable, self.chain, self.applied)
 
     def take(self, first: int, entries: list[bytes], limit: int) -> None:
         for sequence, entry in enumerate(entries[:limit], first):
             assert sequence == self.durable + 1
             self.durable, self.chain = sequence, chained(self.chain, entry)
-            self.links += decode_entry(entry)
+            links = decode_entry(entry)
+            self.links += links
+            self.applied += len(links)
 
 
 @given(st.integers(0, 1 << 32))
@@ -302,13 +304,13 @@ def test_a_fresh_epoch_is_not_used_before_it_is_durable() -> None:
     outbox = Outbox(store, ["p1"], CONFIG, rng)
     commit(store, outbox, [("p1", make_links(rng, 3))])
     old = outbox.spools["p1"].state.epoch
-    assert outbox.welcome("p1", old, 99, 0) is Greeting.TAIL_LOST
+    assert outbox.welcome("p1", old, 99, 0, 0) is Greeting.TAIL_LOST
     assert outbox.urgent
-    assert outbox.welcome("p1", old, 0, 0) is Greeting.STALE
+    assert outbox.welcome("p1", old, 0, 0, 0) is Greeting.STALE
     commit(store, outbox, [])
     assert not outbox.urgent
-    assert outbox.welcome("p1", old, 0, 0) is Greeting.STALE
-    assert outbox.welcome("p1", outbox.spools["p1"].state.epoch, 0, 0) is Greeting.GO_ON
+    assert outbox.welcome("p1", old, 0, 0, 0) is Greeting.STALE
+    assert outbox.welcome("p1", outbox.spools["p1"].state.epoch, 0, 0, 0) is Greeting.GO_ON
     assert Outbox(store, ["p1"], CONFIG, rng).spools["p1"].state.epoch == outbox.spools["p1"].state.epoch
 
 
@@ -389,7 +391,7 @@ def test_damage_is_named() -> None:
     with pytest.raises(DamageError):
         Outbox(MemoryStore({**whole, state_key("p1"): b"\x01\x00\x00\x00\x00"}), ["p1"], CONFIG, rng)
     damaged = Outbox(MemoryStore({**whole, keys[0]: whole[keys[0]][:-1] + b"\xff\xff"}), ["p1"], CONFIG, rng)
-    damaged.welcome("p1", damaged.spools["p1"].state.epoch, 0, 0)
+    damaged.welcome("p1", damaged.spools["p1"].state.epoch, 0, 0, 0)
     with pytest.raises(DamageError):
         damaged.spools["p1"].take_unsent()
 
@@ -419,7 +421,7 @@ def test_totals_are_read_without_a_loop_over_the_queues() -> None:
     store, peers = MemoryStore(), ["p1", "p2", "p3"]
     outbox = Outbox(store, peers, CONFIG, rng)
     commit(store, outbox, [(peer, make_links(rng, 3)) for peer in peers])
-    outbox.welcome("p1", outbox.spools["p1"].state.epoch, 7, 0)  # it has more entries than were sent
+    outbox.welcome("p1", outbox.spools["p1"].state.epoch, 7, 0, 0)  # it has more entries than were sent
     outbox._check()
     outbox.spools = Unread(outbox.spools)
     assert (outbox.links, outbox.appended, outbox.urgent) == (9, 9, True)

@@ -73,12 +73,14 @@ class Process:
         )
         self.news = asyncio.Event()
         self.failures: list = []
+        self.newer: list[int] = []
         self.peers = Peers(
             self.common,
             {other: ("127.0.0.1", 1) for other in self.others},
             SystemClock(),
             on_news=self.on_news,
             on_failure=self.failures.append,
+            on_older=self.newer.append,
         )
 
     def on_news(self) -> None:
@@ -228,6 +230,30 @@ def test_the_older_of_a_node_and_its_copy_stops() -> None:
         assert "stopped, because p1 says: p0: a newer start" in str(older.failures[0])
         assert not copy.failures and not other.failures
         for process in (other, copy, older):
+            await process.peers.close()
+
+    run(play, use_uvloop=False)
+
+
+def test_a_start_that_looks_older_because_of_its_clock_learns_of_the_newest_one() -> None:
+    """No process of its name is connected, and no peer has accepted it: it is not a process that runs on a copy."""
+
+    async def play() -> None:
+        other, first = Process("p1", CONFIG), Process("p0", CONFIG, incarnation=2000)
+        addresses = await start(other, first)
+        first.commit([("p1", first.links_for("p1", 10))])
+        await reached(lambda: len(other.received) == 10)
+        await first.peers.close()
+        late = Process("p0", CONFIG, incarnation=1000)
+        await late.peers.start()
+        late.peers.set_address("p1", addresses[0])
+        late.commit([("p1", late.links_for("p1", 12))])
+        await reached(lambda: bool(late.newer))
+        assert late.newer[0] == 2000 and not late.failures
+        late.common.identity = msgspec.structs.replace(late.common.identity, incarnation=2001)
+        await reached(lambda: len(other.received) == 22)
+        assert not late.failures
+        for process in (other, late):
             await process.peers.close()
 
     run(play, use_uvloop=False)

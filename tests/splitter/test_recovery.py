@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from crawler.splitter.session import Common, SessionState
+from crawler.splitter.session import Common, Doorkeeper, SessionState
 from crawler.splitter.spool import Greeting
+from crawler.splitter.wire import Reason
 from crawler.storage.kv import MemoryStore
 from tests.splitter.ends import CONFIG, commit, common_store, exchange, links_for, pair, process
 
@@ -63,20 +64,113 @@ def test_two_full_outboxes_drain_each_other() -> None:
         assert each.outbox.sent == each.outbox.appended
 
 
-def test_a_lost_disk_at_the_receiver_is_noticed_and_waiting_links_arrive() -> None:
-    one, other = process("p0"), process("p1")
-    commit(one, [("p1", links_for("p1", 50))])
+def copied_store(common: Common) -> MemoryStore:
+    return MemoryStore(dict(common_store[id(common)]._data))
+
+
+def earlier_state(one: Common, *, kept: int) -> Common:
+    """Let p1 confirm 50 links of p0; return p1 with a store of the time when it had confirmed `kept` of them."""
+    other = process("p1")
+    if kept:
+        commit(one, [("p1", links_for("p1", kept))])
+        way = connected(one, other)
+        drain(way)
+        cut(way)
+    store = copied_store(other)
+    commit(one, [("p1", links_for("p1", 50 - kept))])
     way = connected(one, other)
     drain(way)
-    commit(one, [("p1", links_for("p1", 30))])
     cut(way)
-    bare = process("p1", boot=b"after it")
-    way = connected(one, bare)
-    assert Greeting.DISK_LOST in str(way.dialler.ending)
-    assert one.outbox.take_lost_peers() == ["p1"]
-    commit(one)
-    drain(settled(one, bare))
-    assert (one.outbox.links, bare.inbox.applied) == (0, 30)
+    return process("p1", store=store, boot=b"after it")
+
+
+@pytest.mark.parametrize("kept", [0, 20])
+def test_a_process_that_has_lost_confirmed_links_is_refused_from_both_sides_until_they_are_queued_again(
+    kept: int,
+) -> None:
+    """With an empty disk, or put back to a backup. Both sides are told how many links are missing."""
+    one = process("p0")
+    behind = earlier_state(one, kept=kept)
+    commit(one, [("p1", links_for("p1", 30))])
+    for _ in range(2):
+        there, back = connected(one, behind), connected(behind, one)
+        for session in (there.dialler, there.listener, back.dialler, back.listener):
+            assert session.ending is not None and session.ending.reason is Reason.BEHIND
+            assert f"p1 lacks {50 - kept} links of p0 that it had confirmed" in session.ending.text
+            assert "`crawler recover p1` in its directory" in session.ending.text
+        assert there.listener.ending.by_peer and back.dialler.ending.by_peer
+    assert one.outbox.links == 30 and one.outbox.spools["p1"].ready
+    one.outbox.start_over("p1")
+    commit(one, [("p1", links_for("p1", 50 - kept))])
+    assert connected(behind, one).dialler.state is SessionState.STREAMING
+    drain(settled(one, behind))
+    assert (one.outbox.links, behind.inbox.applied) == (0, 50 - kept + 30 + kept)
+    one.outbox._check()
+
+
+def test_a_fresh_epoch_does_not_hide_a_loss() -> None:
+    """The queue was renumbered after the backup was made, so the numbers alone agree."""
+    first = process("p0")
+    behind = earlier_state(first, kept=20)
+    again = process("p0", store=common_store[id(first)], clean=False, boot=b"after it")
+    there = connected(again, behind)
+    assert there.dialler.ending.reason is Reason.BEHIND
+
+
+def test_a_process_that_is_behind_does_not_replace_the_connected_one_of_its_name() -> None:
+    one, other = process("p0"), process("p1", incarnation=1)
+    store = copied_store(other)
+    commit(one, [("p1", links_for("p1", 50))])
+    drain(connected(one, other))
+    door = Doorkeeper(sessions_max=6)
+    present = pair(other, one, to="p0", door=door)
+    exchange(present)
+    copy = pair(process("p1", store=store, boot=b"copy", incarnation=2), one, to="p0", door=door)
+    exchange(copy)
+    assert copy.dialler.ending.reason is Reason.BEHIND
+    assert present.dialler.state is SessionState.STREAMING
+
+
+def test_links_that_arrive_twice_are_no_loss() -> None:
+    """An unclean start without synced writes sends links again, which the peer counts twice."""
+    one, other = process("p0"), process("p1")
+    commit(one, [("p1", links_for("p1", 10))])
+    way = connected(one, other)
+    way.dialler.pump(0.0)
+    exchange(way)
+    commit(other)
+    cut(way)
+    again = process("p0", store=common_store[id(one)], clean=False, boot=b"after it")
+    drain(settled(again, other))
+    assert other.inbox.applied == 20 == again.outbox.spools["p1"].confirmed.applied
+    cut(way)
+    assert connected(again, other).dialler.state is SessionState.STREAMING
+
+
+@pytest.mark.parametrize("connected_now", [False, True])
+def test_an_older_start_learns_of_the_newest_one_unless_that_is_connected(connected_now: bool) -> None:
+    """A clock that is behind makes a start look older; a process that runs on a copy must not go on."""
+    one, door = process("p0"), Doorkeeper(sessions_max=6)
+    newer = pair(process("p1", incarnation=5000), one, to="p0", door=door)
+    exchange(newer)
+    if not connected_now:
+        cut(newer)
+        door.leave(newer.listener)
+    older = pair(process("p1", boot=b"older", incarnation=3000), one, to="p0", door=door)
+    exchange(older)
+    ending = older.dialler.ending
+    assert ending.reason is Reason.DOUBLE and ending.newest == (0 if connected_now else 5000)
+    assert "(1970-01-01 00:00:05+00:00, this one 1970-01-01 00:00:03+00:00)" in ending.text
+    assert "its clock is behind" in ending.text
+
+
+@pytest.mark.parametrize("number", [1 << 62, (1 << 63) - 1])
+def test_any_number_of_a_start_can_be_named(number: int) -> None:
+    one, door = process("p0"), Doorkeeper(sessions_max=6)
+    exchange(pair(process("p1", incarnation=number), one, to="p0", door=door))
+    older = pair(process("p1", boot=b"older", incarnation=1), one, to="p0", door=door)
+    exchange(older)
+    assert f"({number}, this one 1970" in older.dialler.ending.text
 
 
 @pytest.mark.parametrize("count", [5, 60])

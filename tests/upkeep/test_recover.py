@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from crawler.errors import DamageError, UsageError
 from crawler.records import Extracted, LinkFlag
@@ -79,7 +80,7 @@ def test_each_seed_link_and_redirect_of_the_lost_process_is_queued_once(
     """A seed that is also linked stays a seed; links owned by other processes are not moved."""
     before = one.stages.outbox.links
     (count, problems), changes = recovered(one, monkeypatch)
-    assert (count, problems) == (4, []) and len(changes) == 1 and changes[0].sync
+    assert (count, problems) == (4, []) and len(changes) == 2 and changes[0].sync
     via = {url: one.fingerprint(url) for url in OWN}
     assert links(changes) == [
         (LOST[0], 0, 0, SEEDED),
@@ -101,7 +102,7 @@ def test_large_archives_are_queued_in_parts_and_the_scope_is_sent_once(
     told: list[list[str]] = []
     monkeypatch.setattr(one.stages.knowledge, "announce", lambda change, peers: told.append(peers))
     (count, _), changes = recovered(one, monkeypatch)
-    assert count == 4 and [len(links([change])) for change in changes] == [1, 2, 1, 0]
+    assert count == 4 and [len(links([change])) for change in changes] == [1, 2, 1, 0, 0]
     assert told == [["p1"]]
 
 
@@ -120,4 +121,22 @@ def test_without_seeds_in_the_configuration_links_are_enough(
 ) -> None:
     joint = open_joint(names=NAMES, crawl={"scope": "any"})
     (count, problems), changes = recovered(joint, monkeypatch)
-    assert (count, problems) == (0, []) and links(changes) == [] and len(changes) == 1
+    assert (count, problems) == (0, []) and links(changes) == [] and len(changes) == 2
+
+
+def test_only_the_last_commit_forgets_what_the_lost_process_had_confirmed(
+    one: Joint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then its peers refuse it, so that an interrupted recovery is repeated."""
+    spool = one.stages.outbox.spools["p1"]
+    spool.confirmed = replace(spool.confirmed, applied=7)
+    epoch, epochs = spool.state.epoch, []
+    commit = one.stages.commits.commit_now
+
+    def noted(change: Change) -> None:
+        commit(change)
+        epochs.append((spool.missing(0), spool.state.epoch != epoch))
+
+    monkeypatch.setattr(one.stages.commits, "commit_now", noted)
+    Recovery(one.stages, "p1").run()
+    assert epochs[0] == (7, False) and epochs[-1] == (0, True)

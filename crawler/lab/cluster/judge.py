@@ -201,22 +201,18 @@ def _judge_pages(
 
 
 def _judge_survivors(notes: _Notes, asked: list[list[WebAsk]], cluster: Cluster) -> None:
-    """Note lost links that surviving processes found, for names with one machine and an unrestored disk.
+    """Note lost links that surviving processes found, for names with one machine.
 
-    When a process stops in favour of a copy of its machine, the data stored only on its disk is lost; the same holds
-    for a disk that is restored from a backup.
+    When a process stops in favour of a copy of its machine, the data stored only on its disk is lost. Nothing is lost
+    with a disk that is restored from a backup: its process fetches its own pages again, and recovers the links of others.
     """
-    web, survivors, restored = cluster.web, cluster.observed.survivors, cluster.observed.restored
-    copied = {machine.name for machine in cluster.machines if machine.label != machine.name} | set(restored)
+    web, survivors = cluster.web, cluster.observed.survivors
+    copied = {machine.name for machine in cluster.machines if machine.label != machine.name}
     led = _led_to(web, cluster.log.rows, asked)
     for page, answers in enumerate(asked):
         if page == 0 or _has(answers) or web.hosts[web.host_of[page]].trap:
             continue
-        of_survivors = [
-            row
-            for row in led[page]
-            if survivors.get(row.name) == row.machine and row.at > restored.get(row.name, 0.0)
-        ]
+        of_survivors = [row for row in led[page] if survivors.get(row.name) == row.machine]
         given_up = sum(row.status != 200 for row in answers) >= TRIES
         if _has(of_survivors) and not given_up and cluster.owner(web.url(page)) not in copied:
             notes.add("lost", f"page {page}, {web.url(page)}, requested {len(answers)} times")

@@ -2,19 +2,22 @@
 
 A process that has nothing left to do ends for good; one that failed is restarted
 after `RESTART`. Of two processes of the same name the older is told to stop
-(`DirectoryError`); its peers then find the newer one under that name.
+(`DirectoryError`); its peers then find the newer one under that name. If a process has
+lost links that it had confirmed (`BehindError`), the peer that says so is restarted with
+`crawler recover`.
 """
 
 import asyncio
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from crawler.crawl.topology import Topology
-from crawler.errors import CrawlerError, DirectoryError
+from crawler.errors import BehindError, CrawlerError, DirectoryError
 from crawler.lab.cluster.cluster_settings import FINISHED, START, LifeEnd, Observed, config_of, slowed
 from crawler.lab.cluster.machine import Killed, Life, Machine, MachineClock, nobody
 from crawler.lab.cluster.virtual_environment import SharedWorld, VirtualEnvironment
@@ -22,6 +25,7 @@ from crawler.process.exchange.exchange import Member
 from crawler.process.opening.stages import Stages
 from crawler.process.process import Process
 from crawler.splitter.partition import Partition
+from crawler.upkeep.recover import Recovery
 from crawler.urls.fingerprint import Fingerprinter
 
 SEED, SECRET, CRAWL = bytes(range(16)), b"s" * 16, "cluster"
@@ -51,6 +55,7 @@ class Population:
             self.add_machine(name, name, folder / name)
         self.running: dict[str, tuple[Life, Process]] = {}
         self.opened: dict[str, Stages] = {}  # the stages of the last life on each machine
+        self._to_recover: dict[str, str] = {}  # machine -> the process whose lost links it must find first
         self._home: dict[str, str] = {}  # machine whose process has ended for good -> the reason
         self._numbers = 0
         self._requests = self._fruitless = (
@@ -95,6 +100,8 @@ class Population:
             how = await self._crawl(life)
         except CrawlerError as error:
             how = f"{type(error).__name__}: {error}"
+            if isinstance(error, BehindError):
+                self._learn_loss(life, error)
         except Killed:
             raise
         except Exception as error:
@@ -109,6 +116,9 @@ class Population:
     async def _crawl(self, life: Life) -> str:
         machine = life.machine
         stages = self._open(life)
+        if lost := self._to_recover.get(machine.label):
+            Recovery(stages, lost).run()
+            del self._to_recover[machine.label]
         seeds = [[self.world.web.url(0)]] if machine.name == "p0" else []
         others = {name: (name, PORT) for name in self.partition.names if name != machine.name}
         process = None
@@ -165,6 +175,28 @@ class Population:
         if power:
             machine.has_power = False
             machine.lose_power()
+
+    def _learn_loss(self, life: Life, error: BehindError) -> None:
+        """Recover the links that a process has lost; only with a copied or restored disk may it have lost any."""
+        if life.machine.name in self.observed.restored or self.observed.cloned_at:
+            recover = partial(self._recover, error.peer, life.machine.name)
+            asyncio.get_running_loop().call_soon(recover, context=nobody())
+        else:
+            self.observed.unexpected.append(f"{life}: {error}")
+
+    def _recover(self, name: str, lost: str) -> None:
+        """Restart the machine of process `name`, as `crawler recover` requires, to find the links of `lost`."""
+        label = next(label for label, address in self.addresses.items() if self._is_reached(name, address[0]))
+        machine = next(machine for machine in self.machines if machine.label == label)
+        self._to_recover[label] = lost
+        self._home.pop(label, None)
+        if machine.life is not None:
+            self.note_end(machine.life, "stopped to recover", killed=True)
+            self.kill(machine.life, power=False)
+        self._start_again(machine)
+
+    def _is_reached(self, name: str, address: str) -> bool:
+        return self.world.wire.names[name] == address
 
     def note_end(self, life: Life, how: str, *, killed: bool) -> None:
         """Record how a life ended."""

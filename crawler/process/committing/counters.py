@@ -42,6 +42,8 @@ _NO_FAILURE = frozenset(
         Outcome.WITHDRAWN,
     }
 )
+# The links that other processes have sent: together as many as were applied from the inbox.
+FROM_PEERS = ("urls.received", "splitter.scope_heard", "splitter.signals_heard", "splitter.credits_heard")
 _KEPT_IF_CUT = (Outcome.FETCHED, Outcome.TRUNCATED)
 _SHOWS_CONTENT = (Outcome.FETCHED, Outcome.EMPTY)
 

@@ -15,6 +15,8 @@ import logging
 from contextlib import suppress
 from functools import partial
 
+from msgspec.structs import replace
+
 from crawler.config import UrlsConfig
 from crawler.frontier.refresh.rate_balancing import LevelReport, portions
 from crawler.frontier.refresh.refreshing import Refresh
@@ -70,13 +72,16 @@ class PeerExchange(Exchange):
             self._config,
             context.environment.rng,
             member.secret,
+            shares_directory=member.supervised,
         )
+        self._common = common
         self.peers = Peers(
             common,
             member.addresses,
             self._clock,
             on_news=self._take,
             on_failure=loops.fail,
+            on_older=self._overtake,
             listen=context.environment.listen,
         )
 
@@ -186,11 +191,25 @@ class PeerExchange(Exchange):
             change = Change(sync=True)
             change.after.append(self._epoch_committed)
             self._loops.queue(change)
-        if self._outbox.take_lost_peers():
-            self._parts.admission.forget_sent()
 
     def _epoch_committed(self) -> None:
         self._urgent = False
+
+    def _overtake(self, newest: int) -> None:
+        """Continue as a newer start than the newest one that a peer knows: the clock here is behind it."""
+        if self._common.identity.incarnation > newest:
+            return
+        log.warning(
+            "a peer knows a later start of this process: the clock is behind, or was ahead then; "
+            "this start continues under a later number"
+        )
+        change = Change(sync=True)
+        change.put(INCARNATION, _packed_incarnation(newest + 1))
+        change.after.append(partial(self._continue_as, newest + 1))
+        self._loops.queue(change)
+
+    def _continue_as(self, incarnation: int) -> None:
+        self._common.identity = replace(self._common.identity, incarnation=incarnation)
 
     def committed(self) -> None:
         if self._inbox.waiting:
@@ -281,6 +300,10 @@ def _next_incarnation(store: KeyValue, now: float) -> int:
     before = 0 if value is None else int.from_bytes(unseal(INCARNATION, value), "big")
     number = max(before + 1, int(now * 1000))
     batch = store.batch(sync=True)
-    batch.put(INCARNATION, seal(number.to_bytes(8, "big")))
+    batch.put(INCARNATION, _packed_incarnation(number))
     store.write(batch)
     return number
+
+
+def _packed_incarnation(number: int) -> bytes:
+    return seal(number.to_bytes(8, "big"))

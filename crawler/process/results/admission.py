@@ -82,10 +82,6 @@ class Owners:
         """Return the positions of fingerprints that were not sent recently, and mark them as sent."""
         return list(compress(count(), self._sent.add_many(cache_keys(fingerprints))))
 
-    def forget_sent(self) -> None:
-        """Clear the cache of sent links."""
-        self._sent.clear()
-
 
 class Admission:
     """Admits the links of one process; see the picture in the module docstring."""
@@ -274,12 +270,6 @@ class Admission:
             classes, news = self._ordering.own(fingerprints, self._ordering.scores_in(links))
             self._ordering.improve([classed(links[i], classes[i]) for i in news], change)
             change.links += [classed(links[i], classes[i]) for i in missed]
-
-    def forget_sent(self) -> None:
-        """Note that a peer has lost its data: links sent to it earlier are sent again when found again."""
-        self._owners.forget_sent()
-        if self._ordering is not None:
-            self._ordering.forget_sent()
 
 
 def _links(

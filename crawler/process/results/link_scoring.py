@@ -102,10 +102,6 @@ class LinkScoring:
         """Return the scores of links that another process sent, (n,)."""
         return np.fromiter((score_of(class_in(link.flags)) for link in links), np.float64, len(links))
 
-    def forget_sent(self) -> None:
-        """Forget the scores sent to other processes, because a peer has lost its data."""
-        self._sent.clear()
-
 
 def _classes(worth: Scores) -> list[int]:
     """Return the classes that `orders.classes.class_of` gives to scores."""

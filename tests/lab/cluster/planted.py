@@ -36,7 +36,7 @@ from crawler.splitter import compaction
 from crawler.splitter.coordination import Coordination
 from crawler.splitter.inbox import Arrival, Inbox
 from crawler.splitter.outbox import Outbox
-from crawler.splitter.session import Doorkeeper
+from crawler.splitter.session import Common, Doorkeeper
 from crawler.splitter.spool import Greeting, Spool
 from crawler.storage import commit, files
 from crawler.storage.kv import MemoryStore
@@ -338,13 +338,27 @@ def _tail_trusted() -> list[tuple[Any, str, Any]]:
     """Entries that a peer holds under our numbers are taken for ours."""
     greet = Spool.greet
 
-    def unchecked(self: Spool, epoch: bytes, durable: int, chain: int) -> Greeting:
+    def unchecked(self: Spool, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
         number = self.state.base + durable
         if self.acked <= number <= self.committed:
             chain = self._chain_at(number)
-        return greet(self, epoch, durable, chain)
+        return greet(self, epoch, durable, chain, applied)
 
     return [(Spool, "greet", unchecked)]
+
+
+def _loss_not_told() -> list[tuple[Any, str, Any]]:
+    """A peer that has lost links which it had confirmed is not told; its queue just starts over."""
+    greet = Spool.greet
+
+    def silent(self: Spool, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
+        greeting = greet(self, epoch, durable, chain, applied)
+        if greeting is Greeting.BEHIND:
+            self.confirmed = msgspec.structs.replace(self.confirmed, applied=0)
+            return Greeting.TAIL_LOST
+        return greeting
+
+    return [(Spool, "greet", silent), (Common, "lost_by", lambda self, peer, applied: "")]
 
 
 def _seen_before_commit() -> list[tuple[Any, str, Any]]:
@@ -408,6 +422,11 @@ PLANTS = {
         "a queue whose numbers another life has used is renumbered",
         _tail_trusted,
         {"faults": ("restore", "restore", "partition"), "count": 20},
+    ),
+    "loss-not-told": Plant(
+        "a process that has lost confirmed links recovers them",
+        _loss_not_told,
+        {"faults": ("restore",), "count": 8},
     ),
     "made-out-of-turn": Plant(
         "changes that depend on queued ones follow queue order", _made_out_of_turn, KILLS

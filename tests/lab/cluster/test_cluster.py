@@ -78,6 +78,7 @@ CHEAP = {
     "applied-twice": 2,
     "sent-is-gone": 1,
     "tail-trusted": 6,
+    "loss-not-told": 3,
 }
 
 

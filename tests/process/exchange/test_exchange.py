@@ -252,19 +252,6 @@ def test_a_fresh_epoch_is_committed_once(
     assert len(one.here.queued) == 2, "the next epoch gets its own group"
 
 
-def test_sent_links_are_forgotten_when_a_peer_has_lost_its_folder(
-    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, forgotten = peered(), []
-    lost = [["p1"], []]
-    monkeypatch.setattr(one.here.stages.outbox, "take_lost_peers", lambda: lost.pop(0))
-    monkeypatch.setattr(one.here.stages.admission, "forget_sent", lambda: forgotten.append(1))
-    one.exchange._take()
-    assert forgotten == [1]
-    one.exchange._take()
-    assert forgotten == [1]
-
-
 @pytest.mark.parametrize(
     ("outbox", "inbox", "flushes"), [(True, False, 1), (False, True, 1), (False, False, 0)]
 )
@@ -561,6 +548,24 @@ def test_each_start_has_a_number_above_all_before(folder: Path) -> None:
         first + 2,
     ]
     here.stages.close()
+
+
+def test_a_start_whose_clock_is_behind_continues_under_a_later_number(
+    peered: Callable[..., Peered], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The number is durable before it is used, and a repeated answer changes nothing."""
+    one = peered()
+    before = one.exchange._common.identity.incarnation
+    one.exchange._overtake(before + 5000)
+    (change,) = one.here.queued
+    assert change.sync and one.exchange._common.identity.incarnation == before
+    assert "the clock is behind" in caplog.text
+    one.here.stages.commits.commit(change)
+    assert one.exchange._common.identity.incarnation == before + 5001
+    store, now = one.here.stages.store, one.here.stages.clock.now()
+    assert module._next_incarnation(store, now) == before + 5002
+    one.exchange._overtake(before + 5000)
+    assert len(one.here.queued) == 1
 
 
 def test_pages_are_fetches_of_any_outcome() -> None:

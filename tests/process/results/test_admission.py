@@ -156,15 +156,6 @@ def test_foreign_links_sent_lately_are_hits(open_joint: OpenJoint) -> None:
     assert not again.foreign and again.counts["splitter.cache_hits"] == 4
 
 
-def test_when_a_peer_has_lost_what_it_had_links_are_sent_again(open_joint: OpenJoint) -> None:
-    joint = open_joint(names=(HERE, THERE), **ANYWHERE)
-    urls = by_owner(joint)
-    take(joint, urls[HERE] + urls[THERE])
-    joint.admission.forget_sent()
-    change = take(joint, urls[HERE] + urls[THERE])
-    assert len(change.foreign[0][1]) == 4 and not change.links
-
-
 # ---- links from other processes ----
 
 

@@ -1,0 +1,99 @@
+"""Processes that are behind their peers: they have lost links that they had confirmed.
+
+A process confirms links once they are durable, and the sender then deletes them. If its store
+is put back to an earlier state, or is rebuilt after damage, these links are gone on both sides.
+Both ends count the links that were ever durable at the receiver (`splitter/spool.py`), so the
+comparison is exact. Peers compare the counts at each greeting and refuse a process that is behind;
+here they are compared for the processes of one directory.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from crawler.clock import Clock
+from crawler.config import Config
+from crawler.crawl.directory import CrawlDirectory
+from crawler.process.opening.stages import Stages, at_rest
+from crawler.upkeep.recover import Recovery
+
+
+class Exchanged(NamedTuple):
+    """The links that a process has exchanged with its peers, by peer.
+
+    `confirmed`: how many links of this process the peer had ever received when it last confirmed some.
+    `applied`: how many links of the peer this process has ever received.
+    """
+
+    confirmed: Mapping[str, int]
+    applied: Mapping[str, int]
+
+    @classmethod
+    def of(cls, stages: Stages) -> "Exchanged":
+        """Read the counts of an open process."""
+        peers = stages.topology.peers
+        return cls(
+            {peer: stages.outbox.spools[peer].confirmed.applied for peer in peers},
+            {peer: stages.inbox.applied_from(peer) for peer in peers},
+        )
+
+
+class Behind(NamedTuple):
+    """A process that has lost `links` links of `peer` that it had confirmed."""
+
+    name: str
+    peer: str
+    links: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: {self.links:,} links of {self.peer} are missing that it had confirmed: "
+            "its store is of an earlier state"
+        )
+
+
+def find_behind(exchanged: Mapping[str, Exchanged]) -> list[Behind]:
+    """Return which of these processes are behind which others of them."""
+    return [
+        Behind(name, peer, lost)
+        for name, own in exchanged.items()
+        for peer in own.applied
+        if peer in exchanged and (lost := exchanged[peer].confirmed[name] - own.applied[peer]) > 0
+    ]
+
+
+def recover_behind(
+    config: Config, directory: CrawlDirectory, names: Sequence[str], clock: Clock
+) -> tuple[list[str], list[str]]:
+    """Bring back the links of processes that are behind; return (what was done, problems), one line each.
+
+    Raises:
+        DirectoryError: a process uses its folder, or the folder is damaged.
+        StoreError: the disk failed.
+    """
+    exchanged = {}
+    for name in names if len(names) > 1 else ():
+        with at_rest(config, directory, name, clock=clock) as stages:
+            exchanged[name] = Exchanged.of(stages)
+    found = find_behind(exchanged)
+    done, problems = [str(each) for each in found], []
+    for lost in dict.fromkeys(each.name for each in found):
+        peers = [name for name in names if name != lost]
+        queued, unread = recover(config, directory, lost, peers, clock)
+        done.append(f"{lost}: {queued:,} links wait for it, from the archives of its peers")
+        problems += unread
+        for peer in peers:  # links for them waited in the same store, so they may be lost, too
+            problems += recover(config, directory, peer, [lost], clock)[1]
+    return done, problems
+
+
+def recover(
+    config: Config, directory: CrawlDirectory, lost: str, peers: Iterable[str], clock: Clock
+) -> tuple[int, list[str]]:
+    """Queue the links of `lost` that these peers find in their archives; return (how many, problems)."""
+    total, problems = 0, []
+    for name in peers:
+        with at_rest(config, directory, name, clock=clock) as stages:
+            recovery = Recovery(stages, lost)
+            total += recovery.run()
+        problems += [f"{name}: {line}" for line in recovery.problems]
+    return total, problems

@@ -1,0 +1,107 @@
+"""Processes that are put back to a backup: their peers know what they had confirmed, so nothing is lost silently."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.test_many_processes import QUICK, command, stored_by
+from tests.end_to_end.test_nodes import CONFIRMED, Nodes
+from tests.engines import ENGINES
+from tests.faults.harness import Ended, TreeWeb, crawl, end, settings
+
+PAGES = 240
+
+
+def put_back(backup: Path, folder: Path) -> None:
+    shutil.rmtree(folder)
+    shutil.copytree(backup, folder, ignore=shutil.ignore_patterns("*.sock"))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kept", ["state known", "state put back", "store only"])
+def test_a_process_put_back_to_a_backup_loses_no_page(tmp_path: Path, kept: str, engine: str) -> None:
+    """One of three in a directory; with its number of states, which alone would reveal it, or without."""
+    directory, backup = tmp_path / "crawl", tmp_path / "backup"
+    flags = settings("--processes", "3", *QUICK, "--set", f"store.engine={engine}")
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
+        assert crawl(directory, web.seed, *flags, "--max-pages", "80").code == 0
+        shutil.copytree(directory, backup, ignore=shutil.ignore_patterns("*.sock"))
+        assert crawl(directory, web.seed, *flags).code == 0
+        inside = "p1/store" if kept == "store only" else "p1"
+        put_back(backup / inside, directory / inside)
+        if kept == "state put back":
+            shutil.copy(backup / "p1.begun", directory)
+        refused = crawl(directory, web.seed, *flags)
+        assert refused.code == 3 and "`crawler check --repair`" in refused.err, refused
+        checked = command(directory, "check")
+        assert checked.code == 3, checked
+        assert kept != "state put back" or CONFIRMED in checked.out, checked
+        repaired = command(directory, "check", "--repair")
+        assert repaired.code == 0 and CONFIRMED in repaired.out and "links wait for it" in repaired.out, (
+            repaired
+        )
+        assert command(directory, "check").code == 0
+        assert crawl(directory, web.seed, *flags).code == 0
+        stored = set().union(*(stored_by(directory / name) for name in ("p0", "p1", "p2")))
+        assert len(stored) == PAGES
+    assert command(directory, "check").code == 0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_store_rebuilt_after_damage_recovers_the_links_of_its_peers(tmp_path: Path, engine: str) -> None:
+    """The crawl is not complete: links that peers had sent wait only in the store that is lost."""
+    directory = tmp_path / "crawl"
+    flags = settings("--processes", "3", *QUICK, "--set", f"store.engine={engine}")
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
+        assert crawl(directory, web.seed, *flags, "--max-pages", "80").code == 0
+        shutil.rmtree(directory / "p1" / "store")
+        repaired = command(directory, "check", "--repair")
+        assert repaired.code == 0 and CONFIRMED in repaired.out, repaired
+        assert crawl(directory, web.seed, *flags).code == 0
+        stored = set().union(*(stored_by(directory / name) for name in ("p0", "p1", "p2")))
+        assert len(stored) == PAGES
+    assert command(directory, "check").code == 0
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    yield Nodes(tmp_path, "abc")
+
+
+def run_all(nodes: Nodes, seed: str, *arguments: str) -> dict[str, Ended]:
+    """Run all nodes to their end; a node that is refused leaves others waiting for it, which are then stopped."""
+    started = {name: nodes.start(name, seed, *arguments) for name in "abc"}
+    first = end(started["a"], timeout=60)
+    if first.code:
+        for name in "bc":
+            started[name].terminate()
+    return {"a": first} | {name: end(started[name], timeout=60) for name in "bc"}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_node_whose_directory_is_put_back_is_refused_until_it_is_recovered(
+    nodes: Nodes, tmp_path: Path, engine: str
+) -> None:
+    """Nothing in its own directory reveals it: only the other nodes know."""
+    engines = ("--set", f"store.engine={engine}")
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
+        ended = run_all(nodes, web.seed, "--max-pages", "80", *engines)
+        assert {each.code for each in ended.values()} == {0}, ended
+        shutil.copytree(tmp_path / "a", tmp_path / "backup", ignore=shutil.ignore_patterns("*.sock"))
+        ended = run_all(nodes, web.seed, *engines)
+        assert {each.code for each in ended.values()} == {0}, ended
+        put_back(tmp_path / "backup", tmp_path / "a")
+        for _ in range(3):  # each other node that has lost links to it refuses it until it has recovered them
+            ended = run_all(nodes, web.seed, *engines)
+            last = ended["a"].err.splitlines()[-1] if ended["a"].err else ""
+            if ended["a"].code == 0:
+                break
+            assert ended["a"].code == 3 and CONFIRMED in last and "Traceback" not in ended["a"].err, ended
+            peer = last.partition("because ")[2][:1]
+            assert "`crawler recover a` in its directory" in last and peer in "bc", last
+            assert command(tmp_path / peer, "recover", "a").code == 0
+        assert {each.code for each in ended.values()} == {0}, ended
+        stored = set().union(*(stored_by(tmp_path / name / name) for name in "abc"))
+        assert len(stored) == PAGES

@@ -189,11 +189,6 @@ class ResultProcessor:
             change.count("pages.links_lost")
             return 0
 
-    def denied(self, fetch_task: FetchTask, now: float) -> Making:
-        """Make the change for a URL that robots.txt forbids: it is recorded, but never fetched."""
-        fetch = Fetch(url=fetch_task.url, outcome=Outcome.ROBOTS_DENIED, began=now)
-        return self.page(fetch_task, fetch, None, now)
-
     # -- hosts -----------------------------------------------------------------
 
     def robots(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Making:

@@ -21,6 +21,8 @@ from importlib.util import spec_from_file_location
 from types import ModuleType
 
 BOUND = (
+    "extract.tag_reader",
+    "extract.link_scanner",
     "freshness.residuals",
     "freshness.value_kernel",
     "freshness.value_columns",

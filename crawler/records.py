@@ -79,6 +79,7 @@ class TaskKind(StrEnum):
     ROBOTS = "robots"  # fetch robots.txt of an authority
     PAGE = "page"  # fetch a page
     DENIED = "denied"  # nothing to fetch: robots.txt forbids the URL; only record it
+    SUBRESOURCE = "subresource"  # not handed out: fetched while a browser showed a page
 
 
 class FetchTask(msgspec.Struct, gc=False):
@@ -158,6 +159,31 @@ class Blame(IntEnum):
     HOST = 2  # the host waits; its URLs keep their place in the queue
 
 
+class Rendering(msgspec.Struct, gc=False):
+    """A page as a browser showed it (`render/README.md`).
+
+    `dom` is its DOM as HTML in UTF-8. `subresources` are the answers that were fetched for
+    it. Of its `requests`, `cached` were answered from the cache of scripts and styles and
+    `missing` got no usable answer. `took` is in seconds. `broke` names the limit that ended
+    it, "" for none. `left_for` is the URL to which its scripts tried to go. `view` is a PNG
+    of what it looked like, b"" if none was wanted. `host_took` is the time in seconds for
+    which its requests kept the page's own host busy. `added` means that it shows links or
+    text that the static answer lacks.
+    """
+
+    dom: bytes
+    subresources: "list[Fetch]" = []
+    requests: int = 0
+    cached: int = 0
+    missing: int = 0
+    took: float = 0.0
+    broke: str = ""
+    left_for: str = ""
+    view: bytes = b""
+    host_took: float = 0.0
+    added: bool = False
+
+
 class Fetch(msgspec.Struct, gc=False):
     """The result of one request: its outcome, the answer, and what the store needs.
 
@@ -171,7 +197,7 @@ class Fetch(msgspec.Struct, gc=False):
     "resumed"; "" if there was none. `undecoded` means that the content coding is
     unknown, so `content` is empty. `payload_digest` is the SHA-1 of the stored payload
     if it was computed in advance, else b"". `final` means that the frontier will not
-    retry the URL.
+    retry the URL. `rendering` is the page as a browser showed it, if one did.
     """
 
     url: str
@@ -199,6 +225,7 @@ class Fetch(msgspec.Struct, gc=False):
     undecoded: bool = False
     payload_digest: bytes = b""
     final: bool = True
+    rendering: Rendering | None = None
 
     def header(self, name: bytes) -> bytes:
         """Return the first value of the field `name` (lower case), b"" if there is none."""
@@ -216,6 +243,22 @@ class Directives(NamedTuple):
     noarchive: bool = False  # the page is not served or exported, except on request
 
 
+class Markup(msgspec.Struct, gc=False):
+    """The markup of a page that the audit checks (`extract/markup.py`); raw URLs as on the page.
+
+    `headings` are the texts of h1, `alternates` are (hreflang, raw URL), `images` the first images without
+    alt and `unnamed_images` the number of all of them; `words` is -1 if it is unknown.
+    """
+
+    descriptions: list[str] = []
+    headings: list[str] = []
+    canonicals: list[str] = []
+    alternates: list[tuple[str, str]] = []
+    images: list[str] = []
+    unnamed_images: int = 0
+    words: int = -1
+
+
 class Extracted(msgspec.Struct, gc=False):
     """The links and directives of a page; raw URLs as on the page, unique, in order of appearance.
 
@@ -228,7 +271,8 @@ class Extracted(msgspec.Struct, gc=False):
     traces only. `dated` are links of a sitemap, feed or directory listing with the
     instant of their last change, where the document gives one; `told_by` names which of
     the three it is, "" for none. `anchors` are the texts of the first anchor of each of
-    `hrefs` ("" for other links) if they were asked for, else [].
+    `hrefs` ("" for other links) if they were asked for, else []. `markup` is present
+    if it was asked for and the page was parsed.
     """
 
     base: str
@@ -248,6 +292,7 @@ class Extracted(msgspec.Struct, gc=False):
     told_by: str = ""
     anchors: list[str] = []
     metas: int = 0
+    markup: Markup | None = None
 
 
 class PageState(StrEnum):
@@ -296,6 +341,7 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     metas: int = (
         -1
     )  # directives of the page's own meta tags: META_NOINDEX | META_NOARCHIVE; -1 if they were not recorded
+    rendered: bool = False  # its content is the DOM that a browser showed
 
 
 class Capture(msgspec.Struct, gc=False, array_like=True):
@@ -320,12 +366,15 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
     noarchive: bool = False
     extent: int = 0
     broken: bool = False
+    dom_offset: int = 0  # of the record of the page's DOM, from `offset` on; 0 without one
+    dom_length: int = 0
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):
     """The number of URLs to do (including `in_flight`) and parked by rule, of hosts by state, of requests and look-ups.
 
-    `hosts_reached` counts the hosts that have ever answered.
+    `hosts_reached` counts the hosts that have ever answered, `hosts_failing` those whose latest requests failed
+    (`frontier/hosts/ranking.py`).
     """
 
     todo: int = 0
@@ -341,6 +390,7 @@ class FrontierCounts(msgspec.Struct, kw_only=True):
     hosts_blocked: int = 0
     hosts_refused: int = 0
     hosts_given_up: int = 0
+    hosts_failing: int = 0
     parked: int = 0
     parked_depth: int = 0
     parked_pages_per_host: int = 0

@@ -33,10 +33,22 @@ SHARED = {
     "storage",
     "orders",
 }
-STAGES = {"frontier", "robots", "fetcher", "extract", "urlfilter", "splitter", "due", "freshness", "pages"}
+STAGES = {
+    "frontier",
+    "robots",
+    "fetcher",
+    "render",
+    "extract",
+    "urlfilter",
+    "splitter",
+    "due",
+    "freshness",
+    "pages",
+}
 # Stage -> the stages it may import, with the reason.
 EXCEPTIONS = {
     "frontier": {"freshness", "robots"},  # schedules by crawl value; checks robots.txt before a page
+    "render": {"pages"},  # compares the visible text of a page before and after
 }
 # The layers, lowest first: each imports only modules of the lines above its own.
 LAYERS = (
@@ -74,6 +86,11 @@ SHELL = {
     "process/committing/commit_loop.py",
     "process/lifecycle/background_tasks.py",
     "process/fetching/fetch_tasks.py",
+    "process/fetching/page_rendering.py",
+    "process/fetching/subresources.py",
+    "render/browser.py",
+    "render/protocol.py",
+    "render/rendering.py",
     "process/exchange/peer_exchange.py",
     "supervision/supervisor.py",
     "forked_children.py",

@@ -1,7 +1,9 @@
 """The curves of the dashboard: series of numbers at regular intervals over the last day, in arrays.
 
 Rates are differences of counters between two samples of the status, over the time
-between. A point costs 4 bytes per series; a full ring drops the oldest.
+between. A point costs 4 bytes per series; a full ring drops the oldest. At first the points are `FIRST_INTERVAL`
+apart, so that there are curves from the start; each time there are `FINE_POINTS`, every second point is dropped and
+the interval doubles, up to that of the configuration.
 """
 
 from array import array
@@ -20,9 +22,13 @@ LEVELS = {  # series -> path of the number that it shows
     "todo": ("frontier", "todo"),
     "in_flight": ("frontier", "in_flight"),
     "hosts": ("frontier", "hosts"),
-    "parked": ("frontier", "parked"),
+    "failing": ("frontier", "hosts_failing"),
+    "fresh": ("refreshing", "expected_freshness"),
+    "found": ("refreshing", "news", "per_day"),
 }
 SERIES = (*RATES, *LEVELS)
+FIRST_INTERVAL = 1.0  # seconds
+FINE_POINTS = 600
 
 
 def number_at(status: Mapping[str, Any], path: Sequence[str]) -> float:
@@ -58,10 +64,11 @@ class RateSampler:
 
 
 class History:
-    """The points of the last `length` seconds, `interval` seconds apart."""
+    """The points of the last `length` seconds, in the long run `interval` seconds apart."""
 
     def __init__(self, length: float, interval: float) -> None:
-        self.interval = interval
+        self._longest = interval
+        self.interval = min(interval, FIRST_INTERVAL)
         self.points_max = max(2, int(length / interval))
         self._times = array("d")
         self._values = {name: array("f") for name in SERIES}
@@ -73,6 +80,8 @@ class History:
         """Store a point unless the latest one is younger than the interval; return whether it was stored."""
         if self._times and now - self._times[-1] < self.interval * 0.99:
             return False
+        if self.interval < self._longest and len(self._times) >= min(FINE_POINTS, self.points_max):
+            self._thin()
         if len(self._times) >= self.points_max:
             del self._times[: self.points_max // 8 + 1]
             for values in self._values.values():
@@ -81,6 +90,12 @@ class History:
         for name, values in self._values.items():
             values.append(point.get(name, 0.0))
         return True
+
+    def _thin(self) -> None:
+        """Double the interval, and drop every second point."""
+        self.interval = min(2.0 * self.interval, self._longest)
+        self._times = self._times[::2]
+        self._values = {name: values[::2] for name, values in self._values.items()}
 
     def plain(self, points_max: int = 720) -> dict[str, Any]:
         """Return {"times": [...], series: [...]}, thinned evenly to about `points_max` points."""

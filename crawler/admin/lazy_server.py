@@ -38,7 +38,7 @@ class LazyAdminServer:
         self._directory = directory
         self._now = now
         self._token = actions.token(directory)
-        self._looking = Sampler(source, config.admin, now)
+        self._looking = Sampler(source, config.admin, now, directory)
         self._socket: socket.socket | None = None
         self._opening: asyncio.Task[None] | None = None
         self.server: AdminServer | None = None
@@ -71,15 +71,15 @@ class LazyAdminServer:
         await server.start_on(self._socket)
         self.server = server
 
-    async def close(self) -> None:
-        """End the event streams and stop listening."""
+    async def close(self, failure: str = "") -> None:
+        """End the event streams, with the reason if the crawl failed, and stop listening."""
         if self._opening is not None:
             await asyncio.gather(self._opening, return_exceptions=True)
         elif self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
         if self.server is not None:
-            await self.server.close()
-        await self._looking.close()
+            await self.server.close(failure)
+        await self._looking.close(failure)
         if self._socket is not None:
             self._socket.close()
 

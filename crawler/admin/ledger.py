@@ -6,12 +6,14 @@ It answers webmasters who ask what the crawler did. Only the last `TAIL_BYTES` o
 
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from crawler.storage.rotating_file import generations
 from crawler.urls.canonical import canonical, hostname
 
 TAIL_BYTES = 64 << 20
@@ -19,16 +21,27 @@ ROWS_MAX = 1000
 
 
 def tail_lines(path: Path, bytes_max: int = TAIL_BYTES) -> Iterable[bytes]:
-    """Return the complete lines in the last `bytes_max` bytes of a file; none if the file is missing."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - bytes_max))
-            if size > bytes_max:
-                file.readline()
-            yield from file
-    except FileNotFoundError:
-        return
+    """Return the complete lines in the last `bytes_max` bytes of a rotated log, the oldest first."""
+    for file, skipped in _tail_files(path, bytes_max):
+        with suppress(FileNotFoundError), file.open("rb") as lines:
+            if skipped:
+                lines.seek(skipped)
+                lines.readline()
+            yield from lines
+
+
+def _tail_files(path: Path, bytes_max: int) -> list[tuple[Path, int]]:
+    """Return (file, bytes to skip) for the files that contain the last `bytes_max` bytes, the oldest first."""
+    found: list[tuple[Path, int]] = []
+    left = bytes_max
+    for file in reversed(generations(path)):
+        with suppress(FileNotFoundError):
+            size = file.stat().st_size
+            found.append((file, max(0, size - left)))
+            left -= size
+        if left <= 0:
+            break
+    return found[::-1]
 
 
 def of_host(lines: Iterable[bytes], host: str, rows_max: int = ROWS_MAX) -> dict[str, Any]:

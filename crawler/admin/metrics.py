@@ -18,6 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from crawler.admin.health import RULES
 from crawler.admin.history import number_at
 from crawler.admin.process_metrics import cumulative
 from crawler.admin.status import Status, whole
@@ -180,6 +181,7 @@ def _of_the_crawl(status: Status) -> Iterator[Metric]:
         running.add_metric([member.name], member.state == "running")
     if running.samples:
         yield running
+    yield from _health(status)
     view = status.eta
     for name, value, text in (
         ("new_urls_per_page", view.brings, "New URLs per page; from 0.95 on the crawl is growing."),
@@ -188,6 +190,21 @@ def _of_the_crawl(status: Status) -> Iterator[Metric]:
     ):
         if value is not None:
             yield GaugeMetricFamily(f"crawler_{name}", text, value=value)
+
+
+def _health(status: Status) -> Iterator[Metric]:
+    """Yield the verdict and each of its rules, nothing for a crawl at rest."""
+    verdict = status.health
+    if verdict.state == "at rest":
+        return
+    yield GaugeMetricFamily(
+        "crawler_healthy", "Whether the crawl is healthy: 1 or 0.", value=int(verdict.healthy)
+    )
+    broken = {problem.rule for problem in verdict.problems}
+    rules = _family("health_problem", "Whether a rule of the crawl's health is broken: 1 or 0.", ["rule"])
+    for rule in RULES:
+        rules.add_metric([rule], rule in broken)
+    yield rules
 
 
 class _Given(Collector):

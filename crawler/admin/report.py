@@ -10,7 +10,7 @@ from crawler.admin.status import group, nested
 from crawler.admin.wait_causes import describe_cause
 from crawler.clock import iso_time
 from crawler.records import DueCounts, FrontierCounts, HostStatus, SplitterCounts
-from crawler.urlfilter.url_filter import RULES
+from crawler.urlfilter.rule_names import RULES
 from crawler.version import __version__
 
 _NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": {}}  # always there

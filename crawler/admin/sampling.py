@@ -4,10 +4,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from crawler.admin.crawl_facts import CrawlFacts
 from crawler.admin.history import History, RateSampler
 from crawler.admin.status import Status, whole
 from crawler.admin.status_source import StatusSource
@@ -17,24 +19,28 @@ from crawler.errors import CrawlerError
 log = logging.getLogger("crawler")
 
 INTERVAL = 1.0  # seconds between samples while somebody is watching
-HOSTS_SHOWN = 100
+PAUSE_MAX = 5.0  # seconds between samples while no page is open
+HOSTS_SHOWN = 20  # in /status; the dashboard lists hosts with /hosts
 
 
 class Sampler:
-    """Samples each second while somebody is watching, else once per history point; sets `sampled` each time."""
+    """Samples each second while somebody is watching, else once a point of the history; sets `sampled` each time."""
 
-    def __init__(self, source: StatusSource, config: AdminConfig, now: Callable[[], float]) -> None:
+    def __init__(
+        self, source: StatusSource, config: AdminConfig, now: Callable[[], float], directory: Path
+    ) -> None:
         self._source = source
-        self._interval = min(config.history_interval, 5 * INTERVAL)
+        self._facts = CrawlFacts(directory)
         self._now = now
         self.history = History(config.history, config.history_interval)
         self._pulse = RateSampler()
         self._status: dict[str, Any] = {}
         self._point: dict[str, float] = {}
+        self._sampled_at = 0.0
         self.sampled = asyncio.Event()  # set, and replaced, at each sample
         self._wanted = asyncio.Event()  # set when somebody begins to watch
         self.watchers = 0
-        self.closed = False
+        self.end: dict[str, Any] | None = None  # how the crawl ended, once it has
         self._feeder: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -42,12 +48,13 @@ class Sampler:
         if self._feeder is None:
             self._feeder = asyncio.get_running_loop().create_task(self._feed())
 
-    async def close(self) -> None:
-        """Stop sampling and wake the watchers."""
+    async def close(self, failure: str = "") -> None:
+        """Stop sampling and tell the watchers how the crawl ended: in order, or with a failure."""
         if self._feeder is not None:
             self._feeder.cancel()
             await asyncio.gather(self._feeder, return_exceptions=True)
-        self.closed = True
+        state = "failed" if failure else "stopped"
+        self.end = self.end or {"state": state, "why": failure, "at": self._now()}
         self.sampled.set()
 
     def begin_watching(self) -> None:
@@ -62,13 +69,16 @@ class Sampler:
             except (CrawlerError, OSError, TimeoutError) as error:
                 log.debug("admin: %s", error)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), INTERVAL if self.watchers else self._interval)
+                await asyncio.wait_for(self._wanted.wait(), self._pause())
             self._wanted.clear()
+
+    def _pause(self) -> float:
+        return INTERVAL if self.watchers else min(self.history.interval, PAUSE_MAX)
 
     async def sample(self) -> None:
         """Take a sample."""
         self._status = await self.status()
-        now = self._now()
+        now = self._sampled_at = self._now()
         knows_rates = self._pulse.begun
         self._point = self._pulse.sample(self._status, now)
         if knows_rates:
@@ -78,11 +88,13 @@ class Sampler:
 
     async def status(self) -> dict[str, Any]:
         """Return the current status of the whole crawl."""
-        return whole([Status.of(part) for part in await self._ask()]).plain()
-
-    async def _ask(self) -> list[Any]:
-        return await self._source.ask({"command": "status", "hosts": HOSTS_SHOWN})
+        parts = await self._source.ask({"command": "status", "hosts": HOSTS_SHOWN})
+        return whole([Status.of(part) for part in parts]).plain() | {"crawl": self._facts.plain()}
 
     def event(self) -> bytes:
-        """Return the latest sample as JSON."""
-        return msgspec.json.encode({"now": self._now(), "point": self._point, "status": self._status})
+        """Return the latest sample as JSON; `at` is its instant."""
+        return msgspec.json.encode({"at": self._sampled_at, "point": self._point, "status": self._status})
+
+    def beat(self) -> bytes:
+        """Return the instant and that of the latest sample as JSON: the server lives, also if a process is slow."""
+        return msgspec.json.encode({"now": self._now(), "at": self._sampled_at})

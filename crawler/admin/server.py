@@ -1,8 +1,10 @@
 """The admin server: dashboard, metrics, health, explanations, the bot's page, and state changes with the token.
 
     GET  / /static/*                     the dashboard
-    GET  /metrics /status /why?url=U /hosts/NAME /history
-    GET  /events                         server-sent events, one per second
+    GET  /metrics /status /why?url=U /history
+    GET  /hosts?order=O&search=T&cause=C&limit=N   all hosts, ranked;  /hosts/NAME  one of them
+    GET  /fetches?outcome=O&text=T /log?level=L&text=T   the latest lines that match
+    GET  /events                         server-sent events, at least one per second
     GET  /healthz /readyz
     GET  /bot /bot/ledger?host=H
     POST /do                             {"command": ...}, with X-Admin-Token
@@ -15,13 +17,14 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from urllib.parse import parse_qs, unquote
 
 import msgspec
 
-from crawler.admin import actions, bot, ledger
+from crawler.admin import actions, bot, host_pages, ledger, tails
 from crawler.admin.sampling import Sampler
 from crawler.admin.status_source import StatusSource
 from crawler.config import Config
@@ -46,6 +49,8 @@ log = logging.getLogger("crawler")
 
 WATCHERS_MAX = 16  # simultaneous event streams
 BODY_BYTES_MAX = 1 << 20
+BEAT = 1.5  # seconds without a sample after which an event stream shows that the server lives
+RETRY = 1.0  # seconds after which a browser connects to a lost event stream again
 TIMEOUT = 15.0  # seconds for a complete header, for a body, and for a client to read what is buffered
 
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -81,9 +86,9 @@ class AdminServer:
         looking: Sampler | None = None,
     ) -> None:
         self._source = source
-        self._looking = looking or Sampler(source, config.admin, now)
+        self._looking = looking or Sampler(source, config.admin, now, directory)
         self._config = config
-        self._directory = directory
+        self._files_of = CrawlDirectory(directory)
         self._now = now
         self._names = frozenset(name.lower() for name in config.admin.names)
         self.token = actions.token(directory)
@@ -117,9 +122,9 @@ class AdminServer:
         host, port = self.listener.address
         return f"http://{host}:{port}/#token={self.token}"
 
-    async def close(self) -> None:
-        """End the event streams and stop listening."""
-        await self._looking.close()
+    async def close(self, failure: str = "") -> None:
+        """End the event streams, with the reason if the crawl failed, and stop listening."""
+        await self._looking.close(failure)
         await self.listener.close()
 
     # -- answering
@@ -151,7 +156,9 @@ class AdminServer:
             return await self._host(unquote(path[len("/hosts/") :]))
         if path not in _READS:
             raise HttpError(
-                404, "no_such_path", "see /, /metrics, /status, /why, /hosts/NAME, /bot, /healthz"
+                404,
+                "no_such_path",
+                "see /, /metrics, /status, /why, /hosts, /hosts/NAME, /fetches, /log, /bot, /healthz",
             )
         return await getattr(self, _READS[path])(fields)
 
@@ -197,11 +204,31 @@ class AdminServer:
         host = ledger.host_name(fields.get("host", ""))
         if not host:
             raise HttpError(400, "bad_request", "name the host: /bot/ledger?host=NAME")
-        path = self._directory / "pages.jsonl"
+        path = self._files_of.pages_file
         made = await asyncio.to_thread(lambda: ledger.of_host(ledger.tail_lines(path), host))
         found = await self._source.ask({"command": "host", "host": host})
         robots = [each for answer in found for each in answer.get("robots", [])]
         return _json(made | {"robots": robots, "missing": list(self._source.missing())})
+
+    async def _hosts(self, fields: dict[str, str]) -> Reply:
+        limit = _number(fields, "limit", 100)
+        request = {"command": "hosts", "limit": limit}
+        request |= {name: fields[name] for name in ("order", "search", "cause") if fields.get(name)}
+        return _json(host_pages.merged(await self._source.ask(request), limit, self._source.missing()))
+
+    async def _fetches(self, fields: dict[str, str]) -> Reply:
+        path, limit = self._files_of.pages_file, _number(fields, "limit", 100)
+        outcome, text = fields.get("outcome", ""), fields.get("text", "")
+        rows = await asyncio.to_thread(tails.fetches, path, outcome=outcome, text=text, limit=limit)
+        return _json({"rows": rows})
+
+    async def _log(self, fields: dict[str, str]) -> Reply:
+        path, limit = self._files_of.log_file, _number(fields, "limit", 100)
+        level, text = fields.get("level", "debug"), fields.get("text", "")
+        if level not in tails.LEVELS:
+            raise HttpError(400, "bad_request", f"the level must be one of {', '.join(tails.LEVELS)}")
+        rows = await asyncio.to_thread(tails.log_lines, path, level=level, text=text, limit=limit)
+        return _json({"rows": rows})
 
     async def _host(self, text: str) -> Reply:
         host = ledger.host_name(text)
@@ -213,7 +240,7 @@ class AdminServer:
             raise self._absent("the process that owns this host")
         if not known:
             raise HttpError(404, "unknown", "no URL of this host is known", host=host)
-        path = self._directory / "pages.jsonl"
+        path = self._files_of.pages_file
         fetches = await asyncio.to_thread(lambda: ledger.of_host(ledger.tail_lines(path), host, 50))
         return _json(known[0] | {"fetches": fetches["rows"][::-1]})
 
@@ -227,7 +254,7 @@ class AdminServer:
         log.info("admin: %s", command)
         answers = await self._source.ask(command, first=command["command"] in actions.TO_ONE)
         if command["command"] == "set":
-            safe_settings.record(CrawlDirectory(self._directory), command["settings"])
+            safe_settings.record(self._files_of, command["settings"])
         await self._looking.sample()
         return _json({"done": command["command"], "answers": answers})
 
@@ -242,6 +269,9 @@ _READS = {
     "/status": "_show_status",
     "/why": "_why",
     "/history": "_show_history",
+    "/hosts": "_hosts",
+    "/fetches": "_fetches",
+    "/log": "_log",
     "/healthz": "_healthz",
     "/readyz": "_readyz",
     "/bot": "_bot",
@@ -258,18 +288,39 @@ class EventStream(Sending):
         self._looking = looking
 
     async def write(self, request: ServedRequest) -> None:
-        """Write the head, then each event."""
+        """Write the head, each sample, a beat in every second without one, and at last how the crawl ended."""
         await super().write(request)
-        connection, looking = self._connection, self._looking
+        looking = self._looking
         looking.begin_watching()
         try:
-            while not (looking.closed or connection.gone):
-                looked, event = looking.sampled, b"data: " + looking.event() + b"\n\n"
-                connection.write(b"%x\r\n%b\r\n" % (len(event), event))
-                await connection.room()
-                await looked.wait()
+            await self._put(b"retry: %d\n\n" % (1000 * RETRY))
+            while looking.end is None and not self._connection.gone:
+                sampled = looking.sampled
+                await self._put(b"data: " + looking.event() + b"\n\n")
+                await self._beat_until(sampled)
+            if looking.end is not None:
+                await self._put(b"event: end\ndata: " + msgspec.json.encode(looking.end) + b"\n\n")
+                await self._put(b"")
         finally:
             looking.watchers -= 1
+
+    async def _beat_until(self, sampled: asyncio.Event) -> None:
+        while not (sampled.is_set() or self._connection.gone):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(sampled.wait(), BEAT)
+            if not sampled.is_set():
+                await self._put(b"event: beat\ndata: " + self._looking.beat() + b"\n\n")
+
+    async def _put(self, event: bytes) -> None:
+        self._connection.write(b"%x\r\n%b\r\n" % (len(event), event))
+        await self._connection.room()
+
+
+def _number(fields: dict[str, str], name: str, default: int) -> int:
+    text = fields.get(name, "")
+    if text and not (text.isascii() and text.isdigit() and len(text) < 6):
+        raise HttpError(400, "bad_request", f"{name} must be a number below 100,000")
+    return int(text) if text else default
 
 
 def _fields(query: str) -> dict[str, str]:

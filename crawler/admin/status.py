@@ -11,9 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from crawler.admin.eta import Eta, describe_eta, eta
+from crawler.admin.health import Health, failures, health
 from crawler.records import DueCounts, FrontierCounts, HostStatus, PeerStatus, SplitterCounts
 
 T = TypeVar("T")
+_DERIVED = ("outlook", "health", "crawl")  # sections of the tree that are not part of a status
 
 
 class MemberStatus(msgspec.Struct, frozen=True):
@@ -65,12 +67,18 @@ class Status(msgspec.Struct, kw_only=True):
         """Estimate the remaining work of the crawl."""
         return eta(self.frontier.todo, self.due.pending, self.recent)
 
+    @property
+    def health(self) -> Health:
+        """Return whether the crawl is healthy, and why not."""
+        return health(self)
+
     def plain(self) -> dict[str, Any]:
-        """Return one tree for JSON: groups of counters, the sections of the stages, and the estimate."""
+        """Return one tree for JSON: groups of counters, the sections of the stages, the estimate and the health."""
         sections = msgspec.to_builtins(self)
         sections["splitter"] = sections["splitter"] or {}
         view = self.eta
         sections["outlook"] = msgspec.to_builtins(view) | {"said": describe_eta(view)}
+        sections["health"] = self.health.plain() | {"failures": failures(self.counters)}
         return nested(sections.pop("counters")) | sections
 
     @classmethod
@@ -81,7 +89,7 @@ class Status(msgspec.Struct, kw_only=True):
             msgspec.ValidationError: the tree has another form.
         """
         sections = {name: plain[name] for name in cls.__struct_fields__ if name in plain}
-        counters = {name: value for name, value in plain.items() if name not in (*sections, "outlook")}
+        counters = {name: value for name, value in plain.items() if name not in (*sections, *_DERIVED)}
         sections["splitter"] = sections.get("splitter") or None
         return msgspec.convert({**sections, "counters": dict(_flat(counters))}, cls)
 
@@ -263,14 +271,6 @@ def resting(last: Status) -> Status:
         members=[MemberStatus(last.name, "missing", seen)],
         refreshing=last.refreshing,
     )
-
-
-def missing_words(status: Status) -> str:
-    """Name the processes that do not answer while others run; "" if all do."""
-    names = [member.name for member in status.members if member.state == "missing"]
-    if not names:
-        return ""
-    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not running"
 
 
 def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -> dict[str, float]:

@@ -343,20 +343,22 @@ class Delivery:
 
 
 def page_of(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, meta: dict[str, Any]) -> Page:
-    """Return the page of a fetch."""
+    """Return the page of a fetch, as a browser showed it if one did."""
+    shown = fetch.rendering
     return Page(
         url=fetch.url if fetch_task.flags & _OWN_REQUEST else fetch_task.url,
         status=fetch.status,
         outcome=str(fetch.outcome),
         depth=fetch_task.depth,
         fetched_at=fetch.began,
-        content_type=fetch.content_type,
+        content_type="text/html" if shown else fetch.content_type,
         raw_headers=fetch.headers,
-        content=fetch.content,
+        content=shown.dom if shown else fetch.content,
         links=tuple(extracted.hrefs) if extracted else (),
         title=extracted.title if extracted else "",
-        charset=fetch.charset,
+        charset="utf-8" if shown else fetch.charset,
         meta=meta,
+        rendered=shown is not None,
     )
 
 
@@ -379,6 +381,7 @@ def stored_page(
         title=found.title if found is not None else "",
         charset=stored.header_charset,
         meta=meta or {},
+        rendered=stored.rendered,
     )
 
 

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 
-from crawler.audit.findings import LISTED_MAX, Audit, Auditor, PageFacts
+from crawler.audit.comparison import ComparedPage, compare_findings, compare_pages, decode
+from crawler.audit.findings import LISTED_MAX, NO_PAGE, Audit, Auditor, unreachable
+from crawler.audit.on_page import PageFacts, facts
 from crawler.config import Config
-from crawler.errors import DamageError
+from crawler.errors import DamageError, UsageError
 from crawler.export.archives import Crawled, opened
 from crawler.export.page_tasks import Done, read_known
 from crawler.export.stored_pages import StoredPages
@@ -15,8 +19,9 @@ from crawler.export.worker_pool import WorkerPool, batches
 from crawler.export.writing import PIECE_PAGES
 from crawler.extract.sitemap import read_sitemap
 from crawler.extract.types import may_be_page
+from crawler.frontier.waiting_urls import waiting_urls
 from crawler.pages.formats.mirror import redirect_target
-from crawler.pages.formats.rows import Known, known_rows
+from crawler.pages.formats.rows import Known, known_rows, url_finder
 from crawler.pages.formats.selection import Say, Selection, ignore
 from crawler.records import LinkFlag, PageState
 from crawler.urls.canonical import canonical, resolve
@@ -38,6 +43,7 @@ def audit(
         auditor = Auditor(listed_max)
         for known in _all_known(crawled):
             _take_record(crawled, auditor, known, report)
+        _take_waiting(crawled, auditor)
         work = PageReader(
             crawled.config,
             [archive.folder for archive in crawled.archives],
@@ -46,7 +52,7 @@ def audit(
         )
         count = 0
         with WorkerPool(work, processes) as worker_pool:
-            for done in worker_pool.results(batches(_html_pages(crawled), PIECE_PAGES)):
+            for done in worker_pool.results(batches(html_pages(crawled), PIECE_PAGES)):
                 for problem in done.problems:
                     report(problem)
                 for page in done.values:
@@ -56,11 +62,51 @@ def audit(
         return auditor.audit()
 
 
+def compare(audit_of: Audit, path: Path, earlier: Path, **options: Any) -> None:
+    """Add to the audit of the crawl in `path` the comparison with an earlier crawl, a directory or a JSON report.
+
+    Raises:
+        UsageError: the file is not a report.
+    """
+    audit_of.compared_with = str(earlier)
+    if earlier.is_dir():
+        with opened(path) as ours, opened(earlier) as theirs:
+            audit_of.comparison = compare_pages(StoredHtml(ours), StoredHtml(theirs))
+        other = audit(earlier, **options)
+    else:
+        other = _from_file(earlier)
+    audit_of.comparison |= compare_findings(audit_of, other)
+
+
+def _from_file(path: Path) -> Audit:
+    try:
+        return decode(path.read_bytes())
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(
+            f"report: --compare {path}: neither a crawl directory nor a file of `report --format json`: {error}"
+        ) from error
+
+
+class StoredHtml:
+    """The stored HTML pages of a crawl, which can be iterated several times."""
+
+    def __init__(self, crawled: Crawled) -> None:
+        self._crawled = crawled
+
+    def __iter__(self) -> Iterator[ComparedPage]:
+        for known in known_rows(self._crawled.archives, Selection(with_noarchive=True), want_via=False):
+            row = known.row
+            stored = row["state"] == PageState.STORED and not known.flags & NO_PAGE
+            if stored and may_be_page(row["content_type"] or ""):
+                yield ComparedPage(row["url"], row["digest"] or "")
+
+
 def _all_known(crawled: Crawled) -> Iterator[Known]:
     return known_rows(crawled.archives, Selection(with_noarchive=True))
 
 
-def _html_pages(crawled: Crawled) -> Iterator[Known]:
+def html_pages(crawled: Crawled) -> Iterator[Known]:
+    """Yield the stored pages of a crawl that may be HTML, without frames and other requisites."""
     for known in known_rows(crawled.archives, Selection(with_noarchive=True), want_via=False):
         if known.capture is not None and may_be_page(known.capture.content_type) and not known.flags & _PART:
             yield known
@@ -76,6 +122,17 @@ def _take_record(crawled: Crawled, auditor: Auditor, known: Known, report: Say) 
             auditor.sitemap(_listed(crawled, known))
         except DamageError as error:
             report(str(error))
+
+
+def _take_waiting(crawled: Crawled, auditor: Auditor) -> None:
+    """Note the URLs that were not fetched."""
+    via_url = url_finder(crawled.archives)
+    for archive in crawled.archives:
+        for waiting in waiting_urls(archive.store):
+            verdict = unreachable(waiting.failing.outcome, waiting.failing.tries) if waiting.failing else ""
+            auditor.waiting(
+                waiting.url, waiting.fingerprint, verdict, via_url(waiting.via) if verdict else ""
+            )
 
 
 def _listed(crawled: Crawled, known: Known) -> list[tuple[int, str]]:
@@ -94,7 +151,7 @@ class PageReader:
     def __init__(
         self, config: Config, folders: Sequence[Path], fingerprint: Callable[[str], int], wanted: np.ndarray
     ) -> None:
-        self._pages = StoredPages(config, want_all=True)
+        self._pages = StoredPages(config, want_all=True, want_markup=True)
         self._folders = folders
         self._fingerprint = fingerprint
         self._wanted = wanted
@@ -122,12 +179,5 @@ class PageReader:
             resolve(found.base, href, encoding=found.encoding) for href in [*found.hrefs, *found.requisites]
         )
         links = np.array([self._fingerprint(link) for link in resolved if link is not None], np.uint64)
-        insecure = _insecure(found.base, found.requisites) if url.startswith("https:") else []
         matters = np.unique(links[np.isin(links, self._wanted)]) if len(self._wanted) else links[:0]
-        return PageFacts(int(known.row["id"], 16), url, found.title, matters.tobytes(), insecure)
-
-
-def _insecure(base: str, requisites: list[str]) -> list[str]:
-    """Return the parts of an https page that are loaded over http."""
-    urls = (resolve(base, raw_url) for raw_url in requisites)
-    return [url for url in urls if url is not None and url.startswith("http:")]
+        return facts(int(known.row["id"], 16), url, found, matters.tobytes(), self._fingerprint)

@@ -1,8 +1,8 @@
 """Findings about a site: noted record by record and page by page, then judged.
 
-`Auditor.record` takes a URL's record, `sitemap` the URLs of a sitemap, `page` a stored
-page; `audit` returns the result. A *section* holds the findings of one kind: their
-number, and the first of them.
+`Auditor.record` takes a URL's record, `waiting` a URL that was not fetched, `sitemap` the URLs of a
+sitemap, `page` a stored page; `audit` returns the result. A *section* holds the findings of one check
+(`check_table.py`): their number, and the first of them.
 """
 
 import heapq
@@ -15,15 +15,16 @@ import mmh3
 import msgspec
 import numpy as np
 
+from crawler.audit.check_table import CHECKS, DEEP_HOPS, SLOW_SECONDS
+from crawler.audit.hreflang import ReturnLinks
+from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
 from crawler.records import LinkFlag, Outcome, PageState
 
 LISTED_MAX = 1000  # listed findings per section, by default
-SOURCES_MAX = 20  # pages listed per finding
-SLOW_SECONDS = 1.0  # an answer that takes longer is slow
-DEEP_HOPS = 4  # a page at least this far from the start is deep
+UNREACHABLE_MAX = 100_000  # URLs of unreachable servers that are told apart; the others are only counted
 _HOPS_MAX = 50  # maximum length of a redirect chain
 
-_NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED
+NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED
 _SITEMAP = LinkFlag.SITEMAP
 _NOT_ASKED = frozenset({Outcome.ROBOTS_DENIED, Outcome.ADDRESS_DENIED})
 # A description of each outcome that makes a link dead.
@@ -41,37 +42,8 @@ _OUTCOMES = {
     Outcome.RESET: "connection closed",
     Outcome.TRUNCATED: "answer cut short",
 }
-
-# Section -> (title, explanation, name of `value`, name of `others`), in the order of the report.
-SECTIONS = {
-    "dead_links": ("Dead links", "URLs that return no page, and the pages that link to them.", "answer", "linked from"),
-    "redirect_loops": ("Redirect loops", "Redirects that lead back to themselves.", "", "path"),
-    "redirect_chains": ("Redirect chains", "Redirects that need more than one hop.", "hops", "path"),
-    "redirected_links": ("Links to redirects", "Redirects that pages link to.", "target", "linked from"),
-    "mixed_content": ("Mixed content", "https pages that load parts over http: browsers block them.", "parts", "loads"),
-    "slow_pages": ("Slow pages", f"Answers that took longer than {SLOW_SECONDS:g} s.", "seconds", ""),
-    "duplicate_titles": ("Duplicate titles", "Titles that several pages share.", "pages", "pages"),
-    "duplicate_contents": ("Duplicate contents", "The same bytes under several URLs.", "pages", "pages"),
-    "missing_titles": ("Missing titles", "HTML pages without a title.", "", ""),
-    "robots_blocked": ("Blocked by robots.txt", "URLs that the robots.txt of their host forbids.", "", "found on"),
-    "sitemap_errors": ("Errors in sitemaps", "URLs in a sitemap that are not indexable pages.", "reason", ""),
-    "orphans": ("Orphans", "Pages that a sitemap lists but no crawled page links to.", "", ""),
-    "not_in_sitemap": ("Not in a sitemap", "Pages found through links but missing from every sitemap.", "", "found on"),
-    "deep_pages": ("Deep pages", f"Pages at least {DEEP_HOPS} hops from the start.", "hops", "found on"),
-}  # fmt: skip
-ERRORS = frozenset({"dead_links", "redirect_loops", "mixed_content", "sitemap_errors"})
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One line of a section: a URL (or a title), a value, and related URLs.
-
-    `count` is the number of related URLs, of which the first are listed.
-    """
-
-    subject: str
-    value: str = ""
-    others: tuple[str, ...] = ()
-    count: int = 0
+# The same of the causes for which a host was given up (`frontier/hosts/politeness.py`).
+_CAUSES = {"no_answer": "no answer for days", "refusals": "refuses all requests"}
 
 
 class Section(msgspec.Struct):
@@ -94,17 +66,10 @@ class Audit(msgspec.Struct):
     depths: dict[int, int]
     seconds: dict[str, float]
     sitemap: dict[str, int]
+    unfetched: dict[str, int]
     sections: dict[str, Section]
-
-
-class PageFacts(msgspec.Struct):
-    """The facts of a stored page: title, fingerprints of its links, http URLs that an https page loads."""
-
-    fingerprint: int
-    url: str
-    title: str
-    links: bytes
-    insecure: list[str]
+    compared_with: str = ""  # the earlier crawl
+    comparison: dict[str, Section] = {}  # sections of `comparison.py`
 
 
 class Repeated:
@@ -126,6 +91,11 @@ class Repeated:
         else:
             self.repeated[key] = 2, [first, url]
 
+    def ranked(self) -> list[tuple[str, int, list[str]]]:
+        """Return (key, number of URLs, the first of them) of the keys that several URLs share, the most first."""
+        ranked = sorted(self.repeated.items(), key=lambda item: -item[1][0])
+        return [(key, count, urls) for key, (count, urls) in ranked]
+
 
 class Auditor:
     """Collects findings (see the module's docstring); keeps `listed_max` findings per section."""
@@ -141,16 +111,20 @@ class Auditor:
         self._slow: list[tuple[float, str]] = []
         self._slow_total = 0
         self._urls = self._pages = 0
-        self._sections = {name: Section(listed=[]) for name in SECTIONS}
+        self._sections = {name: Section(listed=[]) for name in CHECKS}
         self._dead: dict[int, tuple[str, str, str]] = {}  # fingerprint -> (url, description, via)
         self._redirects: dict[int, tuple[str, int, str]] = {}  # fingerprint -> (url, target, its URL)
         self._found: dict[int, tuple[str, str, int]] = {}  # indexable pages: fingerprint -> (url, via, depth)
         self._noindex: set[int] = set()
+        self._denied: set[int] = set()
+        self._unfetched: Counter[str] = Counter()
         self._mapped: dict[int, str] = {}  # in a sitemap
         self._linked: set[int] = set()  # URLs of `_mapped` to which a page links
         self._sources: dict[int, tuple[int, list[str]]] = {}
         self._contents = Repeated()
         self._titles = Repeated()
+        self._descriptions = Repeated()
+        self._translations = ReturnLinks()
         self._wanted: np.ndarray | None = None
 
     # -- first pass
@@ -169,10 +143,11 @@ class Auditor:
         if state == PageState.REDIRECTED and target is not None:
             self._redirects[fingerprint] = (row["url"], *target)
         elif state == PageState.DENIED or outcome is Outcome.ROBOTS_DENIED:
-            self._add("robots_blocked", Finding(row["url"], "", _one(row["via"]), int(bool(row["via"]))))
+            self._denied.add(fingerprint)
+            self._add("robots_blocked", _found_on(row["url"], row["via"]))
         elif state in (PageState.GONE, PageState.FAILED) or (row["status"] or 0) >= 400:
             self._dead[fingerprint] = (row["url"], _behind(row["status"], outcome), row["via"] or "")
-        elif state == PageState.STORED and not flags & _NO_PAGE:
+        elif state == PageState.STORED and not flags & NO_PAGE:
             self._stored(row, fingerprint)
 
     def _stored(self, row: Mapping[str, Any], fingerprint: int) -> None:
@@ -187,6 +162,7 @@ class Auditor:
         self._found[fingerprint] = (row["url"], row["via"] or "", row["depth"])
         if row["noindex"]:
             self._noindex.add(fingerprint)
+            self._add("noindex_pages", _found_on(row["url"], row["via"]))
 
     def _note_time(self, instant: str | None) -> None:
         if instant:
@@ -199,6 +175,12 @@ class Auditor:
             self._slow_total += 1
             keep = heapq.heappush if len(self._slow) < self._listed_max else heapq.heappushpop
             keep(self._slow, (took, url))
+
+    def waiting(self, url: str, fingerprint: int, verdict: str, via: str) -> None:
+        """Note a URL that was not fetched; `verdict` says why its server is unreachable, "" if it is only to do."""
+        self._unfetched["unreachable" if verdict else "to do"] += 1
+        if verdict and self._unfetched["unreachable"] <= UNREACHABLE_MAX:
+            self._dead.setdefault(fingerprint, (url, verdict, via))
 
     def sitemap(self, urls: Iterable[tuple[int, str]]) -> None:
         """Note the (fingerprint, URL) pairs that a sitemap lists."""
@@ -214,18 +196,20 @@ class Auditor:
         return self._wanted
 
     def page(self, page: PageFacts) -> None:
-        """Note a stored HTML page; its `links` are the `wanted` ones, as uint64."""
-        if page.title:
-            # Share the string object that is already stored, to save memory.
-            url, *_ = self._found.get(page.fingerprint, (page.url,))
-            self._titles.add(page.title, url)
+        """Note a stored HTML page; its `links` are the `wanted` ones."""
+        for name, finding in page.findings:
+            self._add(name, finding)
+        # Share the string object that is already stored, to save memory.
+        url, *_ = self._found.get(page.fingerprint, (page.url,))
+        if page.canonical is None:  # a page that names another as canonical repeats it on purpose
+            for text, groups in ((page.title, self._titles), (page.description, self._descriptions)):
+                if text:
+                    groups.add(text, url)
         else:
-            self._add("missing_titles", Finding(page.url))
-        if page.insecure:
-            insecure = tuple(page.insecure[:SOURCES_MAX])
-            self._add(
-                "mixed_content", Finding(page.url, str(len(page.insecure)), insecure, len(page.insecure))
-            )
+            self._judge_target("canonical_targets", page.url, *page.canonical)
+        self._translations.add(page.fingerprint, [fingerprint for fingerprint, _ in page.alternates])
+        for fingerprint, translation in page.alternates:
+            self._judge_target("hreflang_targets", page.url, fingerprint, translation)
         for link in np.frombuffer(page.links, np.uint64).tolist():
             if link in self._mapped:
                 self._linked.add(link)
@@ -240,6 +224,7 @@ class Auditor:
         self._judge_redirects()
         self._judge_copies()
         self._judge_sitemaps()
+        self._judge_translations()
         slow = Section(
             self._slow_total, [Finding(url, f"{took:.2f}") for took, url in sorted(self._slow, reverse=True)]
         )
@@ -248,7 +233,7 @@ class Auditor:
             (found for found in self._found.values() if found[2] >= DEEP_HOPS), key=lambda found: -found[2]
         )
         for url, via, depth in deep:
-            self._add("deep_pages", Finding(url, str(depth), _one(via), int(bool(via))))
+            self._add("deep_pages", _found_on(url, via, str(depth)))
         return Audit(
             self._first,
             self._last,
@@ -260,6 +245,7 @@ class Auditor:
             dict(sorted(self._depths.items())),
             _percentiles(self._took),
             self._coverage(),
+            dict(self._unfetched),
             {name: section for name, section in self._sections.items() if section.total},
         )
 
@@ -306,18 +292,28 @@ class Auditor:
         return way, []
 
     def _judge_copies(self) -> None:
-        for name, groups in (("duplicate_titles", self._titles), ("duplicate_contents", self._contents)):
-            ranked = sorted(groups.repeated.items(), key=lambda item: -item[1][0])
-            for key, (count, urls) in ranked:
-                subject = key if name == "duplicate_titles" else urls[0]
-                others = urls if name == "duplicate_titles" else urls[1:]
-                self._add(name, Finding(subject, str(count), tuple(others), count))
+        groups = {"duplicate_titles": self._titles, "duplicate_descriptions": self._descriptions}
+        for name, texts in groups.items():
+            for text, count, urls in texts.ranked():
+                self._add(name, Finding(text, str(count), tuple(urls), count))
+        for _, count, urls in self._contents.ranked():
+            self._add("duplicate_contents", Finding(urls[0], str(count), tuple(urls[1:]), count))
+
+    def _judge_translations(self) -> None:
+        """Add the pages that name translations which do not name them."""
+        for page, translations in self._translations.missing(self._found.__contains__):
+            if page in self._found:
+                urls = tuple(self._found[each][0] for each in translations[:SOURCES_MAX])
+                count = len(translations)
+                self._add("hreflang_returns", Finding(self._found[page][0], str(count), urls, count))
 
     def _judge_sitemaps(self) -> None:
         if not self._mapped:
             return
         for fingerprint, url in self._mapped.items():
-            if why := self._why_not(fingerprint):
+            if fingerprint in self._redirects:
+                self._add("sitemap_redirects", Finding(url, self._redirects[fingerprint][2]))
+            elif why := self._why_not(fingerprint):
                 self._add("sitemap_errors", Finding(url, why))
             elif (
                 fingerprint in self._found and fingerprint not in self._linked and self._found[fingerprint][2]
@@ -325,14 +321,21 @@ class Auditor:
                 self._add("orphans", Finding(url))
         for fingerprint, (url, via, _) in self._found.items():
             if fingerprint not in self._mapped and fingerprint not in self._noindex:
-                self._add("not_in_sitemap", Finding(url, "", _one(via), int(bool(via))))
+                self._add("not_in_sitemap", _found_on(url, via))
+
+    def _judge_target(self, name: str, url: str, fingerprint: int, target: str) -> None:
+        """Add a page that names a URL that is not an indexable page."""
+        if why := self._why_not(fingerprint):
+            self._add(name, Finding(url, why, (target,), 1))
 
     def _why_not(self, fingerprint: int) -> str:
-        """Return the reason why a URL does not belong in a sitemap; "" if it does."""
+        """Return the reason why a URL is not an indexable page; "" if it is, or is not known."""
         if fingerprint in self._dead:
             return self._dead[fingerprint][1]
         if fingerprint in self._redirects:
             return f"redirects to {self._redirects[fingerprint][2]}"
+        if fingerprint in self._denied:
+            return "blocked by robots.txt"
         return "says noindex" if fingerprint in self._noindex else ""
 
     def _coverage(self) -> dict[str, int]:
@@ -358,8 +361,17 @@ def _count_in(groups: dict[_Key, tuple[int, list[str]]], key: _Key, url: str) ->
     groups[key] = count + 1, urls
 
 
-def _one(url: str | None) -> tuple[str, ...]:
-    return (url,) if url else ()
+def _found_on(url: str, via: str | None, value: str = "") -> Finding:
+    """Return a finding with the page on which the URL was first found."""
+    return Finding(url, value, (via,) if via else (), int(bool(via)))
+
+
+def unreachable(cause: str, tries: int) -> str:
+    """Return the verdict on a URL whose server does not answer: why, and after how many tries of the server."""
+    words = _CAUSES.get(cause) or (
+        _behind(None, Outcome(cause)) if cause in _OUTCOMES else cause or "no answer"
+    )
+    return f"{words.replace('_', ' ')} after {tries} {'try' if tries == 1 else 'tries'}"
 
 
 def _behind(status: int | None, outcome: Outcome) -> str:
@@ -378,6 +390,6 @@ def _percentiles(took: array) -> dict[str, float]:
 
 def rows(audit: Audit) -> Iterator[tuple[str, Finding]]:
     """Yield (section, finding) for every listed finding."""
-    for name, section in audit.sections.items():
+    for name, section in (*audit.sections.items(), *audit.comparison.items()):
         for finding in section.listed:
             yield name, finding

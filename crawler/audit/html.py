@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from html import escape
 
-from crawler.audit.findings import ERRORS, SECTIONS, Audit, Finding, Section
+from crawler.audit.check_table import CHECKS, Severity
+from crawler.audit.comparison import row_of
+from crawler.audit.findings import Audit, Section
+from crawler.audit.on_page import Finding
 from crawler.audit.render import headline
 
 _STYLE = """
@@ -44,6 +47,9 @@ td[data-name]::before{content:attr(data-name) ": ";color:var(--soft)}}
 @media print{details>*{display:block}a{color:inherit}}
 """
 
+_TONES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NOTICE: "soft"}
+_SUBJECTS = {"duplicate_titles": "title", "duplicate_descriptions": "description"}
+
 
 def page(audit: Audit) -> str:
     """Return the whole document."""
@@ -58,6 +64,9 @@ def page(audit: Audit) -> str:
         f"<body><main><h1>{escape(title)}</h1><p class=soft>{escape(headline(audit))}</p>",
         _tiles(audit),
         _charts(audit),
+        f"<h2>Since {escape(audit.compared_with)}</h2>" if audit.compared_with else "",
+        *(_section(name, section) for name, section in audit.comparison.items()),
+        "<h2>Findings</h2>" if audit.compared_with else "",
         *(_section(name, section) for name, section in audit.sections.items()),
         "" if audit.sections else "<p>No problems found.</p>",
         "</main></body></html>\n",
@@ -70,8 +79,8 @@ def _tiles(audit: Audit) -> str:
     for name in ("dead_links", "redirect_chains", "duplicate_titles", "orphans", "robots_blocked"):
         section = audit.sections.get(name)
         total = section.total if section is not None else 0
-        tone = "good" if not total else "bad" if name in ERRORS else "warn"
-        tiles.append(_tile(f"{total:,}", SECTIONS[name][0], tone, name if total else ""))
+        tone = _TONES[CHECKS[name].severity] if total else "good"
+        tiles.append(_tile(f"{total:,}", CHECKS[name].title, tone, name if total else ""))
     if median := audit.seconds.get("median"):
         tiles.append(_tile(f"{median:g} s", "median answer"))
     return f"<div class=tiles>{''.join(tiles)}</div>"
@@ -103,22 +112,23 @@ def _bars(title: str, values: Mapping[str, int] | Mapping[int, int]) -> str:
 
 
 def _section(name: str, section: Section) -> str:
-    title, meaning, value, others = SECTIONS[name]
-    tone = "bad" if name in ERRORS else "warn"
-    subject = "title" if name == "duplicate_titles" else "URL"
+    check = row_of(name)
+    value, others, tone = check.value, check.others, _TONES[check.severity]
+    subject = _SUBJECTS.get(name, "URL")
     heads = [f"<th>{subject}</th>"]
     heads += [f"<th class=value>{escape(value)}</th>"] if value else []
     heads += [f"<th>{escape(others)}</th>"] if others else []
     rows = "".join(_row(finding, value, others) for finding in section.listed)
     left = section.total - len(section.listed)
+    opened = " open" if check.severity is Severity.ERROR else ""
     more = (
         f"<p class=soft>The first {len(section.listed):,}; {left:,} more are not listed.</p>" if left else ""
     )
     return (
-        f'<details id="{name}"{" open" if name in ERRORS else ""}><summary><b>{escape(title)}</b>'
+        f'<details id="{name}"{opened}><summary><b>{escape(check.title)}</b>'
         f'<span class="count {tone}">{section.total:,}</span></summary><div class=body>'
-        f"<p class=soft>{escape(meaning)}</p>{more}<table><thead><tr>{''.join(heads)}</tr></thead>"
-        f"<tbody>{rows}</tbody></table></div></details>"
+        f"<p class=soft>{escape(check.meaning)} {escape(check.advice)}</p>{more}"
+        f"<table><thead><tr>{''.join(heads)}</tr></thead><tbody>{rows}</tbody></table></div></details>"
     )
 
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from crawler.audit.findings import SECTIONS, Audit, Finding, rows
+from crawler.audit.check_table import Check, Severity
+from crawler.audit.comparison import row_of
+from crawler.audit.findings import Audit, Section, rows
+from crawler.audit.on_page import Finding
 from crawler.printable import csv_cell, printable, printable_text
 
-_TEXT_FINDINGS = 10  # findings of a section shown in the text
+# Findings of a section shown in the text.
+_TEXT_FINDINGS = {Severity.ERROR: 10, Severity.WARNING: 10, Severity.NOTICE: 3}
 _TEXT_OTHERS = 3
-# The direction from the first URL to the others; "<-" if they link to it.
-_ARROWS = {"redirect_chains": "->", "redirect_loops": "->", "mixed_content": "->"} | dict.fromkeys(
-    ("duplicate_titles", "duplicate_contents"), "="
-)
 
 
 def text(audit: Audit) -> str:
@@ -28,21 +28,15 @@ def text(audit: Audit) -> str:
     }
     if audit.sitemap["listed"]:
         tables["sitemap"] = {name.replace("_", " "): n for name, n in audit.sitemap.items()}
+    if audit.unfetched:
+        tables["left"] = audit.unfetched
     for name, values in tables.items():
         shown = ", ".join(f"{key} {n:,}" if isinstance(n, int) else f"{key} {n}" for key, n in values.items())
         lines.append(f"{name + ':':<10}{shown or 'nothing'}")
-    for name, section in audit.sections.items():
-        title, meaning, *_ = SECTIONS[name]
-        lines += ["", f"{title}: {section.total:,}", f"  {meaning}"]
-        lines += [
-            line
-            for finding in section.listed[:_TEXT_FINDINGS]
-            for line in _lines(finding, _ARROWS.get(name, "<-"))
-        ]
-        if section.total > _TEXT_FINDINGS:
-            lines.append(
-                f"  ... {section.total - _TEXT_FINDINGS:,} more; all with --format html, csv or json"
-            )
+    if audit.compared_with:
+        lines += ["", f"Since {printable(audit.compared_with)}: {_since(audit) or 'nothing has changed'}"]
+    for name, section in (*audit.comparison.items(), *audit.sections.items()):
+        lines += ["", *_section(row_of(name), section)]
     if not audit.sections:
         lines += ["", "No problems found."]
     return "\n".join(lines) + "\n"
@@ -58,6 +52,21 @@ def headline(audit: Audit) -> str:
         else ""
     )
     return f"{audit.urls:,} URLs of {of}, {audit.pages:,} HTML pages{when}"
+
+
+def _since(audit: Audit) -> str:
+    return ", ".join(
+        f"{row_of(name).title.lower()} {section.total:,}" for name, section in audit.comparison.items()
+    )
+
+
+def _section(check: Check, section: Section) -> list[str]:
+    shown = _TEXT_FINDINGS[check.severity]
+    lines = [f"{check.title}: {section.total:,}", f"  {check.meaning}"]
+    lines += [line for finding in section.listed[:shown] for line in _lines(finding, check.arrow)]
+    if section.total > shown:
+        lines.append(f"  ... {section.total - shown:,} more; all with --format html, csv or json")
+    return lines
 
 
 def _lines(finding: Finding, arrow: str) -> list[str]:

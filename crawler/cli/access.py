@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 RESTART_WAIT = 10.0  # seconds to wait for a missing process while other processes of the crawl answer
 # The same for read-only requests: a process that starts meanwhile waits until the reader releases the lock.
 READING_WAIT = 2.0
-READING = frozenset(("status", "why", "get", "signals", "host"))
+READING = frozenset(("status", "why", "get", "signals", "host", "hosts"))
 
 
 def ask(path: Path, request: dict[str, Any]) -> list[Any]:
@@ -60,7 +60,7 @@ def _ask_missing(
 def begun_names(directory: CrawlDirectory) -> list[str]:
     """Return the processes of a crawl that is ready, including those whose store or folder is lost."""
     from crawler.config import convert
-    from crawler.crawl.topology import process_names
+    from crawler.crawl.process_names import process_names
 
     here = directory.process_names()
     lost = [name for name in process_names(convert(directory.saved_config())) if directory.has_begun(name)]

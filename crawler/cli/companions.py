@@ -27,14 +27,18 @@ async def companions(
     server = _admin(source, config, directory, quiet=quiet)
     notify("READY=1")
     beating = asyncio.create_task(_beat())
+    failure = ""
     try:
         yield
+    except Exception as error:
+        failure = str(error) or type(error).__name__
+        raise
     finally:
         notify("STOPPING=1")
         beating.cancel()
         await asyncio.gather(beating, return_exceptions=True)
         if server is not None:
-            await server.close()
+            await server.close(failure)
 
 
 def _admin(

@@ -60,7 +60,7 @@ def main(_command: str, argv: list[str]) -> int:
         raise UsageError("--data: needs --login URL")
     given = seeds(config, args, layers, directory)
     directory.create()
-    options.set_up_log(args, directory.log_file)
+    options.set_up_log(args, directory.log_file, config.logs)
     if args.login is not None:
         config = _logged_in(args, layers, directory)
     log.info("crawl in %s started", args.dir)
@@ -70,9 +70,11 @@ def main(_command: str, argv: list[str]) -> int:
         print(summary(report, args.dir))
     if args.mirror:
         _write_mirror(args)
-    return exit_code(report)
+    wants_files = args.mirror or bool(config.filter.accept)
+    return exit_code(report) or (CUT_CODE if wants_files and incomplete(report) else 0)
 
 
+CUT_CODE = 16  # files were asked for, and some of them are incomplete
 LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}  # Browsertrix's two
 
 
@@ -80,6 +82,20 @@ def exit_code(report: dict[str, Any]) -> int:
     """Return the exit code of a run: if a size or time limit stopped it, the code of that limit."""
     code = LIMIT_CODES.get(report.get("stopped_by") or "", 0)
     return code if code == StoreError.exit_code or report.get("frontier", {}).get("todo") else 0
+
+
+def incomplete(report: dict[str, Any]) -> str:
+    """Return one line about the bodies that this run kept although they are incomplete; "" if there are none."""
+    bodies = report["run"].get("bodies", {})
+    kinds = [
+        (
+            bodies.get("cut", 0),
+            "longer than fetch.body_bytes_max, fetch.wire_bytes_max or sitemaps.bytes_max",
+        ),
+        (bodies.get("broken_off", 0), "broken off by the server or a time limit at the last try"),
+    ]
+    said = ", ".join(f"{count:,} {why}" for count, why in kinds if count)
+    return said and f"stored incomplete: {said}; the field truncated in pages.jsonl marks them"
 
 
 def _dry_run(args: argparse.Namespace, config: Config, directory: CrawlDirectory) -> int:
@@ -308,9 +324,12 @@ def run(
             "the kernels run interpreted; scripts/setup compiles them if gcc and python3-dev are installed"
         )
     try:
-        if config.crawl.processes > 1:
-            return _supervise(config, args, seeds)
-        return _run_one(config, args, seeds, member)
+        processes = config.crawl.processes
+        report = _supervise(config, args, seeds) if processes > 1 else _run_one(config, args, seeds, member)
+        if said := incomplete(report):
+            log.info(said)
+            print(f"crawler: {said}", file=sys.stderr)
+        return report
     finally:
         if args.report is not None:
             _copy_report(CrawlDirectory(args.dir).report_file, args.report)
@@ -487,14 +506,8 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
         lines.append(
             "complete; known pages are not fetched again (use crawler refresh, or --fresh to start over)"
         )
-    if cut := pages.get("cut", 0):
-        lines.append(
-            f"truncated: {cut:,} longer than fetch.body_bytes_max or fetch.wire_bytes_max (--set raises them)"
-        )
     if failed:
         lines.append("not fetched: " + ", ".join(f"{name} {n:,}" for name, n in failed.items()))
-    if cut := run.get("bodies", {}).get("cut"):
-        lines.append(f"truncated at fetch.body_bytes_max or sitemaps.bytes_max: {cut:,} bodies")
     if unwritten := run.get("bodies", {}).get("unwritten"):
         lines.append(
             f"stored without their bodies because of an error in the crawler (see the log): {unwritten:,}"

@@ -79,6 +79,14 @@ FLAGS = (
     ),
     Flag(
         WHAT,
+        "--render",
+        "render.when",
+        "never|auto|always",
+        "show pages in a browser without network: never (default), where it adds something, or always",
+        not_in=_CRAWLING,
+    ),
+    Flag(
+        WHAT,
         "--requisites",
         "crawl.requisites",
         None,

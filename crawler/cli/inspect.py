@@ -9,7 +9,7 @@ import msgspec
 
 from crawler.admin import eta, report
 from crawler.admin.eta import duration
-from crawler.admin.status import Status, group, missing_words, whole
+from crawler.admin.status import Status, group, whole
 from crawler.admin.wait_causes import describe_cause
 from crawler.cli import access, options
 from crawler.cli.parsing import quoted
@@ -72,6 +72,7 @@ def _summary(status: Status) -> list[str]:
         "known": known,
         "received": f"{received / 1e6:,.1f} MB" if received >= 1e6 else f"{received / 1e3:.1f} kB",
         "requests": _connections(group(status.counters, "connections")),
+        "rendered": _rendered(group(status.counters, "rendered")),
         "hosts": f"{frontier.hosts:,}" + (f" ({_numbers(hosts)})" if any(hosts.values()) else ""),
         "parked": _numbers(parked),
     }
@@ -171,9 +172,9 @@ def _running(status: Status) -> dict[str, str]:
     paused = f", paused ({', '.join(status.paused)})" if status.paused else ""
     pids = ", ".join(f"{each['name']} pid {each['pid']}" for each in processes)
     lag = max(each.get("loop_lag", 0.0) for each in processes)
-    missing = f"; {gone}" if (gone := missing_words(status)) else ""
     return {
-        "state": f"running for {duration(up)}{paused}: {pids}{missing}",
+        "health": printable(str(status.health)),
+        "state": f"running for {duration(up)}{paused}: {pids}",
         "speed": f"{rate:,.1f} pages/s{_reached(status.recent)}, event loop late by at most {1000 * lag:,.0f} ms",
         "left": eta.describe_eta(status.eta),
     }
@@ -197,6 +198,18 @@ def _connections(counts: Mapping[str, int]) -> str:
     )
 
 
+def _rendered(counts: Mapping[str, int]) -> str:
+    """Return the line about pages that a browser showed; "" if there are none."""
+    pages = counts.get("pages", 0)
+    if not pages:
+        return ""
+    requests, cached = counts.get("requests", 0), counts.get("cached", 0)
+    return (
+        f"{_count(pages, 'page')}, {counts.get('added', 0):,} of them gained links or text; "
+        f"{counts.get('ms', 0) / pages / 1000:.1f} s a page; {_count(requests, 'request')}, {cached:,} from the cache"
+    )
+
+
 def _count(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
@@ -210,7 +223,7 @@ def _numbers(values: dict[str, int]) -> str:
 def _every_number(status: Status) -> list[str]:
     tree = status.plain()
     tree["splitter"] = {} if status.splitter is None else report.with_share(status.splitter)
-    lines = []
+    lines = [f"{'health:':<10}{printable(str(status.health))}"]
     for section in ("pages", "urls", "bytes", "frontier", "due", "splitter"):
         values = tree.get(section) or {}
         shown = ", ".join(f"{name} {_number(value)}" for name, value in values.items())
@@ -265,15 +278,33 @@ def _why(argv: list[str]) -> int:
     )
     parser.add_argument("url", metavar="URL", type=options.url, help="any spelling of the URL")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--search",
+        type=int,
+        default=20_000,
+        metavar="N",
+        help="search at most N stored pages for a nofollow link to a URL that was never found (20,000)",
+    )
     args = parser.parse_args(argv)
     answers = access.ask(args.dir, {"command": "why", "url": args.url})
     answer = next((found for found in answers if _knows_best(found)), answers[0] if answers else {})
+    if args.search > 0 and answer.get("filter") == "accepted" and not answer["known"]:
+        _explain_unfollowed(args, answer)
     if args.json:
         _print_json(answer)
     else:
         print(printable(answer.pop("verdict")))
         print(_why_text(answer))
     return 0
+
+
+def _explain_unfollowed(args: argparse.Namespace, answer: dict[str, Any]) -> None:
+    """Replace the verdict if a stored page links to the URL with `nofollow`."""
+    from crawler.audit.unfollowed import unfollowed_link
+
+    link = unfollowed_link(args.dir, answer["url"], args.search)
+    if link is not None:
+        answer |= {"verdict": link.sentence(), "unfollowed_on": link.page}
 
 
 def _knows_best(answer: dict[str, Any]) -> bool:
@@ -307,6 +338,11 @@ def _get(argv: list[str]) -> int:
     parser.add_argument(
         "--with-noarchive", action="store_true", help="allow pages that ask not to be archived"
     )
+    parser.add_argument(
+        "--static",
+        action="store_true",
+        help="print the server's answer, not what a browser showed (--render)",
+    )
     args = parser.parse_args(argv)
     page = _first_copy(args)
     if args.headers:
@@ -328,6 +364,7 @@ def _first_copy(args: Any) -> dict[str, Any]:
         "url": args.url,
         "headers": args.headers,
         "with_noarchive": args.with_noarchive,
+        "static": args.static,
     }
     for page in access.ask(args.dir, request):
         if page is not None:

@@ -40,7 +40,7 @@ def main(_command: str, argv: list[str]) -> int:
     config = _completed(options.starting(layers))
     given = crawl.seeds(config, args, layers, directory)
     member = _member(config, directory)
-    options.set_up_log(args, directory.log_file)
+    options.set_up_log(args, directory.log_file, config.logs)
     report = crawl.run(config, args, given, member)
     if not args.quiet:
         print(crawl.summary(report, args.dir))

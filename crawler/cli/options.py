@@ -12,10 +12,11 @@ from typing import Any
 
 from crawler.cli.flags import as_flags
 from crawler.cli.parsing import Parser, PlainHelp
-from crawler.config import Config, Layers, environment_overrides, read_file
+from crawler.config import Config, Layers, LogsConfig, environment_overrides, read_file
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 from crawler.printable import printable, printable_text, printing
+from crawler.storage.rotating_file import RotatingFile
 from crawler.upgrade.former_settings import renewed
 from crawler.upgrade.ready import ready
 
@@ -158,23 +159,39 @@ class _JsonFormatter(logging.Formatter):
         return printable_text(msgspec.json.encode(row).decode())
 
 
-class _LogFile(logging.FileHandler):
-    """A log file that ignores write errors such as a full disk, which the crawl itself reports."""
+class _LogFile(logging.Handler):
+    """A rotated log file that ignores write errors such as a full disk, which the crawl itself reports."""
+
+    def __init__(self, path: Path, config: LogsConfig) -> None:
+        super().__init__()
+        self._path, self._config = path, config
+        self._file: RotatingFile | None = None  # opened at the first line
 
     def emit(self, record: logging.LogRecord) -> None:
+        config = self._config
         try:
-            super().emit(record)
-        except OSError:  # the file cannot be opened
+            if self._file is None:
+                self._file = RotatingFile(
+                    self._path, bytes_max=config.bytes_max, age_max=config.age_max, kept=config.log_files
+                )
+            line = self.format(record) + "\n"
+            self._file.write(line.encode("utf-8", "backslashreplace"), record.created)
+        except OSError:
+            return
+        except Exception:
             self.handleError(record)
 
-    def handleError(self, record: logging.LogRecord) -> None:
-        if not isinstance(sys.exc_info()[1], OSError):
-            super().handleError(record)
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        super().close()
 
 
-def set_up_log(args: argparse.Namespace, log_file: Path | None = None) -> None:
-    """Send the log to standard error, and to `log_file` regardless of the verbosity."""
-    send_log(log_level(args), log_file, json=args.log_format == "json")
+def set_up_log(
+    args: argparse.Namespace, log_file: Path | None = None, config: LogsConfig | None = None
+) -> None:
+    """Send the log to standard error, and to `log_file`, rotated by `config`, regardless of the verbosity."""
+    send_log(log_level(args), log_file, config, json=args.log_format == "json")
 
 
 def log_level(args: argparse.Namespace) -> int:
@@ -182,7 +199,14 @@ def log_level(args: argparse.Namespace) -> int:
     return logging.ERROR if args.quiet else logging.DEBUG if args.verbose else logging.WARNING
 
 
-def send_log(level: int, log_file: Path | None = None, *, json: bool = False, process: str = "") -> None:
+def send_log(
+    level: int,
+    log_file: Path | None = None,
+    config: LogsConfig | None = None,
+    *,
+    json: bool = False,
+    process: str = "",
+) -> None:
     """Send log lines of at least `level` to standard error, and to `log_file`; `process` names one of several."""
     name = f" {process}" if process else ""
     plain = _PlainFormatter(f"%(asctime)s{name} %(levelname)s %(name)s: %(message)s")
@@ -196,6 +220,6 @@ def send_log(level: int, log_file: Path | None = None, *, json: bool = False, pr
     root.propagate = False
     root.setLevel(min(level, logging.INFO))
     if log_file is not None:
-        kept = _LogFile(log_file, encoding="utf-8", delay=True)
+        kept = _LogFile(log_file, config or LogsConfig())
         kept.setFormatter(plain)
         root.addHandler(kept)

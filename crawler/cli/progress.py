@@ -6,7 +6,8 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from crawler.admin import eta
-from crawler.admin.status import Status, group, missing_words
+from crawler.admin.health import missing_words
+from crawler.admin.status import Status, group
 from crawler.admin.wait_causes import describe_cause
 from crawler.clock import iso_time
 from crawler.printable import printable, raw_stream
@@ -124,6 +125,7 @@ async def _live(crawl: Shown) -> None:
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
             status = crawl.status()
+            status.waiting.sort(key=lambda host: -host.todo)
             live.update(screen(status, rates.sample(status), time.monotonic() - started), refresh=True)
             await asyncio.sleep(LIVE_INTERVAL)
 
@@ -175,7 +177,7 @@ def _totals(status: Status) -> "RenderableType":
 
 
 def _hosts(hosts: list[HostStatus]) -> "RenderableType":
-    """Return a table of the hosts with the most to do."""
+    """Return a table of the first hosts."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -189,7 +191,7 @@ def _hosts(hosts: list[HostStatus]) -> "RenderableType":
             overflow="ellipsis",
             min_width=width,
         )
-    for host in sorted(hosts, key=lambda host: -host.todo)[:HOSTS_SHOWN]:
+    for host in hosts[:HOSTS_SHOWN]:
         ready = f"{host.wait:.1f} s" if host.todo and host.wait > 0 else ""
         table.add_row(printable(host.host), f"{host.todo:,}", host.state.replace("_", " "), ready)
     return table

@@ -22,7 +22,7 @@ def main(_command: str, argv: list[str]) -> int:
         )
     config = options.starting(options.layers(args, directory))
     crawl.check_report(args.report)
-    options.set_up_log(args, directory.log_file)
+    options.set_up_log(args, directory.log_file, config.logs)
     log.info("refresh in %s started", args.dir)
     report = crawl.run(config, args, Seeds(config, ()))
     log.info("refresh in %s ended: %s", args.dir, report.get("stopped_by") or "ended")

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crawler.cli import options
 from crawler.cli.export import ExportProgress
@@ -10,14 +11,21 @@ from crawler.errors import UsageError
 from crawler.export.worker_pool import PROCESSES_MAX, processes
 from crawler.storage.files import named_output
 
+if TYPE_CHECKING:
+    from crawler.audit.findings import Audit
+
+FAILED_CODE = 10  # a check of --fail-on found something
+
 _EXAMPLES = """\
 crawler report --dir example
   crawler report --dir example --format html -o example.html
-  crawler report --dir example --format csv > example.csv"""
+  crawler report --dir example --format csv > example.csv
+  crawler report --dir example --fail-on dead-links,soft-404 --format json -o today.json    # for CI
+  crawler report --dir today --compare yesterday --fail-on new-error"""
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Print the report; return 0 whatever it contains."""
+    """Print the report; return 0, or `FAILED_CODE` if a check of `--fail-on` found something."""
     parser = options.parser(
         "report",
         "List dead links, redirect chains, slow pages, duplicates, orphans and more. The crawl may be running.",
@@ -33,32 +41,88 @@ def main(_command: str, argv: list[str]) -> int:
     parser.add_argument(
         "--limit", type=int, default=1000, metavar="N", help="list at most N findings of each kind (1000)"
     )
+    parser.add_argument(
+        "--compare",
+        type=Path,
+        metavar="OTHER",
+        help="show what is new, gone, changed and repaired since an earlier crawl: its directory, or its JSON report",
+    )
+    parser.add_argument(
+        "--fail-on",
+        action="append",
+        default=[],
+        metavar="LIST",
+        help=f"end with exit code {FAILED_CODE} if one of these checks found something: dead-links,soft-404; error, "
+        "warning or notice for all that are at least as bad; with --compare, new-... counts only new findings",
+    )
     args = parser.parse_args(argv)
     if args.limit < 1:
         raise UsageError("report: --limit must be at least 1")
-    _write(args, _made(args))
-    return 0
+    checks, new = _fail_on(args)
+    audit = _audit(args)
+    _write(args, _rendered(audit, args.format))
+    return _verdict(audit, checks, new)
 
 
-def _made(args: argparse.Namespace) -> str:
-    from crawler.audit import collect, html, render
+def _fail_on(args: argparse.Namespace) -> tuple[frozenset[str], frozenset[str]]:
+    """Return (the checks, the checks of which only new findings count) that `--fail-on` names."""
+    from crawler.audit.check_table import named
 
+    words = [word.strip() for text in args.fail_on for word in text.split(",") if word.strip()]
+    new = [word.removeprefix("new-") for word in words if word.startswith("new-")]
+    if new and args.compare is None:
+        raise UsageError("report: --fail-on new-...: needs --compare OTHER")
+    return named(word for word in words if not word.startswith("new-")), named(new)
+
+
+def _verdict(audit: "Audit", checks: frozenset[str], new: frozenset[str]) -> int:
+    """Print which of the checks of `--fail-on` found something; return the exit code."""
+    from crawler.audit.check_table import word
+    from crawler.audit.comparison import failing
+
+    found = [f"{word(name)} {count:,}" for name, count in failing(audit, sorted(checks), sorted(new))]
+    if found:
+        print(f"crawler: report: found {', '.join(found)}", file=sys.stderr)
+    return FAILED_CODE if found else 0
+
+
+def _audit(args: argparse.Namespace) -> "Audit":
+    from crawler.audit import collect, comparison
+
+    listed_max = args.limit if args.compare is None else max(args.limit, comparison.COMPARED_MAX)
+    workers = min(processes(), PROCESSES_MAX)
     problems: list[str] = []
     progress = ExportProgress(shown=not args.quiet and sys.stderr.isatty())
     try:
         audit = collect.audit(
             args.dir,
-            processes=min(processes(), PROCESSES_MAX),
-            listed_max=args.limit,
+            processes=workers,
+            listed_max=listed_max,
             report=problems.append,
             progress=progress,
         )
+        if args.compare is not None:
+            collect.compare(
+                audit,
+                args.dir,
+                args.compare,
+                processes=workers,
+                listed_max=listed_max,
+                report=problems.append,
+            )
     finally:
         progress.end()
     for problem in problems:
         print(f"crawler: {problem}", file=sys.stderr)
+    comparison.trim(audit, args.limit)
+    return audit
+
+
+def _rendered(audit: "Audit", form: str) -> str:
+    from crawler.audit import html, render
+
     forms = {"text": render.text, "json": render.json, "csv": render.csv_table, "html": html.page}
-    return forms[args.format](audit)
+    return forms[form](audit)
 
 
 def _write(args: argparse.Namespace, made: str) -> None:

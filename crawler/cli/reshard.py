@@ -60,7 +60,8 @@ def _target(args: argparse.Namespace, directory: CrawlDirectory) -> "tuple[Confi
     from msgspec.structs import replace
 
     from crawler.config import convert
-    from crawler.crawl.topology import process_names, topology
+    from crawler.crawl.process_names import process_names
+    from crawler.crawl.topology import topology
     from crawler.splitter.partition import PROCESSES_MAX, Partition
 
     saved = convert(directory.saved_config())

@@ -5,17 +5,17 @@ import sys
 import time
 from collections.abc import Iterator
 
+import msgspec
+
+from crawler.admin.host_pages import merged
 from crawler.admin.status import Status, whole
 from crawler.cli import access, options
 from crawler.cli.progress import Rates, line, screen
+from crawler.frontier.hosts.ranking import ORDERS
 from crawler.printable import raw_stream
+from crawler.records import HostStatus
 
-ORDERS = {
-    "busy": lambda host: (host.state != "in_flight", -host.todo),
-    "failing": lambda host: (-host.failures, -host.refusals, -host.todo),
-    "wait": lambda host: -host.wait,
-    "size": lambda host: -host.known,
-}
+HOSTS_SHOWN = 50
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -31,7 +31,7 @@ def main(command: str, argv: list[str]) -> int:
     parser.add_argument(
         "--count", type=int, default=0, metavar="N", help="exit after N updates (0 = run until Ctrl-C)"
     )
-    parser.add_argument("--order", choices=tuple(ORDERS), default="busy", help="order of the hosts (busy)")
+    parser.add_argument("--order", choices=ORDERS, default="busy", help="order of the hosts (busy)")
     args = parser.parse_args(argv)
     looks = _looks(args)
     if sys.stdout.isatty():
@@ -52,12 +52,18 @@ def _looks(args: argparse.Namespace) -> Iterator[Look]:
     while not args.count or number < args.count:
         if number:
             time.sleep(max(0.1, args.interval))
-        state = whole([Status.of(part) for part in access.ask(args.dir, {"command": "status", "hosts": 50})])
-        state.waiting.sort(key=ORDERS[args.order])
+        state = whole([Status.of(part) for part in access.ask(args.dir, {"command": "status", "hosts": 0})])
+        state.waiting = _hosts(args)
         rates = rates or Rates(state)
         started = min((each["started"] for each in state.processes), default=state.now)
         yield state, rates.sample(state), state.now - started
         number += 1
+
+
+def _hosts(args: argparse.Namespace) -> list[HostStatus]:
+    """Return the first hosts in the order asked for, of all hosts."""
+    answers = access.ask(args.dir, {"command": "hosts", "order": args.order, "limit": HOSTS_SHOWN})
+    return [msgspec.convert(row, HostStatus) for row in merged(answers, HOSTS_SHOWN, ())["rows"]]
 
 
 def _live(looks: Iterator[Look]) -> None:

@@ -16,6 +16,7 @@ ScopeName = Literal["host", "domain", "prefix", "any"]
 RobotsPolicy = Literal["obey", "ignore"]
 TlsPolicy = Literal["verify", "record"]
 ChangeKind = Literal["raw", "text", "simhash"]
+RenderWhen = Literal["never", "auto", "always"]
 BitCount = Annotated[int, Meta(ge=0, le=64)]
 ARMS_MAX = 16  # refresh policies compared at the same time
 RefreshPolicy = Literal["ncis", "greedy", "cis", "azar-lds", "uniform", "interval"]
@@ -178,7 +179,7 @@ class FetchConfig(_Section, frozen=True):
     header_fields_max: Count = 256
     body_bytes_max: ByteCount = ByteCount(10 << 20)  # decoded
     wire_bytes_max: ByteCount = ByteCount(10 << 20)
-    held_bytes_max: ByteCount = ByteCount(512 << 20)  # memory for bodies being received
+    held_bytes_max: ByteCount = ByteCount(192 << 20)  # memory for bodies being received
     decode_step_bytes: ByteCount = ByteCount(256 << 10)
     content_codings_max: Count = 2
     redirects_max: Count = 10
@@ -250,7 +251,7 @@ class TrapsConfig(_Section, frozen=True):
 
     path_segments_max: Count = 20
     repeated_segments_max: Count = 2
-    same_digest_pages_max: Count = 20
+    same_digest_pages_max: Count = 10
 
 
 class SitemapsConfig(_Section, frozen=True):
@@ -348,6 +349,27 @@ class SplitterConfig(_Section, frozen=True):
     tls_authority: str = ""
 
 
+class RenderConfig(_Section, frozen=True):
+    """Pages that need a browser (`render/README.md`)."""
+
+    when: RenderWhen = "never"
+    browser: str = ""  # a program; "" = the first that is installed
+    sandbox: bool = True
+    chance: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.01
+    pages: Positive = 2
+    wall_max: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(30)
+    cpu_max: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(10)
+    quiet: Seconds = Seconds(0.5)
+    requests_max: Positive = 200
+    bytes_max: ByteCount = ByteCount(20 << 20)
+    heap_bytes_max: ByteCount = ByteCount(64 << 20)
+    memory_bytes_max: ByteCount = ByteCount(1 << 30)
+    pages_per_browser: Positive = 100
+    cache_bytes_max: ByteCount = ByteCount(32 << 20)
+    images: bool = False
+    screenshot: bool = False
+
+
 class ServeConfig(_Section, frozen=True):
     """The page server (`crawler serve`; `serve/README.md`)."""
 
@@ -371,6 +393,7 @@ class ServeConfig(_Section, frozen=True):
     signals_per_second: Number = 100.0
     signal_urls_max: Positive = 10_000
     key_files_max: Positive = 10_000
+    pending_bytes_max: ByteCount = ByteCount(32 << 20)
 
 
 class AdminConfig(_Section, frozen=True):
@@ -381,6 +404,15 @@ class AdminConfig(_Section, frozen=True):
     connections_max: Positive = 64
     history: Seconds = Seconds(86_400)
     history_interval: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(10)
+
+
+class LogsConfig(_Section, frozen=True):
+    """Rotation of `crawler.log` and `pages.jsonl` in the crawl directory (`OPERATING.md`, "Logs and disk space")."""
+
+    bytes_max: ByteCount = ByteCount(1 << 30)
+    age_max: Seconds = Seconds(0)  # 0 = any age
+    log_files: Count = 8  # former files of crawler.log that are kept; 0 = all
+    fetch_files: Count = 0  # the same for pages.jsonl, which exports and the ledger read
 
 
 class Override(_Section, frozen=True):
@@ -399,6 +431,7 @@ class Override(_Section, frozen=True):
     body_bytes_max: ByteCount | None = None
     total_timeout: Seconds | None = None
     fetcher: str | None = None
+    render: RenderWhen | None = None
     change: ChangeKind | None = None
     simhash_distance: BitCount | None = None
     ignore: tuple[str, ...] | None = None
@@ -428,8 +461,10 @@ class Config(_Section, frozen=True):
     due: DueConfig = DueConfig()
     store: StoreConfig = StoreConfig()
     pages: PagesConfig = PagesConfig()
+    render: RenderConfig = RenderConfig()
     hooks: HooksConfig = HooksConfig()
     splitter: SplitterConfig = SplitterConfig()
     serve: ServeConfig = ServeConfig()
     admin: AdminConfig = AdminConfig()
+    logs: LogsConfig = LogsConfig()
     override: tuple[Override, ...] = ()

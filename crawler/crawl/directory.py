@@ -6,8 +6,8 @@
     DIR/format          the number of the storage format (`upgrade/README.md`)
     DIR/journal.json    exists while a command changes the crawl at rest (`journal.py`)
     DIR/report.json     summary of the last run
-    DIR/pages.jsonl     one line per fetch
-    DIR/crawler.log     the log
+    DIR/pages.jsonl     one line per fetch; former files are .1, .2 ... (`storage/rotating_file.py`)
+    DIR/crawler.log     the log; rotated likewise
     DIR/p0.begun        exists once p0 has started, so that the loss of its folder is noticed; the number of its state
     DIR/p0/ ...         one folder per process: store/ due/ links/ warc/ trace/ node.lock control.sock
 
@@ -28,6 +28,7 @@ from msgspec import structs
 
 from crawler.config import Config, convert, read_file, to_toml
 from crawler.config.credentials import add_credentials, credentials_of, without_credentials
+from crawler.crawl.plain_files import strange_entry
 from crawler.errors import ConfigError, DamageError, DirectoryError, StoreError
 from crawler.records import UNDECODABLE
 from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
@@ -48,6 +49,7 @@ class CrawlDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._is_plain = False  # whether the files have been examined
 
     @property
     def config_file(self) -> Path:
@@ -77,7 +79,19 @@ class CrawlDirectory:
         return self.path / name
 
     def exists(self) -> bool:
+        """Return whether there is a crawl.
+
+        Raises:
+            DirectoryError: the directory contains a link, pipe or device where a crawl has files.
+        """
+        self._require_plain()
         return (self.path / "seed").exists()
+
+    def _require_plain(self) -> None:
+        """Examine the directory once, before the first file in it is opened."""
+        if not self._is_plain and (problem := strange_entry(self.path)):
+            raise DirectoryError(problem)
+        self._is_plain = True
 
     def process_names(self) -> list[str]:
         """Return the processes of this crawl, in their order."""
@@ -268,6 +282,7 @@ class CrawlDirectory:
         return self._read_tree()
 
     def _read_tree(self) -> dict[str, Any]:
+        self._require_plain()
         if problem := self._config_problem():
             raise DamageError(
                 f"{self.config_file} is {problem}, and the crawl's settings are lost; `crawler check --repair` "

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from crawler.config import Config, convert
-from crawler.config.forms import named_addresses
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.process_names import process_names
 from crawler.errors import ConfigError, DirectoryError, UsageError
 from crawler.splitter.partition import Partition
 from crawler.storage.keys import BUCKET_TABLE
@@ -38,13 +38,6 @@ class Topology(msgspec.Struct, frozen=True):
     def peers(self) -> tuple[str, ...]:
         """Return all processes except this one."""
         return tuple(name for name in self.names if name != self.me)
-
-
-def process_names(config: Config) -> list[str]:
-    """Return the names of all processes of a crawl."""
-    if config.splitter.peers:
-        return sorted(named_addresses(config.splitter.peers))
-    return [f"p{index}" for index in range(max(1, config.crawl.processes))]
 
 
 def topology(config: Config, directory: Path, me: str) -> Topology:

@@ -22,10 +22,11 @@ class StoredPages:
 
     Args:
         want_all: also take requisites, and links that robots directives and `rel=nofollow` forbid to follow.
+        want_markup: also take the markup that the audit checks.
     """
 
-    def __init__(self, config: Config, *, want_all: bool = False) -> None:
-        self._rules = PageRules(config, want_all=want_all)
+    def __init__(self, config: Config, *, want_all: bool = False, want_markup: bool = False) -> None:
+        self._rules = PageRules(config, want_all=want_all, want_markup=want_markup)
         self._parser = ParserProcess(config.extract)
 
     def read(self, page: StoredPage, flags: int = 0, *, careful: bool = False) -> Extracted | None:

@@ -1,6 +1,7 @@
 """One export from beginning to end: the table of formats, and how each is written."""
 
 import contextlib
+import itertools
 import re
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from crawler.pages.formats.where import compile_where, did_you_mean
 from crawler.printable import printable
 from crawler.records import Outcome, PageState
 from crawler.storage.files import named_output, new_folder, refuse_occupied
+from crawler.storage.rotating_file import generations
 
 PIECE_PAGES = 64
 _TEXT_FIELDS = ("id", "url", "fetched_at", "content_type", "text")
@@ -121,12 +123,13 @@ class Export:
         return cdxj_lines(crawled.archives, self._select)
 
     def _crawl_log(self, crawled: Crawled) -> Iterator[bytes]:
+        path = crawled.directory.pages_file
         with contextlib.ExitStack() as stack:
             try:
-                file = stack.enter_context(crawled.directory.pages_file.open("rb"))
+                files = [stack.enter_context(file.open("rb")) for file in generations(path) or [path]]
             except OSError as error:
-                raise UsageError(f"{crawled.directory.pages_file}: cannot read: {error.strerror}") from error
-            yield from crawl_log_lines(file, crawled.archives)
+                raise UsageError(f"{path}: cannot read: {error.strerror}") from error
+            yield from crawl_log_lines(itertools.chain.from_iterable(files), crawled.archives)
 
     def _text(self, crawled: Crawled) -> Iterator[bytes]:
         wanted = (

@@ -1,6 +1,6 @@
 """Collects what is found on a page, and applies the rules on which of it is used.
 
-Filled by the parser (`links.py`) or by the plain scan (`scan.py`): element by
+Filled by the parser (`links.py`), by the scanner (`link_scanner.py`) or by the plain scan (`scan.py`): element by
 element, in document order, after the links of the header.
 """
 
@@ -15,6 +15,22 @@ from crawler.extract.link_attributes import FOLLOWED_RELATIONS
 from crawler.records import META_NOARCHIVE, META_NOINDEX, Extracted
 
 TITLE_CHARACTERS_MAX = 1000
+BASES_MAX = 16  # <base> elements examined per page
+# Relations and names on most pages that are neither links nor directives: skipped quickly.
+_COMMON_OTHERS = frozenset(
+    [
+        "stylesheet",
+        "icon",
+        "shortcut icon",
+        "apple-touch-icon",
+        "preload",
+        "preconnect",
+        "dns-prefetch",
+        "manifest",
+    ]
+    + ["search", "index", "author", "copyright", "help", "home", "top", "up", "license"]
+    + ["viewport", "description", "generator", "keywords", "theme-color"]
+)
 
 
 class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -27,7 +43,8 @@ class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
     whatever the page's directives say (they are still reported);
     `obey_nofollow` applies to `rel=nofollow` only. `want_requisites` asks for
     the URLs needed to display the page; `xhtml` means that the type was
-    application/xhtml+xml; `want_anchors` asks for the texts of links.
+    application/xhtml+xml; `want_anchors` asks for the texts of links, `want_markup`
+    for the markup that the audit checks.
     """
 
     url: str
@@ -41,6 +58,12 @@ class Context(msgspec.Struct, frozen=True, gc=False, array_like=True):
     want_requisites: bool = False
     xhtml: bool = False
     want_anchors: bool = False
+    want_markup: bool = False
+
+    @property
+    def needs_tree(self) -> bool:
+        """Return whether something is wanted that only the parser can tell."""
+        return self.want_requisites or self.want_anchors or self.want_markup
 
 
 class Collected:
@@ -86,6 +109,26 @@ class Collected:
         self.add(raw_url)
         if "canonical" in relations and not self.canonical:
             self.canonical = raw_url
+
+    def take_link(self, relations: str | None, href: str | None) -> None:
+        """Evaluate a `<link>` by the values of its attributes."""
+        if relations and relations not in _COMMON_OTHERS and href:
+            self.add_relation(href, frozenset(relations.lower().split()))
+
+    def take_meta(self, name: str | None, http_equiv: str | None, content: str | None) -> None:
+        """Evaluate a `<meta>` by the values of its attributes."""
+        if name is None or name not in _COMMON_OTHERS:
+            self.add_meta({"name": name, "http-equiv": http_equiv, "content": content})
+
+    def wants_base(self) -> bool:
+        """Return whether another `<base>` is examined."""
+        return not self.base and self.bases < BASES_MAX
+
+    def take_base(self, href: str | None) -> None:
+        """Evaluate a `<base>`; without `href` it is only counted."""
+        if self.wants_base():
+            self.bases += 1
+            self.add_base(href)
 
     def add_meta(self, attributes: Mapping[str, str | None]) -> None:
         """Evaluate a `<meta>`: it may hold a refresh, or directives for this crawler."""

@@ -1,8 +1,9 @@
 """The HTML attributes that hold URLs: one table for all modules that read or rewrite them.
 
     links.py, scan.py, repeated_links.py    the rows that are followed
-    requisites.py                    those of requisites and frames; with `all_attributes` all others too
-    rewrite.py                       every row
+    link_scanner.py                         the same rows, as a compiled kernel; a test holds it to this table
+    requisites.py                           those of requisites and frames; with `all_attributes` all others too
+    rewrite.py                              every row
 
 `extract/README.md`, "Links", prints the table. A `<meta>` with a refresh and the text of `<style>`
 hold URLs too, but not as the value of an attribute.

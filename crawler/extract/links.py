@@ -12,7 +12,7 @@ because `attributes` builds a dict and costs twice as much.
 
 The parser is quadratic in some inputs and holds the interpreter lock while it runs.
 `parser_guard.py` decides which pages must not be parsed here; `worker.py` parses them
-under a limit.
+under a limit. Most pages are not parsed: `link_scanner.py` finds the same without a tree.
 """
 
 import re
@@ -23,6 +23,7 @@ from crawler.config import ExtractConfig
 from crawler.extract.collected import Collected, Context, one_line
 from crawler.extract.decode import to_utf8
 from crawler.extract.link_attributes import FOLLOWED
+from crawler.extract.markup import read_markup
 from crawler.extract.requisites import other_links, requisites
 from crawler.records import Extracted
 
@@ -44,26 +45,10 @@ def _tag_ids(*names: str) -> list[int]:
 _A, _LINK, _META, _BASE, _TITLE = _tag_ids("a", "link", "meta", "base", "title")
 _FOLLOWED_BY_ID = dict(zip(_tag_ids(*FOLLOWED), FOLLOWED.values(), strict=True))
 _OTHERS = frozenset((*_FOLLOWED_BY_ID, _LINK, _META, _BASE)) - {_A}
-# Relations and names on most pages that are neither links nor directives: skipped quickly.
-_COMMON_OTHERS = frozenset(
-    [
-        "stylesheet",
-        "icon",
-        "shortcut icon",
-        "apple-touch-icon",
-        "preload",
-        "preconnect",
-        "dns-prefetch",
-        "manifest",
-    ]
-    + ["search", "index", "author", "copyright", "help", "home", "top", "up", "license"]
-    + ["viewport", "description", "generator", "keywords", "theme-color"]
-)
 # Elements where SVG and MathML begin, and elements where HTML begins again inside them.
 _FOREIGN = frozenset(["svg", "math"])
 _INTEGRATION_POINTS = frozenset(["foreignObject", "desc", "title", "mi", "mo", "mn", "ms", "mtext"])
 _HTML_ENCODINGS = frozenset(["text/html", "application/xhtml+xml"])
-_BASES_MAX = 16  # <base> elements examined per page
 _ANCESTORS_MAX = 100  # ancestors examined per <base>; a <base> nested deeper is ignored
 # Elements whose end tag an HTML parser would search for in vain where XML has `<script src="x"/>`.
 _SELF_CLOSED = re.compile(
@@ -104,7 +89,10 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
     if config.all_attributes:
         for raw_url in other_links(tree, config.links_max):
             found.add(raw_url)
-    return found.extracted(encoding, _title(tree), config.links_max)
+    extracted = found.extracted(encoding, _title(tree), config.links_max)
+    if page.want_markup:
+        extracted.markup = read_markup(tree, page)
+    return extracted
 
 
 def _take_elements(tree: LexborHTMLParser, found: Collected) -> None:
@@ -131,17 +119,16 @@ def _take_anchors(tree: LexborHTMLParser, found: Collected) -> None:
 
 
 def _take_other(node: LexborNode, tag: int, found: Collected) -> None:
+    attributes = node.attrs
     if tag == _LINK:
-        _take_link(node, found)
+        found.take_link(attributes.get("rel"), attributes.get("href"))
     elif tag == _META:
-        _take_meta(node, found)
+        found.take_meta(attributes.get("name"), attributes.get("http-equiv"), attributes.get("content"))
     elif tag == _BASE:
-        if not found.base and found.bases < _BASES_MAX:
-            found.bases += 1
-            if _is_html(node):
-                found.add_base(node.attrs.get("href"))
+        if found.wants_base():
+            found.take_base(attributes.get("href") if _is_html(node) else None)
     else:
-        found.add(node.attrs.get(_FOLLOWED_BY_ID[tag]))
+        found.add(attributes.get(_FOLLOWED_BY_ID[tag]))
 
 
 def _is_html(node: LexborNode) -> bool:
@@ -158,18 +145,6 @@ def _is_html(node: LexborNode) -> bool:
             return (above.attrs.get("encoding") or "").lower() in _HTML_ENCODINGS
         above = above.parent
     return False
-
-
-def _take_link(node: LexborNode, found: Collected) -> None:
-    relations = node.attrs.get("rel")
-    if relations and relations not in _COMMON_OTHERS and (href := node.attrs.get("href")):
-        found.add_relation(href, frozenset(relations.lower().split()))
-
-
-def _take_meta(node: LexborNode, found: Collected) -> None:
-    name = node.attrs.get("name")
-    if name is None or name not in _COMMON_OTHERS:
-        found.add_meta(node.attributes)
 
 
 def early_title(utf8: bytes) -> str | None:

@@ -20,10 +20,19 @@ class PageRules:
         want_all: ignore robots directives and `rel=nofollow`, and extract
             requisites even if the crawl does not fetch them.
         want_anchors: extract the texts of links too.
+        want_markup: extract the markup that the audit checks too.
     """
 
-    def __init__(self, config: Config, *, want_all: bool = False, want_anchors: bool = False) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        want_all: bool = False,
+        want_anchors: bool = False,
+        want_markup: bool = False,
+    ) -> None:
         self._want_anchors = want_anchors
+        self._want_markup = want_markup
         self._token = config.identity.token
         self._policy = config.robots.policy
         self._nofollow_links = config.robots.nofollow_links
@@ -68,6 +77,7 @@ class PageRules:
             self._requisites,
             is_xhtml(content_type),
             self._want_anchors,
+            self._want_markup,
         )
 
     def _obeys(self, url: str) -> bool:

@@ -32,6 +32,7 @@ from crawler.extract.links import parse, prepare
 from crawler.extract.map_stream import MapPiece, MapReaders
 from crawler.extract.parser_guard import Judgement, judge, strip, without_formatting_attributes
 from crawler.extract.scan import scan_utf8
+from crawler.extract.scanned import scanned
 from crawler.records import Extracted
 
 NICE = 5  # niceness: the fetch loop, which all pages wait for, has priority over the child
@@ -120,19 +121,23 @@ def read(job: Job, config: ExtractConfig) -> Extracted:
     if job.document is not None:
         return read_document(job.content, job.document, config)
     utf8, encoding = prepare(job.content, job.page)
-    judgement = judge(utf8, config)
-    if judgement is Judgement.EXCESSIVE:
+    if (found := scanned(utf8, encoding, job.page, config)) is not None:
+        return found
+    if judge(utf8, config) is Judgement.EXCESSIVE:
         return scan_utf8(utf8, encoding, job.page, config)
     return parse(strip(utf8), encoding, job.page, config)
 
 
-def read_here(
-    utf8: bytes, encoding: str, judgement: Judgement, page: Context, config: ExtractConfig
-) -> Extracted | None:
-    """Extract a prepared page if its judgement allows parsing in this process; None otherwise."""
+def read_here(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted | Judgement:
+    """Extract a prepared page if this process may; else return how to treat it, APART or EXCESSIVE."""
+    if (found := scanned(utf8, encoding, page, config)) is not None:
+        return found
+    judgement = judge(utf8, config)
     if judgement is Judgement.STRIP:
         utf8 = without_formatting_attributes(utf8)
-    return parse(utf8, encoding, page, config) if judgement in (Judgement.SAFE, Judgement.STRIP) else None
+    elif judgement is not Judgement.SAFE:
+        return judgement
+    return parse(utf8, encoding, page, config)
 
 
 def program() -> tuple[list[str], dict[str, str]]:

@@ -41,11 +41,11 @@ class ParserProcess:
         """
         if not careful and len(content) <= self._config.inline_bytes_max:
             utf8, encoding = prepare(content, page)
-            judgement = judge(utf8, self._config)
-            if judgement is Judgement.EXCESSIVE:
-                return scan_utf8(utf8, encoding, page, self._config)
-            if (found := read_here(utf8, encoding, judgement, page, self._config)) is not None:
+            found = read_here(utf8, encoding, page, self._config)
+            if isinstance(found, Extracted):
                 return found
+            if found is Judgement.EXCESSIVE:
+                return scan_utf8(utf8, encoding, page, self._config)
         try:
             return self._ask(Job(page, content))
         except (OSError, EOFError, msgspec.MsgspecError):

@@ -10,8 +10,9 @@ tokenizer does (WHATWG HTML, 13.2.5):
     style                                  its text is CSS
     any other start tag                    its attributes are read
 
-It never looks at a byte twice, whatever the page contains: a tag or a quote that
-stays open ends with the page. So pages need no guard, and 1 MB takes some 20 ms.
+It is linear in any input: a tag or a quote that stays open ends with the page, and a tag
+whose name has over 100 characters stays unchanged, because `<a<a<a` is one name from each of its `<`.
+So pages need no guard, and 1 MB takes some 20 ms.
 
 Two more things change because a browser would otherwise reject the replaced URLs:
 elements with a replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a
@@ -22,9 +23,12 @@ import html
 import re
 from collections.abc import Callable
 from html.entities import html5
+from itertools import islice
 
 from crawler.extract import css
+from crawler.extract.collected import BASES_MAX
 from crawler.extract.decode import name_of
+from crawler.extract.foreign import Foreign
 from crawler.extract.headers import refresh
 from crawler.extract.link_attributes import LINK_ATTRIBUTES, REQUISITE_RELATIONS, Form, Kind
 from crawler.extract.requisites import srcset_spans
@@ -53,7 +57,7 @@ _TOKENS = (
     rb"|<plaintext(?=[\t\n\f\r />])(?s:.*+)"
     rb"|<(?P<raw>%b)(?=[\t\n\f\r />])(?P<raw_attributes>%b)>%b"
     rb"(?P<text>(?:[^<]++|<(?!/(?P=raw)[\t\n\f\r />]))*+)"
-    rb"|<(?P<name>[a-z][^\t\n\f\r />]*+)(?=[\t\n\f\r /])(?P<attributes>%b)"
+    rb"|<(?P<name>[a-z][^\t\n\f\r />]{0,99}+)(?=[\t\n\f\r /])(?P<attributes>%b)"
 )
 _TOKEN = re.compile(_TOKENS % (_RAW_NAMES, _ATTRIBUTES, b"", _ATTRIBUTES))
 _XML_TOKEN = re.compile(
@@ -107,7 +111,9 @@ def rewrite_html(content: bytes, encoding: str, base: str, map_url: MapUrl, *, x
 def _rewritten(content: bytes, page: "_Page", xhtml: bool) -> bytes:
     token = _XML_TOKEN if xhtml else _TOKEN
     if _BASE.search(content):
-        bases = map(page.base_of, token.finditer(content))
+        foreign = Foreign(content)
+        tags = (match for match in token.finditer(content) if (match["name"] or b"").lower() == b"base")
+        bases = (page.base_of(match) for match in islice(tags, BASES_MAX) if match.start() not in foreign)
         if base := next(filter(None, bases), ""):
             page.set_base(base)
     return token.sub(page.token, content)
@@ -150,9 +156,7 @@ class _Page:
         self._above = ancestors(base)
 
     def base_of(self, match: re.Match[bytes]) -> str:
-        """Return the base URL that this token sets; "" if it is not a `<base href>`."""
-        if (match["name"] or b"").lower() != b"base":
-            return ""
+        """Return the base URL that this tag sets; "" if it has no usable `href`."""
         for attribute in _ATTRIBUTE.finditer(match["attributes"]):
             if attribute[1].lower() == b"href":
                 href = self._text(_unquoted(attribute[2] or b""))

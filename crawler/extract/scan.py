@@ -18,17 +18,20 @@ from crawler.records import Extracted
 
 SCAN_BYTES = 1 << 20  # bytes of a page scanned in this process
 
+# The rest of a tag: `<` and `>` end it, but not in a quoted value; a quote that stays open takes the rest of the page.
+_REST = rb"(?:[^<>=]++|=[\t\n\f\r ]*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))?+)*+"
 # Comments and raw text are skipped; one that never ends is skipped to the end of the input.
 _TOKEN = re.compile(
     rb"<!--(?s:.*?)(?:-->|\Z)"
     rb"|<(script|style|textarea|title|template|xmp)\b(?s:.*?)(?:</\1|\Z)"
-    rb"|<(%b|base|link|meta)\b([^<>]*+)" % "|".join(FOLLOWED).encode(),
+    rb"|<(%b|base|link|meta)(?=[\t\n\f\r />])(%b)"
+    rb"|</?[a-z]%b" % ("|".join(FOLLOWED).encode(), _REST, _REST),
     re.IGNORECASE,
 )
 _ATTRIBUTE = re.compile(
-    rb"""(?<![^\s"'/])(href|src|rel|name|content|http-equiv)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""",
-    re.IGNORECASE,
+    rb"""([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)(?:"|\Z)|'([^']*+)(?:'|\Z)|([^\s>]++)))?+"""
 )
+_READ = frozenset([b"href", b"src", b"rel", b"name", b"content", b"http-equiv"])
 # In attributes `&copy=` and `&copyx` stay unchanged, so only references with a semicolon are decoded.
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
 
@@ -82,8 +85,9 @@ def _take(tag: bytes, attributes: dict[str, str | None], found: Collected) -> No
 def _attributes(text: bytes) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for match in _ATTRIBUTE.finditer(text):
-        value = match[2] or match[3] or match[4] or b""
-        found.setdefault(match[1].decode("ascii").lower(), _unescape(value.decode("utf-8", "replace")))
+        if (name := match[1].lower()) in _READ and match[0] != match[1]:
+            value = match[2] or match[3] or match[4] or b""
+            found.setdefault(name.decode("ascii"), _unescape(value.decode("utf-8", "replace")))
     return found
 
 

@@ -23,7 +23,7 @@ from crawler.extract.links import prepare
 from crawler.extract.loop_share import LoopShare
 from crawler.extract.map_stream import STREAMS_MAX, MapPiece, MapStream
 from crawler.extract.parser_child import LENGTH, Job, limits_of, program, read_here, run
-from crawler.extract.parser_guard import Judgement, judge
+from crawler.extract.parser_guard import Judgement
 from crawler.extract.scan import scan, scan_utf8
 from crawler.records import Extracted
 
@@ -93,6 +93,7 @@ class Worker:
         self._fork = fork
         self._child: _Child | None = None
         self._turn = asyncio.Lock()
+        self._scanning = asyncio.Lock()
         self._waiting = 0
         self._streams: dict[int, _Child | None] = {}  # number -> the child that has the map's first pieces
         self._stream_number = 0
@@ -114,11 +115,11 @@ class Worker:
         await self.share.mine()
         with self.share.spending():
             utf8, encoding = prepare(content, page)
-            judgement = judge(utf8, config)
-            if (found := read_here(utf8, encoding, judgement, page, config)) is not None:
-                return found
-        if judgement is Judgement.EXCESSIVE:
-            return await _beside(utf8, scan_utf8, utf8, encoding, page, config)
+            found = read_here(utf8, encoding, page, config)
+        if isinstance(found, Extracted):
+            return found
+        if found is Judgement.EXCESSIVE:
+            return await self._beside(utf8, scan_utf8, utf8, encoding, page, config)
         apart()
         return await self.extract_apart(content, page)
 
@@ -185,7 +186,17 @@ class Worker:
                 self._waiting -= 1
         if found is not None:
             return found
-        return await _beside(content, scan, content, page, self._config)
+        return await self._beside(content, scan, content, page, self._config)
+
+    async def _beside(self, content: bytes, call: Callable[..., Extracted], *arguments: object) -> Extracted:
+        """Return `call` of `content`: run it at once, or in a thread if it could block the event loop.
+
+        Threads take the interpreter lock from the loop, so only one runs at a time.
+        """
+        if len(content) <= SCAN_INLINE_BYTES:
+            return call(*arguments)
+        async with self._scanning:
+            return await asyncio.to_thread(call, *arguments)
 
     async def close(self) -> None:
         """End the child."""
@@ -266,13 +277,6 @@ def _write(child: _Child, frame: Job | MapPiece) -> None:
     request = msgspec.msgpack.encode(frame)
     child.writer.write(LENGTH.pack(len(request)))
     child.writer.write(request)
-
-
-async def _beside(content: bytes, call: Callable[..., Extracted], *arguments: object) -> Extracted:
-    """Return `call` of `content`: run it at once, or in a thread if it could block the event loop."""
-    if len(content) <= SCAN_INLINE_BYTES:
-        return call(*arguments)
-    return await asyncio.to_thread(call, *arguments)
 
 
 async def _kill(process: ChildProcess) -> None:

@@ -18,6 +18,7 @@ from crawler.config.forms import header_field
 from crawler.fetcher import coding
 
 HTTP = "http"  # the name of the default fetcher
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # no HEAD: its answers are framed differently
@@ -189,7 +190,7 @@ class RequestWriter:
         if request.last_modified:
             fields += f"If-Modified-Since: {_safe(request.last_modified)}\r\n"
         if cookie:
-            fields += f"Cookie: {cookie}\r\n"
+            fields += f"Cookie: {_safe(cookie)}\r\n"
         if authorization:
             fields += f"Proxy-Authorization: {authorization}\r\n"
         if request.keep_alive <= 0.0:
@@ -215,8 +216,8 @@ def _joined(fields: dict[str, str]) -> str:
 
 
 def _safe(value: str) -> str:
-    """Return a stored header value without characters that could end its line."""
-    return value.replace("\r", " ").replace("\n", " ").replace("\0", " ")
+    """Return a header value that a server once sent, without control characters, which could end its line."""
+    return _CONTROLS.sub(" ", value)
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -16,8 +16,10 @@ import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from crawler.clock import Clock
-from crawler.config import Config
+from crawler.config import ByteCount, Config
 from crawler.errors import Unexpected, bad_setting
 from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.fetch_request import HTTP, FetchRequest
@@ -69,15 +71,22 @@ class FetcherNeeds(NamedTuple):
     processes: int
 
 
+HELD_LEAST = 48 << 20  # bytes; four bodies of the greatest default length
 MakeFetcher = Callable[[FetcherNeeds], Fetcher]
+
+
+def held_share(held_bytes_max: int, processes: int) -> int:
+    """Return the bytes of bodies that each process of a machine may hold: its share, but at least `HELD_LEAST`."""
+    return max(min(HELD_LEAST, held_bytes_max), held_bytes_max // processes)
 
 
 def _http(needs: FetcherNeeds) -> Fetcher:
     from crawler.fetcher.client import Client
 
     config = needs.config
+    held_bytes_max = ByteCount(held_share(config.fetch.held_bytes_max, config.crawl.processes))
     return Client(
-        config.fetch,
+        replace(config.fetch, held_bytes_max=held_bytes_max),
         config.identity,
         config.network,
         needs.clock,

@@ -16,7 +16,7 @@ measured from `record_outcome`.
 The parts of this class: `claiming.py` (what to do next), `host_turns.py` (a host's turn),
 `outstanding.py` (fetch tasks given out), `hosts/dispatch_gates.py` (the conditions for a request),
 `refetches.py` (known pages) and `outcomes.py` (the end of a fetch task).
-Callers use these parts directly: `intake`, `hops`, `under_way`, `pauses`, `blocks`, `views`, `claims`.
+Callers use these parts directly: `intake`, `hops`, `under_way`, `pauses`, `blocks`, `views`, `host_list`, `claims`.
 
 All methods run in one thread; only `stage` and the writing of batches may run
 in another. Rules for the caller:
@@ -43,6 +43,7 @@ from crawler.frontier.claiming import Claims
 from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.discovery.lookahead import Lookahead
 from crawler.frontier.hops import Hops
+from crawler.frontier.host_list import HostList
 from crawler.frontier.host_turns import HostTurns
 from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.hosts.front_host import FrontHost
@@ -92,6 +93,7 @@ class Frontier:
         refresh: Refresh | None = None,
     ) -> None:
         self._rng = rng
+        self._store = store
         self._registry = registry = Registry(store, config, fingerprinter, registrable_domain)
         self._hosts = registry.hosts
         self._gates = gates = DispatchGates(
@@ -102,6 +104,7 @@ class Frontier:
         self._permission = permission = Permission(robots, config)
         self.intake = intake = Intake(store, config.frontier, config.order, registry, bench, priority)
         outcome_policy = OutcomePolicy(config, registry, gates.politeness, rng, indexes=intake.index.keeps)
+        self._authorities = outcome_policy.authorities
         self._refetches = refetches = Refetches(refresh, gates, intake, config.crawl.patience)
         lookahead = Lookahead(store, config.frontier, registry, bench, intake)
         turns = HostTurns(gates, outstanding, permission, lookahead, outcome_policy.authorities, refetches)
@@ -117,6 +120,7 @@ class Frontier:
             store, gates, outstanding, permission, outcome_policy.authorities, self.claims.importance_at,
             self.claims.waited,
         )  # fmt: skip
+        self.host_list = HostList(store, gates, outcome_policy.authorities, self.views)
 
     def __repr__(self) -> str:
         registry = self._registry
@@ -134,6 +138,7 @@ class Frontier:
             DamageError: a stored record is damaged.
         """
         self._registry.open(now, clean)
+        self._authorities.load(self._store)
         self._gates.open(now)
         self.intake.unpark()
         self.intake.index.open()

@@ -10,7 +10,7 @@ from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.permission import Permission
 from crawler.records import FetchTask
-from crawler.robots.cache import VerdictKind
+from crawler.robots.cache import Verdict, VerdictKind
 
 
 class Hops:
@@ -58,12 +58,27 @@ class Hops:
             self._gates.shares.release(host.slot, now)
             self._gates.release_address(host, now, now)
 
+    def leave_address(self, fetch_task: FetchTask, now: float) -> None:
+        """Free the address of a fetch task that waits for a browser, or whose page makes no request right now."""
+        host = self._outstanding.held[fetch_task.host]
+        self._gates.release_address(host, now, now)
+
+    def take_address(self, fetch_task: FetchTask, address: str, now: float) -> float:
+        """Take the address again for a request of the task's page; return 0.0, or the time of the next try.
+
+        It needs no fetch slot: tasks that wait for a browser may hold all of them.
+        """
+        return self._borrow(fetch_task.hostname, now, fetch_task, address)
+
     def give_back(self, hostname: str, now: float, took: float, retry_after: float = 0.0) -> None:
         """End a hop on a borrowed host, or on the fetch task's own; its politeness gap starts now."""
         self._gates.visits.give_back(hostname, now, took, retry_after)
 
     def may_ask(self, url: str, now: float) -> bool:
         """Return whether the robots.txt rules known so far allow the URL; for the hops of a redirect."""
+        return self.verdict(url, now).kind is VerdictKind.ALLOWED
+
+    def verdict(self, url: str, now: float) -> Verdict:
+        """Return the verdict of robots.txt on a URL, as far as it is known."""
         authority, target = entries.split_authority(url)
-        verdict = self._permission.verdict(entries.split_url(url)[0], authority, target, now)
-        return verdict.kind is VerdictKind.ALLOWED
+        return self._permission.verdict(entries.split_url(url)[0], authority, target, now)

@@ -27,7 +27,14 @@ import msgspec
 from crawler.config import Config, Override, Overrides
 from crawler.frontier.discovery import entries
 from crawler.frontier.discovery.waiting_index import index_key
-from crawler.frontier.hosts.authorities import Authorities, failed_alone, names_port
+from crawler.frontier.hosts.authorities import (
+    Authorities,
+    Failing,
+    failed_alone,
+    failing_key,
+    failing_record,
+    names_port,
+)
 from crawler.frontier.hosts.front_host import FrontHost
 from crawler.frontier.hosts.politeness import HostPoliteness
 from crawler.frontier.hosts.registry import Registry
@@ -128,15 +135,21 @@ class OutcomePolicy:
         """Return whether to charge the host; if not, a failure may have been charged to the task's authority."""
         authority = entries.split_authority(fetch_task.url)[0]
         if fetch.blame is not Blame.HOST and fetch.status:
-            self.authorities.answered(authority)
+            self._note_answer(host, authority)
         items = itertools.islice(host.entries(), _OTHERS_LOOKED_AT)
         others = (entries.split_authority(entries.join_url(host.name, entry.tail))[0] for _, entry in items)
         if not failed_alone(fetch_task.kind, fetch, authority, others):
             return True
-        self.authorities.failed(authority, now, self._politeness.config, fetch.outcome)
+        tries = self.authorities.failed(host.slot, authority, now, self._politeness.config, fetch.outcome)
+        record = failing_record(Failing(tries, fetch.outcome))
+        self._registry.notes[failing_key(host.key, authority)] = record
         if not (fetch.status or names_port(authority)):
             self._politeness.note_silence(host.slot, now)
         return False
+
+    def _note_answer(self, host: FrontHost, authority: str) -> None:
+        if self.authorities.answered(host.slot, authority):
+            self._registry.notes[failing_key(host.key, authority)] = None
 
     def _refetched(
         self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, crawl_delay: float

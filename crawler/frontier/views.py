@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from crawler.frontier.discovery import entries
+from crawler.frontier.hosts import ranking
 from crawler.frontier.hosts.authorities import Authorities
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.dispatch_gates import DispatchGates
@@ -112,6 +113,7 @@ class FrontierViews:
             "hosts_excluded": int(((flags & HostFlag.EXCLUDED) != 0).sum()),
         }
         counts |= {f"hosts_{state}": int(((flags & flag) != 0).sum()) for flag, state in _SILENT_STATES}
+        counts["hosts_failing"] = int(ranking.failing(registry.hosts, self._authorities.troubled).sum())
         counts |= {f"parked_{rule}": registry.parked[index] for index, rule in enumerate(RULES) if rule}
         return counts | {"requests": self._outstanding.requests, "look_ups": self._gates.look_ups.under_way}
 
@@ -214,7 +216,7 @@ class FrontierViews:
             wait=max(0.0, ready - now),
             next_retry_at=front.later[0][0] if front is not None and front.later else 0.0,
             gap=hosts.gap[slot],
-            failures=hosts.failures[slot],
+            failures=hosts.failures[slot] + self._authorities.failures(slot),
             refusals=hosts.refusals[slot],
             slowdown=max(1.0, hosts.slowdown[slot]),
             todo=hosts.todo[slot],

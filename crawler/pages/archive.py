@@ -17,6 +17,7 @@ from crawler.pages.captures import (
     is_copy,
     newest_of,
     record_key,
+    shown_fields,
     unpack_capture,
     unpack_record,
 )
@@ -88,7 +89,12 @@ class Archive:
     # -- bytes
 
     def get(
-        self, fingerprint: int, at: float | None = None, *, with_noarchive: bool = False
+        self,
+        fingerprint: int,
+        at: float | None = None,
+        *,
+        with_noarchive: bool = False,
+        static: bool = False,
     ) -> StoredPage | None:
         """Return the newest copy of a URL (not newer than `at`); None if there is none, or it may not be shown.
 
@@ -101,12 +107,13 @@ class Archive:
         capture = newest_of(capture for capture in captures if at is None or capture.fetched_at <= at)
         if capture is None or (capture.noarchive and not with_noarchive):
             return None
-        return self.read(capture)
+        return self.read(capture, static=static)
 
-    def read(self, capture: Capture) -> StoredPage:
+    def read(self, capture: Capture, *, static: bool = False) -> StoredPage:
         """Read a capture from its segment, which may still be open; a revisit is returned with its payload.
 
-        A 304 gets the status and headers of the response that it confirms.
+        A 304 gets the status and headers of the response that it confirms. A page that a browser
+        showed has its DOM as payload; with `static`, the server's answer.
 
         Raises:
             DamageError: the bytes are missing, or are not a record.
@@ -118,7 +125,7 @@ class Archive:
                 raise DamageError(
                     f"{capture.url}: the response that this revisit repeats is not in the store"
                 )
-        return read_capture(self.folder, capture, original)
+        return read_capture(self.folder, capture, original, static=static)
 
     def raw_records(self, capture: Capture) -> bytes:
         """Return all WARC records of a capture as stored in the segment (gzip members).
@@ -148,7 +155,9 @@ class Archive:
             yield key[2:].decode(), int.from_bytes(unseal(key, value), "big")
 
 
-def read_capture(folder: Path, capture: Capture, original: Capture | None) -> StoredPage:
+def read_capture(
+    folder: Path, capture: Capture, original: Capture | None, *, static: bool = False
+) -> StoredPage:
     """Read a capture from the segments in `folder`; `original` is the response that a revisit repeats.
 
     Reading needs no store, so several processes can do it at the same time.
@@ -156,6 +165,8 @@ def read_capture(folder: Path, capture: Capture, original: Capture | None) -> St
     Raises:
         DamageError: the bytes are missing, or are not a record.
     """
+    if capture.dom_length and not static:
+        return _shown(folder, capture)
     message = _message(folder, capture)
     payload = message.payload
     if original is not None:
@@ -164,6 +175,18 @@ def read_capture(folder: Path, capture: Capture, original: Capture | None) -> St
         if capture.status == 304:
             message = repeated
     return StoredPage(capture, message.status, message.reason, message.version, message.headers, payload)
+
+
+def _shown(folder: Path, capture: Capture) -> StoredPage:
+    """Read a page as a browser showed it: status and fields of the answer, and the DOM as payload."""
+    message = _message(folder, capture)
+    place = segments.RecordPlace(capture.segment, capture.offset + capture.dom_offset, capture.dom_length)
+    data = segments.read_member(folder, place, bytes_max=reading.RECORD_BYTES_MAX)
+    record = reading.parse_record(data, f"{place.segment} at {place.offset}")
+    headers = shown_fields(message.headers)
+    return StoredPage(
+        capture, message.status, message.reason, message.version, headers, record.block, rendered=True
+    )
 
 
 def _message(folder: Path, capture: Capture) -> reading.HttpMessage:

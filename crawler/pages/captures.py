@@ -29,6 +29,11 @@ _UNANSWERED = frozenset(
     {Outcome.BAD_STATUS, Outcome.HEADER_TOO_LARGE, Outcome.FRAMING, Outcome.ROBOTS_DENIED}
 )
 
+# Fields of an answer that describe its body, which a DOM replaces
+_OF_THE_BODY = frozenset(
+    {b"content-type", b"content-encoding", b"content-length", b"etag", b"last-modified", b"digest"}
+)
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_record = msgspec.msgpack.Decoder(PageRecord).decode
 _decode_capture = msgspec.msgpack.Decoder(Capture).decode
@@ -138,13 +143,17 @@ class Capturing(msgspec.Struct, gc=False):
             content=b"",
             request_head=b"",
             truncated=UNSPECIFIED,
+            rendering=None,
         )
         self.payload, self.payload_digest = b"", EMPTY_DIGEST
         self.profile, self.original, self.directives = "", None, ""
 
 
 class StoredPage(msgspec.Struct):
-    """A capture as read back: the server's answer; for a revisit, with the payload that it repeats."""
+    """A capture as read back: the server's answer; for a revisit, with the payload that it repeats.
+
+    If a browser showed the page, the payload is the DOM (`rendered`), unless the answer was asked for.
+    """
 
     capture: Capture
     status: int
@@ -152,6 +161,7 @@ class StoredPage(msgspec.Struct):
     version: str
     headers: tuple[tuple[bytes, bytes], ...]
     payload: bytes
+    rendered: bool = False
 
     @property
     def content(self) -> bytes:
@@ -183,6 +193,12 @@ class Problem(msgspec.Struct, frozen=True):
 
     where: str
     message: str
+
+
+def shown_fields(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the header fields of an answer whose body is replaced by the DOM that a browser showed."""
+    kept = [field for field in headers if field[0].lower() not in _OF_THE_BODY]
+    return (*kept, (b"Content-Type", b"text/html; charset=utf-8"))
 
 
 def is_answer(fetch: Fetch) -> bool:

@@ -76,6 +76,7 @@ _NO_VERDICT = frozenset(
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN  # describes this fetch, not the URL
 # Limits on what a server may put into a record. A longer ETag is not sent back, so it is not stored.
 _VALIDATOR_BYTES_MAX = 1024
+_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]")
 _TYPE_CHARS_MAX = 128
 _ERROR_CHARS_MAX = 500
 _LOCATION_CHARS_MAX = 8192
@@ -214,6 +215,7 @@ def next_record(
     if fetch.outcome in SUCCESSES and fetch.outcome is not Outcome.UNCHANGED:
         record.content_type = content_type(fetch)
         record.digest, record.content_digest = payload_digest, digest
+        record.rendered = fetch.rendering is not None
         if not unchanged:
             record.links = len(extracted.hrefs) if extracted is not None else 0
     if fetch.outcome in SUCCESSES:
@@ -233,6 +235,7 @@ def _carry_over(record: PageRecord, previous: PageRecord, fetch: Fetch, now: flo
         return
     record.digest, record.content_digest = previous.digest, previous.content_digest
     record.content_type, record.links = previous.content_type, previous.links
+    record.rendered = previous.rendered
     record.etag, record.last_modified = previous.etag, previous.last_modified
     record.noindex, record.noarchive, record.metas = previous.noindex, previous.noarchive, previous.metas
     if fetch.outcome not in SUCCESSES:
@@ -294,6 +297,11 @@ def _renew_directives(
 
 
 def _text(fetch: Fetch, name: bytes) -> str:
-    """Return a validator as text that encodes back to the same bytes (latin-1), for the next conditional request."""
+    """Return a validator as text that encodes back to the same bytes (latin-1), for the next conditional request.
+
+    Returns "" if it is too long or has control characters, which no valid one has (RFC 9110, 8.8).
+    """
     value = fetch.header(name)
-    return value.decode("latin-1") if len(value) <= _VALIDATOR_BYTES_MAX else ""
+    if len(value) > _VALIDATOR_BYTES_MAX or _CONTROLS.search(value):
+        return ""
+    return value.decode("latin-1")

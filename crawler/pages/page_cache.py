@@ -181,7 +181,7 @@ class PageCache(Archive):
             digest=b"",
         )
         previous = None
-        if fetch_task.kind is not TaskKind.ROBOTS:
+        if fetch_task.kind not in (TaskKind.ROBOTS, TaskKind.SUBRESOURCE):
             previous = self.record(fingerprint)
             self._renew_record(capturing, previous, extracted, tags)
             capturing.stored = capturing.stored and self._keeps(fetch.url, _media_type(fetch, previous))
@@ -221,6 +221,8 @@ class PageCache(Archive):
         if fetch.outcome not in change_detection.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
             return b""
         comparison = self._comparison(fetch.url)
+        if fetch.rendering is not None:
+            return self._shown_digest(fetch.rendering.dom, comparison)
         digest = change_detection.content_digest(fetch.content or fetch.body, comparison.ignored)
         if previous is None or digest == previous.content_digest or not fetch_task.flags & _KNOWN:
             return digest
@@ -228,6 +230,11 @@ class PageCache(Archive):
             same = self._reads_the_same(fetch_task.fingerprint, fetch, previous, comparison)
             self._compared = fetch_task.fingerprint, digest, same
         return previous.content_digest if self._compared[2] else digest
+
+    @staticmethod
+    def _shown_digest(dom: bytes, comparison: change_detection.Comparison) -> bytes:
+        """Return the digest of the text that a browser showed: a shell that never changes says nothing."""
+        return change_detection.content_digest(change_detection.visible_text(dom), comparison.ignored)
 
     def _reads_the_same(
         self, fingerprint: int, fetch: Fetch, previous: PageRecord, comparison: change_detection.Comparison
@@ -350,6 +357,9 @@ class PageCache(Archive):
             extent=sum(map(len, members)),
             broken=fetch.outcome is Outcome.TRUNCATED,
         )
+        if capturing.fetch.rendering is not None:  # its record is the last one
+            capturing.capture.dom_length = len(members[-1])
+            capturing.capture.dom_offset = capturing.capture.extent - len(members[-1])
         return bare
 
     def _members(self, capturing: Capturing) -> list[bytes]:

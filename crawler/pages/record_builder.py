@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from crawler.pages import warc
 from crawler.pages.captures import Capturing
-from crawler.records import Outcome
+from crawler.records import Fetch, Outcome, Rendering
 
 
 class RecordBuilder:
@@ -33,6 +33,18 @@ class RecordBuilder:
         if capturing.record is not None:
             facts = self._facts(capturing)
             yield warc.metadata(metadata_id, date, target, identity, facts)
+        if fetch.rendering is not None:
+            yield from self._shown(fetch, fetch.rendering, identity, date)
+
+    def _shown(self, fetch: Fetch, rendering: Rendering, answer: bytes, date: bytes) -> Iterator[bytes]:
+        """Yield the records of what a browser showed: a picture if there is one, and last the DOM."""
+        view_id, dom_id = warc.record_ids(self.random, 2)
+        if rendering.view:
+            yield warc.resource(view_id, date, f"urn:view:{fetch.url}", answer, b"image/png", rendering.view)
+        html = b"text/html; charset=utf-8"
+        yield warc.resource(
+            dom_id, date, f"urn:dom:{fetch.url}", answer, html, rendering.dom, rendering.broke
+        )
 
     def _answer(self, capturing: Capturing, identity: bytes, date: bytes, target: bytes) -> bytes:
         fetch = capturing.fetch
@@ -67,6 +79,7 @@ class RecordBuilder:
 
     def _facts(self, capturing: Capturing) -> list[tuple[str, object]]:
         fetch, fetch_task = capturing.fetch, capturing.fetch_task
+        shown = fetch.rendering
         return [
             ("via", self._url_of(fetch_task.via) if fetch_task.via else ""),
             ("depth", fetch_task.depth),
@@ -75,4 +88,8 @@ class RecordBuilder:
             ("outcome", fetch.outcome.value),
             ("robots", capturing.directives),
             ("tls", "" if fetch.tls_ok else "not verified"),
+            ("renderTimeMs", int(shown.took * 1000) if shown else ""),
+            ("renderRequests", shown.requests if shown else ""),
+            ("renderMissing", shown.missing if shown else ""),
+            ("renderCutBy", shown.broke if shown else ""),
         ]

@@ -222,6 +222,26 @@ def metadata(
     return record(b"metadata", identity, date, fields + _WARC_FIELDS, fact_lines(facts))
 
 
+def resource(
+    identity: bytes,
+    date: bytes,
+    uri: str,
+    refers_to: bytes,
+    media_type: bytes,
+    payload: bytes,
+    cut_by: str = "",
+) -> bytes:
+    """Build a `resource` record: bytes made from the answer that `refers_to` names; `cut_by` as in `Rendering.broke`."""
+    fields = b"WARC-Target-URI: %b\r\nWARC-Refers-To: %b\r\n" % (
+        clean(uri.encode("utf-8", "replace")).replace(b" ", b"%20"),
+        refers_to,
+    )
+    fields += b"WARC-Payload-Digest: %b\r\n" % digest_text(hashlib.sha1(payload).digest())
+    if cut_by:
+        fields += b"WARC-Truncated: %b\r\n" % (b"time" if cut_by in ("time", "cpu") else b"unspecified")
+    return record(b"resource", identity, date, fields + b"Content-Type: %b\r\n" % media_type, b"", payload)
+
+
 def warcinfo(identity: bytes, date: bytes, filename: str, facts: Iterable[tuple[str, object]]) -> bytes:
     """Build the first record of a segment: the software, its operator and its settings."""
     fields = b"WARC-Filename: %b\r\n" % clean(filename.encode())

@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crawler.admin import process_metrics
+from crawler.admin.health import recent_requests
 from crawler.admin.status import MemberStatus
 from crawler.change_signals import Signalled
 from crawler.config import Config
@@ -30,7 +31,7 @@ from crawler.process.answering.wait_log import HOSTS_MAX, WaitLog
 from crawler.process.results.notices import StoredNotices
 from crawler.serve.demand import Demand
 from crawler.serve.http_error import HttpError
-from crawler.serve.indexnow import KEY_AGE_MAX, KeyUnreadError
+from crawler.serve.indexnow import KEY_AGE_MAX, REFUSED_AGE_MAX, KeyUnreadError, contains
 from crawler.serve.interfaces import Ahead, AheadState
 from crawler.serve.stored_crawl import StoredCrawl
 from crawler.storage.commit import Change
@@ -211,7 +212,7 @@ class LiveServices:
             processes=self._context.topology.names,
             me=self._context.name,
             random=os.urandom,
-            fetch_text=self._key_file,
+            fetch_key_file=self._key_file,
             read_feed=lambda body: [
                 entry.loc for entry in read_feed(body, self._config.serve.signal_urls_max).entries
             ],
@@ -223,8 +224,10 @@ class LiveServices:
         self._tasks.append(task)
         task.add_done_callback(self._tasks.remove)
 
-    async def _key_file(self, url: str) -> bytes | None:
-        """Fetch a small file of a site as a link in the crawl's own order; return None if it does not arrive in time.
+    async def _key_file(self, url: str, key: str) -> bytes | None:
+        """Fetch the key file of a site as a link in the crawl's own order; return None if it does not arrive in time.
+
+        A stored copy of the last day suffices if it contains the key, others only if they are a few minutes old.
 
         Raises:
             KeyUnreadError: the crawl stops.
@@ -233,8 +236,10 @@ class LiveServices:
         asked = self._now()
         while self._now() - asked < KEY_FILE_WAIT:
             capture = next(iter(self._pages.captures(fingerprint)), None)
-            if capture is not None and self._now() - capture.fetched_at < KEY_AGE_MAX:
-                return self._pages.read(capture).content[:1024] if capture.status == 200 else None
+            if capture is not None and (age := self._now() - capture.fetched_at) < KEY_AGE_MAX:
+                text = self._pages.read(capture).content[:1024] if capture.status == 200 else None
+                if age < REFUSED_AGE_MAX or contains(text, key):
+                    return text
             state = self.ahead(url, fingerprint).state
             if state is AheadState.AT_REST:
                 raise KeyUnreadError
@@ -379,7 +384,7 @@ class LiveServices:
             "hosts": self._frontier.views.hosts_reached,
             "new": self._due.new,
             "known": self._due.known,
-        }
+        } | recent_requests(self._counters)
 
     async def _watch_lag(self) -> None:
         """Measure the lag of the event loop: the largest value of the last second, decaying."""

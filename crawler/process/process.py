@@ -83,6 +83,7 @@ class Process:
         self._stopped_at = 0.0
         self.failure: BaseException | None = None
         self._grace = STOP_GRACE
+        self._grace_over = False
         self._news = asyncio.Event()
         self._seeds = _seeds(stages, seeds, shared=member.supervised)
         self._seeding = True
@@ -339,6 +340,9 @@ class Process:
     def stopping(self) -> bool:
         return bool(self.stopped_by)
 
+    def leaves_links(self) -> bool:
+        return self._grace_over
+
     def decided(self) -> None:
         if not self.stopped_by:
             self._start_fetch_tasks(self._clock.now())
@@ -363,23 +367,37 @@ class Process:
         for put in self.last_changes:
             put()
         limit = self.context.config.crawl.drain_max
-        drop = self._drop_heavy_later()
+        timer = self._end_grace_later()
         in_hand = not await within(limit, "commit", self._commit_rest())
-        drop.cancel()
+        timer.cancel()
         if in_hand and (len(self.point) or self.commits.busy):
             self.fail(StoreError(f"disk: accepted results could not be committed within {limit:g} s"))
 
-    def _drop_heavy_later(self) -> asyncio.TimerHandle:
-        """When the grace ends, leave heavy results to the next run, unless a limit of pages or bytes ended this one."""
+    def _end_grace_later(self) -> asyncio.TimerHandle:
+        """Call `_end_grace` when the grace ends."""
         wait = self._stopped_at + self._grace - self._clock.now()
-        drop = (lambda: None) if self.stopped_by in COUNTED else self.point.drop_heavy
-        return asyncio.get_running_loop().call_later(max(0.0, wait), drop)
+        return asyncio.get_running_loop().call_later(max(0.0, wait), self._end_grace)
+
+    def _end_grace(self) -> None:
+        """Leave heavy results and pending links to the next run, unless a limit of pages or bytes ended this one."""
+        if self.stopped_by in COUNTED:
+            return
+        self.point.drop_heavy()
+        self._grace_over = True
+        self.commits.wake()
+        self.wake()
 
     async def _commit_rest(self) -> None:
-        while self.failure is None and self._unfinished():
+        while self.failure is None and self._rest():
             self._news.clear()
             self.commits.wake()
             await self._news.wait()
+
+    def _rest(self) -> bool:
+        """Return whether something is left to commit before this run may end."""
+        if self.leaves_links():
+            return bool(self._seeding or len(self.point) or self.commits.busy)
+        return self._unfinished()
 
     async def _shut_down(self, loops: Tasks) -> None:
         """Stop everything that runs, step by step, each step within its limit."""

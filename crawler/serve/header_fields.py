@@ -92,16 +92,22 @@ def accepted(field: str) -> frozenset[bytes]:
     An empty field accepts none: many clients that send none cannot decode any,
     although RFC 9110, 12.5.3 would allow sending them.
     """
-    weights = {}
-    for part in field.lower().split(","):
-        name, _, parameters = part.partition(";")
-        weights[name.strip()] = _weight(parameters)
-    other = weights.get("*", 0.0)
-    taken = {name for name in _CODINGS if weights.get(name, other) > 0.0}
+    given = weights(field)
+    other = given.get("*", 0.0)
+    taken = {name for name in _CODINGS if given.get(name, other) > 0.0}
     return frozenset(name.encode() for name in taken | ({"x-gzip"} if "gzip" in taken else set()))
 
 
 _CODINGS = ("gzip", "deflate", "br", "zstd", "compress")
+
+
+def weights(field: str) -> dict[str, float]:
+    """Return the names that a field of the Accept family lists, in lower case, with their weights."""
+    found = {}
+    for part in field.lower().split(","):
+        name, _, parameters = part.partition(";")
+        found[name.strip()] = _weight(parameters)
+    return found
 
 
 def _weight(parameters: str) -> float:
@@ -132,6 +138,16 @@ def not_modified(if_none_match: str, if_modified_since: float | None, etag: str,
         tags = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
         return etag.removeprefix("W/") in tags
     return if_modified_since is not None and int(modified) <= if_modified_since
+
+
+def still_matches(if_match: str, if_unmodified_since: float | None, etag: str, modified: float) -> bool:
+    """Return whether the preconditions hold; if not, the answer is 412 (RFC 9110, 13.1.1 and 13.1.4).
+
+    If-Match, if sent, decides alone, by strong comparison.
+    """
+    if if_match:
+        return if_match.strip() == "*" or etag in [tag.strip() for tag in if_match.split(",")]
+    return if_unmodified_since is None or int(modified) <= if_unmodified_since
 
 
 def head(status: int, reason: str, fields: Iterable[Field]) -> bytes:

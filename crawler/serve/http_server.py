@@ -22,7 +22,7 @@ from typing import cast
 from crawler.errors import ConfigError, CrawlerError
 from crawler.serve.connection_slots import ConnectionSlots
 from crawler.serve.header_fields import SANDBOX, head, http_date
-from crawler.serve.http_error import HttpError
+from crawler.serve.http_error import HttpError, wants_page
 from crawler.serve.reply import Reply
 from crawler.serve.representation import UNKNOWN_LENGTH
 from crawler.serve.request_reader import RequestReader, ServedRequest
@@ -41,8 +41,9 @@ _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
 _REASONS = {
-    200: "OK", 202: "Accepted", 204: "No Content", 400: "Bad Request", 403: "Forbidden", 404: "Not Found",
-    405: "Method Not Allowed", 408: "Request Timeout", 409: "Conflict", 410: "Gone", 413: "Content Too Large",
+    200: "OK", 202: "Accepted", 204: "No Content", 302: "Found", 400: "Bad Request", 403: "Forbidden", 404: "Not Found",
+    405: "Method Not Allowed", 408: "Request Timeout", 409: "Conflict", 410: "Gone", 412: "Precondition Failed",
+    413: "Content Too Large",
     414: "URI Too Long", 415: "Unsupported Media Type", 416: "Range Not Satisfiable", 421: "Misdirected Request",
     422: "Unprocessable Content", 429: "Too Many Requests", 431: "Request Header Fields Too Large",
     451: "Unavailable For Legal Reasons", 500: "Internal Server Error", 502: "Bad Gateway",
@@ -76,8 +77,18 @@ def short_path(folder: Path, name: str) -> Iterator[str]:
         os.close(descriptor)
 
 
-def error_reply(refusal: HttpError) -> Reply:
-    return json_reply(refusal.status, refusal.content(), refusal.fields)
+def error_reply(refusal: HttpError, accept: str = "") -> Reply:
+    """Return the reply that reports an error: a page if `accept` is the Accept field of a browser, otherwise JSON.
+
+    It may not be cached: the page may be fetched, or withdrawn, at any time.
+    """
+    status, reason = refusal.status, _REASONS.get(refusal.status, "Unknown")
+    readable = wants_page(accept)
+    kind = b"text/html; charset=utf-8" if readable else b"application/json"
+    content = refusal.page(reason) if readable else refusal.content()
+    fields = [(b"Content-Type", kind), (b"Cache-Control", b"no-store"), *SANDBOX]
+    fields += [(name.encode(), value.encode("latin-1", "replace")) for name, value in refusal.fields]
+    return Reply(status, head(status, reason, fields), len(content), content)
 
 
 def whole(reply: Reply, now: float) -> bytes:

@@ -5,15 +5,19 @@
 
 The key proves that the sender owns the site: the file `http://H/K.txt` (or L, on the
 same host, for URLs below L's directory) contains it. The crawl fetches the file
-politely, once per host and day. Until then the answer is 202 and the URLs wait, at
-most `PENDING_MAX` of them; they are also stored.
+politely, once per host and day. Until then the answer is 202 and the URLs wait; they are
+also stored. They may take `pending_bytes_max`, those of one site `SITE_PART` of that, so a site
+whose key file never comes does not turn away the notices of others. A file that is missing or
+lacks the key is fetched again for the first notice after `REFUSED_AGE_MAX`.
 
     200  accepted               400  malformed                422  URLs of another host, or an invalid key
     202  key not checked yet    403  the file lacks the key   429  too many at once
 """
 
+import math
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,9 +25,12 @@ import msgspec
 from crawler.records import UNDECODABLE
 from crawler.serve.http_error import HttpError
 from crawler.urls.canonical import canonical, hostname
+from crawler.urls.fingerprint import registrable_domain
 
-KEY_AGE_MAX = 86_400.0  # seconds for which the content of a key file is trusted
-PENDING_MAX = 10_000  # URLs waiting for their key files
+KEY_AGE_MAX = 86_400.0  # seconds for which a key file that contains the key is trusted
+REFUSED_AGE_MAX = 600.0  # seconds for which a key is refused after its file was missing or lacked it
+SITE_PART = 16  # 1/16 of the memory for waiting URLs is for one registrable domain, or for all bare addresses
+_URL_BYTES = 57  # memory of a URL beyond its characters
 _KEY = re.compile(r"[A-Za-z0-9-]{8,128}")
 
 
@@ -103,16 +110,31 @@ def _authority(url: str) -> str:
     return url.partition("://")[2].partition("/")[0]
 
 
-class Keys:
-    """The known key files, and the notices that wait for a key file."""
+def contains(text: bytes | None, key: str) -> bool:
+    """Return whether a key file contains the key; None stands for a file that could not be fetched."""
+    return text is not None and text[:256].decode("utf-8", "replace").strip("\ufeff \t\r\n") == key
 
-    def __init__(self, files_max: int) -> None:
+
+def _site(host: str) -> str:
+    """Return the registrable domain of a host; "" for all bare addresses, of which anybody can name many."""
+    return "" if ":" in host or host.rpartition(".")[2].isdigit() else registrable_domain(host)
+
+
+def _size(urls: Iterable[str]) -> int:
+    return sum(_URL_BYTES + len(url) for url in urls)
+
+
+class Keys:
+    """The known key files, and the notices that wait for a key file: at most `pending_bytes_max` of URLs."""
+
+    def __init__(self, files_max: int, pending_bytes_max: int) -> None:
         self.files_max = files_max
+        self._pending_bytes_max = pending_bytes_max
         self._known: OrderedDict[tuple[str, str], tuple[bool, float]] = (
             OrderedDict()
         )  # -> (the file contains the key, instant of the fetch)
         self._pending: OrderedDict[tuple[str, str], list[str]] = OrderedDict()
-        self._waiting = 0
+        self._waiting: Counter[str] = Counter()  # site -> bytes of its waiting URLs
 
     def submit(self, notice: Notice, now: float) -> tuple[int, bool]:
         """Return (status, whether to fetch the key file now); with 202, the URLs wait for `found`.
@@ -121,31 +143,36 @@ class Keys:
             HttpError: 403 the file does not contain the key; 429 too many URLs wait.
         """
         name = (notice.location, notice.key)
-        good, then = self._known.get(name, (False, -KEY_AGE_MAX))
-        if now - then < KEY_AGE_MAX:
-            if good:
-                return 200, False
-            raise HttpError(403, "refused", "the key file does not contain this key")
-        if self._waiting + len(notice.urls) > PENDING_MAX:
+        good, then = self._known.get(name, (False, -math.inf))
+        if good and now - then < KEY_AGE_MAX:
+            return 200, False
+        if now - then < REFUSED_AGE_MAX:
+            raise HttpError(403, "refused", "the key file is missing or does not contain this key")
+        if not self._fits(notice):
             raise HttpError(
                 429, "too_many", "too many notifications wait for their key files; try again later"
             )
         return 202, self.wait(notice)
+
+    def _fits(self, notice: Notice) -> bool:
+        more, most = _size(notice.urls), self._pending_bytes_max
+        own = self._waiting[_site(notice.host)]
+        return own + more <= most // SITE_PART and self._waiting.total() + more <= most
 
     def wait(self, notice: Notice) -> bool:
         """Queue the URLs of a notice until `found`; return whether to fetch the key file now."""
         name = (notice.location, notice.key)
         first = name not in self._pending
         self._pending.setdefault(name, []).extend(notice.urls)
-        self._waiting += len(notice.urls)
+        self._waiting[_site(notice.host)] += _size(notice.urls)
         return first
 
     def found(self, notice: Notice, text: bytes | None, now: float) -> list[str]:
         """Record the text of a key file (None: it could not be fetched); return the URLs accepted by it."""
         name = (notice.location, notice.key)
         urls = self._pending.pop(name, [])
-        self._waiting -= len(urls)
-        good = text is not None and text[:256].decode("utf-8", "replace").strip("\ufeff \t\r\n") == notice.key
+        self._waiting -= Counter({_site(notice.host): _size(urls)})
+        good = contains(text, notice.key)
         self._known[name] = (good, now)
         self._known.move_to_end(name)
         while len(self._known) > self.files_max:
@@ -154,5 +181,6 @@ class Keys:
 
     def _check(self) -> None:
         """Assert every invariant."""
-        assert self._waiting == sum(map(len, self._pending.values())) <= PENDING_MAX
+        assert self._waiting.total() == sum(map(_size, self._pending.values())) <= self._pending_bytes_max
+        assert all(waiting > 0 for waiting in self._waiting.values())
         assert len(self._known) <= self.files_max

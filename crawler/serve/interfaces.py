@@ -28,6 +28,7 @@ class AheadState(StrEnum):
     BLOCKED = "blocked"  # its host is not fetched from for a time, or until the operator unblocks it
     DISALLOWED = "disallowed"  # robots.txt forbids it
     OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects it
+    PARKED = "parked"  # found beyond a limit of the crawl, such as pages_per_host
     RETIRED = "retired"  # dropped by the operator
     NOT_REFRESHED = "not_refreshed"  # known, and not fetched again by this crawl
     FULL = "full"  # too many pages wait already

@@ -1,7 +1,8 @@
 """Memento (RFC 7089): addresses of copies, the Link field, and the list of copies.
 
     URI-R   U                                    the original
-    URI-G   /timegate/U                          negotiates by Accept-Datetime, answers with the copy (section 4.2.2)
+    URI-G   /timegate/U                          redirects to the copy nearest to Accept-Datetime (section 4.2.1)
+            U, in the proxy form                 answers with that copy (section 4.1.2)
     URI-T   /timemap/link/U                      lists the copies (section 5)
     URI-M   /page?url=U&at=20260131120000        one copy, permanently
 
@@ -13,7 +14,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 from crawler.records import Capture
-from crawler.serve.header_fields import http_date
+from crawler.serve.header_fields import Field, http_date
 
 
 def stamp(instant: float) -> str:
@@ -41,6 +42,16 @@ def link_field(base: str, url: str, instant: float | None = None) -> str:
         date = http_date(int(instant))
         links.append(f'<{base}{page_path(url, instant)}>; rel="memento"; datetime="{date}"')
     return ", ".join(links)
+
+
+def redirect_fields(base: str, url: str, instant: float) -> list[Field]:
+    """Return the fields of the redirect from the time gate of `url` to its copy of `instant`."""
+    return [
+        (b"Location", (base + page_path(url, instant)).encode()),
+        (b"Vary", b"Accept-Datetime"),
+        (b"Link", link_field(base, url, instant).encode("latin-1", "replace")),
+        (b"Cache-Control", b"no-cache"),
+    ]
 
 
 def _in_link(url: str) -> str:

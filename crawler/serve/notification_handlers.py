@@ -17,9 +17,8 @@ from crawler.serve.request_parsing import ParsedRequest, Route
 from crawler.serve.signal_handler import Signal, SignalHandler, parse
 from crawler.serve.websub import Subscriptions, slot_of
 
-FetchText = Callable[
-    [str], Awaitable[bytes | None]
-]  # fetches politely, like the crawl; None: there is no such text
+# Fetches the key file at a URL politely, like the crawl, unless a recent copy contains the key; None: no file came.
+FetchKeyFile = Callable[[str, str], Awaitable[bytes | None]]
 ReadFeed = Callable[[bytes], list[str]]  # returns the links of a feed's entries
 
 
@@ -39,7 +38,7 @@ class Notices(Protocol):
 class NotificationHandlers:
     """Answers the POST endpoints in the process `me` of `processes`.
 
-    `signal` submits signals, `notices` stores notices that wait for key files, `fetch_text` fetches IndexNow key
+    `signal` submits signals, `notices` stores notices that wait for key files, `fetch_key_file` fetches IndexNow key
     files, `read_feed` extracts the links of a WebSub delivery, `in_background` runs work that must not delay an answer.
     """
 
@@ -54,7 +53,7 @@ class NotificationHandlers:
         processes: Sequence[str] = ("p0",),
         me: str = "p0",
         random: Callable[[int], bytes],
-        fetch_text: FetchText,
+        fetch_key_file: FetchKeyFile,
         read_feed: ReadFeed,
         in_background: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
@@ -62,12 +61,12 @@ class NotificationHandlers:
         self._config = config
         self._now = now
         self._processes, self._me = processes, me
-        self._fetch_text = fetch_text
+        self._fetch_key_file = fetch_key_file
         self._read_feed = read_feed
         self._in_background = in_background
         self._notices = notices
         self.signals = SignalHandler(signal, config.signals_per_second, config.signal_urls_max)
-        self.keys = indexnow.Keys(config.key_files_max)
+        self.keys = indexnow.Keys(config.key_files_max, config.pending_bytes_max)
         self.subscriptions = Subscriptions(random, processes.index(me))
 
     def resume(self) -> None:
@@ -124,13 +123,13 @@ class NotificationHandlers:
 
     async def _look_at_key(self, notice: indexnow.Notice) -> None:
         try:
-            text = await self._fetch_text(notice.location)
+            text = await self._fetch_key_file(notice.location, notice.key)
         except indexnow.KeyUnreadError:
             return  # the notice is stored; the next run resumes it
         except Exception:
             text = None
         urls = self.keys.found(notice, text, self._now())
-        # At no rate: they were taken, and PENDING_MAX bounds them.
+        # At no rate: they were taken, and `pending_bytes_max` bounds them.
         self._notices.judged(notice, urls, f"indexnow:{notice.host}")
 
     async def _delivered(self, token: str, body: bytes, signature: str) -> Reply:

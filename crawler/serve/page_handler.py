@@ -1,7 +1,9 @@
 """Builds the answer to a request for a page, from the parsed request to the bytes, without waiting.
 
     ParsedRequest --> place of its copies --> which copy --> may it be shown, is it fresh enough
-          --> representation (cached, or built) --> 304, 206, 416 or the whole
+          --> representation (cached, or built) --> 304, 206, 412, 416 or the whole
+
+`PageHandler._chosen` is the only place that chooses a copy and refuses a withheld one.
 
 The I/O shell writes the `Reply`. A cached answer costs one read of the store: every
 fetch of a URL changes the URL's record in the same batch as the capture, so an answer
@@ -9,21 +11,22 @@ is current while the stored record is unchanged.
 """
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 
 from crawler.config import ServeConfig
 from crawler.pages.archive import Archive
 from crawler.pages.captures import record_key, unpack_record
-from crawler.records import Capture
-from crawler.serve import copy_selection, header_fields, memento, ranges
+from crawler.records import Capture, PageRecord
+from crawler.serve import copy_selection, header_fields, memento
 from crawler.serve.client_headers import ClientHeaders
+from crawler.serve.conditions import conditional
 from crawler.serve.http_error import HttpError
 from crawler.serve.interfaces import Ahead, AheadState, Located, ServedCrawl
 from crawler.serve.reply import Reply
-from crawler.serve.representation import Representation, Rewriter, represent, rfc3339, whole_length
-from crawler.serve.request_parsing import ParsedRequest, Route, accept_datetime, http_instant
+from crawler.serve.representation import CopyForm, Rewriter, represent, rfc3339
+from crawler.serve.request_parsing import ParsedRequest, Route, accept_datetime
 from crawler.serve.response_cache import CachedResponse, ResponseCache
-from crawler.serve.stored_bodies import open_copy, part
+from crawler.serve.stored_bodies import open_copy
 
 
 class OwnedByOther(Exception):
@@ -52,7 +55,8 @@ class PageHandler:
         if located.archive is None:
             return None
         proof = located.archive.store.get(record_key(located.fingerprint)) or b""
-        shown = self.response_cache.get(_name(located, asked, asked.at, client_headers), proof)
+        form = CopyForm(client_headers.base, client_headers.taken, asked.at, asked.rewrite)
+        shown = self.response_cache.get((located.fingerprint, form), proof)
         if shown is None:
             return None
         self._count(located, client_headers)
@@ -75,66 +79,76 @@ class PageHandler:
         if asked.door is Route.TIMEMAP:
             return self._timemap(archive, located, asked.url, client_headers.base)
         self._count(located, client_headers)
-        at = asked.at
         if asked.door is Route.TIMEGATE:
-            at = accept_datetime(client_headers.headers.get("Accept-Datetime", ""))
+            return self._timegate(archive, located, asked, client_headers)
+        proxied = asked.door is Route.PROXY
+        at = _accepted_instant(client_headers) if proxied else asked.at
+        form = CopyForm(client_headers.base, client_headers.taken, at, asked.rewrite, proxied)
         proof = archive.store.get(record_key(located.fingerprint)) or b""
-        name = _name(located, asked, at, client_headers)
-        shown = self.response_cache.get(name, proof)
+        shown = self.response_cache.get((located.fingerprint, form), proof)
         if shown is None:
-            shown = self._show(archive, located, asked, at, client_headers, proof)
-            self.response_cache.put(name, shown)
+            shown = self._show(archive, located, asked, form, proof)
+            self.response_cache.put((located.fingerprint, form), shown)
         return self._copy(asked, client_headers.headers, now, shown, located)
 
     def _count(self, located: Located, client_headers: ClientHeaders) -> None:
         if self._config.count_bots or not client_headers.is_bot:
             self._crawl.note_request(located.fingerprint)
 
+    def _chosen(
+        self, archive: Archive, fingerprint: int, at: float | None, proof: bytes
+    ) -> tuple[PageRecord | None, Capture | None]:
+        """Return the URL's record, decoded from `proof`, and the copy for the instant `at`; None if there is no copy.
+
+        Raises:
+            HttpError: 451, no copy of this page may be shown.
+        """
+        record = unpack_record(record_key(fingerprint), proof) if proof else None
+        capture = copy_selection.choose_copy(archive.captures(fingerprint), at)
+        copy_selection.check_shown(record, capture)
+        return record, capture
+
     def _show(
-        self,
-        archive: Archive,
-        located: Located,
-        asked: ParsedRequest,
-        at: float | None,
-        client_headers: ClientHeaders,
-        proof: bytes,
+        self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm, proof: bytes
     ) -> CachedResponse:
         """Choose a copy and build its representation.
 
         Raises:
             HttpError: there is no copy, or it may not be shown.
         """
-        fingerprint = located.fingerprint
-        record = unpack_record(record_key(fingerprint), proof) if proof else None
-        capture = copy_selection.choose_copy(archive.captures(fingerprint), at)
-        copy_selection.check_shown(record, capture)
+        record, capture = self._chosen(archive, located.fingerprint, form.at, proof)
         if capture is None:
-            ahead = self._crawl.request_fetch(asked.url, fingerprint) if asked.refresh else None
-            raise self._missing(asked, located, ahead, client_headers.base)
-        ready = represent(
-            open_copy(archive, capture),
-            capture,
-            base=client_headers.base,
-            url=capture.url,
-            taken=client_headers.taken,
-            held_max=self._config.held_bytes_max,
-            rewriter=self._rewriter if asked.rewrite else None,
-            negotiated=asked.door is Route.TIMEGATE,
-        )
-        path = memento.page_path(asked.url, capture.fetched_at, rewrite=asked.rewrite)
+            raise self._missing(asked, located, form.base)
+        copy = open_copy(archive, capture)
+        ready = represent(copy, capture, form, held_max=self._config.held_bytes_max, rewriter=self._rewriter)
+        path = memento.page_path(asked.url, capture.fetched_at, rewrite=form.rewrite)
         ready.head += f"Content-Location: {path}\r\n".encode()
-        if at is None and record is not None:
+        if form.at is None and record is not None:
             ready.head += b"X-Changed-At: " + rfc3339(record.changed_at) + b"\r\n"
-        return CachedResponse(proof, None if at is not None else record, capture, ready)
+        return CachedResponse(proof, None if form.at is not None else record, capture, ready)
 
-    def _missing(self, asked: ParsedRequest, located: Located, ahead: Ahead | None, base: str) -> HttpError:
+    def _timegate(
+        self, archive: Archive, located: Located, asked: ParsedRequest, client_headers: ClientHeaders
+    ) -> Reply:
+        """Redirect to the copy nearest to Accept-Datetime (RFC 7089, 4.2.1)."""
+        base = client_headers.base
+        proof = archive.store.get(record_key(located.fingerprint)) or b""
+        _, capture = self._chosen(archive, located.fingerprint, _accepted_instant(client_headers), proof)
+        if capture is None:
+            raise self._missing(asked, located, base)
+        fields = memento.redirect_fields(base, asked.url, capture.fetched_at)
+        return Reply(302, header_fields.head(302, "Found", fields), 0, b"")
+
+    def _missing(self, asked: ParsedRequest, located: Located, base: str) -> HttpError:
+        """Return the error for a page without a copy; queue it first if the client asks for that."""
+        ahead = self._crawl.request_fetch(asked.url, located.fingerprint) if asked.refresh else None
         if ahead is not None and ahead.state in _AHEAD:
             return _said_ahead(ahead)
         state, why = self._crawl.missing(asked.url, located.fingerprint)
         refusal = HttpError(404, state, why, url=asked.url)
         if ahead is not None:
             refusal.body["refresh"] = ahead.state
-        if asked.door is Route.TIMEGATE:
+        if asked.door in (Route.TIMEGATE, Route.PROXY):
             refusal.fields = (("Vary", "Accept-Datetime"), ("Link", memento.link_field(base, asked.url)))
         return refusal
 
@@ -154,7 +168,7 @@ class PageHandler:
             extra += b"X-Refresh: %s%s\r\n" % (ahead.state.encode(), wait)
         if asked.max_stale is not None:
             self._check_fresh(asked, located, age, probability)
-        return _conditional(shown.ready, headers, extra, shown.capture)
+        return conditional(shown.ready, headers, extra, shown.capture.fetched_at)
 
     def _of_now(
         self, shown: CachedResponse, located: Located, now: float
@@ -203,6 +217,7 @@ class PageHandler:
 _AHEAD = {
     AheadState.QUEUED: 202,
     AheadState.BLOCKED: 409,
+    AheadState.PARKED: 409,
     AheadState.DISALLOWED: 403,
     AheadState.OUT_OF_SCOPE: 403,
     AheadState.RETIRED: 410,
@@ -217,56 +232,5 @@ def _said_ahead(ahead: Ahead) -> HttpError:
     return refusal
 
 
-def _name(
-    located: Located, asked: ParsedRequest, at: float | None, client_headers: ClientHeaders
-) -> Hashable:
-    """Return the cache key of an answer: everything that it depends on, except the stored record."""
-    negotiated = asked.door is Route.TIMEGATE
-    return located.fingerprint, at, client_headers.taken, asked.rewrite, client_headers.base, negotiated
-
-
-def _conditional(ready: Representation, headers: Mapping[str, str], extra: bytes, capture: Capture) -> Reply:
-    """Return 304, 206, 416 or the whole representation."""
-    if ready.status == 200 and not _CONDITIONS.isdisjoint(headers):
-        range_field = headers.get("Range", "")
-        since = headers.get("If-Modified-Since", "")
-        seen = http_instant(since) if since else None
-        if header_fields.not_modified(headers.get("If-None-Match", ""), seen, ready.etag, capture.fetched_at):
-            kept = [field for field in ready.fields if field[0].lower() not in _OF_A_BODY]
-            return Reply(304, header_fields.head(304, "Not Modified", kept) + extra, 0, b"")
-        if _wants_range(ready, headers, range_field):
-            return _range(ready, range_field, extra)
-    head = ready.head + extra
-    return Reply(ready.status, head, ready.length, ready.body, ready.pieces)
-
-
-_CONDITIONS = frozenset({"If-None-Match", "If-Modified-Since", "Range"})
-
-
-def _wants_range(ready: Representation, headers: Mapping[str, str], field: str) -> bool:
-    if not field or not ranges.is_single(field):
-        return False
-    return ranges.allowed_by_if_range(headers.get("If-Range", ""), ready.etag, ready.modified)
-
-
-_OF_A_BODY = (b"content-type", b"content-encoding", b"content-disposition", b"content-language")
-
-
-def _range(ready: Representation, field: str, extra: bytes) -> Reply:
-    length = whole_length(ready)
-    try:
-        span = ranges.resolve(field, length)
-    except ranges.Unsatisfiable:
-        refusal = HttpError(416, "bad_request", f"the representation has {length} bytes")
-        refusal.fields = (("Content-Range", f"bytes */{length}"),)
-        raise refusal from None
-    if span is None:
-        head = ready.head + extra
-        return Reply(ready.status, head, ready.length, ready.body, ready.pieces)
-    first, end = span
-    content_range = (b"Content-Range", b"bytes %d-%d/%d" % (first, end - 1, length))
-    head = header_fields.head(206, "Partial Content", [*ready.fields, content_range]) + extra
-    if ready.body is not None:
-        return Reply(206, head, end - first, ready.body[first:end])
-    pieces = ready.pieces
-    return Reply(206, head, end - first, None, lambda: part(pieces(), first, end))
+def _accepted_instant(client_headers: ClientHeaders) -> float | None:
+    return accept_datetime(client_headers.headers.get("Accept-Datetime", ""))

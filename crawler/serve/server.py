@@ -83,6 +83,7 @@ class PageServer:
 
     async def _answer(self, request: ServedRequest, connection: ServedConnection) -> Sending:
         close = False
+        accept = request.headers.get("Accept", "")
         try:
             reply = await self._reply(request, connection)
         except OwnedByOther as elsewhere:
@@ -91,13 +92,13 @@ class PageServer:
                 if passed_on is not None:
                     return passed_on
             why = f"process {elsewhere.owner} of the crawl has this page or site"
-            reply = error_reply(HttpError(421, "elsewhere", why, owner=elsewhere.owner))
+            reply = error_reply(HttpError(421, "elsewhere", why, owner=elsewhere.owner), accept)
         except HttpError as refusal:
-            reply = error_reply(refusal)
+            reply = error_reply(refusal, accept)
             close = refusal.status in (408, 413, 415)
         except CrawlerError as error:
             log.error("serve: %s", error)
-            reply = error_reply(HttpError(502, "damaged", "the stored copy cannot be read"))
+            reply = error_reply(HttpError(502, "damaged", "the stored copy cannot be read"), accept)
         self.answers[reply.status] = self.answers.get(reply.status, 0) + 1
         return Sending(reply, close=close)
 

@@ -21,6 +21,7 @@ from isal import igzip_lib, isal_zlib
 from crawler.errors import DamageError
 from crawler.pages import reading, segments
 from crawler.pages.archive import Archive
+from crawler.pages.captures import shown_fields
 from crawler.records import Capture
 from crawler.serve.header_fields import Field, codings_of
 
@@ -51,11 +52,15 @@ class Copy(msgspec.Struct):
 
 
 def open_copy(archive: Archive, capture: Capture) -> Copy:
-    """Open the answer of a capture; a revisit has the payload it repeats, and after a 304 also that answer's head.
+    """Open the answer of a capture, or the DOM that a browser showed instead.
+
+    A revisit has the payload it repeats, and after a 304 also that answer's head.
 
     Raises:
         DamageError: the bytes are missing, or are not a record.
     """
+    if capture.dom_length:
+        return _open_shown(archive.folder, capture)
     copy = _open_record(archive.folder, capture)
     if not capture.refers_to:
         return copy
@@ -66,6 +71,26 @@ def open_copy(archive: Archive, capture: Capture) -> Copy:
     if capture.status == 304:
         return repeated
     copy.length, copy.pieces = repeated.length, repeated.pieces
+    return copy
+
+
+def _open_shown(folder: Path, capture: Capture) -> Copy:
+    """Open the DOM that a browser showed, under the head of the answer."""
+    copy = _open_record(folder, capture)
+    copy.headers = shown_fields(copy.headers)
+    record = msgspec.structs.replace(
+        capture, offset=capture.offset + capture.dom_offset, length=capture.dom_length
+    )
+    data = b""
+    for piece in _record_pieces(folder, record):
+        data += piece
+        if (end := data.find(_GAP)) >= 0 or len(data) > _HEAD_BYTES_MAX:
+            break
+    where = f"{record.segment} at {record.offset}"
+    if end < 0:
+        raise DamageError(f"{where}: no WARC header")
+    copy.length = _block_length(data[:end], where)
+    copy.pieces = lambda: _part(_record_pieces(folder, record), end + len(_GAP), copy.length, where)
     return copy
 
 

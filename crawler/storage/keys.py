@@ -22,6 +22,7 @@ range of buckets corresponds to a range of keys.
     b/      frontier  <host key>                   reliability of a host's validators
     a/      frontier  <duplicate key>              decayed sums of the gain from readings of a sitemap or feed
     e/      frontier  <duplicate key>              time at which a page that was never fetched appeared
+    j/      frontier  <host key><authority>        failures in a row of an authority: their number and the last outcome
     r/      robots    <authority>                  robots.txt as it was fetched
     d/      due       runs, links, flushed         list of runs, committed ends of the links log
     i/      splitter  <peer>                       number of the last durable entry of a peer
@@ -67,6 +68,7 @@ TODO, PARKED, HOST, REFRESH = b"t/", b"p/", b"h/", b"f/"
 WAITING = b"y/"
 ASKED = b"q/"
 NOTICE = b"k/"
+FAILING = b"j/"
 HANDOVER = b"x/"
 REFRESH_SITE, REFRESH_DIRECTORY, VALIDATORS, READINGS, BIRTHS = b"s/", b"n/", b"b/", b"a/", b"e/"
 ROBOTS, DUE, INBOX, OUTBOX, META = b"r/", b"d/", b"i/", b"o/", b"m/"
@@ -90,6 +92,7 @@ FAMILIES = (
     Family(VALIDATORS, "frontier", Travel.BUCKET),
     Family(READINGS, "frontier", Travel.BUCKET),
     Family(BIRTHS, "frontier", Travel.BUCKET),
+    Family(FAILING, "frontier", Travel.BUCKET),
     Family(ROBOTS, "robots", Travel.OWNER),
     Family(DUE, "due", Travel.OWNER),
     Family(INBOX, "splitter", Travel.ANEW),

@@ -123,8 +123,9 @@ class _Child:
         self._start = start
         self._reader, self._writer = reader, writer
         directory = Path(start.directory)
-        send_log(start.level, directory / "crawler.log", json=start.json_log, process=start.name)
         self._config = convert(start.config)
+        log_file = directory / "crawler.log"
+        send_log(start.level, log_file, self._config.logs, json=start.json_log, process=start.name)
 
     async def run(self, parser: ForkedChild | None) -> None:
         from crawler.api import Crawl
@@ -193,7 +194,7 @@ class _Child:
 
     def _addresses(self) -> dict[str, tuple[str, int]]:
         """Return the known addresses of the siblings."""
-        from crawler.crawl.topology import process_names
+        from crawler.crawl.process_names import process_names
 
         me, ports = self._start.name, self._start.ports
         return {name: (LOOPBACK, ports.get(name, 0)) for name in process_names(self._config) if name != me}

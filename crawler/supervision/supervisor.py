@@ -34,10 +34,11 @@ from crawler.admin.status import Status, merge, resting, whole
 from crawler.clock import SystemClock
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.process_names import process_names
 from crawler.crawl.safe_settings import live_part
 from crawler.crawl.seeds import SeedFile, Seeds
 from crawler.crawl.start_checks import check_start
-from crawler.crawl.topology import check_processes, process_names, topology
+from crawler.crawl.topology import check_processes, topology
 from crawler.errors import CrawlerError, NoSeedError, StoreError
 from crawler.forked_children import ForkedChild, can_fork, fork_children
 from crawler.process.lifecycle.limits import STOP_GRACE

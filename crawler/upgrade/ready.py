@@ -14,7 +14,6 @@ current format.
 
 import contextlib
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -23,20 +22,9 @@ from crawler.crawl.directory import FORMAT, CrawlDirectory
 from crawler.crawl.journal import Journal, drop_unfinished, keep_journal, refuse_cut_off
 from crawler.errors import BusyError, DirectoryError, StoreError
 from crawler.storage.files import Lock, sync_directory
-from crawler.upgrade.former_settings import renew_settings
-from crawler.upgrade.marks import renew_marks
-from crawler.upgrade.plain_runs import code_runs
-from crawler.upgrade.refresh_records import lengthen_refresh_records
 
 log = logging.getLogger("crawler")
 
-STEPS: tuple[Callable[[CrawlDirectory], None], ...] = (
-    renew_settings,
-    code_runs,
-    renew_marks,
-    lengthen_refresh_records,
-)
-assert len(STEPS) == FORMAT
 FORMER_JOURNAL = "reshard.json"  # journal of a reshard, in directories without a common journal
 
 
@@ -63,6 +51,8 @@ def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> 
 
 
 def _upgrade(directory: CrawlDirectory, number: int) -> None:
+    from crawler.upgrade.steps import STEPS  # most commands find the current format, and start faster without
+
     try:
         with contextlib.ExitStack() as held:
             for lock in [directory.path / "supervisor.lock", *_process_locks(directory)]:

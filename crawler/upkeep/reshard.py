@@ -24,7 +24,8 @@ from crawler.clock import Clock
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import BUILT, Journal, end_journal, keep_journal, load_journal
-from crawler.crawl.topology import TABLE_FILE, Topology, process_names, topology
+from crawler.crawl.process_names import process_names
+from crawler.crawl.topology import TABLE_FILE, Topology, topology
 from crawler.errors import DirectoryError, UsageError
 from crawler.process.opening.stages import at_rest
 from crawler.splitter.partition import Partition

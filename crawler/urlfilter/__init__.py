@@ -2,7 +2,8 @@
 
     raw hrefs --> canonical form --> scope, extensions, exclude, include, traps --> fingerprint --> links
 
-url_filter.py    Scope and UrlFilter: the verdict on one URL, and RULES, the table of all rule names
+rule_names.py    RULES, the table of all rule names
+url_filter.py    Scope and UrlFilter: the verdict on one URL
 traps.py         path shapes that only traps produce
 link_filter.py   LinkFilter: the hot path from the hrefs of a page to accepted links, with a memo
 

@@ -31,7 +31,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crawler.urlfilter.url_filter import RULES, UrlFilter
+from crawler.urlfilter.rule_names import RULES
+from crawler.urlfilter.url_filter import UrlFilter
 from crawler.urls.canonical import (
     LENGTH_MAX,
     TOO_LONG,

@@ -31,38 +31,12 @@ from crawler.config import FilterConfig, TrapsConfig
 from crawler.errors import ConfigError
 from crawler.records import LinkFlag
 from crawler.urlfilter import traps
-from crawler.urls import canonical
+from crawler.urlfilter.rule_names import EXCLUDE, EXTENSION, HOOK, INCLUDE, KIND, PORT, REQUISITE, SCOPE
 from crawler.urls.canonical import directory, hostname
 from crawler.urls.file_kinds import Kinds
 from crawler.urls.fingerprint import registrable_domain
 from crawler.urls.ports import BAD_PORTS, port_of
 from crawler.urls.surt_prefix import surt_of, surt_prefix
-
-REQUISITE = "requisite"
-SCOPE = "scope"
-EXTENSION = "extension"
-KIND = "kind"
-EXCLUDE = "exclude"
-INCLUDE = "include"
-PORT = "port"
-HOOK = "hook"
-
-# Every rule, in the order in which they are tried, with its reason as shown to users.
-RULES = {
-    canonical.UNPARSABLE: "it is not a URL: the WHATWG parser rejects it, or its host has no name",
-    canonical.SCHEME: "its scheme is neither http nor https",
-    canonical.TOO_LONG: "it is longer than urls.length_max",
-    REQUISITE: "it is a page requisite, and crawl.requisites is off",
-    SCOPE: "it is outside the scope of the seeds and their redirect targets",
-    EXTENSION: "its file name ends with one of filter.exclude_extensions",
-    KIND: "it is of a kind that filter.reject lists, or filter.accept does not",
-    EXCLUDE: "it matches a pattern of filter.exclude",
-    INCLUDE: "it matches no pattern of filter.include",
-    PORT: "its port is that of another protocol (WHATWG Fetch), and network.allow_ports does not name it",
-    traps.PATH_SEGMENTS: "its path has more segments than traps.path_segments_max",
-    traps.REPEATED_SEGMENTS: "it repeats a part of its path more often than traps.repeated_segments_max",
-    HOOK: "it is rejected by the URL filter that the user supplied",
-}
 
 _REQUISITE = LinkFlag.REQUISITE
 _ANY_HOST = LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE

@@ -1,6 +1,6 @@
-"""Crawl healthy hosts beside hostile ones: pages per minute, memory, longest turn of the loop, time to stop.
+"""Crawl healthy hosts beside hostile ones: pages per minute, memory, longest gaps and turns, time to stop.
 
-    python scripts/bench/fair_share.py [--kind KIND ...] [--hosts 600] [--seconds 30] [--stacks]
+    python scripts/bench/fair_share.py [--kind KIND ...] [--hosts 600] [--seconds 30] [--load N] [--stacks]
 
 600 healthy hosts are crawled together with 600 hosts of one kind
 (`tests/end_to_end/hostile_server.py` describes the kinds), and alone before and after each such run. All hosts
@@ -15,9 +15,14 @@ have their own addresses in 127/8. One row per run:
                  the machine ran; children: CPU seconds per second of the crawl's helper processes
     peak MiB     the crawl and its children: proportional memory, sampled; resident peak of the main process
     turn ms      the longest turn of the loop: CPU time of its thread, and wall time
+    gap s        the longest time without a request to any healthy host, after the first `SETTLED` seconds
     exit s       seconds from SIGTERM to the end
 
-Targets: ratio .8, 1,024 MiB, 100 ms of CPU, 15 s. A turn is one iteration of
+`--load N` runs N busy processes meanwhile. The gap depends on --delay: without --load and beside no other hosts it is
+about that long if all hosts were met at once; use --delay 1.
+
+Targets: ratio .8, 600 MiB, 100 ms of CPU, and also with --load 10 a gap of 3 s and an exit within 5 s.
+A turn is one iteration of
 the loop, with all callbacks that were ready, or 5 ms if that is longer. On a busy
 machine its wall time is meaningless. `--stacks` prints the stack of the loop's thread
 in turns of more than 40 ms.
@@ -63,6 +68,7 @@ KINDS = (
 BEAT = 0.005  # s
 SHOWN = 0.04  # CPU seconds of a turn from which --stacks prints its stack
 START_MAX, EXIT_MAX = 60.0, 60.0
+SETTLED = 3.0  # s; the gap is measured from then on
 
 
 # -- inside the crawl's process ---------------------------------------------------------------------
@@ -166,10 +172,31 @@ def loop_time(pid: int) -> tuple[float, float, float]:
 
 def pages_between(counts: Path, begin: float, end: float) -> float:
     """Return the requests per minute that a server counted between two instants."""
-    rows = [tuple(map(float, line.split())) for line in counts.read_text().splitlines()]
-    within = [(at, pages) for at, pages in rows if begin <= at <= end]
+    within = [(at, pages) for at, pages, _ in rows_of(counts) if begin <= at <= end]
     first, last = within[0], within[-1]
     return 60.0 * (last[1] - first[1]) / (last[0] - first[0])
+
+
+def rows_of(counts: Path) -> list[list[float]]:
+    """Return what a server has counted: [monotonic seconds, pages, longest gap since the row before]."""
+    return [[float(word) for word in line.split()] for line in counts.read_text().splitlines()]
+
+
+def gap_between(counts: Path, begin: float, end: float) -> float:
+    """Return the longest time between two requests, in seconds."""
+    return max((gap for at, _, gap in rows_of(counts) if begin <= at <= end), default=end - begin)
+
+
+@contextmanager
+def loaded(processes: int) -> Iterator[None]:
+    """Keep this many processes busy."""
+    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 def await_start(process: subprocess.Popen[bytes], begun: Path) -> None:
@@ -189,6 +216,7 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
         if kind != "alone":
             stack.enter_context(server(kind, options.hosts, port, folder / "asked"))
             hosts += [address(90, n) for n in range(options.hosts)]
+        stack.enter_context(loaded(options.load))
         random.Random(1).shuffle(hosts)
         seeds = folder / "seeds"
         seeds.write_text("".join(f"http://{host}:{port}/\n" for host in hosts))
@@ -255,6 +283,7 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
             "long": turns.get("long", 0),
             "wall": 1e3 * turns.get("wall", 0.0),
             "seen": turns.get("seen", []),
+            "gap": gap_between(counts, began + SETTLED, ended),
             "exit": exit_took,
             "code": process.returncode,
             "said": shown,
@@ -276,6 +305,7 @@ def main() -> None:
         default=5.0,
         help="delay of the crawl: it sends hosts / delay requests per second",
     )
+    parser.add_argument("--load", type=int, default=0, help="busy processes meanwhile")
     parser.add_argument("--stacks", action="store_true")
     parser.add_argument("--crawl", nargs=argparse.REMAINDER, default=[], help="further options of the crawl")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
@@ -286,7 +316,7 @@ def main() -> None:
     options = parser.parse_args()
     print(
         f"{'':16}{'pages/min':>10}{'ratio':>7}{'late':>7}{'asked':>8}{'took':>6}{'busy':>6}{'kept':>6}"
-        f"{'child':>7}{'peak MiB':>10}{'main':>7}{'turn ms':>9}{'wall':>7}{'exit s':>8}  code"
+        f"{'child':>7}{'peak MiB':>10}{'main':>7}{'turn ms':>9}{'wall':>7}{'gap s':>7}{'exit s':>8}  code"
     )
     before = alone(options)
     for kind in options.kind:
@@ -315,7 +345,8 @@ def show(kind: str, row: dict[str, Any], ratio: float, late: float) -> None:
     print(
         f"{kind:16}{row['pages']:10,.0f}{ratio:7.2f}{late:7.2f}{row['asked']:8,.0f}{row['took']:6.0f}"
         f"{row['busy']:6.2f}{row['kept']:6.2f}{row['children']:7.2f}"
-        f"{row['peak']:10,.0f}{row['main']:7,.0f}{row['cpu']:9.0f}{row['wall']:7.0f}{row['exit']:8.1f}  {row['code']}"
+        f"{row['peak']:10,.0f}{row['main']:7,.0f}{row['cpu']:9.0f}{row['wall']:7.0f}"
+        f"{row['gap']:7.1f}{row['exit']:8.1f}  {row['code']}"
         f"  {row['long']} turns over 40 ms, longest at {row['at']:.0f} s; {dict(row['ends'])}",
         flush=True,
     )

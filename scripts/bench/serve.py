@@ -29,7 +29,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -83,9 +83,7 @@ def write_pages(folder: Path, count: int, size: int) -> None:
     folder.mkdir()
     for n in range(count):
         links = "".join(f'<a href="/p{k}.html">{k}</a> ' for k in (2 * n + 1, 2 * n + 2) if k < count)
-        text = f"<!doctype html><title>{n}</title>{links}<p>"
-        while len(text) < size:
-            text += rng.choice(words) + " "
+        text = f"<!doctype html><title>{n}</title>{links}<p>" + " ".join(rng.choices(words, k=size // 3))
         (folder / f"p{n}.html").write_text(text[:size])
 
 
@@ -99,14 +97,15 @@ def load(
     *,
     pages: int = 0,
     hosts: int = 1,
+    more: Mapping[str, str] = {},
 ) -> Load:
-    """Let wrk send requests to the server `pid`."""
+    """Let wrk send requests to the server `pid`; `more` is passed to its script."""
     pause = 1000.0 * connections / options.rate if options.rate else 0.0
     said_by = {"BASE": base, "PAGES": str(pages or options.pages), "HOSTS": str(hosts), "PAUSE": str(pause)}
     wrk = ["wrk", "--latency", "-t1", f"-c{connections}", f"-d{options.seconds}", "-s", str(script), url]
     before, began = cpu_with_children(pid), time.monotonic()
     said = subprocess.run(
-        wrk, capture_output=True, text=True, check=True, env={**os.environ, **said_by}
+        wrk, capture_output=True, text=True, check=True, env={**os.environ, **said_by, **more}
     ).stdout
     took, spent = time.monotonic() - began, cpu_with_children(pid) - before
     requests = int(re.search(r"(\d+) requests in", said)[1])  # type: ignore[index]

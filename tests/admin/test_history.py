@@ -34,5 +34,29 @@ def test_the_ring_is_bounded(points: int, adds: int, shown: int) -> None:
 def test_points_keep_their_distance() -> None:
     history = History(100.0, 10.0)
     assert history.add({}, 0.0)
-    assert not history.add({}, 5.0)
-    assert history.add({}, 10.0)
+    assert not history.add({}, 0.5)
+    assert history.add({}, 1.0)
+
+
+def test_the_curves_begin_with_the_crawl_and_grow_coarser() -> None:
+    """A point a second at first; after a day one in ten seconds, with the first instant still there."""
+    history = History(86_400.0, 10.0)
+    for second in range(60):
+        history.add({"pages": second}, float(second))
+    assert history.plain()["times"] == [float(second) for second in range(60)]
+    longest = 0
+    for second in range(60, 80_000):
+        history.add({"pages": second}, float(second))
+        longest = max(longest, len(history))
+    times = history.plain(100_000)["times"]
+    gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    assert times[0] == 0.0 and history.interval == 10.0 and max(gaps) <= 20.0
+    assert longest <= history.points_max
+
+
+def test_freshness_and_finds_have_curves() -> None:
+    refreshing = {"expected_freshness": 0.75, "news": {"per_day": 12.5}}
+    point = RateSampler().sample(status(0) | {"refreshing": refreshing}, 1.0)
+    assert (point["fresh"], point["found"]) == (0.75, 12.5)
+    empty = {"refreshing": {"expected_freshness": None, "news": None}}
+    assert RateSampler().sample(status(0) | empty, 1.0)["fresh"] == 0.0

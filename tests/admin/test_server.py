@@ -8,11 +8,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from crawler.admin import server
 from crawler.admin.server import AdminServer
 from crawler.config import Config
 from crawler.errors import UsageError
 from tests.admin.test_metrics import status
 from tests.serve.support import Response
+
+
+def _hosts(name: str, *ranks: float) -> dict[str, Any]:
+    """The answer of a process to `hosts`."""
+    rows = [{"host": f"{name}-{k}", "rank": rank, "cause": ""} for k, rank in enumerate(ranks)]
+    return {"hosts": 2, "matched": 2, "failing": 0, "unsearched": 0, "rows": rows}
 
 
 class Processes:
@@ -21,13 +28,18 @@ class Processes:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         self.why = ""
+        self.slow: asyncio.Event | None = None  # until it is set, no process answers
         self.gone: tuple[str, ...] = ()
         self.owners = ["p0", "p1"]  # the processes that answer `why`
 
     async def ask(self, request: Mapping[str, Any], *, first: bool = False) -> list[Any]:
         self.asked.append(dict(request))
+        if self.slow is not None:
+            await self.slow.wait()
         if request["command"] == "status":
             return [status("p0"), status("p1")]
+        if request["command"] == "hosts":
+            return [_hosts("p0", 8.0, 2.0), _hosts("p1", 9.0, 7.0)]
         if request["command"] == "host":
             return [{"host": request["host"], "state": "unknown"}]
         if request["command"] == "why":
@@ -87,8 +99,8 @@ def test_reading(watched: Watched) -> None:
         assert page.status == 200 and b"<title>crawler</title>" in page.body
         policy = page.fields["content-security-policy"]
         assert "default-src 'none'" in policy and "unsafe" not in policy
-        for name, kind in (("js", "text/javascript"), ("css", "text/css")):
-            file = await watched.ask(f"/static/dashboard.{name}")
+        for name, kind in (("page.js", "text/javascript"), ("dashboard.css", "text/css")):
+            file = await watched.ask(f"/static/{name}")
             assert file.status == 200 and file.fields["content-type"].startswith(kind)
         assert b'crawler_urls_todo{process="p1"} 7.0' in (await watched.ask("/metrics")).body
         assert (await watched.ask("/status")).json["frontier"]["todo"] == 14
@@ -159,11 +171,87 @@ def test_events_come_each_second(watched: Watched) -> None:
             streams.append((await reader.readuntil(b"\r\n\r\n"), reader, writer))
         codes = [Response(head).status for head, _, _ in streams]
         assert codes.count(200) == 16 and codes[-1] == 503
-        data = await streams[0][1].readuntil(b"\n\n")
-        event = msgspec.json.decode(data.partition(b"data: ")[2])
-        assert set(event) == {"now", "point", "status"}
+        reader = streams[0][1]
+        assert b"retry: " in await reader.readuntil(b"\n\n")
+        event = msgspec.json.decode((await reader.readuntil(b"\n\n")).partition(b"data: ")[2])
+        assert set(event) == {"at", "point", "status"}
         for _, _, writer in streams:
             writer.close()
+
+    watched.run(talk)
+
+
+async def _next_event(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]]:
+    """Return the kind and data of the next event of a stream."""
+    while True:
+        lines = (await reader.readuntil(b"\n\n")).split(b"\n")
+        fields = dict(line.split(b": ", 1) for line in lines if b": " in line)
+        if b"data" in fields:
+            return fields.get(b"event", b"message").decode(), msgspec.json.decode(fields[b"data"])
+
+
+@pytest.mark.parametrize(("failure", "state"), [("", "stopped"), ("the disk is full", "failed")])
+def test_a_stream_lives_while_samples_are_late_and_says_how_the_crawl_ended(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, failure: str, state: str
+) -> None:
+    """Regression: a page could not tell a slow process, a lost connection and the end of the crawl apart."""
+    monkeypatch.setattr(server, "BEAT", 0.02)
+
+    async def talk(watched: Watched) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", watched.port)
+        writer.write(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{watched.port}\r\n\r\n".encode())
+        await reader.readuntil(b"\r\n\r\n")
+        while (await _next_event(reader))[0] != "message":
+            pass
+        watched.source.slow = asyncio.Event()  # never set: a process that does not answer
+        kinds = set()
+        for _ in range(5):
+            kind, data = await _next_event(reader)
+            kinds.add(kind)
+            assert kind == "message" or set(data) == {"now", "at"}
+        assert "beat" in kinds
+        closing = asyncio.create_task(watched.server.close(failure))
+        while (found := await _next_event(reader))[0] != "end":
+            pass
+        assert found[1] == {"state": state, "why": failure, "at": 100.0}
+        await closing
+        writer.close()
+
+    watched.run(talk)
+
+
+def test_an_idle_limit_does_not_end_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit on idle connections applies to clients that owe a request, not to those that read events."""
+    monkeypatch.setattr(server, "TIMEOUT", 0.05)
+    monkeypatch.setattr(server, "BEAT", 0.02)
+    monkeypatch.setattr("crawler.serve.http_server.SWEEP_INTERVAL", 0.01)
+
+    async def talk(watched: Watched) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", watched.port)
+        writer.write(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{watched.port}\r\n\r\n".encode())
+        kinds = [(await _next_event(reader))[0] for _ in range(40)]
+        assert kinds.count("beat") >= 20
+        writer.close()
+
+    Watched(tmp_path).run(talk)
+
+
+def test_lists_and_tails(watched: Watched, tmp_path: Path) -> None:
+    """Hosts of all processes in one list, the latest fetches and log lines, and which crawl it is."""
+
+    async def talk(watched: Watched) -> None:
+        found = (await watched.ask("/hosts?order=failing&limit=3&search=a&cause=reset")).json
+        assert [row["host"] for row in found["rows"]] == ["p1-0", "p0-0", "p1-1"]
+        wanted = {"command": "hosts", "limit": 3, "order": "failing", "search": "a", "cause": "reset"}
+        assert wanted in watched.source.asked
+        assert (await watched.ask("/hosts?limit=x")).status == 400
+        (tmp_path / "pages.jsonl").write_text('{"url":"http://a.org/","outcome":"gone"}\n')
+        assert (await watched.ask("/fetches?outcome=gone&text=a.org")).json["rows"][0]["outcome"] == "gone"
+        assert (await watched.ask("/fetches?outcome=reset")).json["rows"] == []
+        (tmp_path / "crawler.log").write_text("2026-11-24 00:00:01,000 ERROR crawler: no\n")
+        assert (await watched.ask("/log?level=warning")).json["rows"][0]["level"] == "error"
+        assert (await watched.ask("/log?level=loud")).status == 400
+        assert (await watched.ask("/status")).json["crawl"]["directory"] == str(tmp_path)
 
     watched.run(talk)
 

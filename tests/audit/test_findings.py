@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from crawler.audit import html, render
-from crawler.audit.findings import Auditor, Finding, PageFacts
+from crawler.audit.findings import Auditor
+from crawler.audit.on_page import Finding, PageFacts
 from crawler.pages.formats.rows import FIELDS
 from crawler.records import LinkFlag
 
@@ -49,7 +50,7 @@ def test_dead_links_name_the_pages_that_link_to_them() -> None:
     auditor.record(_row("/z", status=None, state="failed", outcome="connect_error"), 10, None, 0)
     assert auditor.wanted().tolist() == [8, 9, 10]
     for number in range(30):
-        auditor.page(PageFacts(1, f"/p{number}", "t", _links(9), []))
+        auditor.page(PageFacts(1, f"/p{number}", "t", _links(9)))
     found = auditor.audit().sections["dead_links"]
     assert found.total == 3
     assert found.listed[0] == Finding("/y", "404 not found", tuple(f"/p{i}" for i in range(20)), 30)
@@ -62,7 +63,7 @@ def test_redirect_chains_and_loops() -> None:
     auditor = Auditor()
     for source, target in ((1, 2), (2, 3), (5, 6), (6, 5), (8, 3)):
         auditor.record(_moved(f"/{source}"), source, (target, f"/{target}"), 0)
-    auditor.page(PageFacts(4, "/p", "t", _links(1, 8), []))
+    auditor.page(PageFacts(4, "/p", "t", _links(1, 8)))
     sections = auditor.audit().sections
     assert sections["redirect_chains"].listed == [Finding("/1", "2", ("/2", "/3"), 2)]
     assert [finding.subject for finding in sections["redirect_loops"].listed] == ["/5"]
@@ -83,7 +84,7 @@ def test_sitemaps() -> None:
     auditor.sitemap(
         [(1, "/start"), (2, "/linked"), (3, "/orphan"), (4, "/hidden"), (5, "/gone"), (7, "/never")]
     )
-    auditor.page(PageFacts(1, "/start", "t", _links(2, 6), []))
+    auditor.page(PageFacts(1, "/start", "t", _links(2, 6)))
     audit = auditor.audit()
     assert [finding.subject for finding in audit.sections["orphans"].listed] == ["/orphan"]
     assert [finding.subject for finding in audit.sections["not_in_sitemap"].listed] == ["/unlisted"]
@@ -92,14 +93,17 @@ def test_sitemaps() -> None:
     assert audit.sitemap == {"listed": 6, "listed_pages": 4, "pages_not_listed": 1, "listed_not_crawled": 1}
 
 
-def test_copies_titles_times_and_parts() -> None:
+def test_copies_titles_times_and_findings_of_pages() -> None:
+    alone = [("missing_titles", Finding("/4")), ("mixed_content", Finding("/4", "1", ("http://x/",), 1))]
     auditor = Auditor(listed_max=2)
     for number in range(5):
         auditor.record(
             _row(f"/{number}", digest="same" if number < 3 else str(number), took=number), number, None, 0
         )
         auditor.page(
-            PageFacts(number, f"/{number}", "" if number == 4 else "Home", b"", ["http://x/"] * (number == 0))
+            PageFacts(
+                number, f"/{number}", "" if number == 4 else "Home", findings=alone if number == 4 else []
+            )
         )
     auditor.record(_row("/i.png", content_type="image/png"), 9, None, LinkFlag.REQUISITE)
     audit = auditor.audit()
@@ -107,7 +111,7 @@ def test_copies_titles_times_and_parts() -> None:
     assert audit.sections["duplicate_contents"].listed == [Finding("/0", "3", ("/1", "/2"), 3)]
     assert audit.sections["duplicate_titles"].listed[0].subject == "Home"
     assert audit.sections["missing_titles"].listed == [Finding("/4")]
-    assert audit.sections["mixed_content"].listed == [Finding("/0", "1", ("http://x/",), 1)]
+    assert audit.sections["mixed_content"].listed == [Finding("/4", "1", ("http://x/",), 1)]
     slow = audit.sections["slow_pages"]
     assert (slow.total, [finding.subject for finding in slow.listed]) == (3, ["/4", "/3"]), (
         "the slowest are kept"
@@ -119,7 +123,7 @@ def test_hostile_titles_and_urls_are_escaped() -> None:
     auditor = Auditor()
     evil = "=1+1<script>alert(1)</script>\"'"
     for number in (1, 2):
-        auditor.page(PageFacts(number, f"http://h/{evil}", evil, b"", []))
+        auditor.page(PageFacts(number, f"http://h/{evil}", evil))
     audit = auditor.audit()
     assert "<script" not in html.page(audit)
     assert "http-equiv=Content-Security-Policy" in html.page(audit)
@@ -130,3 +134,45 @@ def test_an_empty_crawl_has_a_report() -> None:
     audit = Auditor().audit()
     assert "No problems found" in render.text(audit)
     assert "No problems found" in html.page(audit)
+
+
+def test_canonicals_and_translations_must_be_indexable_pages() -> None:
+    auditor = Auditor()
+    auditor.record(_moved("/old"), 1, (2, "/new"), 0)
+    auditor.record(_gone("/gone"), 3, None, 0)
+    auditor.record(_row("/hidden", noindex=True, via="/a"), 4, None, 0)
+    auditor.record(_row("/forbidden", state="denied", outcome="robots_denied"), 5, None, 0)
+    for number, target in enumerate(("/old", "/gone", "/hidden", "/forbidden", "/unknown"), 1):
+        fingerprint = number + (number > 1)  # 1, 3, 4, 5, 6
+        auditor.page(PageFacts(20, f"/c{number}", "t", canonical=(fingerprint, target)))
+        auditor.page(PageFacts(20, f"/h{number}", "u", alternates=[(fingerprint, target)]))
+    sections = auditor.audit().sections
+    why = ["redirects to /new", "404 not found", "says noindex", "blocked by robots.txt"]
+    for name, letter in (("canonical_targets", "c"), ("hreflang_targets", "h")):
+        assert [(each.subject, each.value) for each in sections[name].listed] == [
+            (f"/{letter}{number}", words) for number, words in enumerate(why, 1)
+        ]
+    assert sections["noindex_pages"].listed == [Finding("/hidden", "", ("/a",), 1)]
+
+
+def test_a_page_with_another_canonical_is_no_duplicate() -> None:
+    auditor = Auditor()
+    for number in (1, 2):
+        auditor.page(PageFacts(number, f"/{number}", "Tea", description="Fine tea"))
+    auditor.page(PageFacts(3, "/3", "Tea", description="Fine tea", canonical=(1, "/1")))
+    sections = auditor.audit().sections
+    assert sections["duplicate_titles"].listed == [Finding("Tea", "2", ("/1", "/2"), 2)]
+    assert sections["duplicate_descriptions"].listed == [Finding("Fine tea", "2", ("/1", "/2"), 2)]
+
+
+def test_urls_of_an_unreachable_server_are_dead_links() -> None:
+    auditor = Auditor()
+    auditor.waiting("http://dead/x", 7, "no connection after 3 tries", "/a")
+    auditor.waiting("http://h/later", 8, "", "/a")
+    auditor.page(PageFacts(1, "/a", "t", _links(7, 8)))
+    audit = auditor.audit()
+    assert audit.unfetched == {"unreachable": 1, "to do": 1}
+    assert audit.sections["dead_links"].listed == [
+        Finding("http://dead/x", "no connection after 3 tries", ("/a",), 1)
+    ]
+    assert "unreachable 1, to do 1" in render.text(audit)

@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -83,3 +85,37 @@ def test_why_starts_with_a_verdict(crawled: tuple[Path, Web]) -> None:
     assert why(web.url("/hop1"))[0].startswith("Redirects to /hop2: 302 at 20")
     assert why("http://elsewhere.localhost/")[0].endswith(": host localhost.")
     assert why("mailto:x")[0] == "Never fetched: its scheme is neither http nor https."
+
+
+@pytest.mark.parametrize("spider", [(), ("--spider",)])
+def test_links_to_a_dead_server_have_a_verdict(tmp_path: Path, spider: tuple[str, ...]) -> None:
+    """The run ends by patience; the URLs of the dead server, at a port of its own or not, are dead links."""
+    with socket.socket() as silent, Web({}) as web:
+        silent.bind(("127.0.0.1", 0))  # refuses connections: it does not listen
+        port = silent.getsockname()[1]
+        other, alias = f"http://other.localhost:{port}/x", f"http://localhost:{port}/y"
+        web.routes["/"] = page(other, alias, "/a")
+        web.routes["/a"] = page(text="Fine")
+        crawl(tmp_path, web.url(), "--scope", "any", "--patience", "1", *spider)
+    found = json.loads(run("report", "--dir", tmp_path, "--format", "json").out)
+    dead = {each["subject"]: each for each in found["sections"]["dead_links"]["listed"]}
+    assert set(dead) == {other, alias}
+    for each in dead.values():
+        assert re.fullmatch(r"no connection after (1 try|[2-9] tries)", each["value"]), each
+        assert each["others"] == [web.url("/")]
+    assert found["unfetched"] == {"unreachable": 2}
+
+
+def test_a_server_that_is_back_is_no_longer_unreachable(tmp_path: Path) -> None:
+    """Its stored failures are deleted by the answer, also in a later run."""
+    with socket.socket() as silent, Web({}) as web:
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        web.routes["/"] = page(f"http://other.localhost:{port}/x", f"http://other.localhost:{port}/y")
+        often = ("--set", "robots.unreachable_delays=[0.1]")
+        crawl(tmp_path, web.url(), "--scope", "any", "--patience", "0.3", *often)
+        silent.close()
+        with Web({"/x": page(text="Back"), "/y": page(text="Back")}, port=port):
+            crawl(tmp_path, "--max-pages", "1", *often)
+    found = json.loads(run("report", "--dir", tmp_path, "--format", "json").out)
+    assert found["unfetched"] == {"to do": 1} and "dead_links" not in found["sections"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from crawler.records import Outcome
 from tests.browser.chromium import PROGRAM, Page, browser
 from tests.serve.support import Served
 
@@ -98,6 +99,21 @@ def test_a_hostile_page_stays_in_its_box(tmp_path: Path, more: str) -> None:
     show(tmp_path, talk, "--host-resolver-rules=MAP elsewhere.example 127.0.0.1:9")
 
 
+@pytest.mark.parametrize("more", ["", "&rewrite=1"])
+def test_a_stored_redirect_leads_to_the_copy_of_its_target(tmp_path: Path, more: str) -> None:
+    """A stored 302 used to show a blank page, or to leave the cache."""
+
+    async def talk(served: Served, page: Page) -> None:
+        moved = ((b"Location", b"/two"),)
+        served.store(SITE + "moved", b"", status=302, reason="Found", outcome=Outcome.REDIRECT, headers=moved)
+        base = f"http://127.0.0.1:{served.port}"
+        await page.open(f"{base}/page?url={SITE}moved{more}")
+        assert await page.evaluate("document.title") == "two"
+        assert await page.evaluate("location.href") == f"{base}/page?url={SITE}two{more}"
+
+    show(tmp_path, talk)
+
+
 def test_a_browser_with_the_proxy_set(tmp_path: Path) -> None:
     """The cache is a proxy for stored pages; other pages get an error, and nothing is fetched."""
 
@@ -105,7 +121,7 @@ def test_a_browser_with_the_proxy_set(tmp_path: Path) -> None:
         await page.open(f"{SITE}two")
         assert await page.evaluate("document.querySelector('h1').textContent") == "two"
         await page.open(f"{SITE}missing")
-        assert "unknown" in await page.evaluate("document.body.textContent")
+        assert "This page is not in the cache" in await page.evaluate("document.body.textContent")
 
     served = Served(tmp_path / "cache")
     served.store(SITE + "two", b"<title>two</title><h1>two</h1>")

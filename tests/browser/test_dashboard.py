@@ -1,4 +1,7 @@
-"""The dashboard in a real Chromium, live during a real crawl: figures, keyboard, colours, widths, axe-core's rules."""
+"""The dashboard in a real Chromium: live during a real crawl, and with processes that die, end or have 10,000 hosts.
+
+Figures, actions, states of the connection, keyboard, colours, widths, axe-core's rules.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,8 +22,8 @@ AXE = Path(__file__).parent.parent / "data" / "axe" / "axe.min.js"
 LOOKS = {
     "wide": (1280, 900, False),
     "wide dark": (1280, 900, True),
-    "narrow": (360, 740, False),
-    "narrow dark": (360, 740, True),
+    "narrow": (390, 844, False),
+    "narrow dark": (390, 844, True),
 }
 
 
@@ -98,30 +101,126 @@ async def problems(page: Page) -> list[str]:
     return found
 
 
+async def shown(page: Page, name: str) -> str:
+    """Return the text of an element."""
+    return await page.evaluate(f"document.getElementById('{name}').textContent")
+
+
+async def reads(page: Page, name: str, text: str) -> None:
+    """Wait until the text of an element begins with `text`."""
+    await page.until(f"document.getElementById('{name}').textContent.startsWith({text!r})")
+
+
+async def submit(page: Page, form: str, value: str) -> None:
+    await page.evaluate(f"document.querySelector('#{form} input').value = {value!r}")
+    await page.evaluate(f"document.querySelector('#{form}').requestSubmit()")
+
+
+async def click(page: Page, selector: str) -> None:
+    await page.evaluate(f"document.querySelector({selector!r}).click()")
+
+
 def test_live_during_a_crawl(tmp_path: Path) -> None:
-    """Figures update, buttons work with the token, no other host is contacted, the token leaves the address bar."""
+    """Figures update, actions answer beside their control, and no other host is contacted."""
 
     async def talk() -> None:
         async with watched(tmp_path) as (server, page):
+            await reads(page, "verdict", "Healthy")
             first = int((await tile(page, "Fetched")).replace(",", ""))
             await page.until(
                 f"+document.querySelector('#tiles [data-name=Fetched] dd').textContent.replace(',', '') > {first}"
             )
             assert await page.evaluate("location.hash") == ""
-            await page.evaluate("document.querySelector('[data-do=pause]').click()")
-            await page.until("document.getElementById('state').textContent.startsWith('paused')")
-            await page.evaluate("document.querySelector('[data-do=resume]').click()")
-            await page.until("document.getElementById('state').textContent.startsWith('crawling')")
-            await page.evaluate("document.querySelector('#seed-form input').value = 'ftp://a/'")
-            await page.evaluate("document.querySelector('#seed-form').requestSubmit()")
-            said = "seed: 0 queued; rejected: ftp://a/: its scheme is neither http nor https"
-            await page.until(f"document.getElementById('notice').textContent === '{said}'")
-            await page.evaluate("document.querySelector('#hosts button').click()")
-            await page.until("document.querySelectorAll('#host-fetches tr').length > 3")
-            await page.until("!!document.querySelector('#curves svg')")
+            assert str(tmp_path / "crawl") in await shown(page, "crawl")
+            assert "127.0.0.1" in await shown(page, "crawl")
+            await page.until("document.getElementById('left').textContent.includes('a page brings 2')")
+            assert await page.evaluate("document.getElementById('resume').disabled"), "it is not paused"
+            await click(page, "#pause")
+            await reads(page, "control-said", "paused")
+            await reads(page, "verdict", "Paused")
+            await page.until("!document.getElementById('resume').disabled")
+            assert await page.evaluate("document.getElementById('pause').disabled")
+            await click(page, "#resume")
+            await reads(page, "verdict", "Healthy")
+            await submit(page, "seed-form", "ftp://a/")
+            refused = "0 queued; refused: ftp://a/: its scheme is neither http nor https"
+            await page.until(f"document.querySelector('#seed-form output').textContent === {refused!r}")
+            await submit(page, "set-form", "politeness.delay=0.03")
+            await page.until(
+                "document.querySelector('#set-form output').textContent === 'set: politeness.delay = 0.03'"
+            )
+            assert page.messages == []
+            await submit(page, "set-form", "pages.prefix=x")
+            await page.until("document.querySelector('#set-form output.bad').textContent.includes('refused')")
+            await click(page, "#outcomes button[data-outcome=fetched]")
+            assert await page.evaluate("document.getElementById('fetches-outcome').value") == "fetched"
+            await click(page, "#fetches button[data-url]")
+            await page.until("document.getElementById('why').textContent.includes('verdict')")
             host, port = server.listener.address
             assert {url.split("/")[2] for url in page.requests} == {f"{host}:{port}"}
-            assert page.messages == []
+
+    asyncio.run(talk())
+
+
+def test_a_host_is_blocked_where_it_is_shown(tmp_path: Path) -> None:
+    """The panel of a host is live; only the button that can act is enabled."""
+
+    async def talk() -> None:
+        async with watched(tmp_path) as (_, page):
+            await click(page, "#hosts button")
+            await page.until("document.querySelectorAll('#host-fetches tr').length > 3")
+            await page.until("!document.getElementById('host-block').disabled")
+            assert await page.evaluate("document.getElementById('host-unblock').disabled")
+            await click(page, "#host-block")
+            await reads(page, "host-state", "blocked")
+            assert await shown(page, "host-said") == "done"
+            assert await page.evaluate("document.getElementById('host-block').disabled")
+            await page.until("document.querySelector('#hosts td:nth-child(2)').textContent === 'blocked'")
+            await click(page, "#host-unblock")
+            await page.until("!document.getElementById('host-state').textContent.startsWith('blocked')")
+
+    asyncio.run(talk())
+
+
+def test_stop_asks_once(tmp_path: Path) -> None:
+    """The first press of Stop only asks; the second stops; then the page shows a clean stop."""
+
+    async def talk() -> None:
+        async with watched(tmp_path) as (server, page):
+            await page.until("!document.getElementById('stop').disabled")
+            await click(page, "#stop")
+            assert await shown(page, "stop") == "Stop: sure?"
+            await page.next_event()
+            await reads(page, "verdict", "Healthy")
+            await click(page, "#stop")
+            await reads(page, "control-said", "stopping")
+            await server.close()
+            await reads(page, "verdict", "Stopped")
+            assert await page.evaluate("document.getElementById('state').className") == ""
+            assert await page.evaluate("document.getElementById('pause').disabled")
+
+    asyncio.run(talk())
+
+
+def test_the_values_of_a_curve_are_shown_under_the_pointer(tmp_path: Path) -> None:
+    """Each curve has a unit, an axis of values and one of times; the history is the server's own."""
+
+    async def talk() -> None:
+        async with watched(tmp_path) as (_, page):
+            curve = "document.querySelector('[data-curve=pages]')"
+            await page.until(f"{curve}.querySelector('.line').getAttribute('points').split(' ').length > 3")
+            assert "pages/s" in await page.evaluate(f"{curve}.querySelector('figcaption').textContent")
+            scale = await page.evaluate(
+                f"[...{curve}.querySelectorAll('.scale span')].map(e => e.textContent)"
+            )
+            assert scale[2] == "0" and float(scale[0]) == 2 * float(scale[1]) > 0
+            assert ":" in await page.evaluate(f"{curve}.querySelector('.axis span').textContent")
+            await page.evaluate(
+                f"{curve}.querySelector('svg').dispatchEvent(new PointerEvent('pointermove', {{clientX: 0}}))"
+            )
+            assert (await page.evaluate(f"{curve}.querySelector('figcaption span').textContent")).startswith(
+                "at "
+            )
 
     asyncio.run(talk())
 
@@ -161,14 +260,16 @@ def test_keyboard_alone(tmp_path: Path) -> None:
                 f"{controls}.filter(e => !window.reached.has(e) && !e.dataset.key).map(e => e.outerHTML)"
             )
             assert missed == []
-            await page.evaluate("document.querySelector('[data-do=pause]').focus()")
+            await page.evaluate("document.querySelector('#pause').focus()")
             await page.press("Enter")
-            await page.until("document.getElementById('state').textContent.startsWith('paused')")
+            await reads(page, "verdict", "Paused")
             await page.evaluate("document.querySelector('#hosts button').focus()")
-            before = await page.evaluate("document.getElementById('hosts').dataset.seen = document.title")
-            assert before
+            first = await page.evaluate(
+                "window.first = document.querySelector('#hosts button'), !!window.first"
+            )
+            assert first
             await page.until("document.activeElement.dataset.host")
-            await page.next_event()  # which redraws the table
+            await page.until("!window.first.isConnected")  # the table was drawn again
             assert await page.evaluate("document.activeElement.dataset.host")
 
     asyncio.run(talk())

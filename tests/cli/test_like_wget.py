@@ -134,3 +134,31 @@ def test_a_dry_run_says_what_would_be_asked_and_keeps_nothing(tmp_path: Path) ->
         assert crawl(tmp_path / "c")["stopped_by"] == "done"
         ran = run("crawl", web.url("/none"), "--dir", tmp_path / "d", "--dry-run", *FAST)
         assert ran.code in (0, 4) and not (tmp_path / "d").exists()
+
+
+LONG = (200, {"Content-Type": "application/pdf"}, b"%PDF" + b"x" * 50_000)
+SHORT = (200, {"Content-Type": "application/pdf", "Content-Length": "9000"}, b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("file", "flags", "code", "said"),
+    [
+        (PDF, ["--accept", "pdf"], 0, ""),
+        (LONG, [], 0, "stored incomplete: 1 longer than fetch.body_bytes_max"),
+        (LONG, ["--accept", "pdf"], 16, "stored incomplete: 1 longer than fetch.body_bytes_max"),
+        (LONG, ["--mirror"], 16, "stored incomplete: 1 longer than fetch.body_bytes_max"),
+        (LONG, ["--accept", "png"], 0, ""),
+        (LONG, ["--spider"], 0, ""),
+        (SHORT, ["--mirror"], 16, "stored incomplete: 1 broken off by the server"),
+    ],
+)
+def test_incomplete_files_are_reported_even_if_quiet(
+    tmp_path: Path, file: Any, flags: list[str], code: int, said: str
+) -> None:
+    """A body that was cut at a limit, or that broke off at the last try, was kept and not reported."""
+    tries = ["--set", "frontier.tries=1"] if file is SHORT else []
+    with Web({"/": page("/a.pdf"), "/a.pdf": file, "/robots.txt": (404, {}, "")}) as web:
+        limits = ["--set", "fetch.body_bytes_max=20000", *tries]
+        ran = run("crawl", web.url(), "--dir", tmp_path, *FAST, *limits, *flags, "-q")
+    assert (ran.code, said in ran.err, bool(ran.err)) == (code, True, bool(said)), ran
+    assert said in (tmp_path / "crawler.log").read_text()

@@ -53,7 +53,7 @@ def test_endings_that_are_rejected(tmp_path: Path) -> None:
 def test_a_page_that_is_cut_off_is_said_with_the_key(tmp_path: Path) -> None:
     with Web({"/": "x" * 5000}) as web:
         ran = run("crawl", web.url(), "--dir", tmp_path, *FAST, "--set", "fetch.body_bytes_max=1000")
-    assert "truncated: 1 longer than fetch.body_bytes_max" in ran.text
+    assert "stored incomplete: 1 longer than fetch.body_bytes_max" in ran.err
 
 
 class Members:

@@ -216,3 +216,69 @@ def test_the_names_of_its_files(crawl: CrawlDirectory) -> None:
         "crawler.log",
     ]
     assert {file.parent for file in files} == {crawl.path}
+
+
+# -- a directory that somebody else made
+
+
+def ready_directory(folder: Path) -> CrawlDirectory:
+    made = CrawlDirectory(folder)
+    made.create(SEED)
+    for place in ("p0/store", "p0/warc", "p0/due", "other"):
+        (folder / place).mkdir(parents=True)
+    (folder / "p0/warc/1.warc.gz").write_bytes(b"x")
+    return made
+
+
+def link(path: Path) -> None:
+    path.symlink_to("/etc/hostname")
+
+
+NAMES = (
+    "crawler.log",
+    "crawl.toml",
+    "credentials",
+    "pages.jsonl",
+    "report.json",
+    "journal.json",
+    "p0/node.lock",
+)
+DEEP = ("p0/store/LOCK", "p0/warc/2.warc.gz", "p0/due/links.log")
+
+
+@pytest.mark.parametrize("make", [link, os.mkfifo])
+@pytest.mark.parametrize("name", [*NAMES, *DEEP])
+def test_links_and_pipes_in_place_of_files_are_refused(tmp_path: Path, make: Any, name: str) -> None:
+    """`crawler.log` as a symbolic link was appended to; a pipe as `crawl.toml` made `status` wait forever."""
+    ready_directory(tmp_path)
+    make(tmp_path / name)
+    for use in ("exists", "require", "create", "saved_config", "former_config"):
+        with pytest.raises(DirectoryError, match=f"{name} is a (symbolic link|pipe)"):
+            getattr(CrawlDirectory(tmp_path), use)()
+
+
+@pytest.mark.parametrize("name", ["crawl.toml", "seed", "crawler.log"])
+def test_links_and_pipes_are_refused_where_no_crawl_has_begun(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    for use in ("create", "saved_config"):
+        with pytest.raises(DirectoryError, match="is a pipe"):
+            getattr(CrawlDirectory(tmp_path), use)()
+
+
+def test_folders_of_a_process_may_be_on_other_disks(tmp_path: Path) -> None:
+    """But only these: a linked folder `mirror` would be written to. What is behind a link is examined, too."""
+    ready_directory(tmp_path / "crawl")
+    disk = tmp_path / "disk"
+    (disk / "p1/store").mkdir(parents=True)
+    (disk / "warc").mkdir()
+    (tmp_path / "crawl/p1").symlink_to(disk / "p1")
+    (tmp_path / "crawl/p1/warc").symlink_to(disk / "warc")
+    link(tmp_path / "crawl/other/link")  # not ours
+    assert CrawlDirectory(tmp_path / "crawl").exists()
+    os.mkfifo(disk / "warc/1.warc.gz")
+    with pytest.raises(DirectoryError, match="p1/warc/1.warc.gz is a pipe"):
+        CrawlDirectory(tmp_path / "crawl").exists()
+    (disk / "warc/1.warc.gz").unlink()
+    (tmp_path / "crawl/mirror").symlink_to(disk)
+    with pytest.raises(DirectoryError, match="mirror is a symbolic link"):
+        CrawlDirectory(tmp_path / "crawl").exists()

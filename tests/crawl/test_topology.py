@@ -6,7 +6,8 @@ import pytest
 
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.topology import TABLE_FILE, check_processes, keep_table, process_names, topology
+from crawler.crawl.process_names import process_names
+from crawler.crawl.topology import TABLE_FILE, check_processes, keep_table, topology
 from crawler.errors import ConfigError, DirectoryError, UsageError
 from crawler.splitter.partition import BUCKETS, Partition
 from crawler.storage.kv import MemoryStore

@@ -4,7 +4,8 @@
 
 Healthy hosts are 127.80.x.y; each is an endless tree of small pages that come
 after 20 ms. Hostile ones are 127.90.x.y. With --counts the pages answered so far (of
-hostile ones: requests) are written to a file, one line `<monotonic seconds> <pages>` twice a second.
+hostile ones: requests) are written to a file twice a second, one line
+`<monotonic seconds> <pages> <longest time without a request, in seconds>`.
 
     healthy          the pages above
     tar-pit          every answer sends one byte a second
@@ -73,7 +74,21 @@ class Site:
         self.hosts, self.port = hosts, port
         self.answer: Callable[[Server, str, str], None] = getattr(self, "_" + kind.replace("-", "_"))
         self.pages = self.asked = 0
+        self.asked_at = time.monotonic()
+        self.gap = 0.0  # longest time without a request since the last line of the counts
         self.dripping: set[Server] = set()
+
+    def was_asked(self) -> None:
+        """Count a request."""
+        now = time.monotonic()
+        self.asked += 1
+        self.gap, self.asked_at = max(self.gap, now - self.asked_at), now
+
+    def row(self, kind: str) -> str:
+        """Return the next line of the counts."""
+        now = time.monotonic()
+        gap, self.gap = max(self.gap, now - self.asked_at), 0.0
+        return f"{now:.3f} {self.pages if kind == 'healthy' else self.asked} {gap:.3f}\n"
 
     # -- kinds: each answers one request for `path` on a connection to `host` ----------
 
@@ -254,7 +269,7 @@ class Server(asyncio.Protocol):
             request, _, self._received = self._received.partition(b"\r\n\r\n")
             words = request.split(b" ", 2)
             host = self._transport.get_extra_info("sockname")[0]
-            self._site.asked += 1
+            self._site.was_asked()
             if len(words) == 3:
                 self._site.answer(self, host, words[1].decode("latin-1"))
         if self._received[:1] == b"\x16":  # a TLS handshake
@@ -314,8 +329,7 @@ async def serve(options: argparse.Namespace) -> None:
         await asyncio.sleep(0.5)
         if options.counts:
             with Path(options.counts).open("a") as counts:
-                count = site.pages if options.kind == "healthy" else site.asked
-                counts.write(f"{time.monotonic():.3f} {count}\n")
+                counts.write(site.row(options.kind))
         assert not dripping.done()
 
 

@@ -126,7 +126,7 @@ async def by_refresh(crawl: Crawl) -> Any:
 
 async def by_key_file(crawl: Crawl) -> Any:
     """Fetch `LINK` as a key file."""
-    crawl.live._in_background(_ignore(crawl.live._key_file(LINK)))
+    crawl.live._in_background(_ignore(crawl.live._key_file(LINK, "key")))
     await asyncio.sleep(0)
 
 

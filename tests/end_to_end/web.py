@@ -52,6 +52,7 @@ class Web:
         *,
         address: str = "127.0.0.1",
         other: Route = (404, {}, ""),
+        port: int = 0,
     ) -> None:
         self.routes = dict(routes)
         self._other = other
@@ -69,7 +70,7 @@ class Web:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer((address, 0), Handler)
+        self._server = ThreadingHTTPServer((address, port), Handler)
         self._server.daemon_threads = True
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
@@ -110,7 +111,10 @@ class Web:
         handler.send_response(status)
         for name, value in ({"Content-Type": "text/html; charset=utf-8"} | dict(headers)).items():
             handler.send_header(name, value)
-        handler.send_header("Content-Length", str(len(data)))
+        if "Content-Length" in headers:  # another length than the body's: the answer breaks off
+            handler.close_connection = True
+        else:
+            handler.send_header("Content-Length", str(len(data)))
         handler.end_headers()
         handler.wfile.write(data)
 

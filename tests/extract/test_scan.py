@@ -31,6 +31,14 @@ def _hrefs(content: bytes, **more: object) -> list[str]:
         (b"<a href=x rel='nofollow'>", []),
         (b"<a href=x#1><a href=x#2><a href='#'>", ["x"]),
         (b"<a <a href=x <a href=y", ["x", "y"]),
+        (b"<img alt='<a href=no>'><p title=\"<a href='no'>\"></p><a href=x>", ["x"]),
+        (
+            b"<a title=' href=no ' href=x><a title='>' href=y><a title=\"<base href=no>\" href=z>",
+            ["x", "y", "z"],
+        ),
+        (b"</p title='<a href=no>'><a data-x='a' href='y'title='z'>", ["y"]),
+        (b"<a title='<a href=no><a href=no>", []),
+        (b"<a href><a href=x>", ["x"]),
     ],
 )
 def test_links_found_by_the_scan(content: bytes, hrefs: list[str]) -> None:

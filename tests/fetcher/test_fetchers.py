@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crawler.clock import VirtualClock
-from crawler.config import Config, Override
+from crawler.config import Config, Override, convert
 from crawler.errors import ConfigError, Unexpected
 from crawler.fetcher import fetchers
 from crawler.fetcher.client import Client
@@ -196,3 +196,16 @@ def test_another_fetcher_in_a_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     own.write_text('[[override]]\nmatch = "b.localhost"\nfetcher = "none"\n')
     ran = run("crawl", seeds[0], "--dir", tmp_path / "other", "--config", own)
     assert ran.code == 2 and "unknown fetcher 'none'; known: http, canned" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("held", "processes", "share"),
+    [(192 << 20, 1, 192 << 20), (192 << 20, 3, 64 << 20), (192 << 20, 8, 48 << 20), (1 << 20, 4, 1 << 20)],
+)
+def test_processes_of_a_machine_share_the_memory_for_bodies(held: int, processes: int, share: int) -> None:
+    """Three processes with an account of 192 MiB each took 1,198 MiB beside 60 link farms."""
+    config = convert({"fetch": {"held_bytes_max": held}, "crawl": {"processes": processes}})
+    client = make_fetcher(
+        {HTTP: FETCHERS[HTTP]}, FetcherNeeds(config, VirtualClock(), Unexpected(), processes)
+    )
+    assert isinstance(client, Client) and client.account._limit == share

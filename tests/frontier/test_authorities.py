@@ -90,11 +90,11 @@ def test_a_host_with_only_silent_schemes_is_given_up() -> None:
 def test_authorities_are_bounded() -> None:
     authorities, politeness = Authorities(), config().politeness
     for port in range(ENTRIES_MAX + 9):
-        authorities.failed(f"http://a.org:{port}", 0.0, politeness, Outcome.CONNECT_ERROR)
+        authorities.failed(1, f"http://a.org:{port}", 0.0, politeness, Outcome.CONNECT_ERROR)
     assert len(authorities) == ENTRIES_MAX
     assert authorities.ready_at("http://a.org:3") == 0.0
     assert authorities.ready_at("http://a.org:900") == 60.0
-    authorities.answered("http://a.org:900")
+    authorities.answered(1, "http://a.org:900")
     assert authorities.ready_at("http://a.org:900") == 0.0
 
 

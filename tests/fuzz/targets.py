@@ -21,6 +21,7 @@ import msgspec
 from crawler.admin.control import REQUEST_BYTES_MAX, ControlServer
 from crawler.config import (
     FetchConfig,
+    IdentityConfig,
     Layers,
     RobotsConfig,
     SitemapsConfig,
@@ -35,6 +36,8 @@ from crawler.errors import CrawlerError
 from crawler.extract.collected import Context
 from crawler.extract.css import read_sheet
 from crawler.extract.feed import is_feed, read_feed
+from crawler.extract.foreign import Foreign
+from crawler.extract.rewrite import rewrite_html
 from crawler.extract.scan import scan
 from crawler.extract.sitemap import read_sitemap, signals
 from crawler.extract.types import sniff_html
@@ -42,7 +45,8 @@ from crawler.extract.worker import SCAN_INLINE_BYTES, Worker
 from crawler.fetcher import outcome
 from crawler.fetcher.answer import Answer, AnswerState
 from crawler.fetcher.cookies import CookieJar
-from crawler.fetcher.fetch_request import FetchLimits, split
+from crawler.fetcher.fetch_request import FetchLimits, FetchRequest, RequestWriter, split
+from crawler.fetcher.framing import Head
 from crawler.process.answering.commands import Commands
 from crawler.process.fetching.reader import INLINE_BYTES_MAX
 from crawler.records import Extracted, Outcome
@@ -71,13 +75,14 @@ NOW = 1_800_000_000.0
 LIMITS = FetchLimits.of(FetchConfig())
 READ = 256 << 10  # what one read of a socket brings at most
 EXTRACT = ExtractConfig()
+_WRITER = RequestWriter(IdentityConfig(), "crawler")
 
 _HTTP = [
     b"HTTP/1.1 200 OK\r\n", b"Content-Length: ", b"Transfer-Encoding: chunked\r\n",
     b"Content-Encoding: gzip\r\n", b"\r\n\r\n", b"Content-Type: text/html;charset=", b"Location: ",
     b"Set-Cookie: a=b;", b"Connection: close\r\n", b"\r\n ", b"0\r\n\r\n",
     b"HTTP/1.1 103 Early Hints\r\n\r\n", b"Retry-After: ", b"Content-Encoding: br, gzip\r\n",
-    b"5\r\nhello\r\n",
+    b"5\r\nhello\r\n", b"ETag: \"\x1b\x07\"\r\n", b"Last-Modified: \x7f\r\n",
 ]  # fmt: skip
 _HTML = [
     b"<a href=x>", b"<b a=1>", b"</b>", b"<p>", b"<svg>", b"</svg>", b"<math>", b"<table>", b"<td>",
@@ -179,11 +184,21 @@ def _seen(answer: Answer, clock: Clock) -> tuple[Any, ...]:
     header = clock.turn(jar.header, target, NOW)
     assert "\r" not in header and "\n" not in header
     header.encode()
+    again = _WRITER.head(_next_request(answer.head), target, cookie=header)
+    assert not any(byte < 32 or byte == 127 for byte in again.replace(b"\r\n", b"")), again
     (location + kind + charset).encode("utf-8")
     assert len(body) <= LIMITS.wire_bytes_max and len(content) <= LIMITS.body_bytes_max
     if answer.truncated == "length":
         body = b""  # how far it was read depends on the pieces
     return (ended, answer.truncated, body, content, location, kind, charset, header)
+
+
+def _next_request(head: Head) -> FetchRequest:
+    """Return the conditional request that repeats the validators of an answer."""
+    etag, modified = (
+        b"".join(head.values(name)[:1]).decode("latin-1") for name in (b"etag", b"last-modified")
+    )
+    return FetchRequest(URL, etag=etag, last_modified=modified)
 
 
 def cookies(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
@@ -239,6 +254,18 @@ def _pages(runner: asyncio.Runner, data: bytes, clock: Clock, rng: random.Random
         bool(found.canonical),
         min(len(found.hrefs), 3),
     )
+
+
+def copies(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
+    """Rewrite a page for a mirror or the page server: the URLs that are mapped are canonical."""
+    seen: list[str] = []
+    encoding = rng.choice(("utf-8", "utf-8", "shift_jis", "utf-16le", "windows-1252"))
+    xhtml = rng.random() < 0.1
+    map_url = lambda url, _: seen.append(url)  # noqa: E731
+    clock.turn(partial(rewrite_html, xhtml=xhtml), data, encoding, URL, map_url)
+    for url in seen[:50]:
+        assert canonical(url) in (url, None), url  # None: too long to be crawled
+    return min(len(seen), 3), len(data) in Foreign(data)
 
 
 def plain_scan(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
@@ -518,6 +545,7 @@ def targets() -> Iterator[dict[str, Target]]:
         Target("codings", corpus.coded(), _HTTP, 100_000, answers),
         Target("cookies", lines, _COOKIES, 20_000, cookies),
         Target("scan", bodies, _HTML, SCAN_INLINE_BYTES, plain_scan),
+        Target("copies", bodies, _HTML, SCAN_INLINE_BYTES, copies),
         Target("sitemaps", corpus.MAPS, _XML, INLINE_BYTES_MAX, maps),
         Target("feeds", corpus.FEEDS, _XML, INLINE_BYTES_MAX, feeds),
         Target("sheets", corpus.SHEETS, _CSS, INLINE_BYTES_MAX, sheets),

@@ -17,8 +17,8 @@ from tests.fuzz.fuzzing import Clock, Target, fuzz
 from tests.fuzz.targets import LIMITS, targets
 
 NAMES = (
-    "heads", "codings", "cookies", "pages", "long pages", "scan", "sitemaps", "feeds", "sheets", "robots", "urls",
-    "configurations", "peers", "requests", "doors", "control",
+    "heads", "codings", "cookies", "pages", "long pages", "scan", "copies", "sitemaps", "feeds", "sheets", "robots",
+    "urls", "configurations", "peers", "requests", "doors", "control",
 )  # fmt: skip
 
 

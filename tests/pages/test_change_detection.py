@@ -121,6 +121,8 @@ def test_validators_are_bounded_and_keep_their_bytes() -> None:
     huge = _next(None, fetch(headers=((b"ETag", b'"' + b"x" * 2000 + b'"'), (b"Last-Modified", b"\xe4"))))
     assert huge.etag == ""
     assert huge.last_modified.encode("latin-1") == b"\xe4"
+    hostile = _next(None, fetch(headers=((b"ETag", b'"\x1b]0;x\x07"'), (b"Last-Modified", b"Mon\x7f"))))
+    assert hostile.etag == hostile.last_modified == "", "they would be sent back to the server"
     renewed = _next(
         _next(None, fetch(headers=((b"ETag", b'"1"'),))), not_modified(headers=((b"ETag", b'"2"'),))
     )

@@ -18,7 +18,7 @@ from crawler.pages.formats import rows
 from crawler.pages.formats.selection import Selection
 from crawler.pages.formats.warc_stream import cdxj_lines
 from crawler.pages.page_cache import PageCache
-from crawler.records import Extracted, LinkFlag, Outcome, PageState, TaskKind
+from crawler.records import Extracted, LinkFlag, Outcome, PageState, Rendering, TaskKind
 from crawler.storage.kv import MemoryStore, seal
 from tests.pages.support import HTML, START, Site, fetch, fetch_task, not_modified
 
@@ -471,3 +471,53 @@ def test_markup_is_not_a_change_if_only_the_text_matters(
     plain = Site(tmp_path / "first", comparison=lambda url: Comparison(kind))
     plain.visit(fetch(body=b"<p>page</p>"), 1)
     assert plain.visit(answer, 1).unchanged is False, "of a page that is no refresh any byte counts"
+
+
+SHELL = b"<script src=app.js></script>"
+
+
+def shown(text: bytes, **values: Any) -> Any:
+    """Return the fetch of a page that a browser showed."""
+    return fetch(body=SHELL, rendering=Rendering(dom=b"<h1>%b</h1>" % text, **values))
+
+
+def test_a_page_that_a_browser_showed_reads_back_as_its_dom(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.visit(shown(b"one"))
+    page, answer = site.cache.get(1), site.cache.get(1, static=True)
+    assert page is not None and answer is not None
+    assert (page.rendered, page.content, page.header_charset) == (True, b"<h1>one</h1>", "utf-8")
+    assert (answer.rendered, answer.content) == (False, SHELL)
+    assert list(site.cache.check()) == []
+
+
+def test_each_copy_of_a_page_has_the_dom_of_its_time(tmp_path: Path) -> None:
+    """The answer is the same each time, so later captures are revisits; their DOMs differ."""
+    site = Site(tmp_path)
+    for at, text in enumerate((b"one", b"two")):
+        answer = shown(text, view=b"PNG"[: at * 3])
+        answer.began = START + at
+        site.visit(answer)
+    copies = {
+        capture.fetched_at - START: site.cache.read(capture).content for capture in site.cache.captures(1)
+    }
+    assert copies == {0.0: b"<h1>one</h1>", 1.0: b"<h1>two</h1>"}
+
+
+def test_the_text_of_the_dom_decides_whether_a_rendered_page_changed(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    for at, text in enumerate((b"one", b"one<!-- a token -->", b"two")):
+        answer = shown(text)
+        answer.began = START + at
+        site.visit(answer, flags=LinkFlag.REFRESH)
+    record = site.cache.record(1)
+    assert record is not None
+    assert (record.fetches, record.changes, record.rendered) == (3, 1, True)
+
+
+def test_answers_to_the_requests_of_a_page_are_captured_without_a_record(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.visit(fetch(URL + "app.js", b"1"), 2, task=TaskKind.SUBRESOURCE)
+    assert site.cache.record(2) is None
+    page = site.cache.get(2)
+    assert page is not None and page.content == b"1"

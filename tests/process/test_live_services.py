@@ -21,7 +21,7 @@ from crawler.process.answering.wait_log import Wait
 from crawler.process.live_services import COUNTS_INTERVAL, KEY_FILE_WAIT, LiveServices, live_settings
 from crawler.records import FetchTask, Outcome, TaskKind
 from crawler.serve.http_error import HttpError
-from crawler.serve.indexnow import KEY_AGE_MAX
+from crawler.serve.indexnow import KEY_AGE_MAX, REFUSED_AGE_MAX
 from crawler.storage.commit import Change
 from crawler.storage.keys import ASKED, TODO
 from crawler.storage.kv import scan_prefix, seal, unseal
@@ -150,6 +150,15 @@ def test_pages_that_may_not_be_fetched_are_not_reported_as_queued(shown: Shown) 
     assert ahead(shown, NEW) == ["at_rest"] and not shown.queued
 
 
+def test_a_page_beyond_a_limit_is_not_reported_as_queued(open_joint: Callable[..., Joint]) -> None:
+    """`refresh=1` said "queued" of a page that is parked beyond `crawl.pages_per_host`, so is not fetched."""
+    shown = Shown(open_joint(crawl={"pages_per_host": 1}))
+    shown.joint.seeds(HOME, NEW)
+    said = in_loop(lambda: shown.live.ahead(NEW, shown.fingerprint(NEW)))
+    assert said.state == "parked" and "crawl.pages_per_host" in said.why
+    assert shown.ask("why", url=NEW)["verdict"] == f"Parked: {said.why}."
+
+
 def test_pages_asked_ahead_have_a_bound_and_a_time(open_joint: Callable[..., Joint]) -> None:
     shown = Shown(open_joint(serve={"ahead_max": 2}))
     stored(shown.joint, HOME)
@@ -269,7 +278,7 @@ def test_counts_are_put_time_and_again(shown: Shown, monkeypatch: pytest.MonkeyP
 
 
 def key_file(
-    shown: Shown, monkeypatch: pytest.MonkeyPatch, url: str, arrives: Any = None
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, url: str, arrives: Any = None, *, key: str = ""
 ) -> tuple[bytes | None, int]:
     """Return (the file, the number of waits for it)."""
     naps = 0
@@ -282,7 +291,7 @@ def key_file(
             arrives()
 
     monkeypatch.setattr(module.asyncio, "sleep", nap)
-    return asyncio.run(shown.live._key_file(url)), naps
+    return asyncio.run(shown.live._key_file(url, key)), naps
 
 
 def test_a_key_file_comes_as_any_link(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,6 +333,18 @@ def test_an_old_key_file_is_waited_for_where_it_may_be_asked_again(
         fresh.joint.stages.refresh.claims, "request", lambda fingerprint: False
     )  # too many pages wait
     assert key_file(fresh, monkeypatch, HOME) == (None, 600)
+
+
+def test_a_file_that_lacks_the_key_counts_for_some_minutes_only(
+    fresh: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A site may write its key file after its first notice."""
+    text = HOME.encode()
+    assert key_file(fresh, monkeypatch, HOME, key="other") == (text, 0)
+    fresh.joint.clock.advance(REFUSED_AGE_MAX + 1.0)
+    monkeypatch.setattr(fresh.joint.stages.refresh.claims, "request", lambda fingerprint: False)
+    assert key_file(fresh, monkeypatch, HOME, key=HOME) == (text, 0)
+    assert key_file(fresh, monkeypatch, HOME, key="other") == (None, 600), "it is to be fetched again"
 
 
 # -- commands
@@ -448,7 +469,8 @@ def test_lateness_fades_and_hosts_that_wait_are_told(
             coroutine.send(None)
     assert lags[:6] == pytest.approx([0.0, 0.5, 0.375, 0.28125, 0.2109375, 0.158203125])
     assert [record.message for record in caplog.records].count("a.org: waits") == 5, "once a second"
-    assert taken == [{"done": 1, "hosts": 1, "new": 1, "known": 0}] * 2, "every five seconds"
+    pages = {"done": 1, "hosts": 1, "new": 1, "known": 0}
+    assert [counts | pages for counts in taken] == taken and len(taken) == 2, "every five seconds"
 
 
 def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Joint], tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from crawler.clock import VirtualClock
@@ -16,6 +17,7 @@ from crawler.process import process as module
 from crawler.process.lifecycle import garbage_collection
 from crawler.process.opening.stages import Stages
 from crawler.process.process import SEEDS_AHEAD, SEEDS_GRACE, Process
+from crawler.records import Link
 from crawler.storage.commit import Change, load_counters
 
 SEEDS = [["http://a.org/"], ["http://b.org/"], ["http://c.org/"], ["http://d.org/"], ["http://e.org/"]]
@@ -51,6 +53,18 @@ class Alone:
         self.process.commits._writer.shutdown()
         self.process.commits.merger.shutdown()
         self.stages.close()
+
+
+def links(one: Alone, count: int) -> Change:
+    """Return a change with `count` new links, admitted to the DUE."""
+    change = Change()
+    change.links = [
+        Link(n * 0x9E3779B97F4A7C15 & (1 << 64) - 1, f"http://h{n}.org/") for n in range(1, count + 1)
+    ]
+    one.stages.due.admit(np.array([link.fingerprint for link in change.links], np.uint64))
+    change.count("urls.accepted", count)
+    change.count("urls.to_due", count)
+    return change
 
 
 @pytest.fixture
@@ -185,21 +199,49 @@ def test_results_that_take_long_are_left_to_the_next_run_at_the_end_of_the_grace
     one, drops = alone(), []
     one.stages.point.drop_heavy = lambda: drops.append(1)  # type: ignore[method-assign]
     one.process.stop(reason)
-    one.clock.advance(3.5)
+    one.clock.advance(1.5)
 
     async def play() -> float:
         loop = asyncio.get_running_loop()
-        timer = one.process._drop_heavy_later()
+        timer = one.process._end_grace_later()
         delay = timer.when() - loop.time()
         timer._run()
         timer.cancel()
         one.clock.advance(100.0)
-        late = one.process._drop_heavy_later()
+        late = one.process._end_grace_later()
         assert late.when() <= loop.time() + 0.01
         late.cancel()
         return delay
 
-    assert asyncio.run(play()) == pytest.approx(1.5, abs=0.2) and len(drops) == dropped
+    assert asyncio.run(play()) == pytest.approx(1.0, abs=0.2) and len(drops) == dropped
+
+
+@pytest.mark.parametrize(("reason", "pending"), [("signal", 5), ("max_pages", 0)])
+def test_links_not_flushed_by_the_end_of_the_grace_are_left_to_the_next_run(
+    alone: Callable[..., Alone], reason: str, pending: int
+) -> None:
+    """A link farm fills the DUE, and its flush would delay the end of the run by many seconds."""
+    one = alone()
+    one.process.stop(reason)
+    one.process._end_grace()
+    one.process.commits._point.add(links(one, 5))
+    one.stop_at_once(reason)
+    assert one.stages.due.pending == pending and len(one.stages.point) == 0
+    assert one.stages.views.problems() == [] and one.process.failure is None
+
+
+def test_links_left_by_a_run_are_found_by_the_next(tmp_path: Path) -> None:
+    for run, (begin, end) in enumerate([(0, 5), (5, 0)]):
+        (tmp_path / "0").mkdir(exist_ok=True)
+        one = Alone(tmp_path / "0")
+        assert one.stages.due.pending == begin, run
+        if begin == 0:
+            one.process.stop("signal")
+            one.process._end_grace()
+            one.process.commits._point.add(links(one, 5))
+        one.stop_at_once("signal")
+        assert one.stages.due.pending == end and one.stages.due.new == 5 - end, run
+        one.close()
 
 
 def test_everything_started_is_closed(alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +292,7 @@ def test_the_first_stop_reason_and_the_shortest_grace_win(alone: Callable[..., A
     assert not process.stopping() and not process.stopped_on_purpose()
     process.stop("signal")
     at = process._stopped_at
-    assert process._grace == 5.0 and process._news.is_set() and process.stopping()
+    assert process._grace == module.STOP_GRACE and process._news.is_set() and process.stopping()
     one.clock.advance(3.0)
     process.stop("again", grace=0.5)
     process.stop("again", grace=2.0)

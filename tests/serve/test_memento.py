@@ -66,37 +66,55 @@ STAMPED = [
 OTHERS = [("gone", 404, 5.0), ("moved", 301, 6.0), ("same", 200, 90_000.0), ("a?x=1&y=2", 200, 10.0)]
 
 
-def test_timegate_and_copies(served: Served) -> None:
+def test_the_timegate_redirects_to_a_copy(served: Served) -> None:
+    """The time gate redirects (RFC 7089, 4.2.1); the proxy form answers with the copy itself (4.1.2)."""
+
     async def talk(served: Served) -> None:
         for asked, day in CHOSEN:
-            response = await served.get(
-                "/timegate/" + PAGE, *([f"Accept-Datetime: {asked}"] if asked else [])
-            )
-            assert (response.status, response.body) == (200, b"<p>version %d</p>" % day), asked
-            assert response.fields["vary"] == "Accept-Datetime"
-            assert relations(response) == {"original", "timegate", "timemap", "memento"}
-            copy, more = links(response.fields["link"])[-1]
-            assert (
-                more["datetime"] == response.fields["memento-datetime"] == http_date(int(START + day * DAY))
-            )
+            accepted = [f"Accept-Datetime: {asked}"] if asked else []
+            gate = await served.get("/timegate/" + PAGE, *accepted)
+            assert (gate.status, gate.body, gate.fields["vary"]) == (302, b"", "Accept-Datetime"), asked
+            assert "memento-datetime" not in gate.fields, "a time gate is no memento (4.2.1)"
+            assert relations(gate) == {"original", "timegate", "timemap", "memento"}
+            copy, more = links(gate.fields["link"])[-1]
+            assert copy == gate.fields["location"]
             at_copy = await served.get(copy.partition(f":{served.port}")[2])
-            assert at_copy.body == response.body and "vary" not in at_copy.fields, (
-                "a copy's address says which"
-            )
-        bad = await served.get("/timegate/" + PAGE, "Accept-Datetime: nonsense")
-        assert bad.status == 400
+            assert (at_copy.status, at_copy.body) == (200, b"<p>version %d</p>" % day), asked
+            assert more["datetime"] == at_copy.fields["memento-datetime"] == http_date(int(START + day * DAY))
+            assert "vary" not in at_copy.fields, "a copy's address says which"
+            proxied = await served.get(PAGE, *accepted)
+            assert (proxied.status, proxied.body) == (200, at_copy.body)
+            assert proxied.fields["memento-datetime"] == more["datetime"]
+            assert proxied.fields["vary"] == "Accept-Datetime"
+            assert proxied.fields["content-location"] in copy
+        for target in ("/timegate/" + PAGE, PAGE):
+            assert (await served.get(target, "Accept-Datetime: nonsense")).status == 400
         for stamp, day in STAMPED:
             response = await served.get(f"/page?url={PAGE}&at={stamp}")
             assert response.body == b"<p>version %d</p>" % day, stamp
             assert relations(response) == {"original", "timegate", "timemap", "memento"}
         for path, status, at in OTHERS:
-            response = await served.get(
-                f"/timegate/{PAGE}{path}", "Accept-Datetime: Thu, 16 Nov 2023 22:13:20 GMT"
-            )
-            assert response.status == status and response.fields["memento-datetime"] == http_date(
-                int(START + at)
-            )
-        assert (await served.get(f"/timegate/{PAGE}none")).status == 404
+            asked = "Accept-Datetime: Thu, 16 Nov 2023 22:13:20 GMT"
+            gate = await served.get(f"/timegate/{PAGE}{path}", asked)
+            assert gate.status == 302, "the gate redirects whatever the status of the copy"
+            copy = await served.get(gate.fields["location"].partition(f":{served.port}")[2])
+            assert copy.status == status and copy.fields["memento-datetime"] == http_date(int(START + at))
+        for target in (f"/timegate/{PAGE}none", f"{PAGE}none"):
+            missing = await served.get(target)
+            assert (missing.status, missing.fields["vary"]) == (404, "Accept-Datetime")
+            assert relations(missing) == {"original", "timegate", "timemap"}
+
+    served.run(talk)
+
+
+def test_a_redirect_of_a_past_copy_stays_in_its_time(served: Served) -> None:
+    """The time gate, the copy of a redirect and its target: a client that follows arrives at that time's page."""
+
+    async def talk(served: Served) -> None:
+        gate = await served.get(f"/timegate/{PAGE}moved", f"Accept-Datetime: {http_date(int(START))}")
+        moved = await served.get(gate.fields["location"].partition(f":{served.port}")[2])
+        assert moved.status == 301
+        assert (await served.get(moved.fields["location"])).body == b"<p>version 0</p>"
 
     served.run(talk)
 

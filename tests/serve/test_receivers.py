@@ -62,13 +62,13 @@ class Receiving(Served):
             signal=self.crawl.signal,
             notices=self.notices,
             random=lambda n: bytes([len(self.fetched)]) * n,
-            fetch_text=self._fetch,
+            fetch_key_file=self._fetch,
             read_feed=lambda body: [f"{SITE}{n}" for n in range(1, 1 + body.count(b"<entry>"))],
             in_background=lambda work: self.tasks.append(asyncio.get_running_loop().create_task(work)),
         )
         self.server._receive = self.receivers.receive
 
-    async def _fetch(self, url: str) -> bytes | None:
+    async def _fetch(self, url: str, key: str) -> bytes | None:
         self.fetched.append(url)
         if self.stopping:
             raise indexnow.KeyUnreadError
@@ -250,7 +250,7 @@ def test_notices_wait_for_the_next_run_if_the_key_file_was_not_read(tmp_path: Pa
         assert (await served.get(get(f"{SITE}three"))).status == 202, "no verdict on the key"
         served.stopping = False
         served.texts[f"{SITE}{KEY}.txt"] = KEY.encode()
-        served.receivers.keys = indexnow.Keys(served.config.key_files_max)
+        served.receivers.keys = indexnow.Keys(served.config.key_files_max, served.config.pending_bytes_max)
         served.receivers.resume()
         await served.settle()
         assert served.crawl.signals == [
@@ -262,23 +262,43 @@ def test_notices_wait_for_the_next_run_if_the_key_file_was_not_read(tmp_path: Pa
     talk_to(tmp_path, talk)
 
 
-def test_indexnow_waits_for_so_many_only() -> None:
-    keys = indexnow.Keys(10)
-    for number in range(40):
-        urls = tuple(f"{SITE}{number}/{n}" for n in range(1000))
-        notice = indexnow.Notice("site.example", KEY, f"{SITE}{number}.txt", urls)
-        if number < 10:
-            assert keys.submit(notice, 0.0) == (202, True)
-            assert keys.submit(indexnow.Notice("site.example", KEY, notice.location, ()), 0.0) == (202, False)
-        else:
-            with pytest.raises(HttpError) as caught:
-                keys.submit(notice, 0.0)
-            assert caught.value.status == 429
+def notice_of(host: str, count: int, *, key: str = KEY) -> indexnow.Notice:
+    urls = tuple(f"http://{host}/{n:043}"[:43] for n in range(count))  # 100 bytes each
+    return indexnow.Notice(host, key, f"http://{host}/{key}.txt", urls)
+
+
+def status_of(keys: indexnow.Keys, notice: indexnow.Notice, now: float = 0.0) -> int:
+    keys._check()
+    try:
+        return keys.submit(notice, now)[0]
+    except HttpError as error:
+        return error.status
+
+
+def test_a_site_whose_key_file_never_comes_does_not_turn_away_the_others() -> None:
+    """One notice of 10,000 URLs gave everybody 429 for ten minutes; hosts of one site, and addresses, share places."""
+    keys = indexnow.Keys(10, 16_000)
+    attack = [notice_of(f"www{n}.evil.example", 5) for n in range(10)]
+    assert [status_of(keys, notice) for notice in attack] == [202] * 2 + [429] * 8
+    addresses = [notice_of(f"192.0.2.{n}", 5) for n in range(10)]
+    assert [status_of(keys, notice) for notice in addresses] == [202] * 2 + [429] * 8
+    sites = [notice_of(f"site{n}.example", 10) for n in range(20)]
+    assert [status_of(keys, notice) for notice in sites] == [202] * 14 + [429] * 6
+    for notice in (*attack[:2], *addresses[:2], *sites[:14]):
+        assert len(keys.found(notice, b"\xef\xbb\xbf" + KEY.encode(), 0.0)) == len(notice.urls)
         keys._check()
-    for number in range(40):
-        notice = indexnow.Notice("site.example", KEY, f"{SITE}{number}.txt", ())
-        assert len(keys.found(notice, b"\xef\xbb\xbf" + KEY.encode(), 0.0)) == (1000 if number < 10 else 0)
-        keys._check()
+    assert [status_of(keys, notice) for notice in sites[14:]] == [202] * 6, "their places are free again"
+
+
+def test_a_key_file_that_failed_once_is_fetched_again_after_some_minutes() -> None:
+    keys, notice = indexnow.Keys(10, 16_000), notice_of("site.example", 1)
+    for begin, text in ((0.0, None), (1000.0, b"another key")):
+        assert status_of(keys, notice, begin) == 202
+        assert keys.found(notice, text, begin) == []
+        assert status_of(keys, notice, begin + indexnow.REFUSED_AGE_MAX - 1.0) == 403
+    assert keys.submit(notice, 2000.0) == (202, True)
+    assert keys.found(notice, KEY.encode(), 2000.0) == list(notice.urls)
+    assert status_of(keys, notice, 2000.0 + indexnow.KEY_AGE_MAX - 1.0) == 200
 
 
 class Hub:

@@ -7,7 +7,7 @@ from pathlib import Path
 import brotli
 import pytest
 
-from crawler.records import Extracted, Outcome
+from crawler.records import Extracted, Outcome, Rendering
 from crawler.serve.interfaces import Ahead, AheadState
 from tests.pages.support import HTML, START, not_modified
 from tests.serve.support import NAMES, Served
@@ -42,8 +42,9 @@ def test_a_copy_with_its_fields(served: Served) -> None:
         head = await served.get(AT, method="HEAD")
         assert head.body == b"" and head.fields["content-length"] == "11"
         assert {**head.fields, "date": ""} == {**fields, "date": ""}
-        for target in (PAGE, "http://SITE.example:80/x/..", "/timegate/" + PAGE):
+        for target in (PAGE, "http://SITE.example:80/x/.."):
             assert (await served.get(target)).body == b"<p>page</p>", target
+        assert (await served.get("/timegate/" + PAGE)).status == 302
         assert len(served.crawl.asked) == 5 and set(served.crawl.asked) == {NAMES.fingerprint(PAGE)}
         await served.get(AT, "User-Agent: examplebot/1")
         assert len(served.crawl.asked) == 5, "a declared robot is no reader"
@@ -61,7 +62,7 @@ def test_a_newer_copy_replaces_the_one_kept_ready(served: Served) -> None:
         assert response.body == b"new" and response.fields["age"] == "90"
         assert (await served.get(AT + "&at=20231114221320")).body == b"old"
         assert (await served.get(AT + "&at=2030")).body == b"new"
-        dated = await served.get("/timegate/" + PAGE, "Accept-Datetime: Tue, 14 Nov 2023 22:13:21 GMT")
+        dated = await served.get(PAGE, "Accept-Datetime: Tue, 14 Nov 2023 22:13:21 GMT")
         assert dated.body == b"old" and dated.fields["content-location"] == AT + "&at=20231114221320"
         assert "accept-datetime" in dated.fields["vary"].lower()
         assert (await served.get("/timegate/" + PAGE, "Accept-Datetime: nonsense")).status == 400
@@ -91,6 +92,39 @@ def test_conditions(served: Served) -> None:
             "If-Modified-Since: junk",
         ):
             assert (await served.get(AT, line)).status == 200, line
+
+    served.run(talk)
+
+
+def test_preconditions(served: Served) -> None:
+    """If-Match compares strongly and decides alone (RFC 9110, 13.1.1, 13.2.2); a failure precedes 304 and 206."""
+    served.store()
+    served.store(PAGE + "gone", b"no", status=404, reason="Not Found", outcome=Outcome.GONE)
+
+    async def talk(served: Served) -> None:
+        first = await served.get(AT)
+        etag, modified = first.fields["etag"], first.fields["last-modified"]
+        before = "Tue, 14 Nov 2023 22:13:19 GMT"
+        for lines, status in (
+            ([f"If-Match: {etag}"], 200),
+            ([f'If-Match: "other", {etag}'], 200),
+            (["If-Match: *"], 200),
+            (['If-Match: "other"'], 412),
+            ([f"If-Match: W/{etag}"], 412),
+            ([f"If-Unmodified-Since: {modified}"], 200),
+            ([f"If-Unmodified-Since: {before}"], 412),
+            (["If-Unmodified-Since: junk"], 200),
+            ([f"If-Match: {etag}", f"If-Unmodified-Since: {before}"], 200),
+            (['If-Match: "other"', f"If-None-Match: {etag}"], 412),
+            ([f"If-Match: {etag}", f"If-None-Match: {etag}"], 304),
+            (['If-Match: "other"', "Range: bytes=0-1"], 412),
+            ([f"If-Match: {etag}", "Range: bytes=0-1"], 206),
+        ):
+            response = await served.get(AT, *lines)
+            assert response.status == status, lines
+            if status == 412:
+                assert response.json["state"] == "changed" and response.fields["etag"] == etag
+        assert (await served.get(AT + "gone", 'If-Match: "other"')).status == 404
 
     served.run(talk)
 
@@ -226,8 +260,58 @@ def test_other_statuses_pass(served: Served) -> None:
         gone = await served.get(AT + "gone")
         assert (gone.status, gone.body) == (404, b"no") and "memento-datetime" in gone.fields
         moved = await served.get(AT + "moved")
-        assert moved.status == 301 and moved.fields["location"] == PAGE
+        assert moved.status == 301 and moved.fields["location"] == "/page?url=http://site.example/"
         assert (await served.get(AT + "odd")).status == 502
+
+    served.run(talk)
+
+
+REDIRECTS = [
+    # (the stored Location, the page that it names, with the fragment)
+    (b"/a?x=1&y=2", "http://site.example/a?x=1&y=2", "http://site.example/a%3Fx%3D1%26y%3D2"),
+    (b"../b", "http://site.example/b", "http://site.example/b"),
+    (b"//other.example", "http://other.example/", "http://other.example/"),
+    (b"https://Other.Example:443/", "https://other.example/", "https://other.example/"),
+    (b"/c#part", "http://site.example/c#part", "http://site.example/c"),
+    ("/\u00fc".encode(), "http://site.example/%C3%BC", "http://site.example/%25C3%25BC"),
+    (b"mailto:a@site.example", "", ""),
+    (b"javascript:alert(1)", "", ""),
+]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize(("location", "target", "quoted"), REDIRECTS)
+def test_a_redirect_leads_to_the_copy_of_its_target(
+    served: Served, status: int, location: bytes, target: str, quoted: str
+) -> None:
+    """With and without `rewrite`, and at the same instant; a client of the proxy form gets the target itself."""
+    headers = ((b"Location", location),)
+    served.store(PAGE + "d/moved", b"", status=status, outcome=Outcome.REDIRECT, headers=headers)
+
+    async def talk(served: Served) -> None:
+        for asked, more in (("", ""), ("&rewrite=1", "&rewrite=1"), ("&at=2024", "&at=20241231235959")):
+            moved = await served.get(AT + "d/moved" + asked)
+            mark = "#part" if target.endswith("#part") else ""
+            expected = f"/page?url={quoted}{more}{mark}" if target else None
+            assert (moved.status, moved.fields.get("location")) == (status, expected), asked
+        proxied = await served.get(PAGE + "d/moved")
+        assert (proxied.status, proxied.fields.get("location", "")) == (status, target)
+
+    served.run(talk)
+
+
+def test_a_copy_whose_server_named_no_lifetime_is_checked_before_use(served: Served) -> None:
+    """Otherwise a client derives a lifetime from Last-Modified (RFC 9111, 4.2.2) and misses newer copies."""
+    served.store()
+    lifetimes = {"cache-control": "max-age=60", "expires": "Tue, 14 Nov 2023 23:13:20 GMT"}
+    for name, value in lifetimes.items():
+        served.store(PAGE + name, headers=(TYPE, (name.encode(), value.encode())))
+
+    async def talk(served: Served) -> None:
+        assert (await served.get(AT)).fields["cache-control"] == "no-cache"
+        for name, value in lifetimes.items():
+            fields = (await served.get(AT + name)).fields
+            assert {each: fields[each] for each in lifetimes if each in fields} == {name: value}
 
     served.run(talk)
 
@@ -252,7 +336,8 @@ def test_an_answer_that_is_not_the_whole_page_hides_no_copy(
     async def talk(served: Served) -> None:
         response = await served.get(AT)
         assert (response.status, response.body) == (200, b"whole")
-        assert (await served.get("/timegate/" + PAGE)).body == b"whole"
+        gate = await served.get("/timegate/" + PAGE)
+        assert gate.status == 302 and gate.fields["location"].endswith("&at=20231114221320")
         served.store(body=b"newer", at=20.0)
         assert (await served.get(AT)).body == b"newer"
 
@@ -299,6 +384,7 @@ def test_what_is_missing_withheld_or_stale(served: Served) -> None:
         (Ahead(AheadState.QUEUED, "soon", 30.5), 202, {"retry-after": "31"}, "queued; wait=31"),
         (Ahead(AheadState.QUEUED, "soon"), 202, {}, "queued"),
         (Ahead(AheadState.BLOCKED, "its host is blocked"), 409, {}, "blocked"),
+        (Ahead(AheadState.PARKED, "its host has enough"), 409, {}, "parked"),
         (Ahead(AheadState.DISALLOWED, "`Disallow: /`"), 403, {}, "disallowed"),
         (Ahead(AheadState.RETIRED, "it was retired"), 410, {}, "retired"),
         (Ahead(AheadState.FULL, "too many", 60.0), 503, {"retry-after": "60"}, "full; wait=60"),
@@ -329,7 +415,10 @@ def test_what_becomes_of_a_page_that_is_to_be_refreshed(
 
 
 def test_links_lead_back_into_the_cache(served: Served) -> None:
-    page = b'<base href="/d/"><a href="x?a=1&amp;b=2">x</a><img src=//other.example/i.png><a href="#f">f</a>'
+    page = (
+        b'<base href="/d/"><a href="x?a=1&amp;b=2">x</a><img src=//other.example/i.png><a href="#f">f</a>'
+        b'<meta http-equiv=refresh content="5; url=next">'
+    )
     served.store(body=page)
     served.store(
         PAGE + "s.css",
@@ -343,6 +432,7 @@ def test_links_lead_back_into_the_cache(served: Served) -> None:
         text = response.body.decode()
         assert "/page?url=http://site.example/d/x%3Fa%3D1%26b%3D2&amp;rewrite=1" in text
         assert "/page?url=http://other.example/i.png&amp;rewrite=1" in text
+        assert 'content="5; url=/page?url=http://site.example/d/next&amp;rewrite=1"' in text
         assert response.fields["content-length"] == str(len(response.body))
         assert "sandbox allow-same-origin;" in response.fields["content-security-policy"]
         assert "script-src 'none'" in response.fields["content-security-policy"]
@@ -382,3 +472,20 @@ def test_health_and_methods(served: Served) -> None:
         assert (await served.get("/signal")).status == 503
 
     served.run(talk)
+
+
+def test_a_page_that_a_browser_showed_is_served_as_its_dom(served: Served) -> None:
+    """Its entity tag is not that of the answer, which may stay the same while the DOM changes."""
+    url, shell = "http://site.example/app", b"<script src=app.js></script>"
+    tags = []
+
+    async def talk(served: Served) -> None:
+        for at, text in enumerate((b"<h1>one</h1>", b"<h1>" + b"two " * 30_000)):
+            served.store(url, shell, at=at, rendering=Rendering(dom=text))
+            answer = await served.get(f"/page?url={url}")
+            assert (answer.status, answer.body) == (200, text)
+            assert answer.fields["content-type"] == "text/html; charset=utf-8"
+            tags.append(answer.fields["etag"])
+
+    served.run(talk)
+    assert len(set(tags)) == 2

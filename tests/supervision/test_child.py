@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from crawler.config import convert
+from crawler.config import LogsConfig, convert
 from crawler.errors import StoreError, UsageError
 from crawler.supervision import child as module
 from crawler.supervision.child import CLEAR_LIMIT, ORPHAN_GRACE, Start, _Child, _work
@@ -325,7 +325,7 @@ def test_a_child_is_told_by_its_first_line(tmp_path: Path, monkeypatch: pytest.M
     assert (start.directory, start.supervisor, parser) == (str(tmp_path), 5, "parser")
     assert (start.ended, start.status_interval, start.json_log) == (False, 0.0, False)
     assert logs == [
-        ((logging.WARNING, tmp_path / "crawler.log"), {"json": False, "process": "p0"}),
+        ((logging.WARNING, tmp_path / "crawler.log", LogsConfig()), {"json": False, "process": "p0"}),
     ]
 
 

@@ -480,7 +480,7 @@ def test_what_a_child_is_to_do(tmp_path: Path) -> None:
 
 def test_all_are_asked_to_stop_and_have_their_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     crawl = convert(TWO).crawl
-    limit = 5.0 + crawl.drain_max + 10 * crawl.shutdown_step_max
+    limit = 2.5 + crawl.drain_max + 10 * crawl.shutdown_step_max
 
     async def play() -> None:
         with Two(tmp_path) as two:

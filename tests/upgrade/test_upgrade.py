@@ -23,7 +23,8 @@ from crawler.storage.files import Lock
 from crawler.storage.keys import KEPT, PAGE, STATE
 from crawler.storage.kv import scan_prefix
 from crawler.upgrade.former_settings import DROPPED
-from crawler.upgrade.ready import FORMER_JOURNAL, STEPS, ready
+from crawler.upgrade.ready import FORMER_JOURNAL, ready
+from crawler.upgrade.steps import STEPS
 from tests.end_to_end.web import Web
 from tests.faults.every_write import run
 from tests.upgrade.support import FORMER, unpacked

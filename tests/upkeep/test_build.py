@@ -10,7 +10,8 @@ from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.immutable_settings import immutable_settings, load_immutable
-from crawler.crawl.topology import process_names, topology
+from crawler.crawl.process_names import process_names
+from crawler.crawl.topology import topology
 from crawler.errors import DirectoryError
 from crawler.process.opening.stages import at_rest
 from crawler.records import Outcome, PageRecord, PageState

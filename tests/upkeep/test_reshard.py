@@ -13,7 +13,8 @@ from crawler.clock import VirtualClock
 from crawler.config import Config, RefreshConfig, Seconds, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import JOURNAL, Journal, keep_journal
-from crawler.crawl.topology import TABLE_FILE, process_names
+from crawler.crawl.process_names import process_names
+from crawler.crawl.topology import TABLE_FILE
 from crawler.errors import DirectoryError, UsageError
 from crawler.frontier.refresh import RefreshOutcome, state
 from crawler.process.opening.process_views import ProcessViews

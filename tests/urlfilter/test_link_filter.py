@@ -9,7 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from crawler.config import FilterConfig
 from crawler.records import LinkFlag
 from crawler.urlfilter.link_filter import LinkFilter
-from crawler.urlfilter.url_filter import RULES, Scope, UrlFilter
+from crawler.urlfilter.rule_names import RULES
+from crawler.urlfilter.url_filter import Scope, UrlFilter
 from crawler.urls.canonical import LENGTH_MAX, canonical, resolve
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter

@@ -10,7 +10,8 @@ from crawler.config import FilterConfig, TrapsConfig
 from crawler.errors import ConfigError
 from crawler.records import LinkFlag
 from crawler.urlfilter import url_filter as filters
-from crawler.urlfilter.url_filter import RULES, SCOPES, Scope, UrlFilter
+from crawler.urlfilter.rule_names import RULES
+from crawler.urlfilter.url_filter import SCOPES, Scope, UrlFilter
 
 SEED = "http://www.example.co.uk/docs/index.html?x=/y"
 hosts = st.sampled_from(

@@ -7,18 +7,28 @@ has `STRANGER_GAPS` gaps for other URLs, so a thousand dead ports take one ninth
 turns. The failure is charged to the host only if it has no other authority to try and the
 port is the default port of the scheme.
 
-The latest `ENTRIES_MAX` are kept in memory; losing one costs one request.
+The latest `ENTRIES_MAX` are kept in memory; losing one costs one request. The number of failures and the
+last outcome are also stored, under `j/`, for the verdicts of the report (`frontier/waiting_urls.py`); waits
+are not stored, so every run tries each authority again. `troubled` has the
+hosts whose latest request failed in this way, so that they are shown as failing although nothing is charged to them.
 Durations are in seconds; instants are seconds on the process clock.
 """
 
+import itertools
 from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
 
 from crawler.config import PolitenessConfig
 from crawler.frontier.hosts.politeness import backoff
 from crawler.records import Blame, Fetch, Outcome, TaskKind
+from crawler.storage.keys import FAILING
+from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 
 ENTRIES_MAX = 20_000
 STRANGER_GAPS = 8
+_NAME_AT = 10  # the name follows the prefix and the host key
 _UNCONNECTED = frozenset({Outcome.CONNECT_ERROR, Outcome.TLS_ERROR})
 
 
@@ -29,6 +39,14 @@ class Authorities:
         self._waits: dict[str, tuple[int, float, str]] = {}  # ordered by the latest failure, the oldest first
         # Host slot -> when it may try the next unknown authority; the oldest first.
         self._strangers: dict[int, float] = {}
+        self._stored: set[str] = set()  # authorities whose failures are in the store
+        # Host slot -> (failures since the host's last answer, the end of the latest wait, the last outcome).
+        self.troubled: dict[int, tuple[int, float, str]] = {}
+
+    def load(self, store: KeyValue) -> None:
+        """Note which authorities have stored failures, to delete them once the authority answers."""
+        found = itertools.islice(scan_prefix(store, FAILING), ENTRIES_MAX)
+        self._stored = {key[_NAME_AT:].decode() for key, _ in found}
 
     def __len__(self) -> int:
         return len(self._waits)
@@ -40,6 +58,10 @@ class Authorities:
     def cause(self, authority: str) -> str:
         """Return how the authority's last failure ended; "" if it never failed."""
         return self._waits[authority][2] if authority in self._waits else ""
+
+    def failures(self, slot: int) -> int:
+        """Return how many failures were charged to authorities of a host since it last answered."""
+        return self.troubled[slot][0] if slot in self.troubled else 0
 
     def stranger_at(self, slot: int, authority: str) -> float:
         """Return the instant from which a host may try an unknown authority."""
@@ -54,18 +76,60 @@ class Authorities:
         if len(self._strangers) > ENTRIES_MAX:
             del self._strangers[next(iter(self._strangers))]
 
-    def failed(self, authority: str, now: float, config: PolitenessConfig, outcome: Outcome) -> float:
-        """Charge a failure; return the instant from which the authority may be tried again."""
+    def failed(
+        self, slot: int, authority: str, now: float, config: PolitenessConfig, outcome: Outcome
+    ) -> int:
+        """Charge a failure to an authority of a host, which delays its next try; return the failures in a row."""
         failures = self._waits.pop(authority, (0, 0.0, ""))[0] + 1
         until = now + backoff(failures, config, outcome)
         self._waits[authority] = failures, until, str(outcome)
         if len(self._waits) > ENTRIES_MAX:
             del self._waits[next(iter(self._waits))]
-        return until
+        self.troubled[slot] = self.troubled.pop(slot, (0, 0.0, ""))[0] + 1, until, str(outcome)
+        if len(self.troubled) > ENTRIES_MAX:
+            del self.troubled[next(iter(self.troubled))]
+        self._stored.add(authority)
+        return failures
 
-    def answered(self, authority: str) -> None:
-        """Forget the failures of an authority that can be connected to."""
+    def answered(self, slot: int, authority: str) -> bool:
+        """Forget the failures of an authority that can be connected to, and the trouble of its host.
+
+        Return whether some of them are stored.
+        """
         self._waits.pop(authority, None)
+        self.troubled.pop(slot, None)
+        was_stored = authority in self._stored
+        self._stored.discard(authority)
+        return was_stored
+
+
+class Failing(NamedTuple):
+    """The failures in a row of an authority, and the outcome of the last one."""
+
+    tries: int
+    outcome: str
+
+
+def failing_key(host_key: int, authority: str) -> bytes:
+    """Return the store key of an authority's failures."""
+    return FAILING + host_key.to_bytes(8, "big") + authority.encode()
+
+
+def failing_record(failing: Failing) -> bytes:
+    """Return the stored value of an authority's failures."""
+    return seal(msgspec.msgpack.encode(failing))
+
+
+def stored_failing(store: KeyValue, host_key: bytes) -> dict[str, Failing]:
+    """Return the stored failures of a host's authorities; `host_key` is its 8 bytes.
+
+    Raises:
+        DamageError: a value is damaged.
+    """
+    return {
+        key[_NAME_AT:].decode(): msgspec.msgpack.decode(unseal(key, value), type=Failing)
+        for key, value in scan_prefix(store, FAILING + host_key)
+    }
 
 
 def failed_alone(task: TaskKind, fetch: Fetch, authority: str, others: Iterable[str]) -> bool:

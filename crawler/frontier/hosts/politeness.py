@@ -30,6 +30,11 @@ _CAUSE_OF = {cause: index for index, cause in enumerate(CAUSES)}
 NO_OVERRIDE = Override()
 
 
+def _busy_time(fetch: Fetch) -> float:
+    """Return for how many seconds a fetch kept its host busy, the requests of a browser for its page included."""
+    return fetch.took if fetch.rendering is None else fetch.took + fetch.rendering.host_took
+
+
 class HostPoliteness:
     """The politeness rules for hosts, applied to rows of the host table."""
 
@@ -60,7 +65,7 @@ class HostPoliteness:
             wait = self._failed(slot, fetch, now)
         elif fetch.status:
             self._answered(slot, fetch)
-        wait = max(wait, self._gap(slot, fetch.took, crawl_delay, override), self._retry_after(fetch))
+        wait = max(wait, self._gap(slot, _busy_time(fetch), crawl_delay, override), self._retry_after(fetch))
         self._hosts.gap[slot] = wait
         self._hosts.ready[slot] = now + wait
         return now + wait

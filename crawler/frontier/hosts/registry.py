@@ -76,7 +76,7 @@ class Registry:
         self.reached = 0
         self.stored_limits = ""
         self.unclean_at = 0.0
-        self.notes: dict[bytes, bytes] = {}
+        self.notes: dict[bytes, bytes | None] = {}  # None: delete
         self.memo: dict[str, int] = {}  # slots of the host names seen most recently
 
     def open(self, now: float, clean: bool) -> None:
@@ -229,5 +229,8 @@ class Registry:
 
     def put_notes(self, batch: Batch) -> None:
         for key, value in self.notes.items():
-            batch.put(key, value)
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
         self.notes.clear()

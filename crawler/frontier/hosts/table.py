@@ -27,7 +27,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -429,15 +429,45 @@ def host_key_bytes(key: int) -> bytes:
     return HOST + key.to_bytes(8, "big")
 
 
+class StoredHost(NamedTuple):
+    """The state of a host in the store: its name, and columns of the table."""
+
+    name: str
+    flags: int
+    failures: int
+    cause: int
+
+
+def stored_host(store: KeyValue, key: int) -> StoredHost:
+    """Return the stored state of the host `key`.
+
+    Raises:
+        DamageError: the store does not contain the host.
+    """
+    store_key, payload = _stored_payload(store, key)
+    record = full_record(store_key, payload)
+    *_, flags, failures, _refusals, cause, _maps = RECORD.unpack_from(record)
+    return StoredHost(record[RECORD.size :].decode("ascii"), flags, failures, cause)
+
+
 def stored_name(store: KeyValue, key: int) -> str:
     """Return the name of the host `key`.
 
     Raises:
         DamageError: the store does not contain the host.
     """
+    store_key, payload = _stored_payload(store, key)
+    return host_name_in(store_key, payload).decode("ascii")
+
+
+def _stored_payload(store: KeyValue, key: int) -> tuple[bytes, bytes]:
     store_key = host_key_bytes(key)
     value = store.get(store_key)
     if value is None:
-        raise DamageError(f"store: host {store_key!r} is in the table but not in the store")
-    payload = unseal(store_key, value)
-    return payload[RECORD.size if _is_full(store_key, payload) else SHORT.size :].decode("ascii")
+        raise DamageError(f"store: host {store_key!r} has URLs but no record")
+    return store_key, unseal(store_key, value)
+
+
+def host_name_in(key: bytes, payload: bytes) -> bytes:
+    """Return the name in a stored host record, from its `payload` at the store key `key`."""
+    return payload[RECORD.size if _is_full(key, payload) else SHORT.size :]

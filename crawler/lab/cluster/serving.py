@@ -79,7 +79,7 @@ class WebServer(LoopbackSites):
         return self.model.url(0)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        name, path = request.headers.get("Host", ""), request.path_qs
+        name, path = self._name(request.headers.get("Host", "")), request.path_qs
         if request.method not in ("GET", "HEAD") or not self.model.exists(name):
             return web.Response(status=405 if self.model.exists(name) else 421)
         key = (name, path)
@@ -104,6 +104,10 @@ class WebServer(LoopbackSites):
         if self._closing:
             response.force_close()
         return response
+
+    def _name(self, host: str) -> str:
+        """Return the host's name in URLs, with the port: some clients (wget2) leave it out of the Host field."""
+        return host if self.model.exists(host) else f"{host}:{self.port}"
 
     def _note(self, now: float, key: tuple[str, str], reply: WebReply, agent: str) -> None:
         if len(self.log) < LOG_MAX:

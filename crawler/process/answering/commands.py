@@ -19,6 +19,7 @@ from crawler.clock import iso_time
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.relaxed_settings import SeedPlaces, confirm, inherited
 from crawler.errors import UsageError
+from crawler.frontier.hosts.ranking import ORDERS
 from crawler.process.answering.explainer import Explainer, Steps
 from crawler.process.committing.portions import portions
 from crawler.process.opening.stages import Stages
@@ -70,8 +71,8 @@ class Commands:
         self.prospect = self._explainer.prospect
         self.running: Callable[[], dict[str, Any]] = dict  # what a running process adds to its status
         commands = (
-            self.host, self._explainer.why, self.get, self.seed, self.block, self.unblock, self.retire, self.signal,
-            self.signals,
+            self.host, self.hosts, self._explainer.why, self.get, self.seed, self.block, self.unblock, self.retire,
+            self.signal, self.signals,
         )  # fmt: skip
         self._commands = {command.__name__: _checked(command) for command in commands}
         self._commands["status"] = _checked(self._status)
@@ -132,13 +133,26 @@ class Commands:
         copies = self._robots.copies(name, AUTHORITIES_SHOWN)
         return msgspec.structs.asdict(status) | {"robots": [_plain_robots(*copy) for copy in copies]}
 
-    def get(self, url: str, headers: bool = False, with_noarchive: bool = False) -> dict[str, Any] | None:
-        """Return the newest stored copy of a URL, with its content in base64 for JSON; None if there is no copy."""
+    def hosts(self, order: str = "busy", limit: int = 100, search: str = "", cause: str = "") -> Steps:
+        """Return the first hosts in an order, of all or of those that match; see `HostList.page`."""
+        if order not in ORDERS:
+            raise UsageError(f"hosts: the order must be one of {', '.join(ORDERS)}")
+        if limit < 0:
+            raise UsageError("hosts: limit must not be negative")
+        return (yield from self._frontier.host_list.page(self._now(), order, limit, search, cause))
+
+    def get(
+        self, url: str, headers: bool = False, with_noarchive: bool = False, static: bool = False
+    ) -> dict[str, Any] | None:
+        """Return the newest stored copy of a URL, with its content in base64 for JSON; None if there is no copy.
+
+        With `static`, the server's answer also of a page that a browser showed.
+        """
         request_form = canonical(url)
         if request_form is None:
             raise UsageError(f"{url!r} is not an http or https URL")
         fingerprint = self._fingerprinter.fingerprint(request_form)
-        page = self._pages.get(fingerprint, with_noarchive=with_noarchive)
+        page = self._pages.get(fingerprint, with_noarchive=with_noarchive, static=static)
         if page is None:
             return None
         return {

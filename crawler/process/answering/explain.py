@@ -46,7 +46,7 @@ def sentence(answer: Mapping[str, Any]) -> str:
         return _tried(record, answer)
     if queue := answer.get("queue"):
         if queue == "parked":
-            return f"Parked: {_PARKED.get(answer['parked_by'], answer['parked_by'])}; raise the limit to queue it again."
+            return f"Parked: {_parked(answer)}."
         return f"To do: {_waits(answer)}."
     if answer["filter"] != "accepted":
         return f"Never fetched: {answer['reason']}."
@@ -66,6 +66,8 @@ def prospect(facts: Mapping[str, Any]) -> Ahead:
         return Ahead(AheadState.OUT_OF_SCOPE, facts["reason"])
     if facts.get("dropped"):
         return Ahead(AheadState.RETIRED, _DROPPED)
+    if facts.get("queue") == "parked":
+        return Ahead(AheadState.PARKED, _parked(facts))
     robots, waiting = facts.get("robots", {}), facts.get("waiting", {})
     if robots.get("denied"):
         return Ahead(AheadState.DISALLOWED, _robots(robots))
@@ -76,6 +78,10 @@ def prospect(facts: Mapping[str, Any]) -> Ahead:
         return Ahead(AheadState.QUEUED, f"it is queued; the crawl is paused ({', '.join(facts['paused'])})")
     words = _HOSTS[host] if waiting.get("wait") and host in _HOSTS else "ask again later"
     return Ahead(AheadState.QUEUED, f"it is queued; {words}", waiting.get("wait", 0.0))
+
+
+def _parked(facts: Mapping[str, Any]) -> str:
+    return f"{_PARKED.get(facts['parked_by'], facts['parked_by'])}; raise the limit to queue it again"
 
 
 # What an answer with one of these statuses requires, and the flags that provide it.
@@ -97,12 +103,17 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
             f"Not fetched again: {_robots(robots)}{kept}." if kept else f"Never fetched: {_robots(robots)}."
         )
     return {
-        PageState.STORED: f"Stored: {answered}, {_times(record['fetches'])}.",
+        PageState.STORED: f"Stored: {answered}, {_times(record['fetches'])}{_shown(record)}.",
         PageState.REDIRECTED: f"Redirects to {record['location']}: {answered}.",
         PageState.GONE: f"Gone: {answered}.",
         PageState.FAILED: f"Failed: {answered}{_why(record['error'])}{_WANTS.get(status, '')}{kept}.",
         PageState.RETIRED: "Dropped by `crawler retire`.",
     }[PageState(state)]
+
+
+def _shown(record: Mapping[str, Any]) -> str:
+    """Return the clause about a page that a browser showed; "" for others."""
+    return "; its content is what a browser showed" if record.get("rendered") else ""
 
 
 def _kept(answer: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from crawler.process.answering import explain
 from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.process_views import ProcessViews
 from crawler.process.opening.stages import Stages
-from crawler.process.results.retired import is_retired
+from crawler.process.results.retired import queue_entry
 from crawler.records import Capture, PageRecord, PageState, flag_names
 from crawler.robots.cache import RobotsCache
 from crawler.serve.interfaces import Ahead
@@ -105,7 +105,7 @@ class Explainer:
         return facts | {"robots": robots} if robots else facts
 
     def prospect(self, url: str, record: PageRecord | None) -> Ahead:
-        """Return whether a URL (request form) with this record may be fetched: as `why`, without reading queues."""
+        """Return whether a URL (request form) with this record may be fetched: as `why`, without reading long queues."""
         frontier = self._frontier
         waiting = frontier.views.explain(url, self._context.clock.now())
         facts: dict[str, Any] = {
@@ -115,7 +115,9 @@ class Explainer:
         }
         if record is None:
             fingerprint = self._fingerprinter.fingerprint(url)
-            facts["dropped"] = is_retired(self._due, frontier, url, fingerprint)
+            entry = queue_entry(self._due, frontier, url, fingerprint)
+            facts["dropped"] = entry == {}
+            facts |= entry or {}
         return explain.prospect(self._facts(url) | facts)
 
     def _robots_of(self, url: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from crawler.process.lifecycle.background_tasks import Tasks, wait_for
 from crawler.process.lifecycle.shutdown import within
 from crawler.storage.commit import Change, Maker, Making
 from crawler.storage.faults import reach
-from crawler.storage.files import write_all
+from crawler.storage.rotating_file import RotatingFile
 
 log = logging.getLogger("crawler")
 
@@ -47,6 +47,9 @@ class CommitLoopOwner(Protocol):
 
     def stopping(self) -> bool:
         """Return whether the process is stopping and starts nothing new."""
+
+    def leaves_links(self) -> bool:
+        """Return whether the next run, and not this one, flushes the pending links of the DUE."""
 
     def decided(self) -> None:
         """Note that results were decided, so their hosts are free again."""
@@ -104,7 +107,10 @@ class CommitLoop:
         self._background = Tasks(run.fail)
         self._writer = ThreadPoolExecutor(1, "writer")
         self.merger = ThreadPoolExecutor(1, "merger")
-        self._lines = pages_file.open("ab", buffering=0)
+        logs = config.logs
+        self._lines = RotatingFile(
+            pages_file, bytes_max=logs.bytes_max, age_max=logs.age_max, kept=logs.fetch_files
+        )
 
     # -- from outside ----------------------------------------------------------
 
@@ -170,13 +176,15 @@ class CommitLoop:
             queued=len(self._point) if self._takes_heavy() else self._point.light,
             undecided=self._point.unmade if self._takes_heavy() else self._point.unmade_light,
             fetching=fetching,
-            flush=bool(self._due.pending) and self._due.wants_flush(now, dry=dry),
+            flush=bool(self._due.pending)
+            and not self._run.leaves_links()
+            and self._due.wants_flush(now, dry=dry),
             hurry=stopping or self._run.seeding() or self._due.full,
         )
 
     async def _wait(self) -> None:
         """Wait until a change is queued, or the DUE needs a flush."""
-        at, now = self._due.next_wakeup(), self._clock.now()
+        at, now = math.inf if self._run.leaves_links() else self._due.next_wakeup(), self._clock.now()
         if now < self._committer.early_flush_at:
             at = min(at, self._committer.early_flush_at) if self._due.pending else at
         await wait_for(self._news, None if at == math.inf else max(0.0, at - now))
@@ -230,9 +238,9 @@ class CommitLoop:
     def _write(self, group: Sequence[Change]) -> None:
         self._point.write(group)
         try:
-            write_all(self._lines.fileno(), b"".join([change.line for change in group]))
+            self._lines.write(b"".join([change.line for change in group]), self._clock.now())
         except OSError as error:
-            raise StoreError(f"{self._lines.name}: cannot write: {error.strerror or error}") from error
+            raise StoreError(f"{self._lines.path}: cannot write: {error.strerror or error}") from error
 
     def _in(self, executor: ThreadPoolExecutor, function: Callable[[], None]) -> "asyncio.Future[None]":
         return asyncio.get_running_loop().run_in_executor(executor, function)

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 
 from crawler.frontier.outcome_policy import End
 from crawler.pages.captures import Capturing
-from crawler.records import DueCounts, Fetch, FrontierCounts, Outcome, SplitterCounts
+from crawler.records import DueCounts, Fetch, FrontierCounts, Outcome, Rendering, SplitterCounts
 from crawler.storage.commit import Change
 
 _NO_FAILURE = frozenset(
@@ -41,14 +41,18 @@ _NO_FAILURE = frozenset(
         Outcome.ROBOTS_DENIED,
     }
 )
+_KEPT_IF_CUT = (Outcome.FETCHED, Outcome.TRUNCATED)
 _SHOWS_CONTENT = (Outcome.FETCHED, Outcome.EMPTY)
 
 
 def count_kept(change: Change, capturing: Capturing) -> None:
-    """Add a capture to the change, and count the keys that it adds to the store."""
+    """Add a capture to the change; count the keys that it adds to the store, and whether its body is incomplete."""
     change.captures.append(capturing)
     change.count("stored.records", capturing.new_record)
     change.count("stored.captures", capturing.new_capture)
+    fetch = capturing.fetch
+    if fetch.truncated and fetch.final and fetch.outcome in _KEPT_IF_CUT and capturing.stored:
+        change.count("bodies.cut" if fetch.truncated == "length" else "bodies.broken_off")
 
 
 def count_page(change: Change, fetch: Fetch, end: End) -> None:
@@ -68,6 +72,20 @@ def count_refresh(change: Change, fetch: Fetch, end: End, *, unchanged: bool) ->
             change.count("refresh.content_same" if unchanged else "refresh.content_changed")
 
 
+def count_rendering(change: Change, rendering: Rendering) -> None:
+    """Count a page that a browser showed, its requests, and the time it took in milliseconds."""
+    change.count("rendered.pages")
+    change.count("rendered.added", rendering.added)
+    change.count("rendered.cut", bool(rendering.broke))
+    change.count("rendered.requests", rendering.requests)
+    change.count("rendered.cached", rendering.cached)
+    change.count("rendered.missing", rendering.missing)
+    change.count("rendered.ms", int(rendering.took * 1000))
+    for fetch in rendering.subresources:
+        count_connection(change, fetch)
+        change.count("bytes.wire", fetch.wire_bytes)
+
+
 def count_connection(change: Change, fetch: Fetch) -> None:
     """Count the connection of a request: reused, opened without TLS, or by a full or resumed handshake."""
     if fetch.connection:
@@ -77,11 +95,9 @@ def count_connection(change: Change, fetch: Fetch) -> None:
 def _count_fetch(change: Change, source: str, fetch: Fetch, end: End) -> None:
     change.count(f"{source}.{fetch.outcome}")
     change.count(f"{source}.retried", end is not End.DONE)
-    change.count(f"{source}.cut", fetch.truncated == "length")
     count_connection(change, fetch)
     change.count("bytes.wire", fetch.wire_bytes)
     change.count("bytes.decoded", len(fetch.content))
-    change.count("bodies.cut", fetch.truncated == "length")
 
 
 def conservation(counters: Mapping[str, int], due: DueCounts, frontier: FrontierCounts) -> list[str]:

@@ -18,7 +18,7 @@ exception of the user's page sink, end the process.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -41,6 +41,9 @@ from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, Requ
 from crawler.storage.commit import Change, Maker, Making, steps
 from crawler.storage.faults import reach
 from crawler.urls.canonical import hostname, resolve
+
+if TYPE_CHECKING:
+    from crawler.process.fetching.page_rendering import PageRendering
 
 log = logging.getLogger("crawler")
 
@@ -138,6 +141,10 @@ class FetchTasks:
             TaskKind.RESOLVE: self._resolve,
             TaskKind.DENIED: self._denied,
         }
+        self._rendering = self._make_rendering() if renders(config) else None
+        self._preparing = (
+            asyncio.Lock()
+        )  # one at a time: threads compete with the event loop for the processors
         self.pages_ended = 0
         self.awaiting_commit = 0  # fetch tasks whose page goes to the sink once it is durable
         self.in_sink = 0  # fetch tasks whose page is durable and being handled by the sink
@@ -146,6 +153,38 @@ class FetchTasks:
         """Run a fetch task to its end; its slot is free once its change is committed."""
         await self._run[fetch_task.kind](fetch_task)
 
+    def _make_rendering(self) -> "PageRendering":
+        from crawler.process.fetching.page_rendering import PageRendering
+        from crawler.process.fetching.subresources import Subresources
+
+        def subresources(fetch_task: FetchTask, request: FetchRequest) -> Subresources:
+            return Subresources(
+                fetch_task,
+                request,
+                config=self._config,
+                clock=self._clock,
+                frontier=self._frontier,
+                fetcher=self._fetcher,
+                resolver=self._resolver,
+                results=self._results,
+                queue=self._queue,
+                allow=self._allow_secrets,
+            )
+
+        return PageRendering(
+            self._config,
+            read=self._reader.read,
+            in_scope=self._results.in_scope,
+            subresources=subresources,
+            step_aside=self._leave_network,
+            unexpected=self._unexpected,
+        )
+
+    def _leave_network(self, fetch_task: FetchTask) -> None:
+        """Release the slot and the address of a fetch task that waits for a browser."""
+        self._step_aside(fetch_task)
+        self._frontier.hops.leave_address(fetch_task, self._clock.now())
+
     async def start(self) -> None:
         """Open the connection pool and the resolver."""
         await self._fetcher.start()
@@ -153,6 +192,8 @@ class FetchTasks:
     async def close(self) -> None:
         """Close the connection pool and the resolver, and end the parser's child process."""
         limit = self._config.crawl.shutdown_step_max
+        if self._rendering is not None:
+            await within(limit, "browser", self._rendering.close())
         await within(limit, "parser", self._reader.close())
         await within(limit, "connections", self._fetcher.close())
         await within(limit, "resolver", self._resolver.close())
@@ -242,8 +283,9 @@ class FetchTasks:
 
         queue: Callable[[Maker], None] = self._queue
         if is_heavy(fetch, extracted):
-            await asyncio.to_thread(self._results.prepare, fetch)
             self._step_aside(fetch_task)
+            async with self._preparing:
+                await asyncio.to_thread(self._results.prepare, fetch)
             queue = self._queue_heavy
         await self._pass(fetch_task, fetch, extracted, make, queue)
 
@@ -299,6 +341,8 @@ class FetchTasks:
                 self._reader.drop(stream)
                 raise
         extracted = await self._read(fetch_task, fetch, stream)
+        if extracted is not None and self._rendering is not None:
+            extracted = await self._rendering.render(fetch_task, fetch, extracted, request)
         if extracted is not None:
             self._fetcher.hold_more(owner, size_of(extracted))
         return fetch, extracted
@@ -481,6 +525,11 @@ class FetchTasks:
         if own.body_bytes_max is not None:
             request.body_bytes_max = own.body_bytes_max
             request.wire_bytes_max = max(own.body_bytes_max, self._config.fetch.wire_bytes_max)
+
+
+def renders(config: Config) -> bool:
+    """Return whether a browser may show any page of this crawl."""
+    return config.render.when != "never" or any(own.render not in (None, "never") for own in config.override)
 
 
 def size_of(extracted: Extracted) -> int:

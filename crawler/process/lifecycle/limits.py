@@ -6,7 +6,9 @@ import msgspec
 
 from crawler.config import CrawlConfig, StoreConfig
 
-STOP_GRACE = 5.0  # seconds that fetches in flight have to finish after a stop
+STOP_GRACE = (
+    2.5  # seconds after a stop for fetches in flight, decisions on large answers and flushes of the DUE
+)
 WATCH_INTERVAL = 1.0  # seconds between checks of time and disk space
 
 

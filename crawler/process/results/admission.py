@@ -28,7 +28,7 @@ from crawler.splitter.inbox import Received
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, Making
 from crawler.urlfilter.link_filter import LinkFilter
-from crawler.urlfilter.url_filter import SCOPE
+from crawler.urlfilter.rule_names import SCOPE
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.fingerprint import cache_keys
 from crawler.urls.trace import TraceWriter

@@ -33,7 +33,18 @@ from crawler.process.committing import counters
 from crawler.process.results.admission import Counted
 from crawler.process.results.link_policy import LinkPolicy
 from crawler.process.results.page_log_line import page_line
-from crawler.records import Blame, Extracted, Fetch, FetchTask, LinkFlag, Outcome, PageRecord, PageState
+from crawler.records import (
+    Blame,
+    Extracted,
+    Fetch,
+    FetchTask,
+    LinkFlag,
+    Outcome,
+    PageRecord,
+    PageState,
+    Rendering,
+    TaskKind,
+)
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making
 from crawler.storage.keys import PARKED
@@ -85,12 +96,19 @@ class ResultProcessor:
 
     def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
         """Return the validators (ETag, Last-Modified) for a conditional request, each "" if there is none to use."""
+        if fetch_task.flags & _KNOWN and self._is_rendered(fetch_task):
+            return "", ""
         if fetch_task.flags & _AGAIN:
             record = self._pages.record(fetch_task.fingerprint)
             return self._validators.conditions(fetch_task.fingerprint, fetch_task.host, record, now)
         if self._refresh is None or not fetch_task.flags & _REFRESH:
             return "", ""
         return self._refresh.outcomes.conditions(fetch_task, now)
+
+    def _is_rendered(self, fetch_task: FetchTask) -> bool:
+        """Return whether a browser showed the known page: then an unchanged answer would say nothing about it."""
+        record = self._pages.record(fetch_task.fingerprint)
+        return record is not None and record.rendered
 
     def shows_news(self, fetch_task: FetchTask, fetch: Fetch) -> bool:
         """Return whether an answer should be parsed: False for a refresh that repeats the known bytes."""
@@ -121,6 +139,8 @@ class ResultProcessor:
         before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
         capturing = self._capture(fetch, fetch_task, extracted, now, final=decision.end is End.DONE)
         counters.count_kept(change, capturing)
+        if fetch.rendering is not None:
+            self._keep_rendering(change, fetch.rendering, now)
         if self._refresh is not None and decision.end is End.DONE:
             self._schedule(change, capturing, before, decision, now)
             if self._hear and extracted is not None and extracted.told_by and fetch_task.flags & _REFRESH:
@@ -140,6 +160,13 @@ class ResultProcessor:
         change.line = page_line(fetch_task, fetch, extracted, decision.end)
         self._release_after(change, decision)
         return change
+
+    def _keep_rendering(self, change: Change, rendering: Rendering, now: float) -> None:
+        """Store the answers that a page's rendering needed, and count what it cost."""
+        for fetch in rendering.subresources:
+            task = FetchTask(TaskKind.SUBRESOURCE, 0, "", fetch.url)
+            counters.count_kept(change, self._capture(fetch, task, None, now))
+        counters.count_rendering(change, rendering)
 
     def _schedule(
         self,
@@ -193,6 +220,13 @@ class ResultProcessor:
 
     def robots(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Making:
         """Make the change for the answer to a robots.txt request, at the end of its redirects."""
+        change = yield from self.hop_robots(fetch_task, fetch, now)
+        yield from self._as_far_as_possible(change, fetch_task, self._link_policy.robots(change, fetch_task))
+        self._release(change, self._settle(fetch_task, fetch, now))
+        return change
+
+    def hop_robots(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Making:
+        """Make the change for a robots.txt that was fetched for a request outside the queues: no host is settled."""
         change = Change()
         ignored, rules_ignored = self._robots.sitemaps_ignored, self._robots.rules_ignored
         yield from self._read_robots(change, fetch_task, fetch, now)
@@ -203,8 +237,6 @@ class ResultProcessor:
         change.count(f"robots.{fetch.outcome}")
         counters.count_connection(change, fetch)
         change.count("bytes.wire", fetch.wire_bytes)
-        yield from self._as_far_as_possible(change, fetch_task, self._link_policy.robots(change, fetch_task))
-        self._release(change, self._settle(fetch_task, fetch, now))
         return change
 
     def _read_robots(self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float) -> Pauses:

@@ -1,19 +1,30 @@
-"""Detection of URLs that `crawler retire` removed."""
+"""The place of a known URL in the frontier; detection of URLs that `crawler retire` removed."""
+
+from typing import Any
 
 from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier
 
 
-def is_retired(due: Eliminator, frontier: Frontier, url: str, fingerprint: int) -> bool:
-    """Return whether a URL (request form) without a page record is known but in no queue.
+def queue_entry(due: Eliminator, frontier: Frontier, url: str, fingerprint: int) -> dict[str, Any] | None:
+    """Return the queue entry of a known URL (request form) without a page record; {} if it is in no queue.
 
-    `crawler retire` is the only way out of a queue without a record. Return False if
-    the queue of the URL's host is too long to be read in one turn of the loop.
+    Return None if the URL is not known, has not reached a queue yet, or if the queue of
+    its host is too long to be read in one turn of the loop.
     """
     if not due.contains(fingerprint) or due.waits(fingerprint):
-        return False
+        return None
     try:
         next(frontier.views.entry(url))
     except StopIteration as read:
-        return not read.value
-    return False
+        found: dict[str, Any] = read.value
+        return found
+    return None
+
+
+def is_retired(due: Eliminator, frontier: Frontier, url: str, fingerprint: int) -> bool:
+    """Return whether a URL (request form) without a page record is known but certainly in no queue.
+
+    `crawler retire` is the only way out of a queue without a record.
+    """
+    return queue_entry(due, frontier, url, fingerprint) == {}

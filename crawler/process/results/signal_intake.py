@@ -36,7 +36,7 @@ from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, Making
 from crawler.urlfilter import traps
 from crawler.urlfilter.link_filter import LinkFilter
-from crawler.urlfilter.url_filter import EXCLUDE, PORT, SCOPE
+from crawler.urlfilter.rule_names import EXCLUDE, PORT, SCOPE
 from crawler.urls.canonical import LENGTH_MAX, TOO_LONG, hostname, resolve
 
 RAW_CHARS_MAX = 2 * LENGTH_MAX  # per signalled URL, if half of it is escaped; longer input is not parsed

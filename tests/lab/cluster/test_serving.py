@@ -40,8 +40,9 @@ def test_a_real_crawl_finds_every_page(tmp_path: Path) -> None:
     assert "60 of 60 pages answered, 0 forbidden" in text
 
 
-@pytest.mark.parametrize("status", [304, 404, 421])
+@pytest.mark.parametrize("status", [200, 304, 404, 421])
 def test_answers_as_http(status: int) -> None:
+    """A Host field without the port names the same host."""
     import aiohttp
 
     async def ask() -> int:
@@ -50,7 +51,11 @@ def test_answers_as_http(status: int) -> None:
             WebSpec(hosts=2, pages=4, latency=0.0, flaws=False, down=0.0), 3, name=names(port)
         )
         async with WebServer(model, SystemClock(), port) as server, aiohttp.ClientSession() as session:
-            headers = {304: {"If-None-Match": '"0-0"'}, 421: {"Host": "other.test"}}.get(status, {})
+            headers = {
+                304: {"If-None-Match": '"0-0"'},
+                421: {"Host": "other.test"},
+                200: {"Host": address(0)},
+            }.get(status, {})
             url = server.seed.rsplit("/", 1)[0] + "/nothing" if status == 404 else server.seed
             async with session.get(url, headers=headers) as answer:
                 return answer.status

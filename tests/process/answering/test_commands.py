@@ -56,6 +56,8 @@ def ask(stages: Stages, command: Any, **arguments: Any) -> Any:
         ({}, "unknown command ''"),
         ({"command": "fly"}, "unknown command 'fly'"),
         ({"command": "run"}, "unknown command 'run'"),
+        ({"command": "hosts", "order": "best"}, "the order must be one of busy, failing, wait, size"),
+        ({"command": "hosts", "limit": -1}, "limit must not be negative"),
         ({"command": ["why"]}, "unknown command"),
         ({"command": {"why": 1}}, "unknown command"),
         ({"command": "why"}, "why: .*url"),

@@ -34,7 +34,7 @@ class Loop:
         self.clock = VirtualClock()
         tree = {"store": {"durability": "process", "commit_delay": 0.2}, "cache": {"bits": 8}} | tree
         self.stages = Stages(convert(tree), folder / "p0", bytes(16), clock=self.clock)
-        self.in_flight, self.seeds, self.stopped = 0, False, False
+        self.in_flight, self.seeds, self.stopped, self.leaves = 0, False, False, False
         self.told: list[str] = []
         self.failures: list[BaseException] = []
         self.commits = CommitLoop(
@@ -54,6 +54,9 @@ class Loop:
 
     def stopping(self) -> bool:
         return self.stopped
+
+    def leaves_links(self) -> bool:
+        return self.leaves
 
     def decided(self) -> None:
         self.told.append("decided")
@@ -326,9 +329,11 @@ def test_a_log_that_cannot_be_written_is_a_failed_disk(loop: Loop, monkeypatch: 
     def full(descriptor: int, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "write_all", full)
+    monkeypatch.setattr("crawler.storage.rotating_file.write_all", full)
+    change = Change()
+    change.line = b"{}\n"
     with pytest.raises(StoreError, match=r"pages\.jsonl: cannot write: No space left"):
-        loop.commits._write([])
+        loop.commits._write([change])
 
 
 def test_decisions_are_made_while_a_write_is_under_way(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,9 @@ def test_without_an_order_no_anchor_is_read_and_no_class_given(joint: Joint) -> 
 
 def test_opic_cash_accumulates_and_moves_a_waiting_url(open_joint: OpenJoint) -> None:
     """The URL is moved before it is queued and after; each step is durable with the change of the link."""
-    joint = open_joint(order={"name": "opic"}, crawl=ANYWHERE, cache={"bits": 12})
+    joint = open_joint(
+        order={"name": "opic"}, crawl=ANYWHERE, cache={"bits": 12}, traps={"same_digest_pages_max": 20}
+    )
     hub = "http://c.org/"
     worth = 2.0**-16
 
@@ -116,7 +118,13 @@ def test_targets_of_redirects_and_sitemaps_have_classes_of_their_own(open_joint:
 
 def test_scores_travel_to_the_owner_which_adds_them_up(open_joint: OpenJoint) -> None:
     """Links pass through the wire format. A link that adds to the scores sent before is sent, cached or not."""
-    joint = open_joint(names=(HERE, THERE), order={"name": "opic"}, crawl=ANYWHERE, cache={"bits": 12})
+    joint = open_joint(
+        names=(HERE, THERE),
+        order={"name": "opic"},
+        crawl=ANYWHERE,
+        cache={"bits": 12},
+        traps={"same_digest_pages_max": 20},
+    )
     [foreign] = by_owner(joint, 1)[THERE]
     [own] = by_owner(joint, 1)[HERE]
     sent: list[Link] = []

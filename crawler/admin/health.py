@@ -1,0 +1,223 @@
+"""Decides whether a crawl is healthy, and why not, from its status alone.
+
+    healthy      every process runs and no rule of `RULES` is broken; a crawl that only waits for
+                 the gaps of its hosts is healthy
+    unhealthy    at least one rule is broken; each broken rule is a `BrokenRule` with a sentence
+    paused       healthy, and paused by the user
+    at rest      no process runs
+
+`crawler status`, `/status`, the metrics and the dashboard all show this verdict. Rates are those of about the last
+minute (`process_metrics.LastMinute`), so a verdict lasts at least that long after its cause.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from crawler.admin.wait_causes import describe_cause
+from crawler.records import FrontierCounts, Outcome, PeerStatus
+
+# Outcomes of pages and robots.txt that show trouble with a server or with the network of the crawl.
+TROUBLE = (
+    Outcome.CONNECT_ERROR, Outcome.DNS_ERROR, Outcome.TLS_ERROR, Outcome.PROXY_ERROR, Outcome.HEADER_TIMEOUT,
+    Outcome.RESET, Outcome.TEMPORARY, Outcome.HOST_BUSY, Outcome.FRAMING, Outcome.BAD_STATUS, Outcome.INTERNAL_ERROR,
+)  # fmt: skip
+REQUESTS_MIN = 20  # requests in the last minute below which a share of failures says nothing
+HOSTS_MIN = 5  # the same for hosts
+SHARE_MAX = 0.5  # of requests or hosts that may fail
+SPAN_MIN = 30.0  # seconds of growth known before a crawl counts as stalled
+ERRORS_AGE = 600.0  # seconds for which a logged error makes the crawl unhealthy
+LAG_MAX = 2.0  # seconds; normal garbage collections and flushes stay below 0.5
+DESCRIPTORS_MAX = 0.9  # of the limit of open files
+_PAUSES = {"disk": "nothing is fetched because the disk is nearly full"}
+_SOURCES = ("pages", "refresh", "robots")
+_PREFIX = "failed."
+
+
+class MemberState(Protocol):
+    """A process of the crawl."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def state(self) -> str: ...
+
+
+class CrawlSigns(Protocol):
+    """The parts of a status (`status.py`) that the verdict depends on."""
+
+    now: float
+    frontier: FrontierCounts
+    peers: dict[str, dict[str, PeerStatus]]
+    processes: list[dict[str, Any]]
+    recent: dict[str, float]
+    paused: list[str]
+    errors: list[dict[str, Any]]
+
+    @property
+    def members(self) -> Sequence[MemberState]: ...
+
+
+class BrokenRule(msgspec.Struct, frozen=True):
+    """A broken rule: its name in `RULES`, and a sentence."""
+
+    rule: str
+    text: str
+
+
+class Health(msgspec.Struct, frozen=True):
+    """The verdict: `state` is healthy, unhealthy, paused or at rest."""
+
+    state: str
+    problems: tuple[BrokenRule, ...] = ()
+
+    @property
+    def healthy(self) -> bool:
+        return not self.problems
+
+    def __str__(self) -> str:
+        if self.healthy:
+            return self.state
+        return f"{self.state}: " + "; ".join(problem.text for problem in self.problems)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the verdict for JSON."""
+        return {
+            "healthy": self.healthy,
+            "state": self.state,
+            "problems": [msgspec.to_builtins(problem) for problem in self.problems],
+            "said": str(self),
+        }
+
+
+def health(status: CrawlSigns) -> Health:
+    """Return the verdict on a crawl."""
+    if not any(member.state == "running" for member in status.members):
+        return Health("at rest")
+    found = ((name, broken(status)) for name, broken in RULES.items())
+    problems = tuple(BrokenRule(name, text) for name, text in found if text)
+    if problems:
+        return Health("unhealthy", problems)
+    return Health("paused" if status.paused else "healthy")
+
+
+def recent_requests(counters: Mapping[str, int]) -> dict[str, int]:
+    """Return the counters whose growth the verdict needs: answers and failures, and the failures by outcome."""
+    counts = {f"{_PREFIX}{outcome}": _over(counters, outcome) for outcome in TROUBLE}
+    answers = sum(_over(counters, outcome) for outcome in Outcome if outcome is not Outcome.ROBOTS_DENIED)
+    return {"requests": answers, "failures": sum(counts.values())} | counts
+
+
+def _over(counters: Mapping[str, int], outcome: Outcome) -> int:
+    return sum(counters.get(f"{source}.{outcome}", 0) for source in _SOURCES)
+
+
+def failures(counters: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return each outcome of `TROUBLE` that occurred, in words and how often, the most frequent first."""
+    counts = sorted(((_over(counters, outcome), str(outcome)) for outcome in TROUBLE), reverse=True)
+    return [{"outcome": name, "said": describe_cause(name), "count": n} for n, name in counts if n]
+
+
+# -- the rules: each returns a sentence if it is broken, else "" --------------------------
+
+
+def missing_words(status: CrawlSigns) -> str:
+    """Name the processes that do not answer while others run; "" if all do."""
+    names = [member.name for member in status.members if member.state == "missing"]
+    if not names:
+        return ""
+    return f"{_list(names)} {'is' if len(names) == 1 else 'are'} not running"
+
+
+def _paused(status: CrawlSigns) -> str:
+    return "; ".join(
+        _PAUSES.get(reason, f"paused: {reason}") for reason in sorted({*status.paused} - {"user"})
+    )
+
+
+def _stalled(status: CrawlSigns) -> str:
+    recent, frontier = status.recent, status.frontier
+    known = recent.get("span", 0.0) >= SPAN_MIN and "requests" in recent
+    works = recent.get("requests", 0) > recent.get("failures", 0) or not frontier.todo
+    if status.paused or not known or works or not frontier.hosts_failing:
+        return ""
+    return "no request has succeeded in the last minute"
+
+
+def _requests(status: CrawlSigns) -> str:
+    requests, failed = (round(status.recent.get(name, 0)) for name in ("requests", "failures"))
+    if requests < REQUESTS_MIN or failed <= SHARE_MAX * requests:
+        return ""
+    return f"{failed:,} of {requests:,} requests failed in the last minute{_mostly(status.recent)}"
+
+
+def _hosts(status: CrawlSigns) -> str:
+    failing, answered = status.frontier.hosts_failing, status.frontier.hosts_reached
+    if failing < HOSTS_MIN or failing <= SHARE_MAX * (failing + answered):
+        return ""
+    return f"{failing:,} hosts fail, {answered:,} have answered so far{_mostly(status.recent)}"
+
+
+def _mostly(recent: Mapping[str, float]) -> str:
+    """Name the most frequent failure of the last minute, as the end of a sentence."""
+    counts = {name.removeprefix(_PREFIX): n for name, n in recent.items() if name.startswith(_PREFIX) and n}
+    if not counts:
+        return ""
+    return f", most often: {describe_cause(max(counts, key=lambda name: counts[name]))}"
+
+
+def _peers(status: CrawlSigns) -> str:
+    lost = [
+        f"{name} to {peer} ({state.outbox_links:,} links wait)"
+        for name, peers in status.peers.items()
+        for peer, state in peers.items()
+        if state.connected is False and state.outbox_links
+    ]
+    return f"no connection from {_list(lost)}" if lost else ""
+
+
+def _errors(status: CrawlSigns) -> str:
+    errors = [
+        each for each in status.errors if each["level"] == "error" and status.now - each["at"] < ERRORS_AGE
+    ]
+    if not errors:
+        return ""
+    latest = max(errors, key=lambda each: each["at"])["message"]
+    n = len(errors)
+    return f"{n} error{'s were' if n > 1 else ' was'} logged in the last 10 minutes, the latest: {latest}"
+
+
+def _lag(status: CrawlSigns) -> str:
+    late = [each for each in status.processes if each.get("loop_lag", 0.0) > LAG_MAX]
+    return "; ".join(f"{each['name']} is blocked for up to {each['loop_lag']:.1f} s" for each in late)
+
+
+def _descriptors(status: CrawlSigns) -> str:
+    full = [
+        each
+        for each in status.processes
+        if each.get("descriptors", 0) > DESCRIPTORS_MAX * each.get("descriptors_max", float("inf"))
+    ]
+    return "; ".join(
+        f"{each['name']} has {each['descriptors']:,} of at most {each['descriptors_max']:,} files open"
+        for each in full
+    )
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names)
+
+
+RULES: dict[str, Callable[[CrawlSigns], str]] = {
+    "missing": missing_words,  # a process does not run
+    "paused": _paused,  # the crawl paused itself
+    "stalled": _stalled,  # nothing succeeds
+    "requests": _requests,  # most requests fail
+    "hosts": _hosts,  # most hosts fail
+    "peers": _peers,  # links wait for a process that cannot be reached
+    "errors": _errors,  # an error was logged lately
+    "lag": _lag,  # the event loop is blocked
+    "descriptors": _descriptors,  # nearly all file descriptors are in use
+}

@@ -1,0 +1,21 @@
+"""Merges the lists of hosts of several processes into one."""
+
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
+from crawler.admin.wait_causes import describe_cause
+
+_TOTALS = ("hosts", "matched", "failing", "unsearched")
+
+
+def merged(answers: Sequence[dict[str, Any]], limit: int, missing: Sequence[str]) -> dict[str, Any]:
+    """Return one list of up to `limit` hosts, best rank first, with the totals of all processes that answered.
+
+    `missing` are the processes whose hosts are not in it; each row gets its cause in words (`said`).
+    """
+    rows = list(heapq.merge(*(answer["rows"] for answer in answers), key=lambda row: -row["rank"]))[:limit]
+    for row in rows:
+        row["said"] = describe_cause(row["cause"])
+    totals = {name: sum(answer[name] for answer in answers) for name in _TOTALS}
+    return totals | {"missing": list(missing), "rows": rows}

@@ -1,0 +1,178 @@
+// The dashboard: the verdict, the figures and the tables, from one event a second.
+
+import { $, bytes, count, duration, fill, make, rate, say, table, time, words } from "./elements.js";
+import { connect } from "./connection.js";
+import * as actions from "./actions.js";
+import * as curves from "./curves.js";
+import * as hosts from "./hosts.js";
+import * as tails from "./tails.js";
+
+let latest = null, connection = "connecting";
+const isLive = () => connection === "live" || connection === "late";
+
+// Labels of counters whose names need an explanation; others are shown by name.
+const HOSTS = {
+  reached: "have answered so far", front: "active", ready: "ready, not active yet", waiting: "waiting for their next request",
+  excluded: "over the limit of hosts per domain", blocked: "blocked by the operator", refused: "dropped after too many refusals",
+  given_up: "given up in this run", failing: "failing",
+};
+const WAITS = {
+  host: "minimum gap of a host", address: "minimum gap of an address", rate: "overall rate limit",
+  full: "all fetch slots in use", empty: "no URL to fetch",
+};
+const LINKS = {
+  accepted: "accepted by the URL filter", cache_hits: "dropped as recently seen", received: "received from other processes",
+  resharded: "moved here from other processes", to_due: "passed to duplicate elimination", to_outbox: "queued for other processes",
+};
+const DUE = { known: "known URLs", new: "new URLs", pending: "waiting for the next flush", runs: "sorted runs" };
+
+// -- the verdict ------------------------------------------------------------------
+
+function verdict() {
+  const status = latest.status, health = status.health || { state: "", problems: [] };
+  const state = connection === "live" ? health.state : connection;
+  const title = {
+    healthy: "Healthy", unhealthy: "Not healthy", paused: "Paused", "at rest": "At rest", late: "Slow to answer",
+    reconnecting: "Reconnecting", lost: "The crawl does not answer", stopped: "Stopped", failed: "Ended with an error",
+  }[state] || "Connecting";
+  say($("verdict"), title);
+  $("health").className = { unhealthy: "bad", lost: "bad", failed: "bad", healthy: "good" }[state] || "calm";
+  const texts = connection === "live" ? health.problems.map((each) => each.text) : [about(connection)];
+  const list = $("problems");
+  if (list.dataset.shown !== texts.join("\n")) {
+    list.dataset.shown = texts.join("\n");
+    list.replaceChildren(...texts.filter(Boolean).map((text) => make("li", {}, text)));
+  }
+  $("health").classList.toggle("old", !isLive());
+  document.body.classList.toggle("old", !isLive());
+}
+
+let ending = null;
+
+function about(state) {
+  const seen = `the figures are those of ${time(latest.at)}`;
+  if (state === "late") return `A process takes long to answer; ${seen}.`;
+  if (state === "reconnecting") return `The connection broke; ${seen}.`;
+  if (state === "stopped") return `The crawl ended in order at ${time(ending.at)}; ${seen}. Continue it with the same command.`;
+  if (state === "failed") return `The crawl ended at ${time(ending.at)}: ${ending.why}`;
+  const error = (latest.status.errors || []).filter((each) => each.level === "error").at(-1);
+  return `It ended without notice, or it cannot be reached; ${seen}. ` + (error ? `Its last error: ${error.message}` : "It had logged no error.");
+}
+
+function state() {
+  const health = latest && latest.status.health;
+  const words = { live: health ? health.state : "live", late: "slow", lost: "no answer" }[connection] || connection;
+  say($("state"), words);
+  $("state").className = ["lost", "failed"].includes(connection) || (connection === "live" && words === "unhealthy") ? "bad" : "";
+}
+
+// -- the figures ------------------------------------------------------------------
+
+function crawl(facts) {
+  if (!facts) return;
+  const more = facts.seeds_total - facts.seeds.length;
+  say($("crawl"), `${facts.directory}` + (facts.seeds.length ? ` · seeds at ${facts.seeds.join(", ")}${more > 0 ? ` and ${count(more)} other hosts` : ""}` : "") + ` · crawler ${facts.version}`);
+}
+
+function failures(list) {
+  const key = list.map((each) => `${each.outcome} ${each.count}`).join();
+  if ($("failures").dataset.shown === key) return;
+  $("failures").dataset.shown = key;
+  const focused = document.activeElement.dataset.cause;
+  $("failures").replaceChildren(...list.slice(0, 4).map((each) => make("li", {},
+    make("button", { type: "button", class: "link", "data-cause": each.outcome }, each.said), ` ${count(each.count)}`)));
+  if (!list.length) $("failures").replaceChildren(make("li", {}, "nothing so far"));
+  const again = focused && [...$("failures").querySelectorAll("button")].find((button) => button.dataset.cause === focused);
+  if (again) again.focus();
+}
+
+function left(outlook) {
+  if (outlook.seconds != null) return `${duration(outlook.seconds)}, ${count(outlook.left)} URLs`;
+  if (outlook.brings == null) return "not known yet";
+  return `grows: a page brings ${outlook.brings.toFixed(1)} new URLs`;
+}
+
+function show(sample) {
+  latest = sample;
+  const { status, point } = sample;
+  const frontier = status.frontier || {}, pages = status.pages || {}, health = status.health || {}, members = status.members || [];
+  const started = Math.min(...(status.processes || []).map((process) => process.started));
+  document.title = `${rate(point.pages || 0)} pages/s - crawler`;
+  crawl(status.crawl);
+  failures(health.failures || []);
+  say($("left"), left(status.outlook || {}));
+  fill($("tiles"), [
+    ["Pages/s", rate(point.pages || 0)],
+    ["Received/s", bytes(point.bytes || 0)],
+    ["Fetched", count(pages.fetched || 0)],
+    ["To fetch", count(frontier.todo || 0)],
+    ["Hosts", count(frontier.hosts || 0)],
+    ["Failing hosts", count(frontier.hosts_failing || 0)],
+    ["Running for", duration(sample.at - started) || "-"],
+  ]);
+  const missing = members.filter((member) => member.state === "missing");
+  $("lacking").hidden = !missing.length;
+  say($("lacking"), missing.map((member) => `The totals contain ${member.seen_at ? `the last figures of ${member.name}, of ${time(member.seen_at)}` : `nothing of ${member.name}, which has not answered yet`}.`).join(" "));
+  processes(status, missing);
+  details(status);
+  actions.allowCrawl(isLive(), status.paused || []);
+  hosts.offer(health.failures || []);
+  tails.offer(Object.keys(pages));
+}
+
+function processes(status, missing) {
+  const alive = (status.processes || []).map((p) => [p.name, "running", String(p.pid), duration(p.cpu_seconds), bytes(p.rss_bytes), p.descriptors, `${Math.ceil(1000 * (p.loop_lag || 0))} ms`]);
+  const gone = missing.map((m) => [m.name, m.seen_at ? `not running, last seen at ${time(m.seen_at)}` : "not running", "", "", "", "", ""]);
+  table($("processes"), ["process", "state", "pid#", "CPU#", "memory#", "open files#", "delay of its loop#"], [...gone, ...alive]);
+  $("processes").querySelectorAll("tbody tr").forEach((row, k) => row.classList.toggle("gone", k < gone.length));
+}
+
+const numbers = (section, prefix, labels = {}) => Object.entries(section || {}).filter(([, n]) => typeof n === "number")
+  .map(([name, n]) => [`${prefix}: ${labels[name] || words(name)}`, n < 1 && n > 0 ? n.toExponential(1) : n]);
+
+function details(status) {
+  const frontier = status.frontier || {}, urls = status.urls || {};
+  const outcomes = Object.entries(status.pages || {}).sort((a, b) => b[1] - a[1]);
+  table($("outcomes"), ["outcome", "fetches#"], outcomes.map(([name, n]) => [
+    make("button", { type: "button", class: "link", "data-outcome": name, "data-key": name }, words(name)), n]), "no fetch yet");
+  const states = Object.entries(frontier).filter(([name, n]) => name.startsWith("hosts_") && n).map(([name, n]) => [`hosts: ${HOSTS[name.slice(6)] || words(name.slice(6))}`, n]);
+  const waited = Object.entries(status.waited || {}).filter(([, n]) => n > 0).map(([name, n]) => [`waiting: ${WAITS[name] || words(name)}`, duration(n)]);
+  table($("waits"), ["state or cause", "hosts or time#"], [...states, ...waited]);
+  table($("links"), ["links", "number#"], [...numbers(urls, "links", LINKS), ...numbers(urls.filtered, "refused by rule"), ...numbers(status.due, "duplicate elimination", DUE)]);
+  const peers = Object.entries(status.peers || {}).flatMap(([process, all]) => Object.entries(all).map(([peer, facts]) =>
+    [`${process} to ${peer}`, `${facts.connected === false ? "not connected, " : ""}${count(facts.outbox_links || 0)} links wait`]));
+  table($("serve"), ["figure", "value#"], [...numbers(status.serve, "page server"), ...numbers(status.refresh, "refresh"), ...numbers(status.splitter, "between processes"), ...peers], "not in use");
+}
+
+// -- the whole --------------------------------------------------------------------
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  if (button.dataset.cause) {
+    hosts.failing(button.dataset.cause);
+    $("hosts-title").scrollIntoView();
+    $("hosts-cause").focus({ preventScroll: true });
+  } else if (button.dataset.outcome) tails.withOutcome(button.dataset.outcome);
+});
+
+actions.start();
+hosts.start(isLive);
+tails.start(isLive);
+curves.start(isLive);
+connect(
+  (sample) => {
+    connection = "live";
+    show(sample);
+    curves.add(sample);
+    verdict();
+    state();
+  },
+  (next, end) => {
+    connection = next;
+    ending = end;
+    if (latest) verdict();
+    state();
+    actions.allowCrawl(isLive(), latest ? latest.status.paused || [] : []);
+  },
+);

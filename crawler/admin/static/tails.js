@@ -1,0 +1,70 @@
+// The latest fetches and lines of the log, filtered by the server, and the explanation of a URL.
+
+import { $, duration, make, read, say, table, words } from "./elements.js";
+
+const EVERY = 2000; // ms
+const LIMIT = 100;
+
+async function fetches() {
+  const query = new URLSearchParams({ outcome: $("fetches-outcome").value, text: $("fetches-text").value.trim(), limit: LIMIT });
+  try {
+    const { rows } = await read(`/fetches?${query}`);
+    table($("fetches"), ["when", "URL", "outcome", "status#", "took#"], rows.map((row) => [
+      new Date(row.ts).toLocaleTimeString(), make("button", { type: "button", class: "link", "data-key": `${row.ts} ${row.url}`, "data-url": row.url }, row.url),
+      words(row.outcome || ""), row.status ? String(row.status) : "", row.took ? duration(row.took) : "",
+    ]), "no fetch matches");
+  } catch { /* the state of the connection is shown above */ }
+}
+
+async function log() {
+  const query = new URLSearchParams({ level: $("log-level").value, text: $("log-text").value.trim(), limit: LIMIT });
+  try {
+    const { rows } = await read(`/log?${query}`);
+    const lines = rows.map((row) => make("div", { class: ["error", "critical"].includes(row.level) ? "bad" : "" }, row.line));
+    $("log").replaceChildren(...(lines.length ? lines : ["no line matches"]));
+  } catch { /* the state of the connection is shown above */ }
+}
+
+async function why(url) {
+  $("why-url").value = url;
+  $("why").hidden = false;
+  try {
+    say($("why"), JSON.stringify(await read(`/why?url=${encodeURIComponent(url)}`), null, 2));
+  } catch (error) { say($("why"), error.message); }
+}
+
+// Show the fetches with an outcome.
+export function withOutcome(outcome) {
+  const choice = $("fetches-outcome");
+  if (![...choice.options].some((option) => option.value === outcome)) choice.append(make("option", { value: outcome }, words(outcome)));
+  choice.value = outcome;
+  fetches();
+  $("fetches-title").scrollIntoView();
+  choice.focus({ preventScroll: true });
+}
+
+export function offer(outcomes) {
+  const choice = $("fetches-outcome"), known = new Set([...choice.options].map((option) => option.value));
+  for (const name of outcomes) if (!known.has(name)) choice.append(make("option", { value: name }, words(name)));
+}
+
+export function start(isLive) {
+  $("fetches-outcome").addEventListener("change", fetches);
+  $("fetches-text").addEventListener("input", fetches);
+  $("log-level").addEventListener("change", log);
+  $("log-text").addEventListener("input", log);
+  $("fetches").addEventListener("click", (event) => {
+    const button = event.target.closest("button[data-url]");
+    if (!button) return;
+    why(button.dataset.url);
+    $("why-title").scrollIntoView();
+    $("why").focus({ preventScroll: true });
+  });
+  $("why-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    why($("why-url").value.trim());
+  });
+  const look = () => { fetches(); log(); };
+  look();
+  setInterval(() => isLive() && !document.hidden && $("follow").checked && look(), EVERY);
+}

@@ -1,0 +1,67 @@
+"""The latest lines of the log and of the log of fetches that match a filter, newest first.
+
+Only the last `TAIL_BYTES` of a file are read, so the cost of an answer is bounded: about 10 ms.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crawler.admin.ledger import tail_lines
+
+TAIL_BYTES = 8 << 20
+ROWS_MAX = 500
+_LINE_BYTES_MAX = 4096  # of a line of the log; the rest is left out
+_FIELDS = ("ts", "url", "status", "outcome", "bytes", "took", "decision")
+_LEVEL = re.compile(rb"\d{4}-\d\d-\d\d [\d:,]+(?: \S+)? (DEBUG|INFO|WARNING|ERROR|CRITICAL) ")
+LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3, "critical": 4}
+
+
+def fetches(path: Path, *, outcome: str = "", text: str = "", limit: int = 100) -> list[dict[str, Any]]:
+    """Return the latest lines of `pages.jsonl` with that outcome whose URL contains `text`."""
+    marks = [part for part in (f'"outcome":"{outcome}"' if outcome else "", text) if part]
+    needles = [mark.encode("utf-8", "replace") for mark in marks]
+    rows: list[dict[str, Any]] = []
+    for line in _latest(path):
+        if len(rows) >= min(limit, ROWS_MAX):
+            break
+        if not all(needle in line for needle in needles):
+            continue
+        try:
+            entry = msgspec.json.decode(line)
+        except msgspec.MsgspecError:
+            continue
+        if isinstance(entry, dict) and text in str(entry.get("url", "")):
+            rows.append({name: entry.get(name) for name in _FIELDS})
+    return rows
+
+
+def log_lines(path: Path, *, level: str = "debug", text: str = "", limit: int = 100) -> list[dict[str, str]]:
+    """Return the latest lines of a log of at least that level that contain `text`, as {"level", "line"}.
+
+    Lines without a level belong to the message before them, as those of a traceback do.
+    """
+    least, needle = LEVELS.get(level, 0), text.encode("utf-8", "replace").lower()
+    rows: list[dict[str, str]] = []
+    rest: list[bytes] = []
+    for line in _latest(path):
+        if (found := _LEVEL.match(line)) is None:
+            rest.append(line)
+            continue
+        name = found[1].decode("ascii").lower()
+        whole, rest = b"".join([line, *reversed(rest)]), []
+        if LEVELS.get(name, 0) < least or needle not in whole.lower():
+            continue
+        shown = whole[:_LINE_BYTES_MAX].decode("utf-8", "replace").rstrip("\n")
+        rows.append({"level": name, "line": shown})
+        if len(rows) >= min(limit, ROWS_MAX):
+            break
+    return rows
+
+
+def _latest(path: Path) -> Iterator[bytes]:
+    """Yield the complete lines in the last `TAIL_BYTES` of a rotated log, the last line first."""
+    yield from reversed([line for line in tail_lines(path, TAIL_BYTES) if line.endswith(b"\n")])

@@ -1,0 +1,205 @@
+"""The checks of `crawler report`: one row each, with its severity, its meaning and the remedy.
+
+The report, the page, `--fail-on` and the table of `audit/README.md` are made from these rows. Names are stable:
+they are keys of the JSON and words of `--fail-on` (there with dashes).
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import NamedTuple
+
+from crawler.errors import UsageError
+
+SLOW_SECONDS = 1.0  # an answer that takes longer is slow
+DEEP_HOPS = 4  # a page at least this far from the start is deep
+# Search engines cut what is longer; the usual limits of site audits, in characters.
+TITLE_CHARACTERS = 60
+DESCRIPTION_CHARACTERS = 155
+THIN_WORDS = 200  # a page with fewer words outside of navigation and footer is thin
+
+
+class Severity(StrEnum):
+    """How bad a finding is; the values are words of `--fail-on`."""
+
+    ERROR = "error"  # visitors or search engines fail here
+    WARNING = "warning"  # costs visitors, time or ranking
+    NOTICE = "notice"  # may be intended
+
+
+class Check(NamedTuple):
+    """A row of the table. `value` and `others` name the columns of a finding ("" = none); `arrow` leads to the others."""
+
+    title: str
+    severity: Severity
+    meaning: str
+    advice: str
+    value: str = ""
+    others: str = ""
+    arrow: str = "<-"
+
+
+_E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTICE
+
+# In the order of the report.
+CHECKS = {
+    "dead_links": Check(
+        "Dead links", _E, "URLs that return no page, and the pages that link to them.",
+        "Correct or remove the links, or restore the pages.", "answer", "linked from",
+    ),
+    "redirect_loops": Check(
+        "Redirect loops", _E, "Redirects that lead back to themselves.",
+        "End the redirects at a page.", "", "path", "->",
+    ),
+    "soft_404": Check(
+        "Soft 404", _E, "Pages that say that nothing was found, but answer 200.",
+        "Answer 404 or 410.", "says",
+    ),
+    "mixed_content": Check(
+        "Mixed content", _E, "https pages that load parts over http: browsers block them.",
+        "Load the parts over https.", "parts", "loads", "->",
+    ),
+    "canonical_conflicts": Check(
+        "Canonical conflicts", _E, "Pages that name several canonical URLs.",
+        "Name one canonical URL, in the header or in the page.", "URLs", "names", "->",
+    ),
+    "canonical_targets": Check(
+        "Canonicals that are not pages", _E, "Canonical URLs that redirect, are dead or may not be indexed.",
+        "Name the URL of an indexable page that answers 200.", "target", "names", "->",
+    ),
+    "hreflang_codes": Check(
+        "Bad hreflang codes", _E, "Codes that are neither a language (ISO 639-1), with script or region, nor x-default.",
+        "Write the code as in en, en-GB or zh-Hant.", "code",
+    ),
+    "hreflang_targets": Check(
+        "hreflang to no page", _E, "Translations that redirect, are dead or may not be indexed.",
+        "Name the URL of an indexable page that answers 200.", "target", "names", "->",
+    ),
+    "hreflang_returns": Check(
+        "hreflang without return link", _E, "Pages that name translations that do not name them: both links are ignored.",
+        "Name each page in the hreflang links of its translations.", "translations", "names", "->",
+    ),
+    "sitemap_errors": Check(
+        "Errors in sitemaps", _E, "URLs in a sitemap that are dead or may not be indexed.",
+        "Remove them from the sitemap.", "reason",
+    ),
+    "sitemap_redirects": Check(
+        "Redirects in sitemaps", _W, "URLs in a sitemap that redirect.",
+        "List the targets instead.", "target",
+    ),
+    "redirect_chains": Check(
+        "Redirect chains", _W, "Redirects that need more than one hop.",
+        "Redirect to the last URL at once.", "hops", "path", "->",
+    ),
+    "redirected_links": Check(
+        "Links to redirects", _W, "Redirects that pages link to.",
+        "Link to the target.", "target", "linked from",
+    ),
+    "meta_refreshes": Check(
+        "Meta refresh", _W, "Pages that lead elsewhere by a refresh in the page or its header.",
+        "Answer with a redirect (301 or 302).", "target",
+    ),
+    "slow_pages": Check(
+        "Slow pages", _W, f"Answers that took longer than {SLOW_SECONDS:g} s.",
+        "Find what the server waits for.", "seconds",
+    ),
+    "missing_titles": Check(
+        "Missing titles", _W, "HTML pages without a title.",
+        "Write a title.",
+    ),
+    "duplicate_titles": Check(
+        "Duplicate titles", _W, "Titles that several pages share.",
+        "Write a title for each page, or name one page canonical.", "pages", "pages", "=",
+    ),
+    "long_titles": Check(
+        "Long titles", _N, f"Titles of more than {TITLE_CHARACTERS} characters: search engines cut them.",
+        "Shorten them.", "characters",
+    ),
+    "missing_descriptions": Check(
+        "Missing descriptions", _N, "HTML pages without a meta description.",
+        "Write a description.",
+    ),
+    "duplicate_descriptions": Check(
+        "Duplicate descriptions", _W, "Meta descriptions that several pages share.",
+        "Write a description for each page.", "pages", "pages", "=",
+    ),
+    "long_descriptions": Check(
+        "Long descriptions", _N,
+        f"Meta descriptions of more than {DESCRIPTION_CHARACTERS} characters: search engines cut them.",
+        "Shorten them.", "characters",
+    ),
+    "missing_headings": Check(
+        "No h1", _W, "HTML pages without a main heading.",
+        "Put the page's subject into an h1.",
+    ),
+    "several_headings": Check(
+        "Several h1", _N, "HTML pages with more than one main heading.",
+        "Keep one h1; make the others h2.", "headings", "headings", "=",
+    ),
+    "missing_alts": Check(
+        "Images without alt", _W, "Pages with images that have no alt attribute.",
+        'Describe each image in alt; write alt="" for decoration.', "images", "shows", "->",
+    ),
+    "duplicate_contents": Check(
+        "Duplicate contents", _W, "The same bytes under several URLs.",
+        "Name one URL canonical, or redirect to it.", "pages", "pages", "=",
+    ),
+    "thin_pages": Check(
+        "Thin pages", _N, f"Pages with fewer than {THIN_WORDS} words outside of navigation and footer.",
+        "Add content, or join pages.", "words",
+    ),
+    "noindex_pages": Check(
+        "noindex", _N, "Pages that may not be indexed, by a robots meta tag or the header field.",
+        "Check that this is intended.", "", "found on",
+    ),
+    "robots_blocked": Check(
+        "Blocked by robots.txt", _N, "URLs that the robots.txt of their host forbids.",
+        "Check that this is intended.", "", "found on",
+    ),
+    "orphans": Check(
+        "Orphans", _W, "Pages that a sitemap lists but no crawled page links to.",
+        "Link to them.",
+    ),
+    "not_in_sitemap": Check(
+        "Not in a sitemap", _N, "Pages found through links but missing from every sitemap.",
+        "List them.", "", "found on",
+    ),
+    "deep_pages": Check(
+        "Deep pages", _N, f"Pages at least {DEEP_HOPS} hops from the start.",
+        "Link to them from pages nearer to the start.", "hops", "found on",
+    ),
+}  # fmt: skip
+
+
+def word(name: str) -> str:
+    """Return the word of `--fail-on` for a check."""
+    return name.replace("_", "-")
+
+
+def named(words: Iterable[str]) -> frozenset[str]:
+    """Return the checks that words of `--fail-on` name: a check, or a severity for all checks that are at least as bad.
+
+    Raises:
+        UsageError: a word names neither.
+    """
+    levels = list(Severity)
+    found: set[str] = set()
+    for each in words:
+        if each in levels:
+            bad = levels[: levels.index(Severity(each)) + 1]
+            found.update(name for name, check in CHECKS.items() if check.severity in bad)
+        elif (name := each.replace("-", "_")) in CHECKS:
+            found.add(name)
+        else:
+            known = ", ".join([*levels, *map(word, CHECKS)])
+            raise UsageError(f"report: --fail-on {each}: no such check; there are {known}")
+    return frozenset(found)
+
+
+def page_table() -> str:
+    """Return the table in the format of `audit/README.md`."""
+    lines = ["| check | severity | meaning | what to do |", "|---|---|---|---|"]
+    lines += [
+        f"| `{word(name)}` | {check.severity} | {check.meaning} | {check.advice} |"
+        for name, check in CHECKS.items()
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,119 @@
+"""The checks that a page's own content decides, and what it adds to the checks of the whole site. Pure."""
+
+import re
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from crawler.audit.check_table import DESCRIPTION_CHARACTERS, THIN_WORDS, TITLE_CHARACTERS
+from crawler.audit.hreflang import is_code
+from crawler.records import Extracted, Markup
+from crawler.urls.canonical import resolve
+
+SOURCES_MAX = 20  # related URLs listed per finding
+SOFT_404_WORDS_MAX = 250  # a longer page is about something, whatever its title says
+# What pages say that should have answered 404: in the title, or in a main heading.
+_NOT_FOUND = re.compile(
+    r"\b404\b|\b(?:page|file|document|site) (?:was |could )?not (?:be )?found\b|^(?:not found|error)$"
+    r"|no longer (?:exists|available)|(?:does not|doesn.t) exist|nicht gefunden|existiert nicht|introuvable"
+    r"|n.existe pas|no encontrad[ao]|no existe|non trovat[ao]|n[ãa]o encontrad[ao]|niet gevonden"
+    r"|hittades inte|nie znaleziono|не найден|見つかりません|找不到|未找到",
+    re.IGNORECASE,
+)  # fmt: skip
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line of a section: a URL (or a title), a value, and related URLs.
+
+    `count` is the number of related URLs, of which the first are listed.
+    """
+
+    subject: str
+    value: str = ""
+    others: tuple[str, ...] = ()
+    count: int = 0
+
+
+class PageFacts(msgspec.Struct):
+    """The facts of a stored page that the checks of the whole site need, and the findings on the page alone.
+
+    `links` are fingerprints (uint64) of the links that matter; `canonical` is the (fingerprint, URL) of the
+    only canonical link if it leads elsewhere; `alternates` are the (fingerprint, URL) of its translations.
+    """
+
+    fingerprint: int
+    url: str
+    title: str
+    links: bytes = b""
+    description: str = ""
+    canonical: tuple[int, str] | None = None
+    alternates: list[tuple[int, str]] = []
+    findings: list[tuple[str, Finding]] = []
+
+
+def facts(
+    fingerprint: int, url: str, found: Extracted, links: bytes, identify: Callable[[str], int]
+) -> PageFacts:
+    """Return the facts of a page; `identify` returns the fingerprint of a URL."""
+    page = PageFacts(fingerprint, url, found.title, links)
+    page.findings = list(_of_extracted(url, found))
+    markup = found.markup
+    if markup is not None:
+        page.description = next(iter(markup.descriptions), "")
+        page.findings += _of_markup(url, found.title, markup)
+        canonicals = {identify(each): each for each in _resolved(found.base, markup.canonicals)}
+        if len(canonicals) > 1:
+            page.findings.append(("canonical_conflicts", _listed(url, list(canonicals.values()))))
+        elif canonicals and fingerprint not in canonicals:
+            page.canonical = next(iter(canonicals.items()))
+        translations = _resolved(found.base, [raw_url for _, raw_url in markup.alternates])
+        page.alternates = [(identify(each), each) for each in translations]
+    return page
+
+
+def _of_extracted(url: str, found: Extracted) -> Iterator[tuple[str, Finding]]:
+    if not found.title:
+        yield "missing_titles", Finding(url)
+    elif len(found.title) > TITLE_CHARACTERS:
+        yield "long_titles", Finding(url, str(len(found.title)))
+    if found.refresh:
+        yield "meta_refreshes", Finding(url, resolve(found.base, found.refresh) or found.refresh)
+    if url.startswith("https:"):
+        insecure = [part for part in _resolved(found.base, found.requisites) if part.startswith("http:")]
+        if insecure:
+            yield "mixed_content", _listed(url, insecure)
+
+
+def _of_markup(url: str, title: str, markup: Markup) -> Iterator[tuple[str, Finding]]:
+    description = next(iter(markup.descriptions), "")
+    if not description:
+        yield "missing_descriptions", Finding(url)
+    elif len(description) > DESCRIPTION_CHARACTERS:
+        yield "long_descriptions", Finding(url, str(len(description)))
+    if not any(markup.headings):
+        yield "missing_headings", Finding(url)
+    elif len(markup.headings) > 1:
+        yield "several_headings", _listed(url, markup.headings)
+    if markup.unnamed_images:
+        shown = tuple(src for src in markup.images if src)
+        yield "missing_alts", Finding(url, str(markup.unnamed_images), shown, markup.unnamed_images)
+    if 0 <= markup.words < THIN_WORDS:
+        yield "thin_pages", Finding(url, str(markup.words))
+    if markup.words <= SOFT_404_WORDS_MAX and (says := _says_not_found([title, *markup.headings])):
+        yield "soft_404", Finding(url, says)
+    for code in dict.fromkeys(code for code, _ in markup.alternates if not is_code(code)):
+        yield "hreflang_codes", Finding(url, code or "empty")
+
+
+def _says_not_found(texts: list[str]) -> str:
+    return next((text for text in texts if _NOT_FOUND.search(text)), "")
+
+
+def _listed(url: str, others: list[str]) -> Finding:
+    return Finding(url, str(len(others)), tuple(others[:SOURCES_MAX]), len(others))
+
+
+def _resolved(base: str, raw_urls: list[str]) -> list[str]:
+    """Return the canonical URLs of raw ones, unique, in order."""
+    urls = (resolve(base, raw_url) for raw_url in raw_urls)
+    return list(dict.fromkeys(url for url in urls if url is not None))

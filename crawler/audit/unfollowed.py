@@ -1,0 +1,72 @@
+"""Find the stored page whose link to a URL was not followed because of `nofollow`, for `crawler why`.
+
+A crawl does not store such links, so the stored pages are searched. Only pages whose bytes contain the last
+part of the URL are parsed.
+"""
+
+import itertools
+from pathlib import Path
+from typing import NamedTuple
+
+from crawler.audit.collect import html_pages
+from crawler.errors import DamageError
+from crawler.export.archives import Crawled, opened
+from crawler.export.page_tasks import read_known
+from crawler.export.stored_pages import StoredPages
+from crawler.pages.formats.rows import Known
+from crawler.urls.canonical import resolve
+
+
+class Unfollowed(NamedTuple):
+    """A link that was not followed: the page with it, and whether the whole page says nofollow."""
+
+    page: str
+    whole_page: bool
+
+    def sentence(self) -> str:
+        """Return the verdict of `crawler why`."""
+        if self.whole_page:
+            return f"Never fetched: {self.page} says nofollow for all of its links."
+        return (
+            f"Never fetched: the link on {self.page} has rel=nofollow; "
+            "`--set robots.nofollow_links=false` follows such links."
+        )
+
+
+def unfollowed_link(path: Path, url: str, pages_max: int) -> Unfollowed | None:
+    """Return a link to `url` (request form) that was not followed, searching at most `pages_max` pages of the crawl."""
+    with opened(path) as crawled:
+        search = _Search(crawled, url)
+        found = map(search.of_page, itertools.islice(html_pages(crawled), pages_max))
+        return next((each for each in found if each is not None), None)
+
+
+class _Search:
+    def __init__(self, crawled: Crawled, url: str) -> None:
+        self._crawled = crawled
+        self._fingerprint = crawled.fingerprint(url)
+        self._pages = StoredPages(crawled.config, want_all=True)
+        self._folders = [archive.folder for archive in crawled.archives]
+        self._part = _written_part(url)
+
+    def of_page(self, known: Known) -> Unfollowed | None:
+        """Return the page's link to the URL, if `nofollow` is the reason why it was not followed."""
+        try:
+            stored = read_known(self._folders, known)
+            if stored is None or self._part not in stored.content:
+                return None
+            found = self._pages.read(stored, known.flags)
+        except DamageError:  # the report and `crawler check` name it
+            return None
+        if found is None or not (found.nofollow or self._crawled.config.robots.nofollow_links):
+            return None
+        links = (resolve(found.base, href, encoding=found.encoding) for href in found.hrefs)
+        if any(link and self._crawled.fingerprint(link) == self._fingerprint for link in links):
+            return Unfollowed(known.row["url"], found.nofollow)
+        return None
+
+
+def _written_part(url: str) -> bytes:
+    """Return the last part of a URL's path that a page spells as the URL does; b"" if there is none."""
+    last = url.partition("?")[0].rstrip("/").rpartition("/")[2]
+    return last.encode() if last.replace("-", "").replace("_", "").replace(".", "").isalnum() else b""

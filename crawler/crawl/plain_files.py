@@ -1,0 +1,58 @@
+"""Checks that the files of a crawl directory are plain files, because somebody else may have made the directory.
+
+A crawl writes and reads files of fixed names. If such a name is a symbolic link, the crawl would
+write to a file elsewhere; if it is a pipe or a device, opening it may wait forever. So before
+anything in it is opened, the directory is examined: the directory itself, the folder of each process and
+their subfolders may contain plain files, directories and sockets. A symbolic link is accepted only if it
+leads from a process's folder, or from a subfolder of it, to a directory: people spread a crawl over
+several disks in this way. Folders of other names, such as mirrors and exports, are not entered.
+
+Cost: 0.5 us per file; nothing is opened.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+PROCESS_LEVELS = 2  # the folder of a process, and its subfolders
+STORE = "store"  # the subfolder by which the folder of a process is recognized
+
+
+def strange_entry(directory: Path) -> str:
+    """Return one line about an entry that a crawl must not open; "" if there is none."""
+    for entry in _entries(directory):
+        is_process = entry.is_dir() and os.path.lexists(os.path.join(entry.path, STORE))
+        if problem := _problem(entry, may_link=is_process):
+            return problem
+        if is_process and (problem := _below(entry.path, PROCESS_LEVELS)):
+            return problem
+    return ""
+
+
+def _below(folder: str, levels: int) -> str:
+    for entry in _entries(folder):
+        if problem := _problem(entry, may_link=levels > 1):
+            return problem
+        if levels > 1 and entry.is_dir() and (problem := _below(entry.path, levels - 1)):
+            return problem
+    return ""
+
+
+def _entries(folder: Path | str) -> Iterator[os.DirEntry[str]]:
+    """Yield the entries of a folder; none if it is missing or unreadable, which whoever opens it reports."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        yield from entries
+
+
+def _problem(entry: os.DirEntry[str], *, may_link: bool) -> str:
+    if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
+        return ""
+    if entry.is_symlink():
+        if may_link and entry.is_dir():
+            return ""
+        return f"{entry.path} is a symbolic link; a crawl neither reads nor writes through it: remove it"
+    if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode):
+        return ""
+    return f"{entry.path} is a pipe or a device, not a file; a crawl does not open it: remove it"

@@ -1,0 +1,93 @@
+"""Finds the parts of a page that are not HTML: SVG, MathML, and the contents of templates.
+
+A `<base>` there is not the base of the page. The rewriter reads tags without a tree, so it asks
+this module, which follows only the tags that begin and end such parts (WHATWG HTML, 13.2.6.5):
+
+    svg, math                    begin a foreign part
+    foreignObject, desc, mi ...  integration points: HTML begins again within
+    p, div, table ...            end a foreign part without an end tag
+    template                     its contents are not in the document
+
+It is called only for pages with a `<base>` and one of these elements. Linear in any input.
+"""
+
+import re
+from bisect import bisect_right
+from collections import Counter
+
+MAY_CONTAIN = re.compile(rb"(?i)<(?:svg|math|template)[\t\n\f\r />]")
+_FOREIGN = frozenset([b"svg", b"math"])
+_POINTS = frozenset([b"foreignobject", b"desc", b"title", b"mi", b"mo", b"mn", b"ms", b"mtext"])
+_ANNOTATION = b"annotation-xml"
+_HTML_ANNOTATION = re.compile(
+    rb"(?i)[\t\n\f\r /\"']encoding[\t\n\f\r ]*+=[\t\n\f\r ]*+[\"']?(?:text/html|application/xhtml\+xml)"
+)
+_BREAKS_OUT = frozenset(
+    b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu "
+    b"meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul var".split()
+)
+_ENDS_BREAKING_OUT = frozenset([b"p", b"br"])
+_FOLLOWED = b"|".join(sorted([*_FOREIGN, *_POINTS, *_BREAKS_OUT, _ANNOTATION, b"template"], reverse=True))
+_ATTRIBUTES = rb"(?:[^>=]++|=[\t\n\f\r ]*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))?+)*+"
+_TAG = re.compile(
+    rb"(?i)<!--(?:-?>|(?s:.*?)(?:--!?>|\Z))"
+    rb"|<(?P<raw>script|style|textarea|xmp|iframe|noembed|noframes)(?=[\t\n\f\r />])"
+    rb"(?:[^<]++|<(?!/(?P=raw)[\t\n\f\r />]))*+"
+    rb"|<(?P<end>/?)(?P<name>%b)(?=[\t\n\f\r />])(?P<attributes>%b)"
+    rb"|<[a-z]%b" % (_FOLLOWED, _ATTRIBUTES, _ATTRIBUTES)
+)
+
+
+class Foreign:
+    """The parts of `content` that are not HTML."""
+
+    def __init__(self, content: bytes) -> None:
+        self._open: list[bytes] = []  # names of the open elements that matter
+        self._names: Counter[bytes] = Counter()
+        self._changes: list[int] = []  # positions at which HTML ends, begins again, ends ...
+        if MAY_CONTAIN.search(content):
+            for match in _TAG.finditer(content):
+                if match["name"]:
+                    self._take(match)
+                    if self._is_html() is bool(len(self._changes) % 2):
+                        self._changes.append(match.end())
+
+    def __contains__(self, position: int) -> bool:
+        """Return whether a tag that begins at `position` is not HTML."""
+        return bool(bisect_right(self._changes, position) % 2)
+
+    def _is_html(self) -> bool:
+        return not self._names[b"template"] and not self._in_foreign()
+
+    def _in_foreign(self) -> bool:
+        return bool(self._open) and self._open[-1] in _FOREIGN
+
+    def _take(self, match: re.Match[bytes]) -> None:
+        name = match["name"].lower()
+        if match["end"] and name not in _ENDS_BREAKING_OUT:
+            self._close(name)
+        elif name in _BREAKS_OUT:
+            while self._in_foreign():
+                self._pop()
+        elif self._begins_part(name, match["attributes"]):
+            self._open.append(name)
+            self._names[name] += 1
+
+    def _begins_part(self, name: bytes, attributes: bytes) -> bool:
+        if name == b"template":
+            return True
+        return (name in _FOREIGN or self._is_point(name, attributes)) and not attributes.endswith(b"/")
+
+    def _is_point(self, name: bytes, attributes: bytes) -> bool:
+        if not self._in_foreign():
+            return False
+        return name in _POINTS or (name == _ANNOTATION and bool(_HTML_ANNOTATION.search(attributes)))
+
+    def _close(self, name: bytes) -> None:
+        while self._names[name] and self._pop() != name:
+            pass
+
+    def _pop(self) -> bytes:
+        name = self._open.pop()
+        self._names[name] -= 1
+        return name

@@ -1,0 +1,298 @@
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
+"""Finds the links of a page in one pass over its bytes, without a tree.
+
+`tag_reader.py` reads the tags. The scanner follows as much of the standard's tree construction (WHATWG HTML, 13.2.6)
+as decides whether an element is in the tree, and where:
+
+    phase       before the head, in it, behind it, or in the body: which title is the page's
+    templates   open templates, whose contents are not searched
+    foreign     open elements of SVG and MathML, where `<style>` and `<title>` are ordinary elements
+    tables      open tables: whether content is in a cell, or misplaced
+
+It finds what lexbor's tree has, in the same order, or it falls back (`scan` returns False), and the caller parses.
+It falls back where the tree may differ from the source: misplaced content in tables, HTML inside SVG or MathML,
+framesets, raw text without an end, scripts with an escaped `<script>`, a `<base>` in the body, NUL before the body.
+Formatting elements need no attention: the standard copies them, and a copy follows its original.
+"""
+
+import re
+
+import cython
+
+from crawler.extract.collected import Collected
+from crawler.extract.references import data_text
+
+if cython.compiled:
+    from cython.cimports.crawler.extract import tag_reader as tags
+else:
+    from crawler.extract import tag_reader as tags
+from crawler.extract.tag_reader import NAMES, TagReader, with_newlines
+
+COMPILED: bool = cython.compiled
+
+BEFORE_HEAD, IN_HEAD, IN_NOSCRIPT, AFTER_HEAD, IN_BODY = range(
+    5
+)  # phases: the insertion modes of 13.2.6.4.1 to 7
+_DEPTH_MAX = 200  # open tables, or open elements of SVG or MathML
+# Start tags that end SVG and MathML (13.2.6.5), or whose content a tree treats differently there.
+_BREAKOUTS = frozenset(
+    b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta "
+    b"nobr ol p pre ruby s small span strong strike sub sup table tt u ul var font "
+    b"base frame frameset iframe link noembed noframes noscript plaintext script template textarea xmp".split()
+)
+# Elements inside which start tags are HTML again: integration points (13.2.6).
+_INTEGRATION_POINTS = frozenset(b"title desc foreignobject mi mo mn ms mtext annotation-xml".split())
+_NOFOLLOW = re.compile(r"(?:\A|[ \t\n\f\r])nofollow(?:\Z|[ \t\n\f\r])", re.IGNORECASE | re.ASCII)
+
+
+class LinkScanner(TagReader):
+    """Scans one page, which is UTF-8.
+
+    Args:
+        found: its `hrefs` get the links; `take_link`, `take_meta` and `take_base` are called with these elements.
+        links_max: the number of links that are used; one more is kept, since a link to the page itself may be dropped.
+    """
+
+    def __init__(self, content: bytes, found: Collected, links_max: int) -> None:
+        super().__init__(content)
+        self.phase = BEFORE_HEAD
+        self.templates = 0
+        self.has_hidden_link = self.has_marker = False  # in the templates that are open
+        self.place = (
+            tags.OTHER
+        )  # of the innermost table: TABLE if content is misplaced here; CAPTION, TD, TH; OTHER: no table
+        self.section = tags.OTHER  # TBODY, TFOOT, THEAD
+        self.tables: list[int] = []  # place and section of each outer table
+        self.foreign: list[bytes] = []  # names of open elements of SVG or MathML
+        self.title: bytes | None = None
+        self.found = found
+        self.hrefs = found.hrefs
+        self.links_max = links_max
+        self.skips_nofollow = found.skips_nofollow
+
+    def scan(self) -> bool:
+        """Scan the page; return False if it must be parsed, and what was found so far is void."""
+        tag: cython.int
+        self.is_whole = False
+        while True:
+            tag = self.next_tag()
+            if self.before != tags.BLANK and self.phase < IN_BODY and not self.templates:
+                if self.before == tags.NUL:
+                    return False
+                self.phase = IN_BODY
+            if tag == tags.NOTHING:
+                return True
+            if not (self._start() if tag == tags.START else self._end()):
+                return self.is_whole
+
+    def title_text(self) -> str:
+        """Return the text of the first title in the head; "" if there is none."""
+        if self.title is None:
+            return ""
+        return data_text(with_newlines(self.title.decode("utf-8", "replace")))
+
+    def _start(self) -> cython.bint:
+        """Follow a start tag; return False if the scan ends here."""
+        element: cython.int = self.element
+        if self.foreign:
+            return self._foreign_start(element)
+        if element in (tags.FRAME, tags.FRAMESET):
+            return False
+        if self.templates:
+            return self._in_template(element) and self._insert(element)
+        if self.phase < IN_BODY and self._before_body(element):
+            return True
+        if element >= tags.TABLE:
+            return self._table_start(element)
+        if self.place == tags.TABLE and self._is_misplaced(element):
+            return False
+        return self._insert(element)
+
+    def _in_template(self, element: cython.int) -> cython.bint:
+        """Return whether what a template contains stays in it.
+
+        If an element that sets a marker (13.2.4.3) is open at its end, a link before the marker is copied out of it.
+        """
+        self.has_hidden_link |= element == tags.A
+        self.has_marker |= element in (tags.OBJECT, tags.APPLET, tags.MARQUEE, tags.CAPTION, tags.TD, tags.TH)
+        return not (self.has_hidden_link and self.has_marker) and element not in (tags.COL, tags.COLGROUP)
+
+    def _insert(self, element: cython.int) -> cython.bint:
+        """Treat a start tag whose element is inserted where it stands."""
+        if element == tags.OTHER:
+            return True
+        if element <= tags.IFRAME and not self.templates and not self._take(element):
+            return False
+        if tags.IFRAME <= element <= tags.NOFRAMES:
+            return self._raw_text(element)
+        if element == tags.PLAINTEXT:
+            self.is_whole = True
+            return False
+        if element == tags.TEMPLATE:
+            if not self.templates:
+                self.has_hidden_link = self.has_marker = False
+            self.templates += 1
+        elif element in (tags.SVG, tags.MATH) and not self.closed:
+            self.foreign.append(NAMES[element - 1])
+            self.in_foreign = True
+        return True
+
+    def _take(self, element: cython.int) -> cython.bint:
+        """Take a link or a directive."""
+        if element == tags.BASE and self.phase == IN_BODY:
+            return False
+        if not self._is_searched():
+            return True
+        if element in (tags.A, tags.AREA):
+            if self.href is not None:
+                self._add(self.href)
+        elif element == tags.IFRAME:
+            if self.src is not None:
+                self._add(self.src)
+        elif element == tags.LINK:
+            self.found.take_link(self.rel, self.href)
+        elif element == tags.META:
+            self.found.take_meta(self.name, self.http_equiv, self.content_value)
+        elif element == tags.BASE:
+            self.found.take_base(self.href)
+        return True
+
+    def _add(self, raw_url: str):
+        if len(self.hrefs) <= self.links_max:
+            self.hrefs[raw_url.partition("#")[0] if "#" in raw_url else raw_url] = None
+
+    def _is_searched(self) -> cython.bint:
+        """Return whether the element has an attribute that `links.py` searches for."""
+        if self.seen & (tags.CONTENT | tags.SRC):
+            return True
+        if not self.seen & tags.HREF:
+            return False
+        return not (self.skips_nofollow and self.rel and _NOFOLLOW.search(self.rel))
+
+    def _raw_text(self, element: cython.int) -> cython.bint:
+        begin: cython.Py_ssize_t = self.at
+        end: cython.Py_ssize_t = self.skip_raw_text(element)
+        if end < 0:
+            return False
+        if element == tags.TITLE and self.phase < IN_BODY and not self.templates and self.title is None:
+            self.title = self.content[begin:end]
+        return True
+
+    def _end(self) -> cython.bint:
+        element: cython.int = self.element
+        if self.foreign:
+            return self._foreign_end(element)
+        if self.templates:
+            self.templates -= element == tags.TEMPLATE
+        elif self.phase < IN_BODY:
+            self._end_before_body(element)
+        elif element >= tags.TABLE:
+            self._table_end(element)
+        return True
+
+    def _before_body(self, element: cython.int) -> cython.bint:
+        """Follow a start tag through the phases before the body; return whether it is ignored there."""
+        if element == tags.HTML:
+            return True
+        if self.phase == BEFORE_HEAD:
+            self.phase = IN_HEAD
+            if element == tags.HEAD:
+                return True
+        if element == tags.HEAD:
+            return True
+        if self.phase == IN_NOSCRIPT:
+            if element == tags.NOSCRIPT:
+                return True
+            if element not in (tags.LINK, tags.META, tags.STYLE, tags.NOFRAMES, tags.BASEFONT, tags.BGSOUND):
+                self.phase = IN_HEAD
+        if element in (
+            tags.LINK,
+            tags.META,
+            tags.BASE,
+            tags.TITLE,
+            tags.STYLE,
+            tags.SCRIPT,
+            tags.NOFRAMES,
+            tags.BASEFONT,
+            tags.BGSOUND,
+            tags.TEMPLATE,
+        ):
+            return False
+        if self.phase == IN_HEAD and element == tags.NOSCRIPT:
+            self.phase = IN_NOSCRIPT
+        else:
+            self.phase = IN_BODY
+        return False
+
+    def _end_before_body(self, element: cython.int):
+        if self.phase == IN_NOSCRIPT:
+            if element == tags.NOSCRIPT:
+                self.phase = IN_HEAD
+            elif element == tags.BR:
+                self.phase = IN_BODY
+        elif element == tags.HEAD and self.phase < AFTER_HEAD:
+            self.phase = AFTER_HEAD
+        elif element in (tags.BODY, tags.HTML, tags.BR):
+            self.phase = IN_BODY
+
+    def _is_misplaced(self, element: cython.int) -> cython.bint:
+        """Return whether a start tag directly in a table, or between its rows and cells, is moved before the table."""
+        if element == tags.INPUT:
+            return self.type is None or self.type.lower() != "hidden"
+        return element not in (tags.STYLE, tags.SCRIPT, tags.TEMPLATE, tags.FORM)
+
+    def _table_start(self, element: cython.int) -> cython.bint:
+        if element == tags.TABLE:
+            if self.place != tags.TABLE:  # directly in a table it ends that table
+                if len(self.tables) == _DEPTH_MAX:
+                    return False
+                self.tables.append(self.place << 8 | self.section)
+            self.place, self.section = tags.TABLE, tags.OTHER
+        elif self.place == tags.OTHER:
+            return True
+        elif element in (tags.TR, tags.TD, tags.TH):
+            self.section = self.section or tags.TBODY
+            self.place = tags.TABLE if element == tags.TR else element
+        elif tags.TBODY <= element <= tags.THEAD:
+            self.place, self.section = tags.TABLE, element
+        else:
+            self.place, self.section = tags.CAPTION if element == tags.CAPTION else tags.TABLE, tags.OTHER
+        return True
+
+    def _table_end(self, element: cython.int):
+        if self.place == tags.OTHER:
+            return
+        if element == tags.TABLE:
+            outer: cython.int = self.tables.pop()
+            self.place, self.section = outer >> 8, outer & 255
+        elif self.place == tags.CAPTION:
+            if element == tags.CAPTION:
+                self.place = tags.TABLE
+        elif element == self.place or element == tags.TR:
+            self.place = tags.TABLE
+        elif element == self.section:
+            self.place, self.section = tags.TABLE, tags.OTHER
+
+    def _foreign_start(self, element: cython.int) -> cython.bint:
+        name: bytes = self.content[self.tag_at : self.tag_end].lower()
+        foreign = self.foreign
+        if name in _BREAKOUTS or foreign[len(foreign) - 1] in _INTEGRATION_POINTS:
+            return False
+        if len(foreign) == _DEPTH_MAX or (element in (tags.SVG, tags.MATH) and name != foreign[0]):
+            return False
+        if element in (tags.A, tags.AREA) and not self.templates:
+            self._take(element)
+        if not self.closed:
+            foreign.append(name)
+        return True
+
+    def _foreign_end(self, element: cython.int) -> cython.bint:
+        """Close foreign elements up to the one of this name; the end tag of an HTML element is not followed."""
+        name: bytes = self.content[self.tag_at : self.tag_end].lower()
+        foreign = self.foreign
+        if element in (tags.BR, tags.P) or name not in foreign:
+            return False
+        while foreign.pop() != name:
+            pass
+        self.in_foreign = bool(foreign)
+        return True

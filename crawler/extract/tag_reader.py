@@ -1,0 +1,361 @@
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
+"""The states of the standard's tokenizer (WHATWG HTML, 13.2.5), for `link_scanner.py`.
+
+    data ─┬─ <name   tag name ─► attribute name ⇄ attribute value ─► a tag, if its `>` comes
+          ├─ </name  the same
+          ├─ <!--    comment, up to `-->` or `--!>`
+          ├─ <![CDATA[  in SVG and MathML, up to `]]>`
+          ├─ <! <? </  bogus comment or doctype, up to `>`
+          └─ else    text
+
+`next_tag` returns at each tag. Its attributes are read if the element can have a link or a directive. Raw text is
+read by `skip_raw_text`, when the tree says so. No state looks beyond the end of its token, so the time is linear in
+any input.
+"""
+
+import cython
+
+from crawler.extract.references import attribute_text
+
+if cython.compiled:
+    from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
+    from cython.cimports.libc.string import memchr
+
+COMPILED: bool = cython.compiled
+
+NOTHING, START, END = range(3)  # results of `next_tag`
+BLANK, TEXT, NUL = range(3)  # kinds of text before a tag, by its first character that is not blank
+
+# The element names that are distinguished. Attributes are read of A to IFRAME; IFRAME to NOFRAMES contain raw text.
+NAMES = (
+    b"a", b"area", b"link", b"meta", b"base", b"input", b"iframe", b"title", b"textarea", b"style", b"script", b"xmp",
+    b"noembed", b"noframes", b"noscript", b"basefont", b"bgsound", b"html", b"head", b"body", b"br", b"p", b"form",
+    b"template", b"frame", b"frameset", b"svg", b"math", b"plaintext", b"object", b"applet", b"marquee",
+    b"table", b"caption", b"col", b"colgroup", b"tbody", b"tfoot", b"thead", b"tr", b"td", b"th",
+)  # fmt: skip
+(
+    OTHER, A, AREA, LINK, META, BASE, INPUT, IFRAME, TITLE, TEXTAREA, STYLE, SCRIPT, XMP, NOEMBED, NOFRAMES,
+    NOSCRIPT, BASEFONT, BGSOUND, HTML, HEAD, BODY, BR, P, FORM, TEMPLATE, FRAME, FRAMESET, SVG, MATH, PLAINTEXT,
+    OBJECT, APPLET, MARQUEE,
+    TABLE, CAPTION, COL, COLGROUP, TBODY, TFOOT, THEAD, TR, TD, TH,
+) = range(1 + len(NAMES))  # fmt: skip
+HREF, REL, SRC, CONTENT, NAME, HTTP_EQUIV, TYPE = (
+    1 << place for place in range(7)
+)  # attributes that are read
+_HASH_SLOTS = cython.declare(cython.int, 256)
+_MASK = cython.declare(cython.ulonglong, (1 << 64) - 1)
+_FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
+_keys = cython.declare(cython.ulonglong[256])  # names as numbers, in an open hash table
+_elements = cython.declare(cython.uchar[256])
+_classes = cython.declare(cython.uchar[256])
+_BLANK = cython.declare(
+    cython.uchar, 1
+)  # classes of bytes; NUL, which follows the last byte, ends names and values
+_ENDS_NAME = cython.declare(cython.uchar, 2)
+_ENDS_VALUE = cython.declare(cython.uchar, 4)
+_LETTER = cython.declare(cython.uchar, 8)
+
+
+def _fill_tables() -> None:
+    for number in range(256):
+        _classes[number] = (
+            (1 if number in b"\t\n\f\r " else 0)
+            | (2 if number in b"\0\t\n\f\r />=" else 0)
+            | (4 if number in b"\0\t\n\f\r >" else 0)
+            | (8 if chr(number).isascii() and chr(number).isalpha() else 0)
+        )
+        _keys[number] = _elements[number] = 0
+    for element, name in enumerate(NAMES, 1):
+        if len(name) <= 8:
+            key: cython.ulonglong = int.from_bytes(name, "big")
+            slot: cython.int = (key * _FACTOR & _MASK) >> 56
+            while _keys[slot]:
+                slot = (slot + 1) % _HASH_SLOTS
+            _keys[slot], _elements[slot] = key, element
+
+
+_fill_tables()
+
+
+class TagReader:
+    """Reads the tags of one page, which is UTF-8.
+
+    The fields describe the last tag: `element`; the place of its name, from `tag_at` to `tag_end`; whether it is
+    `closed` by `/>`; which attributes were `seen`, with their values, None without one. `before` is the kind of text
+    before it.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.text = content if cython.compiled else content + b"\0"
+        self.at = 0
+        self.end = len(content)
+        self.in_foreign = False  # the tree says whether CDATA sections exist here
+
+    def next_tag(self) -> cython.int:
+        """Data state: read up to the end of the next tag; return its kind, NOTHING at the end of the input."""
+        at: cython.Py_ssize_t
+        character: cython.uchar
+        self.before = BLANK
+        while True:
+            at = self.find(60, self.at)
+            if self.before == BLANK:
+                self._see_text(self.at, at if at >= 0 else self.end)
+            if at < 0:
+                return NOTHING
+            self.at = at + 1
+            character = self.text[at + 1]
+            if _classes[character] & _LETTER:
+                return START if self._start_tag() else NOTHING
+            if character == 47 and _classes[self.text[at + 2]] & _LETTER:
+                return END if self._end_tag() else NOTHING
+            if not self._other_markup(character):
+                return NOTHING
+
+    def _see_text(self, begin: cython.Py_ssize_t, end: cython.Py_ssize_t):
+        at: cython.Py_ssize_t
+        for at in range(begin, end):
+            if not _classes[self.text[at]] & _BLANK:
+                self.before = TEXT if self.text[at] else NUL
+                return
+
+    def _start_tag(self) -> cython.bint:
+        """Read a start tag from its name on; return False if the input ends before its `>`."""
+        self.element = self._tag_name()
+        return self._attributes(OTHER < self.element <= IFRAME)
+
+    def _end_tag(self) -> cython.bint:
+        self.at += 1
+        self.element = self._tag_name()
+        return self._attributes(False)
+
+    def _other_markup(self, character: cython.uchar) -> cython.bint:
+        """Tag open and end tag open states where no tag begins; return False at the end of the input."""
+        if character == 33:  # !
+            self.at += 1
+            return self._declaration()
+        if character == 47 and self.text[self.at + 1] == 62:  # `</>` is nothing
+            self.at += 2
+        elif character == 47 or character == 63:  # a slash or ?
+            return self._bogus_comment()
+        elif self.before == BLANK:
+            self.before = TEXT  # the `<`
+        return True
+
+    def _declaration(self) -> cython.bint:
+        """Markup declaration open state: a comment, a CDATA section, or a doctype, which ends as a bogus comment does."""
+        text = self.text
+        at: cython.Py_ssize_t = self.at
+        if text[at] == 45 and text[at + 1] == 45:
+            self.at = at + 2
+            if text[at + 2] == 62:  # `<!-->`
+                self.at = at + 3
+                return True
+            if text[at + 2] == 45 and text[at + 3] == 62:  # `<!--->`
+                self.at = at + 4
+                return True
+            return self._until(45, True)
+        if self.in_foreign and self.content.startswith(b"[CDATA[", at):
+            self.at = at + 7
+            return self._until(93, False)
+        return self._bogus_comment()
+
+    def _bogus_comment(self) -> cython.bint:
+        at: cython.Py_ssize_t = self.find(62, self.at)
+        self.at = at + 1
+        return at >= 0
+
+    def _until(self, character: cython.int, bang: cython.bint) -> cython.bint:
+        """Skip a comment or CDATA section: up to two of `character` and `>`, or with `bang` and `!>`."""
+        text = self.text
+        begin: cython.Py_ssize_t = self.at
+        at: cython.Py_ssize_t = begin
+        last: cython.Py_ssize_t
+        while True:
+            at = self.find(62, at)
+            if at < 0:
+                return False
+            last = at - 1
+            if bang and last > begin and text[last] == 33:
+                last -= 1
+            at += 1
+            if last > begin and text[last] == character and text[last - 1] == character:
+                self.at = at
+                return True
+
+    def skip_raw_text(self, element: cython.int) -> cython.Py_ssize_t:
+        """Go behind the end tag of an element that has raw text; return where it begins, -1 if it cannot be told.
+
+        Without an end tag the rest of the page is text. A script can contain `<script>` in what looks like a comment, and
+        ends later then.
+        """
+        text = self.text
+        name: bytes = NAMES[element - 1]
+        size: cython.Py_ssize_t = len(name)
+        at: cython.Py_ssize_t = self.find(60, self.at)
+        escaped: cython.bint = False
+        while at >= 0:
+            if text[at + 1] == 47:
+                if self._is_tag(at + 2, name, size):
+                    self.at = at + 2 + size
+                    return at if self._attributes(False) else -1
+            elif element == SCRIPT:
+                escaped = escaped or (text[at + 1] == 33 and self.content.startswith(b"--", at + 2))
+                if escaped and self._is_tag(at + 1, name, size):
+                    return -1
+            at = self.find(60, at + 1)
+        return -1
+
+    def _tag_name(self) -> cython.int:
+        """Tag name state; return the element."""
+        text = self.text
+        at: cython.Py_ssize_t = self.at
+        key: cython.ulonglong = 0
+        slot: cython.int
+        self.tag_at = at
+        while not _classes[text[at]] & _ENDS_NAME or text[at] == 61 or (text[at] == 0 and at < self.end):
+            key = key << 8 & _MASK | text[at] | 32
+            at += 1
+        self.tag_end = self.at = at
+        if at - self.tag_at > 8:
+            return PLAINTEXT if at - self.tag_at == 9 and self._is(self.tag_at, b"plaintext") else OTHER
+        slot = (key * _FACTOR & _MASK) >> 56
+        while _keys[slot] != key:
+            if not _keys[slot]:
+                return OTHER
+            slot = (slot + 1) % _HASH_SLOTS
+        return _elements[slot]
+
+    def _attributes(self, noted: cython.bint) -> cython.bint:
+        """Read the attributes of a tag up to its `>`; return False if the input ends before."""
+        self.closed = False
+        if noted:
+            self.seen = 0
+            self.href = self.rel = self.src = self.content_value = self.name = self.http_equiv = self.type = (
+                None
+            )
+        while self._attribute():
+            if noted:
+                self._note()
+        return self.at <= self.end
+
+    def _attribute(self) -> cython.bint:
+        """Read one attribute; return False at `>` or at the end of the input, where `at` is behind the end."""
+        text = self.text
+        at: cython.Py_ssize_t = self.at
+        while _classes[text[at]] & _BLANK or text[at] == 47:
+            if text[at] == 47:
+                self.closed = text[at + 1] == 62
+            at += 1
+        if text[at] == 62 or at >= self.end:
+            self.at = at + 1
+            return False
+        self.name_at = at
+        at += 1  # a name may begin with `=`
+        while not _classes[text[at]] & _ENDS_NAME or (text[at] == 0 and at < self.end):
+            at += 1
+        self.name_end = at
+        while _classes[text[at]] & _BLANK:
+            at += 1
+        if text[at] == 61:
+            return self._attribute_value(at + 1)
+        self.value_at = -1
+        self.at = at
+        return True
+
+    def _attribute_value(self, at: cython.Py_ssize_t) -> cython.bint:
+        text = self.text
+        while _classes[text[at]] & _BLANK:
+            at += 1
+        if text[at] == 34 or text[at] == 39:
+            self.value_at = at + 1
+            self.value_end = self.find(text[at], at + 1)
+            self.at = self.value_end + 1
+            if self.value_end < 0:
+                self.at = self.end + 1
+                return False
+            return True
+        self.value_at = at if text[at] != 62 else -1  # lexbor reports `x=>` as an attribute without a value
+        while not _classes[text[at]] & _ENDS_VALUE or (text[at] == 0 and at < self.end):
+            at += 1
+        self.value_end = self.at = at
+        return True
+
+    def _note(self):
+        """Keep the attribute if it is one of those that are read; of equal names the first is used."""
+        begin: cython.Py_ssize_t = self.name_at
+        length: cython.Py_ssize_t = self.name_end - begin
+        if length == 4:
+            if self._is_new(HREF, b"href"):
+                self.href = self._value()
+            elif self._is_new(NAME, b"name"):
+                self.name = self._value()
+            elif self._is_new(TYPE, b"type"):
+                self.type = self._value()
+        elif length == 3:
+            if self._is_new(REL, b"rel"):
+                self.rel = self._value()
+            elif self._is_new(SRC, b"src"):
+                self.src = self._value()
+        elif length == 7:
+            if self._is_new(CONTENT, b"content"):
+                self.content_value = self._value()
+        elif length == 10 and self._is_new(HTTP_EQUIV, b"http-equiv"):
+            self.http_equiv = self._value()
+
+    def _is_new(self, attribute: cython.int, name: bytes) -> cython.bint:
+        """Return whether the attribute has this name, and is the first of its tag that does."""
+        if self.seen & attribute or not self._is(self.name_at, name):
+            return False
+        self.seen |= attribute
+        return True
+
+    def _value(self):
+        """Return the value of the attribute; None if it has none."""
+        begin: cython.Py_ssize_t = self.value_at
+        if begin < 0:
+            return None
+        if not cython.compiled:
+            value = self.content[begin : self.value_end].decode("utf-8", "replace")
+            return as_parsed(value)
+        start = self.text + begin
+        size: cython.Py_ssize_t = self.value_end - begin
+        value = PyUnicode_DecodeUTF8(cython.cast(cython.p_char, start), size, "replace")
+        if memchr(start, 38, size) or memchr(start, 13, size) or memchr(start, 0, size):
+            return as_parsed(value)
+        return value
+
+    def find(self, character: cython.int, begin: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Return where `character` is next, from `begin` on; -1 if nowhere."""
+        if not cython.compiled:
+            return self.content.find(character, begin)
+        if begin >= self.end:
+            return -1
+        text = self.text
+        place = cython.cast(cython.p_uchar, memchr(text + begin, character, self.end - begin))
+        return -1 if place == cython.NULL else place - text
+
+    def _is_tag(self, begin: cython.Py_ssize_t, name: bytes, size: cython.Py_ssize_t) -> cython.bint:
+        """Return whether a tag name from `begin` on is `name`."""
+        if not self._is(begin, name):
+            return False
+        last: cython.uchar = self.text[begin + size]
+        return last == 47 or last == 62 or _classes[last] & _BLANK != 0
+
+    def _is(self, begin: cython.Py_ssize_t, name: bytes) -> cython.bint:
+        """Return whether the bytes from `begin` on are `name`, in either case."""
+        at: cython.Py_ssize_t
+        for at in range(len(name)):  # noqa: SIM110
+            if self.text[begin + at] | 32 != name[at]:
+                return False
+        return True
+
+
+def as_parsed(value: str) -> str:
+    """Return an attribute value as the tokenizer reads it: `with_newlines`, and references decoded."""
+    return attribute_text(with_newlines(value))
+
+
+def with_newlines(text: str) -> str:
+    """Return a text with newlines normalized and NUL replaced."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")

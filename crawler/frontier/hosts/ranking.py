@@ -1,0 +1,77 @@
+"""The order in which hosts are listed: busiest, failing, longest wait or largest first.
+
+All hosts are ranked, also those outside the front, from the columns of the host table: O(n) with numpy, 10 ms for
+100,000 hosts. Only the names of hosts that are shown are read. A rank is one number, so that lists of several
+processes merge.
+
+A host fails if its latest requests failed, whether for a page, its robots.txt or its address; if it was given up or
+refused too often; or if the scheme and port tried last could not be connected to (`Authorities.troubled`).
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from crawler.frontier.hosts.politeness import CAUSES
+from crawler.frontier.hosts.table import HostFlag, HostTable
+
+ORDERS = ("busy", "failing", "wait", "size")
+_GREATER = float(1 << 33)  # exceeds every count of URLs; 256 of its multiples are exact in a float64
+_FAILED = HostFlag.REFUSED | HostFlag.GIVEN_UP
+
+Troubles = Mapping[int, tuple[int, float, str]]  # as `Authorities.troubled`
+
+
+def failing(hosts: HostTable, troubled: Troubles) -> np.ndarray:
+    """Return which hosts fail, shape (n,) of bool."""
+    mask = (hosts.array("failures") > 0) | ((hosts.array("flags") & _FAILED) != 0)
+    mask[_slots(troubled)] = True
+    return mask
+
+
+def with_cause(hosts: HostTable, troubled: Troubles, cause: str) -> np.ndarray:
+    """Return which hosts fail for a cause (`politeness.CAUSES`), shape (n,) of bool."""
+    mask = failing(hosts, troubled)
+    index = CAUSES.index(cause) if cause in CAUSES else -1
+    mask &= hosts.array("cause") == index
+    mask[_slots(troubled)] = [latest == cause for _, _, latest in troubled.values()]
+    return mask
+
+
+def ranks(order: str, hosts: HostTable, troubled: Troubles, busy: Iterable[int], now: float) -> np.ndarray:
+    """Return a number per host, shape (n,): the host with the highest is listed first.
+
+    Args:
+        order: one of `ORDERS`.
+        busy: the slots of hosts with a request in flight.
+        now: an instant.
+    """
+    todo = hosts.array("todo").astype(np.float64)
+    if order == "busy":
+        todo[list(busy)] += _GREATER
+        return todo
+    if order == "failing":
+        failures = hosts.array("failures").astype(np.float64) + hosts.array("refusals")
+        failures[_slots(troubled)] += [count for count, _, _ in troubled.values()]
+        return todo + _GREATER * np.where(failing(hosts, troubled), 1.0 + np.minimum(failures, 254.0), 0.0)
+    if order == "wait":
+        ready = hosts.array("ready")
+        slots = _slots(troubled)
+        ready[slots] = np.maximum(ready[slots], [until for _, until, _ in troubled.values()])
+        return np.where(todo > 0.0, np.maximum(0.0, ready - now), 0.0)
+    return hosts.array("known").astype(np.float64)
+
+
+def first(ranks: np.ndarray, limit: int, among: np.ndarray | None = None) -> list[int]:
+    """Return the up to `limit` slots of highest rank, best first; `among` (bool, shape (n,)) restricts them."""
+    slots = np.arange(len(ranks)) if among is None else np.flatnonzero(among)
+    found = ranks[slots]
+    if len(slots) > limit:
+        best = np.argpartition(found, -limit)[-limit:] if limit else slots[:0]
+        slots, found = slots[best], found[best]
+    chosen: list[int] = slots[np.lexsort((slots, -found))].tolist()
+    return chosen
+
+
+def _slots(troubled: Troubles) -> list[int]:
+    return list(troubled)

@@ -1,0 +1,53 @@
+"""The URLs that wait in a store, with the verdict on their servers; for readers of a crawl, running or at rest.
+
+A server is unreachable if its latest request or look-up failed: the authority of the URL (`hosts/authorities.py`)
+or its host, which may also have been given up or have refused too many requests.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crawler.frontier.discovery import entries
+from crawler.frontier.hosts.authorities import Failing, stored_failing
+from crawler.frontier.hosts.politeness import CAUSES
+from crawler.frontier.hosts.table import HostFlag, stored_host
+from crawler.storage.keys import TODO
+from crawler.storage.kv import KeyValue, scan_prefix
+
+_FAILING_FLAGS = HostFlag.REFUSED | HostFlag.GIVEN_UP
+
+
+class WaitingUrl(NamedTuple):
+    """A URL to do; `via` is the fingerprint of the page that named it, `failing` None if its server works."""
+
+    url: str
+    fingerprint: int
+    via: int
+    failing: Failing | None
+
+
+def waiting_urls(store: KeyValue) -> Iterator[WaitingUrl]:
+    """Yield the URLs to do, host by host.
+
+    Raises:
+        DamageError: a value is damaged.
+    """
+    host_key, name, failing = b"", "", None
+    authorities: dict[str, Failing] = {}
+    for key, value in scan_prefix(store, TODO):
+        if key[2:10] != host_key:
+            host_key = key[2:10]
+            name, failing = _host(store, host_key)
+            authorities = stored_failing(store, host_key)
+        entry = entries.decode(key, value)
+        url = entries.join_url(name, entry.tail)
+        authority = entries.split_authority(url)[0]
+        yield WaitingUrl(url, entry.fingerprint, entry.via, authorities.get(authority, failing))
+
+
+def _host(store: KeyValue, host_key: bytes) -> tuple[str, Failing | None]:
+    """Return the name of a host, and its failures if it does not answer or refuses to."""
+    host = stored_host(store, int.from_bytes(host_key, "big"))
+    if host.failures or host.flags & _FAILING_FLAGS:
+        return host.name, Failing(max(1, host.failures), CAUSES[host.cause])
+    return host.name, None

@@ -1,0 +1,128 @@
+"""Show a page of a fetch task in a browser if that is worth it, and take the DOM as its content.
+
+    static answer -> its links and text -> is it worth a browser? (`render/deciding.py`)
+    yes -> the browser shows it, its requests are asked politely (`subresources.py`)
+        -> links, title and directives of the DOM, and the links of the static answer that it lost
+
+The static answer stands if no browser can show the page. This module, and with it the
+browser's, is imported only by a crawl that renders.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from crawler.config import Config, Overrides
+from crawler.errors import Unexpected
+from crawler.extract.types import is_page
+from crawler.fetcher.client import user_agent
+from crawler.fetcher.fetch_request import FetchRequest
+from crawler.process.fetching.subresources import Subresources
+from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, Rendering
+from crawler.render.deciding import Deciding, adds, signs
+from crawler.render.rendering import Renderer, StaticPage
+from crawler.urls.canonical import resolve
+
+_NOT_PAGES = LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.REQUISITE | LinkFlag.OWN_REQUEST
+
+Read = Callable[[FetchTask, Fetch], Awaitable[Extracted | None]]
+MakeSubresources = Callable[[FetchTask, FetchRequest], Subresources]
+
+
+class PageRendering:
+    """Renders the pages of one process.
+
+    `read` extracts from an answer, `in_scope` tells whether a link counts as something new,
+    `subresources` makes a page's requests, `step_aside` frees the address
+    of a task and, if few tasks are aside, its fetch slot.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        read: Read,
+        in_scope: Callable[[str], bool],
+        subresources: MakeSubresources,
+        step_aside: Callable[[FetchTask], None],
+        unexpected: Unexpected,
+    ) -> None:
+        self._when = config.render.when
+        self._overrides = Overrides(config.override)
+        self._read = read
+        self._in_scope = in_scope
+        self._subresources = subresources
+        self._step_aside = step_aside
+        self._deciding = Deciding(config.render)
+        self._renderer = Renderer(config.render, user_agent(config.identity), unexpected)
+
+    async def render(
+        self, fetch_task: FetchTask, fetch: Fetch, static: Extracted, request: FetchRequest
+    ) -> Extracted:
+        """Render a page if that is worth it; put the rendering into `fetch` and return what the DOM shows."""
+        when = self._overrides.for_url(fetch.url, fetch_task.hostname).render or self._when
+        if when == "never" or fetch_task.flags & _NOT_PAGES or fetch.outcome is not Outcome.FETCHED:
+            return static
+        if not is_page(fetch.content_type, fetch.content) or self._renderer.given_up:
+            return static
+        before = await asyncio.to_thread(signs, fetch.content)
+        if when == "auto" and not self._deciding.why(fetch.url, before):
+            return static
+        self._step_aside(fetch_task)
+        subresources = self._subresources(fetch_task, request)
+        rendering = await self._renderer.render(StaticPage(fetch, subresources.ask))
+        if rendering is None:
+            return static
+        rendering.host_took = subresources.own_host_took
+        shown = await self._read(fetch_task, as_page(fetch, rendering))
+        if shown is None:
+            return static
+        fetch.rendering = rendering
+        new_links = self._new_links(static, shown)
+        after = await asyncio.to_thread(signs, rendering.dom)
+        rendering.added = adds(before, after, new_links)
+        self._deciding.learn(fetch.url, candidate=before.candidate, added=rendering.added)
+        return merged(static, shown, rendering.left_for)
+
+    def _new_links(self, static: Extracted, shown: Extracted) -> int:
+        """Return how many links in scope only the browser shows."""
+        known = {resolve(static.base, href) for href in static.hrefs}
+        found = {resolve(shown.base, href) for href in set(shown.hrefs) - set(static.hrefs)}
+        return sum(url is not None and self._in_scope(url) for url in found - known)
+
+    async def close(self) -> None:
+        """End the browser."""
+        await self._renderer.close()
+
+
+def as_page(fetch: Fetch, rendering: Rendering) -> Fetch:
+    """Return the answer with the DOM as its content."""
+    return msgspec.structs.replace(
+        fetch,
+        body=rendering.dom,
+        content=rendering.dom,
+        content_type="text/html",
+        charset="utf-8",
+        rendering=None,
+    )
+
+
+def merged(static: Extracted, shown: Extracted, left_for: str) -> Extracted:
+    """Return what the DOM shows, with the directives and links of the static answer that it no longer has."""
+    shown.nofollow = shown.nofollow or static.nofollow
+    shown.noindex = shown.noindex or static.noindex
+    shown.noarchive = shown.noarchive or static.noarchive
+    shown.metas |= static.metas if static.metas > 0 else 0
+    shown.encoding = static.encoding
+    shown.refresh = shown.refresh or static.refresh or left_for
+    if shown.nofollow:
+        return shown
+    known = set(shown.hrefs)
+    anchors = static.anchors or [""] * len(static.hrefs)
+    for href, anchor in zip(static.hrefs, anchors, strict=False):
+        if href not in known:
+            shown.hrefs.append(href)
+            if shown.anchors:
+                shown.anchors.append(anchor)
+    return shown

@@ -1,0 +1,152 @@
+"""Requests that a page makes while a browser shows it, asked as every other request of the crawl.
+
+    own host        one at a time, without the gap between them; afterwards the host rests as after one
+                    request that took as long as all of them
+    other hosts     their own slot and gap, like the hop of a redirect; the page waits as long as it has time
+
+robots.txt binds them as it binds pages; that of a host that is not known yet is fetched
+first. The address guard, the limits and the cookies are those of the fetcher; a crawl
+without cookies keeps those of one page for that page.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from crawler.clock import Clock
+from crawler.config import Config
+from crawler.fetcher.cookies import CookieJar
+from crawler.fetcher.direct_requests import no_address
+from crawler.fetcher.fetch_request import HTTP, METHODS, FetchRequest
+from crawler.fetcher.fetchers import Fetcher, NameResolver
+from crawler.frontier.frontier import Frontier
+from crawler.process.results.result_processor import ResultProcessor
+from crawler.records import Fetch, FetchTask, Outcome, TaskKind
+from crawler.robots.cache import VerdictKind
+from crawler.storage.commit import Change, Maker, Making, steps
+from crawler.urls.canonical import authority, canonical, hostname, resolve
+
+ASKS_MIN, ASKS_MAX = 0.05, 2.0  # seconds between two attempts to take the slot of a busy host
+
+
+class Subresources:
+    """Makes the requests of one page; `ask` never raises, unless it is cancelled.
+
+    `request` is the page's own request, whose settings they share. `queue` takes the change
+    of a robots.txt that had to be fetched. `allow` sets the headers that a URL may receive.
+    """
+
+    def __init__(
+        self,
+        fetch_task: FetchTask,
+        request: FetchRequest,
+        *,
+        config: Config,
+        clock: Clock,
+        frontier: Frontier,
+        fetcher: Fetcher,
+        resolver: NameResolver,
+        results: ResultProcessor,
+        queue: Callable[[Maker], None],
+        allow: Callable[[FetchRequest, str], None],
+    ) -> None:
+        self._fetch_task = fetch_task
+        jar = request.jar
+        if jar is None and not config.fetch.cookies:
+            jar = CookieJar()
+        self._request = msgspec.structs.replace(
+            request, etag="", last_modified="", listener=None, slot=None, fetcher=HTTP, jar=jar
+        )
+        self._config = config
+        self._clock = clock
+        self._frontier = frontier
+        self._fetcher = fetcher
+        self._resolver = resolver
+        self._results = results
+        self._queue = queue
+        self._allow = allow
+        self._turns: dict[str, asyncio.Lock] = {}
+        self.own_host_took = 0.0  # seconds for which the page's own host was busy with its requests
+
+    async def ask(self, url: str, method: str, headers: tuple[str, ...]) -> Fetch:
+        """Fetch a URL for the page when its host's turn comes."""
+        form = canonical(url)
+        if form is None or method not in METHODS:
+            return Fetch(url, Outcome.ADDRESS_DENIED, error="not a URL that is fetched")
+        name = hostname(form)
+        async with self._turns.setdefault(name, asyncio.Lock()):
+            if not await self._may_ask(form):
+                return Fetch(form, Outcome.ROBOTS_DENIED, began=self._clock.now())
+            return await self._fetch(form, method, headers)
+
+    async def _may_ask(self, url: str) -> bool:
+        """Return whether robots.txt allows the URL, after fetching it if it is not known."""
+        verdict = self._frontier.hops.verdict(url, self._clock.now())
+        if verdict.kind is VerdictKind.FETCH:
+            await self._fetch_robots(authority(url))
+            verdict = self._frontier.hops.verdict(url, self._clock.now())
+        return verdict.kind is VerdictKind.ALLOWED
+
+    async def _fetch_robots(self, site: str) -> None:
+        """Fetch robots.txt of an authority, along its redirects, and wait until the answer is known."""
+        first = url = f"{site}/robots.txt"
+        fetch = await self._fetch(url, "GET", ())
+        for _ in range(self._config.robots.redirects_max):
+            target = resolve(fetch.url, fetch.location) if fetch.outcome is Outcome.REDIRECT else None
+            if target is None:
+                break
+            fetch = await self._fetch(target, "GET", ())
+        task = FetchTask(TaskKind.ROBOTS, 0, hostname(first), first)
+        known = asyncio.get_running_loop().create_future()
+
+        def make() -> Making:
+            change: Change = yield from steps(self._results.hop_robots(task, fetch, self._clock.now()))
+            change.after.append(settled)
+            return change
+
+        def settled() -> None:
+            if not known.done():
+                known.set_result(None)
+
+        self._queue(make)
+        await known
+
+    async def _fetch(self, url: str, method: str, headers: tuple[str, ...]) -> Fetch:
+        name, own = hostname(url), hostname(url) == self._fetch_task.hostname
+        addresses = self._request.addresses
+        if not own and not self._config.fetch.proxy:
+            found = await self._resolver.resolve(name)
+            if not found.addresses:
+                return no_address(url, found)
+            addresses = found.addresses[:1]
+        await self._take(name, addresses[0] if addresses else "", own=own)
+        took = 0.0
+        try:
+            request = msgspec.structs.replace(self._request, url=url, addresses=addresses, method=method)
+            self._allow(request, name)
+            request.headers = (*headers, *request.headers)
+            fetch = await self._fetcher.fetch(request)
+            took = fetch.took
+            return fetch
+        finally:
+            if own:
+                self.own_host_took += took
+                self._frontier.hops.leave_address(self._fetch_task, self._clock.now())
+            else:
+                self._frontier.hops.give_back(name, self._clock.now(), took)
+
+    async def _take(self, name: str, address: str, *, own: bool) -> None:
+        """Wait for the turn of a request."""
+        hops, least = self._frontier.hops, ASKS_MIN
+        while True:
+            now = self._clock.now()
+            at = (
+                hops.take_address(self._fetch_task, address, now)
+                if own
+                else hops.borrow(name, now, None, address)
+            )
+            if at == 0.0:
+                return
+            await asyncio.sleep(max(least, at - now))
+            least = min(least * 1.5, ASKS_MAX)

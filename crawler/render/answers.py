@@ -1,0 +1,93 @@
+"""Translate answers of the fetcher for the browser, and requests of the browser for the fetcher.
+
+The body is decoded already, so the fields of its coding go. Fields that would open another
+way to the network, or change the browser beyond this page, go too.
+"""
+
+from collections.abc import Mapping
+
+from crawler.records import Fetch, Outcome
+
+# One transparent pixel: an image that loads, so that scripts that wait for it go on
+PIXEL = (
+    b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00,"
+    b"\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"
+)
+
+_NOT_PASSED = frozenset(
+    {
+        b"content-encoding",
+        b"content-length",
+        b"transfer-encoding",
+        b"connection",
+        b"keep-alive",
+        b"set-cookie",
+        b"strict-transport-security",
+        b"public-key-pins",
+        b"alt-svc",
+        b"clear-site-data",
+        b"service-worker-allowed",
+        b"report-to",
+        b"reporting-endpoints",
+        b"nel",
+        b"link",
+        b"refresh",
+        b"content-disposition",
+    }
+)
+
+_REASONS = {
+    Outcome.DNS_ERROR: "NameNotResolved",
+    Outcome.DNS_NOT_FOUND: "NameNotResolved",
+    Outcome.ADDRESS_DENIED: "AddressUnreachable",
+    Outcome.ROBOTS_DENIED: "BlockedByClient",
+    Outcome.CONNECT_ERROR: "ConnectionRefused",
+    Outcome.TLS_ERROR: "ConnectionFailed",
+    Outcome.RESET: "ConnectionReset",
+    Outcome.HEADER_TIMEOUT: "TimedOut",
+    Outcome.TRUNCATED: "ConnectionAborted",
+}
+
+# Fields of a request that the fetcher decides about, not the page
+_NOT_ASKED = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "cookie",
+        "host",
+        "keep-alive",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+        "upgrade-insecure-requests",
+        "user-agent",
+    }
+)
+_FIELDS_MAX, _FIELD_CHARS_MAX = 30, 4096
+
+
+def passed_fields(fetch: Fetch) -> list[dict[str, str]]:
+    """Return the fields of an answer in the form of the protocol, without those that are not passed on."""
+    return [
+        {"name": name.decode("latin-1"), "value": value.decode("latin-1")}
+        for name, value in fetch.headers
+        if name.lower() not in _NOT_PASSED
+    ]
+
+
+def error_reason(fetch: Fetch) -> str:
+    """Return the reason that the browser is given for a request without an answer."""
+    return _REASONS.get(fetch.outcome, "Failed")
+
+
+def asked_fields(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the fields of a page's request that the fetcher sends, as lines "Name: value"."""
+    lines = []
+    for name, value in headers.items():
+        lower = name.lower()
+        if lower in _NOT_ASKED or lower.startswith(("sec-", "proxy-")):
+            continue
+        if name.isascii() and len(value) <= _FIELD_CHARS_MAX and not set(value) & set("\r\n\0"):
+            lines.append(f"{name}: {value}")
+    return tuple(lines[:_FIELDS_MAX])

@@ -1,0 +1,266 @@
+"""One Chromium: started when it is first needed, watched, and ended with everything it has started.
+
+It has no network: its proxy is a closed port, and where the system allows it, it lives in a
+network namespace without interfaces (`launch.py`). The crawler answers its requests over
+the protocol's pipe (`rendering.py`).
+
+    start     a new profile folder, a child process in a process group of its own
+    page      a browser context, which holds the cookies and caches of one page, and a target in it
+    end       the pipe is closed, the process group killed and waited for, the folder removed
+
+A target that the crawler did not open (a pop-up) is closed before it runs.
+"""
+
+import asyncio
+import logging
+import os
+import pwd
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from crawler.config import RenderConfig
+from crawler.render.protocol import BrowserError, Params, Pipe, Session
+
+log = logging.getLogger("crawler")
+
+# In this order; Debian's /usr/bin/chromium-headless-shell is a script that stays as the parent.
+PROGRAMS = (
+    "/usr/lib/chromium/chromium-headless-shell",
+    "chromium-headless-shell",
+    "chrome-headless-shell",
+    "chromium",
+    "google-chrome",
+    "google-chrome-stable",
+)
+_LAUNCH = Path(__file__).with_name("launch.py")
+_START_MAX = 30.0  # seconds
+_END_MAX = 5.0
+_NOBODY = "nobody"
+_OFF = (
+    "AcceptCHFrame,AutofillServerCommunication,BackForwardCache,CertificateTransparencyComponentUpdater,"
+    "DialMediaRouteProvider,InterestFeedContentSuggestions,MediaRouter,OptimizationHints,Prerender2,"
+    "SpeculationRulesPrefetchFuture,Translate,WebRtcHideLocalIpsWithMdns"
+)
+
+
+def find_program(name: str) -> str:
+    """Return the path of the browser: `name`, or the first that is installed.
+
+    Raises:
+        BrowserError: there is none.
+    """
+    for candidate in (name,) if name else PROGRAMS:
+        if path := shutil.which(candidate):
+            return os.path.realpath(path) if name else path
+    if name:
+        raise BrowserError(f"render.browser: {name}: no such program")
+    raise BrowserError(
+        "no browser found: install Debian's package chromium-headless-shell, or name one in render.browser"
+    )
+
+
+def arguments(program: str, home: str, user_agent: str, config: RenderConfig) -> list[str]:
+    """Return the command that starts the browser."""
+    command = [
+        program,
+        "--remote-debugging-pipe",
+        f"--user-data-dir={home}",
+        f"--user-agent={user_agent}",
+        # No way to the network
+        "--proxy-server=127.0.0.1:9",
+        "--proxy-bypass-list=<-loopback>",
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+        "--dns-prefetch-disable",
+        "--disable-quic",
+        "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+        "--no-pings",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-domain-reliability",
+        "--disable-client-side-phishing-detection",
+        "--disable-sync",
+        "--disable-default-apps",
+        "--disable-extensions",
+        "--no-first-run",
+        "--no-default-browser-check",
+        "--no-service-autorun",
+        "--password-store=basic",
+        f"--disable-features={_OFF}",
+        # Hidden pages run as fast as visible ones
+        "--disable-renderer-backgrounding",
+        "--disable-backgrounding-occluded-windows",
+        "--disable-background-timer-throttling",
+        "--disable-breakpad",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+        "--mute-audio",
+        f"--js-flags=--max-old-space-size={max(16, config.heap_bytes_max >> 20)}",
+        "--window-size=1280,1024",
+    ]
+    if "headless-shell" not in program:
+        command.append("--headless=new")
+    if not config.sandbox:
+        command.append("--no-sandbox")
+    return command
+
+
+class Browser:
+    """A running browser. `ended` is called once when it has ended, for whatever reason."""
+
+    def __init__(self, config: RenderConfig, user_agent: str, ended: Callable[["Browser"], None]) -> None:
+        self._config = config
+        self._user_agent = user_agent
+        self._ended = ended
+        self._home = ""
+        self._process: asyncio.subprocess.Process | None = None
+        self._ours: dict[str, asyncio.Future[str]] = {}  # targets being opened: their sessions
+        self.session: Session
+        self.pages = 0  # opened so far
+        self.in_use = 0  # open now
+
+    async def start(self) -> None:
+        """Start the browser.
+
+        Raises:
+            BrowserError: it cannot be started.
+        """
+        program = find_program(self._config.browser)
+        self._home = tempfile.mkdtemp(prefix="crawler-browser-")
+        user = _NOBODY if os.geteuid() == 0 and self._config.sandbox else "-"
+        if user != "-":
+            os.chown(self._home, pwd.getpwnam(user).pw_uid, -1)
+        ours_read, theirs_write = os.pipe()
+        theirs_read, ours_write = os.pipe()
+        command = [sys.executable, "-I", "-S", str(_LAUNCH), str(theirs_read), str(theirs_write)]
+        command += [self._home, user, "1"]
+        command += arguments(program, self._home, self._user_agent, self._config)
+        nothing = asyncio.subprocess.DEVNULL
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=nothing,
+                stdout=nothing,
+                stderr=nothing,
+                pass_fds=(theirs_read, theirs_write),
+                start_new_session=True,
+            )
+        finally:
+            os.close(theirs_read)
+            os.close(theirs_write)
+        self.session = Session(Pipe(ours_read, ours_write, self._pipe_ended))
+        self.session.listen(self._on_event)
+        try:
+            await asyncio.wait_for(self._prepare(), _START_MAX)
+        except (BrowserError, TimeoutError) as error:
+            await self.close()
+            raise BrowserError(_why_not(program, self._config)) from error
+
+    async def _prepare(self) -> None:
+        await self.session.call("Browser.getVersion")
+        await self.session.call("Browser.setDownloadBehavior", behavior="deny")
+        await self.session.call(
+            "Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=True, flatten=True
+        )
+
+    def _on_event(self, method: str, params: Params) -> None:
+        """Attach to the targets that the crawler opened; close all others, such as pop-ups."""
+        if method != "Target.attachedToTarget":
+            return
+        target = params["targetInfo"]
+        if target["type"] == "page" and not target.get("openerId") and target["url"] in ("", "about:blank"):
+            self._opening(target["targetId"]).set_result(params["sessionId"])
+        else:  # its opener waits for it to run
+            Session(self.session.pipe, params["sessionId"]).tell("Runtime.runIfWaitingForDebugger")
+            self.session.tell("Target.closeTarget", targetId=target["targetId"])
+
+    def _opening(self, target: str) -> asyncio.Future[str]:
+        future = self._ours.get(target)
+        if future is None or future.done():
+            future = self._ours[target] = asyncio.get_running_loop().create_future()
+        return future
+
+    async def open_page(self) -> tuple[Session, str, str]:
+        """Open an empty page; return (its session, its target, its browser context).
+
+        Raises:
+            BrowserError: the browser has ended.
+        """
+        made = await self.session.call("Target.createBrowserContext", disposeOnDetach=True)
+        context = made["browserContextId"]
+        made = await self.session.call("Target.createTarget", url="about:blank", browserContextId=context)
+        target = made["targetId"]
+        session = self._ours.get(target) or self._opening(target)
+        identity = await asyncio.wait_for(session, _START_MAX)
+        self._ours.pop(target, None)
+        self.pages += 1
+        return Session(self.session.pipe, identity), target, context
+
+    def close_page(self, context: str) -> None:
+        """Close a page with everything that belongs to its context."""
+        self.session.tell("Target.disposeBrowserContext", browserContextId=context)
+
+    def memory(self) -> int:
+        """Return the private memory of all its processes, in bytes."""
+        group = self._process.pid if self._process is not None else 0
+        return sum(_private_bytes(pid) for pid in _processes_of(group)) if group else 0
+
+    def _pipe_ended(self) -> None:
+        for future in self._ours.values():
+            if not future.done():
+                future.set_exception(BrowserError("the browser has ended"))
+                future.exception()  # read it, in case no caller waits for it
+        self._ours.clear()
+        self._ended(self)
+
+    def kill(self) -> None:
+        """Kill all its processes."""
+        if self._process is not None and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def close(self) -> None:
+        """End the browser, and remove its folder; harmless if it has ended already."""
+        self.kill()
+        if hasattr(self, "session"):
+            self.session.pipe.close()
+        if self._process is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), _END_MAX)
+        if self._home:
+            await asyncio.to_thread(shutil.rmtree, self._home, ignore_errors=True)
+            self._home = ""
+
+
+def _why_not(program: str, config: RenderConfig) -> str:
+    if config.sandbox:
+        return (
+            f"{program} did not start; if this system does not allow its sandbox "
+            "(unprivileged user namespaces), set render.sandbox = false"
+        )
+    return f"{program} did not start"
+
+
+def _processes_of(group: int) -> list[int]:
+    """Return the processes of a session: the browser's helpers may have left its process group."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError, ValueError, IndexError):
+                stat = Path(f"/proc/{name}/stat").read_text(encoding="latin-1")
+                if int(stat.rpartition(")")[2].split()[3]) == group:
+                    found.append(int(name))
+    return found
+
+
+def _private_bytes(pid: int) -> int:
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="latin-1").splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) << 10
+    return 0

@@ -1,0 +1,456 @@
+"""The shell of rendering: drives pages through a browser whose every request the crawler answers.
+
+    render(page)    a place -> the browser, started if need be -> a page of its own
+                    -> navigate: the page's own answer, then its requests, one answer each
+                    -> the page is over (`visit.py`) -> its DOM as HTML, a picture if wanted
+
+One browser at a time takes new pages. It is replaced after `render.pages_per_browser`
+pages, when its memory exceeds `render.memory_bytes_max`, and when it ends by itself; a
+page that loses its browser keeps its static answer.
+"""
+
+import asyncio
+import base64
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from crawler.config import RenderConfig
+from crawler.errors import Unexpected
+from crawler.records import Fetch, Outcome, Rendering
+from crawler.render.answers import PIXEL, asked_fields, error_reason, passed_fields
+from crawler.render.browser import Browser
+from crawler.render.protocol import BrowserError, Params, Session
+from crawler.render.shared_cache import SHARED, SharedCache
+from crawler.render.visit import Answering, Paused, Visit
+
+log = logging.getLogger("crawler")
+
+WATCH_INTERVAL = 1.0  # seconds between two looks at a page's work and at the browser's memory
+_READ_MAX = 5.0  # seconds to read the DOM of a page whose scripts may not let go of their thread
+_STOPPED_MAX = 3.0  # seconds to read it once the scripts have been stopped
+_DELIVERY_MAX = 3.0  # seconds until an answer whose arrival is not reported counts as received
+_CHILDREN_MAX = 20  # frames of other sites and workers of a page
+_STARTS_MAX = 3  # starts of a browser in a row that may fail before rendering is given up
+
+Ask = Callable[[str, str, tuple[str, ...]], Awaitable[Fetch]]  # (url, method, header lines); never raises
+
+
+class _Delivery(NamedTuple):
+    """An answer on its way to the page; after `timer` it counts as received."""
+
+    nbytes: int
+    usable: bool
+    cached: bool
+    timer: asyncio.TimerHandle
+
+
+class StaticPage(NamedTuple):
+    """The page to render: its answer, and the function that fetches what it asks for."""
+
+    fetch: Fetch
+    ask: Ask
+
+
+class Renderer:
+    """Renders pages of one process; makes no browser before the first page."""
+
+    def __init__(self, config: RenderConfig, user_agent: str, unexpected: Unexpected) -> None:
+        self._config = config
+        self._user_agent = user_agent
+        self._unexpected = unexpected
+        self._places = asyncio.Semaphore(config.pages)
+        self._cache = SharedCache(config.cache_bytes_max)
+        self._browser: Browser | None = None
+        self._retired: set[Browser] = set()
+        self._starting = asyncio.Lock()
+        self._failures = 0
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def given_up(self) -> bool:
+        """True after several starts of a browser in a row have failed."""
+        return self._failures >= _STARTS_MAX
+
+    async def render(self, page: StaticPage) -> Rendering | None:
+        """Return the page as a browser shows it; None if no browser could show it."""
+        await self._places.acquire()
+        try:
+            browser = await self._ready()
+            if browser is None:
+                return None
+            browser.in_use += 1
+            try:
+                return await PageRun(page, browser, self._config, self._cache).run()
+            finally:
+                browser.in_use -= 1
+                await self._discard_retired()
+        except BrowserError as error:
+            log.debug("%s: not rendered: %s", page.fetch.url, error)
+            return None
+        except Exception as error:
+            self._unexpected.note(error, f"rendering {page.fetch.url}")
+            return None
+        finally:
+            self._places.release()
+
+    async def _ready(self) -> Browser | None:
+        """Return the browser for the next page; None if none can be started."""
+        async with self._starting:
+            if self._browser is not None and self._browser.pages >= self._config.pages_per_browser:
+                self._retire(self._browser)
+            if self._browser is None and not self.given_up:
+                await self._start()
+            return self._browser
+
+    async def _start(self) -> None:
+        browser = Browser(self._config, self._user_agent, self._ended)
+        try:
+            await browser.start()
+        except (BrowserError, OSError) as error:
+            self._failures += 1
+            if self._failures in (1, _STARTS_MAX):
+                log.error("rendering: %s%s", error, "; pages are not rendered" if self.given_up else "")
+            return
+        self._failures = 0
+        self._browser = browser
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
+
+    def _ended(self, browser: Browser) -> None:
+        self._retire(browser)
+
+    def _retire(self, browser: Browser) -> None:
+        """Give a browser no more pages; it is closed when its last page is."""
+        if self._browser is browser:
+            self._browser = None
+        self._retired.add(browser)
+
+    async def _discard_retired(self) -> None:
+        for browser in [browser for browser in self._retired if not browser.in_use]:
+            self._retired.discard(browser)
+            await browser.close()
+
+    async def _watch(self) -> None:
+        """Kill a browser whose memory exceeds the limit: its pages are read no more."""
+        while True:
+            await asyncio.sleep(WATCH_INTERVAL)
+            for browser in [self._browser, *self._retired]:
+                if browser is not None and browser.in_use:
+                    used = await asyncio.to_thread(browser.memory)
+                    if used > self._config.memory_bytes_max:
+                        log.warning("rendering: the browser used %d MiB of memory and was ended", used >> 20)
+                        self._retire(browser)
+                        browser.kill()
+            await self._discard_retired()
+
+    async def close(self) -> None:
+        """End the browsers."""
+        if self._watching is not None:
+            self._watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watching
+        if self._browser is not None:
+            self._retire(self._browser)
+        for browser in self._retired:
+            await browser.close()
+        self._retired.clear()
+
+
+class PageRun:
+    """One page in the browser, from an empty page to its DOM."""
+
+    def __init__(
+        self,
+        page: StaticPage,
+        browser: Browser,
+        config: RenderConfig,
+        cache: SharedCache,
+        time: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._page = page
+        self._browser = browser
+        self._config = config
+        self._cache = cache
+        self._time = time
+        self._visit = Visit(page.fetch.url, config, time())
+        self._news = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._children = 0
+        self._target = ""
+        self._fetched: list[Fetch] = []
+        self._delivering: dict[
+            str, _Delivery
+        ] = {}  # answers that the page has not received yet, by network id
+
+    async def run(self) -> Rendering:
+        """Show the page and return what it became.
+
+        Raises:
+            BrowserError: the browser has ended, or shows no DOM.
+        """
+        began = self._time()
+        session, self._target, context = await self._browser.open_page()
+        sessions = [session]
+        try:
+            await self._show(session, sessions)
+            dom, view = await self._read(session)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            for delivery in self._delivering.values():
+                delivery.timer.cancel()
+            for attached in sessions:
+                attached.listen(None)
+            if session.pipe.open:
+                self._browser.close_page(context)
+        visit = self._visit
+        if len(dom) > self._config.bytes_max:
+            raise BrowserError("the DOM is larger than render.bytes_max")
+        return Rendering(
+            dom=dom,
+            subresources=self._fetched,
+            requests=visit.requests,
+            cached=visit.cached,
+            missing=visit.missing,
+            took=self._time() - began,
+            broke=visit.broke,
+            left_for=visit.left_for,
+            view=view,
+        )
+
+    # -- showing
+
+    async def _show(self, session: Session, sessions: list[Session]) -> None:
+        """Navigate, and answer requests until the visit is over."""
+        await self._listen(session, sessions)
+        self._start(self._navigate(session))
+        self._start(self._watch_work(session))
+        while not self._visit.is_over(now := self._time()):
+            self._news.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), max(0.001, self._visit.next_wakeup() - now))
+            if not session.pipe.open:
+                raise BrowserError("the browser has ended")
+
+    async def _listen(self, session: Session, sessions: list[Session]) -> None:
+        """Take the requests and events of a page, or of a frame or worker that belongs to it."""
+
+        def on_event(method: str, params: Params) -> None:
+            self._on_event(session, sessions, method, params)
+
+        session.listen(on_event)
+        is_page = session is sessions[0]
+        calls = [
+            session.call("Fetch.enable", patterns=[{"urlPattern": "*"}]),
+            session.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=True, flatten=True),
+        ]
+        calls.append(session.call("Network.enable"))
+        if is_page:
+            calls += [
+                session.call(method) for method in ("Page.enable", "Inspector.enable", "Performance.enable")
+            ]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        if is_page and (wrong := [result for result in results if isinstance(result, BaseException)]):
+            raise wrong[0]
+        if is_page:
+            session.tell("Network.setBypassServiceWorker", bypass=True)
+        session.tell("Runtime.runIfWaitingForDebugger")
+
+    def _on_event(self, session: Session, sessions: list[Session], method: str, params: Params) -> None:
+        match method:
+            case "Fetch.requestPaused":
+                self._paused(session, params)
+            case "Target.attachedToTarget":
+                self._attached(session, sessions, params)
+            case "Page.loadEventFired":
+                self._visit.loaded(self._time())
+            case "Network.loadingFinished" | "Network.loadingFailed":
+                self._delivered(params["requestId"])
+            case "Page.javascriptDialogOpening":
+                session.tell("Page.handleJavaScriptDialog", accept=False)
+            case "Inspector.targetCrashed" | "Inspector.detached":
+                if session is sessions[0]:
+                    self._visit.end("crash")
+        self._news.set()
+
+    def _attached(self, session: Session, sessions: list[Session], params: Params) -> None:
+        """Let a frame of another site or a worker run once its requests come here; service workers never run."""
+        kind, target = params["targetInfo"]["type"], params["targetInfo"]["targetId"]
+        self._children += 1
+        if self._children > _CHILDREN_MAX or kind not in ("iframe", "worker", "shared_worker"):
+            session.tell("Target.detachFromTarget", sessionId=params["sessionId"])
+            if kind in ("page", "service_worker", "shared_worker"):
+                self._browser.session.tell("Target.closeTarget", targetId=target)
+            return
+        child = Session(session.pipe, params["sessionId"])
+        sessions.append(child)
+        self._start(self._listen(child, sessions))
+
+    async def _navigate(self, session: Session) -> None:
+        try:
+            result = await session.call("Page.navigate", url=self._page.fetch.url)
+        except BrowserError:
+            return
+        if result.get("errorText"):
+            self._visit.end("navigation")
+            self._news.set()
+
+    async def _watch_work(self, session: Session) -> None:
+        """Tell the visit how long the page's main thread has worked; one that does not answer is working."""
+        worked = 0.0
+        while True:
+            await asyncio.sleep(WATCH_INTERVAL)
+            asked = self._time()
+            answer = asyncio.create_task(session.call("Performance.getMetrics"))
+            try:
+                while not answer.done():
+                    await asyncio.wait([answer], timeout=WATCH_INTERVAL)
+                    self._visit.worked(worked + self._time() - asked)
+                    self._news.set()
+                metrics = {entry["name"]: entry["value"] for entry in (await answer)["metrics"]}
+            finally:
+                answer.cancel()
+            worked = float(metrics.get("TaskDuration", 0.0))
+            self._visit.worked(worked)
+            self._news.set()
+
+    # -- requests
+
+    def _paused(self, session: Session, params: Params) -> None:
+        request = params["request"]
+        self._delivered(
+            params.get("networkId", "")
+        )  # the next step of a redirect has the id of the one before
+        paused = Paused(
+            url=request["url"],
+            method=request["method"],
+            kind=params.get("resourceType", ""),
+            main_frame=params.get("frameId") == self._target,
+        )
+        match self._visit.decide(paused, self._time()):
+            case Answering.DOCUMENT:
+                _fulfil(session, params["requestId"], self._page.fetch)
+            case Answering.FETCH:
+                network = params.get("networkId", "")
+                self._start(self._answer(session, params["requestId"], network, paused, request["headers"]))
+            case Answering.EMPTY:
+                _empty(session, params["requestId"], paused.kind)
+            case Answering.STAY:
+                session.tell("Fetch.fulfillRequest", requestId=params["requestId"], responseCode=204)
+            case Answering.REFUSE:
+                _refuse(session, params["requestId"], "BlockedByClient")
+
+    async def _answer(
+        self, session: Session, identity: str, network: str, paused: Paused, headers: dict[str, str]
+    ) -> None:
+        shared = paused.kind in SHARED
+        url = paused.url.partition("#")[0]
+        fetch = self._cache.get(url, time.time()) if shared else None
+        cached = fetch is not None
+        if fetch is None:
+            fetch = await self._page.ask(url, paused.method, asked_fields(headers))
+            if fetch.status:
+                self._fetched.append(fetch)
+            if shared:
+                self._cache.add(url, fetch, time.time())
+        usable = bool(fetch.status) and fetch.outcome is not Outcome.TRUNCATED
+        if usable:
+            _fulfil(session, identity, fetch)
+        else:
+            _refuse(session, identity, error_reason(fetch))
+        self._delivered(network)
+        timer = asyncio.get_running_loop().call_later(_DELIVERY_MAX, self._delivered, network)
+        self._delivering[network] = _Delivery(len(fetch.content), usable, cached, timer)
+        if not network:
+            self._delivered(network)
+
+    def _delivered(self, network: str) -> None:
+        """Note that the page has received an answer: only then may it ask for what follows from it."""
+        delivery = self._delivering.pop(network, None)
+        if delivery is not None:
+            delivery.timer.cancel()
+            self._visit.answered(
+                delivery.nbytes, self._time(), usable=delivery.usable, cached=delivery.cached
+            )
+            self._news.set()
+
+    # -- reading
+
+    async def _read(self, session: Session) -> tuple[bytes, bytes]:
+        """Return the DOM as HTML, and the picture if one is wanted; scripts that do not let go are stopped.
+
+        Raises:
+            BrowserError: the page shows no DOM.
+        """
+        if self._visit.broke in ("crash", "navigation"):
+            raise BrowserError(self._visit.broke)
+        if self._visit.broke:
+            session.tell("Page.stopLoading")
+        try:
+            dom = await asyncio.wait_for(_outer_html(session), _READ_MAX)
+        except TimeoutError:
+            self._visit.end("cpu")
+            session.tell("Runtime.terminateExecution")
+            session.tell("Emulation.setScriptExecutionDisabled", value=True)
+            try:
+                dom = await asyncio.wait_for(_outer_html(session), _STOPPED_MAX)
+            except TimeoutError as error:
+                raise BrowserError("its scripts could not be stopped") from error
+        view = b""
+        if self._config.screenshot:
+            with suppress(TimeoutError, BrowserError):
+                shot = await asyncio.wait_for(session.call("Page.captureScreenshot", format="png"), _READ_MAX)
+                view = base64.b64decode(shot["data"])
+        return dom, view
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if not isinstance(error, BrowserError):
+                log.debug("%s: %r", self._page.fetch.url, error)
+            self._visit.end("crash")
+            self._news.set()
+
+
+async def _outer_html(session: Session) -> bytes:
+    root = await session.call("DOM.getDocument", depth=0)
+    made = await session.call("DOM.getOuterHTML", nodeId=root["root"]["nodeId"])
+    return str(made["outerHTML"]).encode("utf-8", "replace")
+
+
+def _fulfil(session: Session, identity: str, fetch: Fetch) -> None:
+    session.tell(
+        "Fetch.fulfillRequest",
+        requestId=identity,
+        responseCode=fetch.status,
+        responseHeaders=passed_fields(fetch),
+        body=base64.b64encode(fetch.content).decode(),
+    )
+
+
+def _empty(session: Session, identity: str, kind: str) -> None:
+    """Answer with an image of one pixel, which loads; other pictures are refused."""
+    if kind != "Image":
+        return _refuse(session, identity, "BlockedByClient")
+    session.tell(
+        "Fetch.fulfillRequest",
+        requestId=identity,
+        responseCode=200,
+        responseHeaders=[
+            {"name": "Content-Type", "value": "image/gif"},
+            {"name": "Access-Control-Allow-Origin", "value": "*"},
+        ],
+        body=base64.b64encode(PIXEL).decode(),
+    )
+
+
+def _refuse(session: Session, identity: str, reason: str) -> None:
+    session.tell("Fetch.failRequest", requestId=identity, errorReason=reason)

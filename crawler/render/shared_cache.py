@@ -1,0 +1,99 @@
+"""A cache of scripts and style sheets that pages share, so that a thousand pages fetch them once (RFC 9111).
+
+An answer is fresh as long as its `Cache-Control` or `Expires` says, for an hour if
+neither says anything. An answer that is for one reader (`private`, `no-store`,
+`no-cache`, a `Vary` on more than its coding) is not kept. When the cache is full, the answer
+that was used longest ago is dropped.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+from crawler.records import Fetch, Outcome
+
+SHARED = frozenset({"Script", "Stylesheet", "Font"})  # resource types that are cached
+_SILENT = 3600.0  # seconds that an answer without any word about caching stays fresh
+_AGE_MAX = 7 * 86_400.0  # seconds; the crawl's own limit
+_HARMLESS_VARY = frozenset({"accept-encoding", "accept", "user-agent", "origin"})
+
+
+class SharedCache:
+    """Answers by URL, at most `bytes_max` of decoded content."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._answers: OrderedDict[str, tuple[float, Fetch]] = OrderedDict()
+        self._nbytes = 0
+
+    def get(self, url: str, now: float) -> Fetch | None:
+        """Return the fresh answer of a URL; None if there is none."""
+        kept = self._answers.get(url)
+        if kept is None:
+            return None
+        if kept[0] <= now:
+            self._drop(url)
+            return None
+        self._answers.move_to_end(url)
+        return kept[1]
+
+    def add(self, url: str, fetch: Fetch, now: float) -> None:
+        """Keep an answer if it may be kept."""
+        self._drop(url)
+        age = fresh_for(fetch, now)
+        if age <= 0.0 or len(fetch.content) > self._bytes_max // 4:
+            return
+        self._answers[url] = now + age, fetch
+        self._nbytes += len(fetch.content)
+        while self._nbytes > self._bytes_max:
+            self._drop(next(iter(self._answers)))
+
+    def _drop(self, url: str) -> None:
+        kept = self._answers.pop(url, None)
+        if kept is not None:
+            self._nbytes -= len(kept[1].content)
+
+    def _check(self) -> None:
+        assert self._nbytes == sum(len(fetch.content) for _, fetch in self._answers.values())
+        assert self._nbytes <= self._bytes_max
+
+
+def fresh_for(fetch: Fetch, now: float) -> float:
+    """Return for how many seconds an answer may be used again; 0.0 if it may not."""
+    if fetch.outcome is not Outcome.FETCHED or fetch.status != 200:
+        return 0.0
+    vary = {name.strip().lower() for name in fetch.header(b"vary").decode("latin-1").split(",")}
+    if vary - _HARMLESS_VARY - {""}:
+        return 0.0
+    said = directives(fetch.header(b"cache-control").decode("latin-1"))
+    if said.keys() & {"no-store", "no-cache", "private"}:
+        return 0.0
+    for name in ("s-maxage", "max-age"):
+        if name in said:
+            return min(_seconds(said[name]), _AGE_MAX)
+    if "immutable" in said:
+        return _AGE_MAX
+    if expires := fetch.header(b"expires"):
+        return min(max(0.0, _instant(expires) - now), _AGE_MAX)
+    return _SILENT
+
+
+def directives(field: str) -> Mapping[str, str]:
+    """Return the directives of a Cache-Control field with their values, in lower case."""
+    found = {}
+    for part in field.split(","):
+        name, _, value = part.strip().lower().partition("=")
+        found[name] = value.strip('" ')
+    return found
+
+
+def _seconds(text: str) -> float:
+    return float(text) if text.isdecimal() and len(text) < 12 else 0.0
+
+
+def _instant(field: bytes) -> float:
+    """Return the time of an HTTP date; 0.0 if it is not one, which counts as expired."""
+    try:
+        return parsedate_to_datetime(field.decode("latin-1")).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return 0.0

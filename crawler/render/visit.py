@@ -1,0 +1,151 @@
+"""One page in the browser: what happens to each of its requests, and when it has finished loading.
+
+`Visit` is fed with what the browser reports and with `now`, and never waits:
+
+    decide(request)     what the shell does with a request that the browser has paused
+    answered(...)       that request has got its answer
+    next_wakeup()       when to look again
+    is_over(now)        the page has finished: it has loaded, no request is outstanding, and none was
+                        made for `render.quiet`; or a limit has been reached (`broke` names it)
+
+A request that starts while the page is over is refused. The crawler's own fetcher answers
+every request, so whatever this module lets through still passes robots.txt, the gap of its
+host and the address guard.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from crawler.config import RenderConfig
+
+PICTURES = frozenset({"Image", "Media", "Font"})  # resource types that only matter if the page is looked at
+ENDLESS = frozenset({"EventSource", "WebSocket", "Ping", "CSPViolationReport", "Prefetch"})
+_SCHEMES = ("http://", "https://")
+_URL_CHARS_MAX = 8192
+
+# A page that never stops asking is taken as finished this many seconds after it has loaded.
+RESTLESS = 10.0
+
+
+class Paused(NamedTuple):
+    """A request that the browser has paused; `kind` is the protocol's resource type."""
+
+    url: str
+    method: str
+    kind: str
+    main_frame: bool
+
+
+class Answering(StrEnum):
+    """The ways to answer a paused request."""
+
+    DOCUMENT = "document"  # with the page's own answer, which the crawler has already
+    FETCH = "fetch"  # with what the crawler's fetcher gets
+    EMPTY = "empty"  # with one pixel, or nothing: a picture that is not wanted
+    STAY = "stay"  # with 204, which leaves the page as it is
+    REFUSE = "refuse"
+
+
+class Visit:
+    """One page from its navigation to its last request; times are seconds."""
+
+    def __init__(self, url: str, config: RenderConfig, now: float) -> None:
+        self.url = url
+        self._config = config
+        self._began = now
+        self._last = now  # the instant at which a request last began or ended
+        self._loaded_at = 0.0
+        self._navigated = False
+        self.outstanding = 0
+        self.requests = 0
+        self.missing = 0  # requests that got no usable answer
+        self.cached = 0  # requests answered from the cache of scripts and styles
+        self.nbytes = 0  # of the answers, decoded
+        self.left_for = ""  # the URL that the page tried to go to
+        self.broke = ""  # the limit that ended the page, "" for none
+
+    def decide(self, request: Paused, now: float) -> Answering:
+        """Return how a paused request is answered; for FETCH, call `answered` afterwards."""
+        if request.kind == "Document" and request.main_frame:
+            return self._navigate(request)
+        self._last = now
+        self.requests += 1
+        if self.requests > self._config.requests_max:
+            self.end("requests")
+        if self.broke or not _may_pass(request):
+            self.missing += 1
+            return Answering.REFUSE
+        if request.kind in PICTURES and not self._config.images:
+            return Answering.EMPTY
+        self.outstanding += 1
+        return Answering.FETCH
+
+    def _navigate(self, request: Paused) -> Answering:
+        """Answer the first navigation with the page; any later one leaves the page, so it is refused."""
+        if not self._navigated:
+            self._navigated = True
+            return Answering.DOCUMENT
+        if not self.left_for and request.url != self.url and request.url.startswith(_SCHEMES):
+            self.left_for = request.url[:_URL_CHARS_MAX]
+            self.loaded(self._last)  # its load event may never fire
+        return Answering.STAY
+
+    def answered(self, nbytes: int, now: float, *, usable: bool, cached: bool = False) -> None:
+        """Note that a request has got its answer of `nbytes` decoded bytes, or has failed."""
+        self.outstanding -= 1
+        self._last = now
+        self.missing += not usable
+        self.cached += cached
+        self.nbytes += nbytes
+        if self.nbytes > self._config.bytes_max:
+            self.end("bytes")
+
+    def loaded(self, now: float) -> None:
+        """Note that the page's load event has fired; that of the empty page before it does not count."""
+        if self._navigated:
+            self._loaded_at = self._loaded_at or now
+
+    def worked(self, seconds: float) -> None:
+        """Note how long the page's main thread has worked so far, or for how long it has not answered."""
+        if seconds > self._config.cpu_max:
+            self.end("cpu")
+
+    def end(self, why: str) -> None:
+        """End the visit for a reason other than that the page has finished; the first reason counts."""
+        self.broke = self.broke or why
+
+    def next_wakeup(self) -> float:
+        """Return the instant at which `is_over` may become true without another event."""
+        if self.broke:
+            return self._last
+        at = self._began + self._config.wall_max
+        if self._loaded_at:
+            at = min(at, self._loaded_at + RESTLESS)
+            if not self.outstanding:
+                at = min(at, max(self._last, self._loaded_at) + self._config.quiet)
+        return at
+
+    def is_over(self, now: float) -> bool:
+        """Return whether the page is to be read as it is now."""
+        if now >= self._began + self._config.wall_max:
+            self.end("time")
+        return bool(self.broke) or now >= self.next_wakeup()
+
+    def _check(self) -> None:
+        assert 0 <= self.outstanding <= self.requests, self
+        assert self.missing <= self.requests, self
+
+    def __repr__(self) -> str:
+        return f"Visit({self.url}, {self.requests} requests, {self.outstanding} outstanding, {self.broke!r})"
+
+
+def _may_pass(request: Paused) -> bool:
+    """Return whether a request is one that a crawler makes: a plain GET of a document that ends."""
+    if (
+        request.url.endswith("/favicon.ico")
+        or request.kind in ENDLESS
+        or not request.url.startswith(_SCHEMES)
+        or len(request.url) > _URL_CHARS_MAX
+    ):
+        return False
+    return request.method == "GET" or (request.method == "OPTIONS" and request.kind == "Preflight")

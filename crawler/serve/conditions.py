@@ -1,0 +1,81 @@
+"""Applies the conditions and the range of a request to a representation: 304, 206, 412, 416 or the whole.
+
+The order is that of RFC 9110, 13.2.2: If-Match or If-Unmodified-Since, then If-None-Match or
+If-Modified-Since, then Range with If-Range. Conditions apply only to a copy with status 200.
+"""
+
+from collections.abc import Mapping
+
+from crawler.serve import header_fields, ranges
+from crawler.serve.http_error import HttpError
+from crawler.serve.reply import Reply
+from crawler.serve.representation import Representation, whole_length
+from crawler.serve.request_parsing import http_instant
+from crawler.serve.stored_bodies import part
+
+CONDITIONS = frozenset(
+    ("If-Match", "If-Unmodified-Since", "If-None-Match", "If-Modified-Since", "If-Range", "Range")
+)
+_OF_A_BODY = (b"content-type", b"content-encoding", b"content-disposition", b"content-language")
+
+
+def conditional(ready: Representation, headers: Mapping[str, str], extra: bytes, modified: float) -> Reply:
+    """Return the reply to a request with the fields `headers`; `extra` are lines to add to its head.
+
+    `modified` is the instant of the copy.
+
+    Raises:
+        HttpError: 412, a precondition failed; 416, the range contains no byte of the copy.
+    """
+    if ready.status == 200 and not CONDITIONS.isdisjoint(headers):
+        _check_preconditions(ready, headers, modified)
+        seen = _instant(headers, "If-Modified-Since")
+        if header_fields.not_modified(headers.get("If-None-Match", ""), seen, ready.etag, modified):
+            kept = [field for field in ready.fields if field[0].lower() not in _OF_A_BODY]
+            return Reply(304, header_fields.head(304, "Not Modified", kept) + extra, 0, b"")
+        range_field = headers.get("Range", "")
+        if _wants_range(ready, headers, range_field):
+            return _range(ready, range_field, extra)
+    return _whole(ready, extra)
+
+
+def _check_preconditions(ready: Representation, headers: Mapping[str, str], modified: float) -> None:
+    since = _instant(headers, "If-Unmodified-Since")
+    if not header_fields.still_matches(headers.get("If-Match", ""), since, ready.etag, modified):
+        refusal = HttpError(412, "changed", "the newest copy is not the one that the request names")
+        refusal.fields = (("ETag", ready.etag),)
+        raise refusal
+
+
+def _instant(headers: Mapping[str, str], name: str) -> float | None:
+    field = headers.get(name, "")
+    return http_instant(field) if field else None
+
+
+def _whole(ready: Representation, extra: bytes) -> Reply:
+    return Reply(ready.status, ready.head + extra, ready.length, ready.body, ready.pieces)
+
+
+def _wants_range(ready: Representation, headers: Mapping[str, str], field: str) -> bool:
+    if not field or not ranges.is_single(field):
+        return False
+    return ranges.allowed_by_if_range(headers.get("If-Range", ""), ready.etag, ready.modified)
+
+
+def _range(ready: Representation, field: str, extra: bytes) -> Reply:
+    length = whole_length(ready)
+    try:
+        span = ranges.resolve(field, length)
+    except ranges.Unsatisfiable:
+        refusal = HttpError(416, "bad_request", f"the representation has {length} bytes")
+        refusal.fields = (("Content-Range", f"bytes */{length}"),)
+        raise refusal from None
+    if span is None:
+        return _whole(ready, extra)
+    first, end = span
+    content_range = (b"Content-Range", b"bytes %d-%d/%d" % (first, end - 1, length))
+    head = header_fields.head(206, "Partial Content", [*ready.fields, content_range]) + extra
+    if ready.body is not None:
+        return Reply(206, head, end - first, ready.body[first:end])
+    pieces = ready.pieces
+    return Reply(206, head, end - first, None, lambda: part(pieces(), first, end))

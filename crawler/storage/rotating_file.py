@@ -1,0 +1,126 @@
+"""Log files that several processes append to, and that are rotated while they are open.
+
+    pages.jsonl   pages.jsonl.1   pages.jsonl.2 ...     the newest lines are in the file without a number
+
+A file is rotated when it would exceed a size, or when its first line is older than an age. Any process may rotate: it
+holds a lock on the file meanwhile, and the others notice at their next write that the name belongs to another file. So
+they also follow a rotation by logrotate, with or without a signal. Every line is written whole into one file.
+
+A write costs two calls of the system more than a plain append, 3 us.
+"""
+
+import fcntl
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+from crawler.storage.files import write_all
+
+_INSTANT = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
+_HEAD_BYTES = 4096  # in which the first line has its instant
+
+
+class RotatingFile:
+    """Appends to `path`; starts a new file at `bytes_max`, or when it is `age_max` seconds old (0: no limit).
+
+    `kept` former files remain, 0: all. The lines must contain an instant in ISO form, by which their age is known.
+    """
+
+    def __init__(self, path: Path, *, bytes_max: int = 0, age_max: float = 0.0, kept: int = 0) -> None:
+        self.path = path
+        self._bytes_max, self._age_max, self._kept = bytes_max, age_max, kept
+        self._descriptor = -1
+        self._opened()
+
+    def write(self, data: bytes, now: float) -> None:
+        """Append whole lines.
+
+        Raises:
+            OSError: the file cannot be opened, renamed or written.
+        """
+        if data:
+            if not self._is_current():
+                self._opened()
+            if self._is_full(len(data), now):
+                self._rotate(len(data), now)
+            write_all(self._descriptor, data)
+
+    def close(self) -> None:
+        """Close the file; do nothing if it is closed already."""
+        if not self.closed:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    @property
+    def closed(self) -> bool:
+        return self._descriptor < 0
+
+    def _opened(self) -> None:
+        self.close()
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._began = 0.0  # not known yet
+
+    def _is_current(self) -> bool:
+        """Return whether the name still belongs to the open file."""
+        if self.closed:
+            return False
+        try:
+            named = os.stat(self.path)
+        except FileNotFoundError:
+            return False
+        ours = os.fstat(self._descriptor)
+        return (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino)
+
+    def _is_full(self, more: int, now: float) -> bool:
+        size = os.fstat(self._descriptor).st_size
+        if not size:
+            return False
+        if self._bytes_max and size + more > self._bytes_max:
+            return True
+        if not self._age_max:
+            return False
+        self._began = self._began or _first_instant(os.pread(self._descriptor, _HEAD_BYTES, 0)) or now
+        return now - self._began > self._age_max
+
+    def _rotate(self, more: int, now: float) -> None:
+        """Rename the file, unless another process has done so meanwhile; open the new one."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        try:
+            if self._is_current() and self._is_full(more, now):
+                self._shift()
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        self._opened()
+
+    def _shift(self) -> None:
+        numbers = [number for number, _ in _numbered(self.path)]
+        for number in sorted(numbers, reverse=True):
+            former = self.path.with_name(f"{self.path.name}.{number}")
+            if self._kept and number >= self._kept:
+                former.unlink(missing_ok=True)
+            else:
+                former.replace(self.path.with_name(f"{self.path.name}.{number + 1}"))
+        self.path.replace(self.path.with_name(f"{self.path.name}.1"))
+
+
+def generations(path: Path) -> list[Path]:
+    """Return the files of a log, the oldest first and `path` last; missing ones are left out."""
+    former = [file for _, file in sorted(_numbered(path), reverse=True)]
+    return former + ([path] if path.exists() else [])
+
+
+def _numbered(path: Path) -> list[tuple[int, Path]]:
+    """Return (number, file) of each former file."""
+    pattern = re.compile(re.escape(path.name) + r"\.([1-9]\d{0,5})")
+    found = ((pattern.fullmatch(entry.name), entry) for entry in path.parent.glob(f"{path.name}.*"))
+    return [(int(match[1]), entry) for match, entry in found if match]
+
+
+def _first_instant(head: bytes) -> float:
+    """Return the first instant in the text, taken as UTC; 0.0 if there is none."""
+    match = _INSTANT.search(head)
+    try:
+        return datetime.fromisoformat(match[0].decode()).replace(tzinfo=UTC).timestamp() if match else 0.0
+    except ValueError:
+        return 0.0

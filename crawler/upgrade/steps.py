@@ -1,0 +1,17 @@
+"""The steps that bring a crawl directory from each former format to the next."""
+
+from collections.abc import Callable
+
+from crawler.crawl.directory import FORMAT, CrawlDirectory
+from crawler.upgrade.former_settings import renew_settings
+from crawler.upgrade.marks import renew_marks
+from crawler.upgrade.plain_runs import code_runs
+from crawler.upgrade.refresh_records import lengthen_refresh_records
+
+STEPS: tuple[Callable[[CrawlDirectory], None], ...] = (
+    renew_settings,
+    code_runs,
+    renew_marks,
+    lengthen_refresh_records,
+)
+assert len(STEPS) == FORMAT

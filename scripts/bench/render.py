@@ -1,0 +1,335 @@
+"""Which pages `--render auto` shows, and what it costs, on 30 sites of five kinds.
+
+    python scripts/bench/render.py [--packages FOLDER] [--pages 20]
+
+`FOLDER` is a `node_modules` with docsify@4, swagger-ui-dist, redoc, vue, vue-router, react@18 and
+react-dom@18; sites made of them are left out without it. The sites are crawled three times: without
+rendering, with `auto`, and with `always`. Recall is the share of the URLs that `always` reached
+and `auto` reached too; an oracle renders exactly the pages that gained links or text. CPU is that of the crawl with its
+browsers, wall time includes the gaps between requests.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.end_to_end.web import FAST, Answer, ReceivedRequest, Route, Web  # noqa: E402
+
+_WORDS = "some words that a reader would like to find in a search. " * 12
+_JAVASCRIPT = {"Content-Type": "text/javascript; charset=utf-8"}
+_JSON = {"Content-Type": "application/json"}
+_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
+Site = dict[str, Route]
+
+
+def _links(n: int, pages: int) -> list[str]:
+    return [f"/page/{child}" for child in (2 * n + 1, 2 * n + 2) if child < pages]
+
+
+def _anchors(n: int, pages: int) -> str:
+    return " ".join(f'<a href="{link}">{link}</a>' for link in _links(n, pages))
+
+
+def _number(path: str) -> int:
+    return int(path.rpartition("/")[2].partition(".")[0] or 0)
+
+
+def _each(pages: int, make: Callable[[int], Route]) -> Site:
+    return {"/": make(0)} | {f"/page/{n}": make(n) for n in range(1, pages)}
+
+
+def _data(request: ReceivedRequest, pages: int) -> Answer:
+    n = _number(request.path)
+    return 200, _JSON, json.dumps({"title": f"Page {n}", "text": _WORDS, "links": _links(n, pages)})
+
+
+# -- kinds of sites
+
+
+def static(pages: int) -> Site:
+    """Pages that are whole without a script, and have none."""
+    return _each(pages, lambda n: f"<title>{n}</title><p>{_WORDS}</p>{_anchors(n, pages)}")
+
+
+def scripted(pages: int) -> Site:
+    """Pages that are whole, with scripts for a menu and statistics."""
+    head = '<script src="/menu.js"></script><script>window.count = 1</script>'
+    site = _each(pages, lambda n: f"<title>{n}</title>{head}<p>{_WORDS}</p>{_anchors(n, pages)}")
+    return site | {"/menu.js": (200, _JAVASCRIPT, "document.body.dataset.menu = 'closed'")}
+
+
+def short(pages: int) -> Site:
+    """Short pages with a script that adds nothing, which look as if they needed a browser."""
+    return _each(
+        pages, lambda n: f"<title>{n}</title><script>1</script><p>Picture {n}</p>{_anchors(n, pages)}"
+    )
+
+
+def hydrated(pages: int) -> Site:
+    """Pages rendered on the server into the root element of a framework."""
+    body = '<div id="__next"><p>{}</p>{}</div><script src="/app.js"></script>'
+    site = _each(pages, lambda n: f"<title>{n}</title>" + body.format(_WORDS, _anchors(n, pages)))
+    return site | {"/app.js": (200, _JAVASCRIPT, "document.getElementById('__next').dataset.ready = 1")}
+
+
+_CLIENT = """
+const n = +(location.pathname.split('/')[2] || 0);
+fetch('/api/' + n + '.json').then(a => a.json()).then(page => {
+  document.title = page.title;
+  document.getElementById('ROOT').innerHTML = '<p>' + page.text + '</p>' +
+    page.links.map(link => '<a href="' + link + '">' + link + '</a>').join(' ');
+});
+"""
+
+
+def client(pages: int, root: str = "root") -> Site:
+    """Pages that are empty until their script has fetched the data."""
+    shell = f'<!doctype html><title>app</title><div id="{root}"></div><script src="/app.js"></script>'
+    data: Site = {f"/api/{n}.json": lambda request: _data(request, pages) for n in range(pages)}
+    return (
+        _each(pages, lambda n: shell) | data | {"/app.js": (200, _JAVASCRIPT, _CLIENT.replace("ROOT", root))}
+    )
+
+
+def mixed(pages: int) -> Site:
+    """Half of the pages are whole, the others are built by a script, under paths of their own."""
+    site = client(pages)
+    documents = {
+        f"/doc/{n}": f"<title>{n}</title><p>{_WORDS}</p><a href='/doc/{n + 1}'>next</a>" for n in range(pages)
+    }
+    return (
+        site
+        | documents
+        | {"/": f"<p>{_WORDS}</p><a href='/doc/0'>docs</a> <a href='/page/1'>shop</a><a href='/page/2'>2</a>"}
+    )
+
+
+# -- real software
+
+
+def _file(packages: Path, name: str, kind: str = "text/javascript") -> Route:
+    body = (packages / name).read_bytes()
+    return 200, {"Content-Type": f"{kind}; charset=utf-8", "Cache-Control": "max-age=3600"}, body
+
+
+def docsify(packages: Path, pages: int) -> Site:
+    """docsify: Markdown shown by a script, with paths of the history."""
+    shell = (
+        '<!doctype html><title>docs</title><div id="app"></div><script>window.$docsify = '
+        "{routerMode: 'history', basePath: '/', loadSidebar: true, alias: {'/.*/_sidebar.md': '/_sidebar.md'}}"
+        '</script><script src="/docsify.js"></script>'
+    )
+    text: Site = {f"/page/{n}.md": (200, _TEXT, f"# Page {n}\n\n{_WORDS}") for n in range(1, pages)}
+    sidebar = "\n".join(f"* [Page {n}](/page/{n})" for n in range(1, pages))
+    more: Site = {
+        "/README.md": (200, _TEXT, f"# Home\n\n{_WORDS}"),
+        "/_sidebar.md": (200, _TEXT, sidebar),
+        "/docsify.js": _file(packages, "docsify/lib/docsify.min.js"),
+    }
+    return _each(pages, lambda n: shell) | text | more
+
+
+def _shell(title: str, root: str, *scripts: str) -> str:
+    """Return a page that is empty but for the root element and the scripts that fill it."""
+    tags = "".join(f'<script src="{script}"></script>' for script in scripts)
+    return f'<!doctype html><title>{title}</title><div id="{root}"></div>{tags}'
+
+
+def _petstore(pages: int) -> Answer:
+    answers = {"200": {"description": "ok"}}
+    paths = {
+        f"/pets/{n}": {
+            "get": {"summary": f"Pet {n}", "description": f"[guide](/guide/{n})", "responses": answers}
+        }
+        for n in range(pages)
+    }
+    about = {"title": "Pets", "version": "1", "description": f"{_WORDS} Read [the guide](/guide/0)."}
+    return 200, _JSON, json.dumps({"openapi": "3.0.0", "info": about, "paths": paths})
+
+
+def _guides(pages: int) -> Site:
+    return {f"/guide/{n}": f"<title>{n}</title><p>{_WORDS}</p>" for n in range(pages)}
+
+
+def swagger(packages: Path, pages: int) -> Site:
+    """Swagger UI: one page that shows a description of an API."""
+    shell = (
+        '<!doctype html><title>API</title><div id="swagger-ui"></div><script src="/ui.js"></script>'
+        "<script>SwaggerUIBundle({url: '/openapi.json', dom_id: '#swagger-ui'})</script>"
+    )
+    files: Site = {
+        "/": shell,
+        "/openapi.json": _petstore(pages),
+        "/ui.js": _file(packages, "swagger-ui-dist/swagger-ui-bundle.js"),
+    }
+    return files | _guides(pages)
+
+
+def redoc(packages: Path, pages: int) -> Site:
+    """Redoc: one page that shows a description of an API."""
+    shell = '<!doctype html><title>API</title><redoc spec-url="/openapi.json"></redoc><script src="/redoc.js"></script>'
+    files: Site = {
+        "/": shell,
+        "/openapi.json": _petstore(pages),
+        "/redoc.js": _file(packages, "redoc/bundles/redoc.standalone.js"),
+    }
+    return files | _guides(pages)
+
+
+def vue(packages: Path, pages: int) -> Site:
+    """Vue with its router, paths of the history."""
+    app = """
+    const Shown = {data: () => ({page: {links: []}}), template: '<p>{{page.text}}</p>' +
+        '<router-link v-for="l in page.links" :key="l" :to="l">{{l}}</router-link>',
+      created() { fetch('/api/' + (this.$route.params.n || 0) + '.json').then(a => a.json())
+        .then(page => { this.page = page }) }};
+    const router = VueRouter.createRouter({history: VueRouter.createWebHistory(),
+      routes: [{path: '/', component: Shown}, {path: '/page/:n', component: Shown}]});
+    Vue.createApp({template: '<router-view/>'}).use(router).mount('#app');
+    """
+    shell = _shell("vue", "app", "/vue.js", "/router.js", "/main.js")
+    data: Site = {f"/api/{n}.json": lambda request: _data(request, pages) for n in range(pages)}
+    files: Site = {
+        "/vue.js": _file(packages, "vue/dist/vue.global.prod.js"),
+        "/router.js": _file(packages, "vue-router/dist/vue-router.global.prod.js"),
+        "/main.js": (200, _JAVASCRIPT, app),
+    }
+    return _each(pages, lambda n: shell) | data | files
+
+
+def react(packages: Path, pages: int) -> Site:
+    """React, which fetches its data in an effect."""
+    app = """
+    const {createElement: e, useEffect, useState} = React;
+    function Shown() {
+      const [page, set] = useState(null), n = +(location.pathname.split('/')[2] || 0);
+      useEffect(() => { fetch('/api/' + n + '.json').then(a => a.json()).then(set) }, []);
+      if (!page) return e('p', null, 'Loading');
+      return e('main', null, e('p', null, page.text), page.links.map(l => e('a', {href: l, key: l}, l)));
+    }
+    ReactDOM.createRoot(document.getElementById('root')).render(e(Shown));
+    """
+    shell = _shell("react", "root", "/react.js", "/dom.js", "/main.js")
+    data: Site = {f"/api/{n}.json": lambda request: _data(request, pages) for n in range(pages)}
+    files: Site = {
+        "/react.js": _file(packages, "react/umd/react.production.min.js"),
+        "/dom.js": _file(packages, "react-dom/umd/react-dom.production.min.js"),
+        "/main.js": (200, _JAVASCRIPT, app),
+    }
+    return _each(pages, lambda n: shell) | data | files
+
+
+def sites(pages: int, packages: Path | None) -> dict[str, Site]:
+    """Return the sites by name."""
+    made: dict[str, Site] = {}
+    made |= {f"static{n}": static(pages) for n in range(6)}
+    made |= {f"scripted{n}": scripted(pages) for n in range(4)}
+    made |= {f"short{n}": short(pages) for n in range(2)}
+    made |= {f"hydrated{n}": hydrated(pages) for n in range(3)}
+    roots = ("root", "app", "__nuxt", "___gatsby", "svelte", "main", "content")
+    made |= {f"client-{root.strip('_')}": client(pages, root) for root in roots}
+    made |= {f"mixed{n}": mixed(pages) for n in range(3)}
+    if packages is not None:
+        made |= {make.__name__: make(packages, pages) for make in (docsify, swagger, redoc, vue, react)}
+    return made
+
+
+class Crawled(NamedTuple):
+    """A crawl of all sites: pages by host, rendered pages and those that gained by it, CPU and wall seconds."""
+
+    pages: Mapping[str, set[str]]
+    rendered: Mapping[str, int]
+    gained: Mapping[str, int]
+    seconds: float
+    cpu: float
+
+
+def crawl(web: Web, names: list[str], when: str) -> Crawled:
+    """Crawl all sites."""
+    with tempfile.TemporaryDirectory() as folder:
+        seeds = [web.url(host=f"{name}.localhost") for name in names]
+        command = [sys.executable, "-m", "crawler", "crawl", "--dir", folder, *FAST, "--render", when, *seeds]
+        began = time.perf_counter()
+        with _Account() as account:
+            subprocess.run([*account.prefix, *command], check=True, stderr=subprocess.DEVNULL)
+        took = time.perf_counter() - began
+        pages: dict[str, set[str]] = {name: set() for name in names}
+        rendered, gained = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+        for text in (Path(folder) / "pages.jsonl").read_text().splitlines():
+            line = json.loads(text)
+            name = line["url"].split("//")[1].split(".localhost")[0]
+            pages[name].add(line["url"])
+            rendered[name] += "rendered" in line
+            gained[name] += line.get("gained", False)
+        return Crawled(pages, rendered, gained, took, account.cpu)
+
+
+class _Account:
+    """Measures the CPU time of a command with all its descendants: a control group, which needs root."""
+
+    def __init__(self) -> None:
+        self._folder = Path("/sys/fs/cgroup/cpuacct/crawler-bench")
+        self.cpu = float("nan")
+        self.prefix: list[str] = []
+
+    def __enter__(self) -> "_Account":
+        try:
+            self._folder.mkdir(exist_ok=True)
+            self._before = self._usage()
+            self.prefix = ["sh", "-c", f'echo $$ > {self._folder}/cgroup.procs; exec "$@"', "sh"]
+        except OSError:
+            self._folder = Path()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.prefix:
+            self.cpu = self._usage() - self._before
+
+    def _usage(self) -> float:
+        return int((self._folder / "cpuacct.usage").read_text()) / 1e9
+
+
+def main() -> None:
+    """Crawl the sites in three ways and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--packages", type=Path)
+    parser.add_argument("--pages", type=int, default=20)
+    args = parser.parse_args()
+    made = sites(args.pages, args.packages)
+    routes = {f"{name}.localhost{path}": route for name, site in made.items() for path, route in site.items()}
+    with Web(routes) as web:
+        never, auto, always = (crawl(web, list(made), when) for when in ("never", "auto", "always"))
+    print(f"{'site':<18}{'never':>7}{'auto':>7}{'always':>7}{'rendered':>10}{'oracle':>8}")
+    for name in made:
+        counts = (len(crawled.pages[name]) for crawled in (never, auto, always))
+        print(
+            f"{name:<18}"
+            + "".join(f"{count:>7}" for count in counts)
+            + f"{auto.rendered[name]:>10}{always.gained[name]:>8}"
+        )
+    reached = sum(len(auto.pages[name] & always.pages[name]) for name in made)
+    everything = sum(len(always.pages[name]) for name in made)
+    renders, needed = sum(auto.rendered.values()), max(1, sum(always.gained.values()))
+    print(f"recall {reached / everything:.3f}; renders {renders / needed:.2f} x an oracle's")
+    for title, crawled in (("never", never), ("auto", auto), ("always", always)):
+        pages, shown = sum(map(len, crawled.pages.values())), sum(crawled.rendered.values())
+        print(
+            f"{title:<8}{pages:>6} pages, {shown} rendered, {crawled.seconds:.1f} s, {crawled.cpu:.1f} CPU s"
+        )
+    more = sum(always.rendered.values()) - renders
+    print(f"a rendering: {(always.cpu - auto.cpu) / max(1, more):.2f} CPU s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Compare the link scanner with lexbor's tree, on drawn tag soup and on real pages: every result must be equal.
+
+    python scripts/bench/scanner.py [--soups 100000] [--first 0] [--pages 2000] [DIR...]
+
+Draws `--soups` pages (`tests/extract/soup.py`), then reads up to `--pages` HTML files below the directories. Prints
+for each kind how many differ, how many the scanner leaves to the parser, and the CPU time of both per page. A soup that
+differs is printed in its shortest form. The exit code is 1 if any page differs. Each file is also read cut off, and
+with its bytes taken for windows-1252 and for UTF-16.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from crawler.config import ExtractConfig  # noqa: E402
+from crawler.extract.collected import Context  # noqa: E402
+from crawler.extract.links import parse, prepare  # noqa: E402
+from crawler.extract.parser_guard import Judgement, judge  # noqa: E402
+from crawler.extract.scanned import scanned  # noqa: E402
+from tests.extract.soup import soup  # noqa: E402
+
+CONFIG = ExtractConfig()
+URL = "http://h.example/dir/page.html"
+PAGES = [Context(URL, token="me", obey_robots=obey) for obey in (True, False)]
+SHOWN_MAX = 10
+STEPS = (64, 16, 4, 1)  # bytes left out at a time to shorten a page that differs
+
+
+class Tally:
+    """The counts of one kind of page."""
+
+    def __init__(self) -> None:
+        self.pages = self.bytes = self.parsed = self.excessive = 0
+        self.differing: list[bytes] = []
+        self.scanning = self.parsing = 0.0
+
+    def take(self, content: bytes, page: Context, encoding: str = "utf-8") -> None:
+        """Scan and parse one page that is UTF-8; a page that would not be parsed is not compared."""
+        self.pages += 1
+        self.bytes += len(content)
+        if judge(content, CONFIG) is Judgement.EXCESSIVE:
+            self.excessive += 1
+            return
+        began = time.process_time()
+        found = scanned(content, encoding, page, CONFIG)
+        between = time.process_time()
+        if found is None:
+            self.parsed += 1
+        elif found != parse(content, encoding, page, CONFIG):
+            self.differing.append(content)
+        self.parsing += time.process_time() - between
+        self.scanning += between - began
+
+    def show(self, name: str) -> None:
+        """Print one line."""
+        count = max(self.pages, 1)
+        print(
+            f"{name}: {self.pages:,} pages of {self.bytes / count:,.0f} bytes, {len(self.differing)} differ, "
+            f"{self.parsed / count:.2%} left to the parser, {self.excessive} not compared; "
+            f"scanner {self.scanning / count * 1e6:.1f} us, parser {self.parsing / count * 1e6:.1f} us a page",
+            flush=True,
+        )
+
+
+def differs(content: bytes) -> bool:
+    """Return whether scanner and parser disagree on a page."""
+    results = ((scanned(content, "utf-8", page, CONFIG), page) for page in PAGES)
+    return any(
+        found is not None and found != parse(content, "utf-8", page, CONFIG) for found, page in results
+    )
+
+
+def shortened(content: bytes) -> bytes:
+    """Return a page that differs, without the parts that make no difference."""
+    for step in STEPS:
+        at = 0
+        while at < len(content):
+            shorter = content[:at] + content[at + step :]
+            if differs(shorter):
+                content = shorter
+            else:
+                at += step
+    return content
+
+
+def files(folders: Iterable[Path], count: int) -> Iterator[bytes]:
+    """Yield up to `count` HTML files, in random order."""
+    found = sorted(
+        path
+        for folder in folders
+        for path in folder.rglob("*.htm*")
+        if path.is_file() and not path.is_symlink()
+    )
+    random.Random(1).shuffle(found)
+    for path in found[:count]:
+        yield path.read_bytes()
+
+
+def main() -> int:
+    """Print a line for each kind of page."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", nargs="*", type=Path)
+    parser.add_argument("--soups", type=int, default=100_000)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first soup")
+    parser.add_argument("--pages", type=int, default=2000)
+    options = parser.parse_args()
+    soups, whole, cut, other = Tally(), Tally(), Tally(), Tally()
+    for seed in range(options.first, options.first + options.soups):
+        soups.take(soup(seed), PAGES[seed % 2])
+    soups.show("tag soup")
+    for content in {shortened(each) for each in soups.differing[:SHOWN_MAX]}:
+        print(" ", content)
+    chance = random.Random(1)
+    for content in files(options.folders, options.pages):
+        utf8, encoding = prepare(content, PAGES[0])
+        whole.take(utf8, PAGES[0], encoding)
+        cut.take(utf8[: chance.randrange(len(utf8) + 1)], PAGES[0], encoding)
+        for charset in ("windows-1252", "utf-16le"):
+            utf8, encoding = prepare(content, Context(URL, charset, "me"))
+            other.take(utf8, PAGES[0], encoding)
+    if whole.pages:
+        whole.show("files")
+        cut.show("files cut off")
+        other.show("files in other encodings")
+    return 1 if any(tally.differing for tally in (soups, whole, cut, other)) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

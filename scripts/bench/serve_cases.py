@@ -1,0 +1,191 @@
+"""The page server against nginx, case by case: requests per CPU second as a ratio, with the same bodies in the same run.
+
+    scripts/bench/serve_cases.py [--pages 20000] [--few 400] [--seconds 3] [--rounds 3] [--cases uncached-16 cached]
+    scripts/bench/serve_cases.py --folder /tmp/bench       keeps pages and crawl there for the next run
+
+| case | requests |
+|---|---|
+| `uncached-1`, `-16`, `-300` | `--pages` pages in turn, far more than the cache holds, on 1, 16, 300 connections |
+| `cached` | `--few` pages in turn, which the cache holds, on 16 connections, like all cases below |
+| `unchanged`, `unchanged-cached` | If-None-Match with the right tag, of `--pages` and of `--few` pages: 304 |
+| `range` | 1,000 bytes from the middle of `--pages` pages: 206 |
+| `decoded` | pages stored with gzip, for clients that accept none (nginx: the same bodies as plain files) |
+| `encoded` | the same pages for clients that accept gzip (nginx: gzip_static) |
+
+Needs nginx and wrk (Debian: nginx-light, wrk). CPU is that of the serving process, from /proc. In each round both
+servers get the same load, one after the other. The first round warms both up and is not counted; the median of the
+other rounds is printed last, with the memory of the page server.
+"""
+
+import argparse
+import contextlib
+import gzip
+import hashlib
+import shutil
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from serve import CRAWLER, FULL_RATE, Load, load, running, write_pages
+
+from crawler.bench import meters
+
+NGINX = """
+worker_processes 1; daemon off; pid {folder}/pid; error_log /dev/null;
+events {{ worker_connections 2048; }}
+http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000; types {{ text/html html; }}
+ client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c;
+ uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
+ server {{ listen 127.0.0.1:{plain}; root {folder}/www; }}
+ server {{ listen 127.0.0.1:{coded}; root {folder}/coded; gzip_static on; }} }}
+"""
+LUA = """
+local base, n, fields = os.getenv("BASE"), 0, {}
+local pages, tags = tonumber(os.getenv("PAGES")), nil
+for name, value in os.getenv("FIELDS"):gmatch("([^:\\n]+): ([^\\n]+)") do fields[name] = value end
+if os.getenv("TAGS") ~= "" then
+  tags = {}
+  for line in io.lines(os.getenv("TAGS")) do tags[#tags + 1] = line end
+end
+request = function()
+  n = n + 1
+  local page = n * 7 % pages
+  if tags then fields["If-None-Match"] = tags[page + 1] end
+  return wrk.format("GET", base .. "p" .. page .. ".html", fields)
+end
+"""
+CODED_PAGES = 2000
+
+
+class Case(NamedTuple):
+    connections: int = 16
+    few: bool = False  # of the pages that the cache holds
+    fields: str = ""
+    tags: bool = False
+    coded: bool = False
+
+
+CASES = {
+    "uncached-1": Case(1),
+    "uncached-16": Case(),
+    "uncached-300": Case(300),
+    "cached": Case(few=True),
+    "unchanged": Case(tags=True),
+    "unchanged-cached": Case(tags=True, few=True),
+    "range": Case(fields="Range: bytes=12000-12999"),
+    "decoded": Case(coded=True),
+    "encoded": Case(coded=True, fields="Accept-Encoding: gzip"),
+}
+
+
+def prepare(folder: Path, options: argparse.Namespace) -> None:
+    """Write the pages, and the entity tags that nginx and the page server give them."""
+    for name, count in (("www", options.pages), ("coded", CODED_PAGES)):
+        if not (folder / name).exists():
+            write_pages(folder / name, count, options.bytes)
+    for page in (folder / "coded").glob("*.html"):
+        page.with_suffix(".html.gz").write_bytes(gzip.compress(page.read_bytes(), 6, mtime=0))
+    theirs, ours = [], []
+    for number in range(options.pages):
+        page = folder / "www" / f"p{number}.html"
+        theirs.append(f'"{int(page.stat().st_mtime):x}-{page.stat().st_size:x}"\n')
+        ours.append(f'"{hashlib.sha1(page.read_bytes()).hexdigest()}"\n')
+    (folder / "theirs").write_text("".join(theirs))
+    (folder / "ours").write_text("".join(ours))
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def ports_of(folder: Path) -> list[int]:
+    """Return the ports of the two sites, which are part of the stored URLs, so they are kept with the crawl."""
+    kept = folder / "ports"
+    if not kept.exists():
+        kept.write_text(" ".join(map(str, free_ports(2))))
+    return [int(port) for port in kept.read_text().split()]
+
+
+def measure(folder: Path, ports: list[int], nginx: int, options: argparse.Namespace) -> None:
+    plain, coded = (f"http://127.0.0.1:{port}" for port in ports)
+    (address,) = free_ports(1)
+    cache = f"http://127.0.0.1:{address}"
+    script = folder / "cases.lua"
+    script.write_text(LUA)
+    serve = [*CRAWLER, "serve", f"127.0.0.1:{address}", "--dir", str(folder / "crawl")]
+    with running(serve, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None and server.stdout.readline()
+
+        def loaded(pid: int, url: str, base: str, case: Case, tags: str) -> Load:
+            pages = options.few if case.few else CODED_PAGES if case.coded else options.pages
+            given = {"FIELDS": case.fields, "TAGS": str(folder / tags) if case.tags else ""}
+            options.rate = 0
+            return load(pid, url, base, script, options, case.connections, pages=pages, more=given)
+
+        for name in options.cases:
+            case = CASES[name]
+            site = coded if case.coded else plain
+            ratios = []
+            for number in range(options.rounds + 1):
+                theirs = loaded(nginx, site, "/", case, "theirs")
+                ours = loaded(server.pid, cache, f"/page?url={site}/", case, "ours")
+                ratios.append(ours.a_cpu_second / theirs.a_cpu_second)
+                if options.verbose:
+                    print(f"  {name} {number}: nginx {theirs}; crawler {ours}; ratio {ratios[-1]:.3f}")
+            print(
+                f"{name:17} {statistics.median(ratios[1:]):.3f} x "
+                f"({' '.join(f'{each:.3f}' for each in ratios[1:])}); "
+                f"{ours.a_cpu_second:,.0f}/CPU s of nginx's {theirs.a_cpu_second:,.0f}; "
+                f"P99 {ours.worst} of nginx's {theirs.worst}; {meters.memory(server.pid)}{ours.errors}",
+                flush=True,
+            )
+
+
+def run(folder: Path, program: str, options: argparse.Namespace) -> None:
+    folder.chmod(0o755)
+    prepare(folder, options)
+    ports = ports_of(folder)
+    (folder / "conf").write_text(NGINX.format(folder=folder, plain=ports[0], coded=ports[1]))
+    with running([program, "-c", str(folder / "conf")]) as nginx:
+        time.sleep(0.5)
+        if not (folder / "crawl").exists():
+            seeds = [f"http://127.0.0.1:{port}/p0.html" for port in ports]
+            subprocess.run(
+                [*CRAWLER, "crawl", *seeds, "--dir", str(folder / "crawl"), *FULL_RATE], check=True
+            )
+        measure(folder, ports, meters.children(nginx.pid)[0], options)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pages", type=int, default=20_000)
+    parser.add_argument("--few", type=int, default=400)
+    parser.add_argument("--bytes", type=int, default=25_000)
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="keep pages and crawl here")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--verbose", action="store_true", help="print each round")
+    options = parser.parse_args()
+    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+    if program is None or shutil.which("wrk") is None:
+        raise SystemExit("nginx and wrk are needed: apt install nginx-light wrk")
+    if options.folder is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
+        return run(options.folder, program, options)
+    with tempfile.TemporaryDirectory() as name:
+        run(Path(name), program, options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""The verdict on a crawl: each rule by itself, and crawls that only look ill."""
+
+from typing import Any
+
+import pytest
+
+from crawler.admin.health import RULES, TROUBLE, health, recent_requests
+from crawler.admin.status import MemberStatus, Status, whole
+from crawler.records import FrontierCounts, Outcome, PeerStatus
+
+NOW = 10_000.0
+
+
+def status(**more: Any) -> Status:
+    """A healthy crawl of one process."""
+    usual: dict[str, Any] = {
+        "name": "p0",
+        "now": NOW,
+        "frontier": FrontierCounts(todo=100, in_flight=5, hosts=40, hosts_reached=40),
+        "members": [MemberStatus("p0", "running", NOW)],
+        "processes": [{"name": "p0", "loop_lag": 0.01, "descriptors": 50, "descriptors_max": 1024}],
+        "recent": {"span": 60.0, "done": 500, "requests": 500, "failures": 10, "failed.reset": 10},
+    }
+    return Status(**(usual | more))
+
+
+def growth(requests: float, failures: float, **failed: float) -> dict[str, float]:
+    by_outcome = {f"failed.{outcome}": n for outcome, n in failed.items()}
+    return {"span": 60.0, "requests": requests, "failures": failures} | by_outcome
+
+
+def error(age: float, level: str = "error") -> dict[str, Any]:
+    return {"at": NOW - age, "level": level, "message": "store: the disk is full"}
+
+
+DISCONNECTED = {"p0": {"p1": PeerStatus(7, 70, connected=False)}}
+ILL: list[tuple[str, dict[str, Any], str]] = [
+    ("missing", {"members": [MemberStatus("p0", "running"), MemberStatus("p1", "missing")]}, "p1 is not running"),
+    ("paused", {"paused": ["disk"]}, "nothing is fetched because the disk is nearly full"),
+    (
+        "stalled",
+        {"recent": growth(2, 2), "frontier": FrontierCounts(todo=9, hosts=2, hosts_failing=2)},
+        "no request has succeeded in the last minute",
+    ),
+    (
+        "requests",
+        {"recent": growth(100, 51, connect_error=30, reset=21)},
+        "51 of 100 requests failed in the last minute, most often: connection refused or timed out",
+    ),
+    (
+        "hosts",
+        {"frontier": FrontierCounts(todo=9, hosts=440, hosts_reached=40, hosts_failing=400), "recent": {}},
+        "400 hosts fail, 40 have answered so far",
+    ),
+    ("peers", {"peers": DISCONNECTED}, "no connection from p0 to p1 (7 links wait)"),
+    (
+        "errors",
+        {"errors": [error(599), error(1), error(30)]},
+        "3 errors were logged in the last 10 minutes, the latest: store: the disk is full",
+    ),
+    ("lag", {"processes": [{"name": "p0", "loop_lag": 3.25}]}, "p0 is blocked for up to 3.2 s"),
+    (
+        "descriptors",
+        {"processes": [{"name": "p0", "descriptors": 1000, "descriptors_max": 1024}]},
+        "p0 has 1,000 of at most 1,024 files open",
+    ),
+]  # fmt: skip
+
+WELL: dict[str, dict[str, Any]] = {
+    "as usual": {},
+    "just started": {"recent": {}, "processes": [{"name": "p0", "loop_lag": 0.0}]},
+    "one host with a long gap": {"recent": growth(0, 0)},
+    "few requests, all failed": {"recent": {**growth(3, 3), "span": 10.0}},
+    "half of the requests fail": {"recent": growth(100, 50)},
+    "a few hosts of many fail": {
+        "frontier": FrontierCounts(todo=9, hosts=90, hosts_reached=50, hosts_failing=40)
+    },
+    "nothing is left": {"recent": growth(0, 0), "frontier": FrontierCounts(hosts=9, hosts_failing=2)},
+    "an error long ago": {"errors": [error(601)]},
+    "a warning": {"errors": [error(1, "warning")]},
+    "a peer that nothing waits for": {"peers": {"p0": {"p1": PeerStatus(0, 0, connected=False)}}},
+}
+
+
+@pytest.mark.parametrize(("rule", "more", "text"), ILL, ids=[rule for rule, *_ in ILL])
+def test_each_rule_names_its_problem(rule: str, more: dict[str, Any], text: str) -> None:
+    verdict = health(status(**more))
+    assert [(problem.rule, problem.text) for problem in verdict.problems] == [(rule, text)]
+    assert not verdict.healthy and str(verdict) == f"unhealthy: {text}"
+    assert status(**more).plain()["health"]["said"] == str(verdict)
+
+
+def test_every_rule_is_tested() -> None:
+    assert {rule for rule, *_ in ILL} == RULES.keys()
+
+
+@pytest.mark.parametrize("more", WELL.values(), ids=WELL)
+def test_a_healthy_crawl_is_never_called_ill(more: dict[str, Any]) -> None:
+    assert str(health(status(**more))) == "healthy"
+
+
+def test_a_pause_by_the_user_is_no_problem() -> None:
+    verdict = health(status(paused=["user"], recent=growth(0, 0)))
+    assert verdict.healthy and verdict.state == "paused"
+
+
+def test_a_crawl_at_rest_is_not_judged() -> None:
+    verdict = health(status(members=[MemberStatus("p0", "at_rest")], errors=[error(1)]))
+    assert (verdict.state, verdict.problems) == ("at rest", ())
+
+
+def test_problems_of_all_processes_count() -> None:
+    """The verdict on the merged status: rates and hosts add up over processes."""
+    ill = status(name="p1", members=[MemberStatus("p1", "running")], recent=growth(1000, 900, dns_error=900))
+    merged = whole([status(), ill])
+    assert [problem.rule for problem in merged.health.problems] == ["requests"]
+    assert "910 of 1,500" in str(merged.health) and "no answer from DNS" in str(merged.health)
+    rested = whole([status(), status(name="p1", members=[MemberStatus("p1", "at_rest")])])
+    assert str(rested.health) == "unhealthy: p1 is not running"
+
+
+def test_requests_of_pages_refetches_and_robots_count() -> None:
+    counters = {"pages.fetched": 5, "pages.retried": 9, "robots.connect_error": 3, "robots.rules_ignored": 4}
+    counters |= {"refresh.reset": 2, "pages.robots_denied": 7, "robots.gone": 1}
+    grown = recent_requests(counters)
+    assert (grown["requests"], grown["failures"]) == (11, 5)
+    assert (grown["failed.connect_error"], grown["failed.reset"]) == (3, 2)
+    assert Outcome.GONE not in TROUBLE

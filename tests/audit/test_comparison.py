@@ -1,0 +1,102 @@
+"""Comparisons of a report with that of an earlier crawl, and the exit code for CI."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from crawler.audit.comparison import ComparedPage, compare_pages
+from tests.end_to_end.web import Web, crawl, page, run
+
+
+@pytest.fixture(scope="module")
+def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path, Web]]:
+    folder = tmp_path_factory.mktemp("compared")
+    with Web({}) as web:
+        web.routes |= {
+            "/": page("/a", "/gone", "/dead", "/repaired"),
+            "/a": page(text="One"),
+            "/gone": page(text="Bye"),
+        }
+        crawl(folder / "before", web.url())
+        del web.routes["/gone"]
+        web.routes |= {
+            "/": page("/a", "/new", "/dead", "/broken", "/repaired"),
+            "/a": page(text="Two"),
+            "/new": page(text="Hello"),
+            "/repaired": page(text="Here"),
+        }
+        crawl(folder / "after", web.url())
+    yield folder / "before", folder / "after", web
+
+
+def test_a_directory_is_compared(crawled: tuple[Path, Path, Web]) -> None:
+    before, after, web = crawled
+    ran = run("report", "--dir", after, "--compare", before, "--format", "json")
+    compared = json.loads(ran.out)["comparison"]
+    subjects = {
+        name: {each["subject"].removeprefix(web.url("")) for each in section["listed"]}
+        for name, section in compared.items()
+    }
+    assert subjects["new_pages"] == {"/new", "/repaired"}
+    assert subjects["gone_pages"] == {"/gone"}
+    assert subjects["changed_pages"] == {"/", "/a"}
+    assert subjects["new_dead_links"] == {"/broken"}
+    assert subjects["repaired_dead_links"] == {"/repaired"}
+    text = run("report", "--dir", after, "--compare", before).text
+    assert f"Since {before}: " in text and "Dead links, new: 1" in text and "Dead links, repaired: 1" in text
+    assert (
+        "Dead links, repaired" in run("report", "--dir", after, "--compare", before, "--format", "html").text
+    )
+    table = run("report", "--dir", after, "--compare", before, "--format", "csv").text
+    assert f"repaired_dead_links,{web.url('/repaired')}," in table
+
+
+def test_a_json_report_is_compared(crawled: tuple[Path, Path, Web], tmp_path: Path) -> None:
+    before, after, _ = crawled
+    file = tmp_path / "before.json"
+    assert run("report", "--dir", before, "--format", "json", "-o", file).code == 0
+    text = run("report", "--dir", after, "--compare", file).text
+    assert "Dead links, new: 1" in text and "New pages" not in text
+    file.write_text("{}")
+    ran = run("report", "--dir", after, "--compare", file)
+    assert ran.code == 2 and "neither a crawl directory nor a file of" in ran.err and ran.err.count("\n") == 1
+
+
+def test_the_same_crawl_has_no_differences(crawled: tuple[Path, Path, Web]) -> None:
+    before, _, _ = crawled
+    assert "nothing has changed" in run("report", "--dir", before, "--compare", before).text
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "found"),
+    [
+        (["dead-links"], 10, "found dead-links 2"),
+        (["redirect-loops,soft-404"], 0, ""),
+        (["redirect-loops", "error"], 10, "found dead-links 2"),
+        (["new-dead-links"], 10, "found new-dead-links 1"),
+        (["new-redirect-loops"], 0, ""),
+        (["typo"], 2, "no such check"),
+    ],
+)
+def test_fail_on(crawled: tuple[Path, Path, Web], words: list[str], code: int, found: str) -> None:
+    before, after, _ = crawled
+    flags = [part for word in words for part in ("--fail-on", word)]
+    ran = run("report", "--dir", after, "--compare", before, "--limit", "1", *flags)
+    assert ran.code == code and found in ran.err
+
+
+def test_new_findings_need_a_comparison(crawled: tuple[Path, Path, Web]) -> None:
+    ran = run("report", "--dir", crawled[1], "--fail-on", "new-dead-links")
+    assert ran.code == 2 and "needs --compare" in ran.err
+
+
+def test_pages_are_compared_by_url_and_digest() -> None:
+    ours = [ComparedPage("a", "1"), ComparedPage("b", "2"), ComparedPage("c", "3")]
+    theirs = [ComparedPage("b", "2"), ComparedPage("c", "4"), ComparedPage("d", "5")]
+    found = {
+        name: [each.subject for each in part.listed] for name, part in compare_pages(ours, theirs).items()
+    }
+    assert found == {"new_pages": ["a"], "changed_pages": ["c"], "gone_pages": ["d"]}
+    assert compare_pages(ours, ours) == {}

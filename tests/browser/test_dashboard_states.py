@@ -1,0 +1,222 @@
+"""The dashboard in Chromium when things go wrong: processes that die, ends, slowness, 10,000 hosts."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler.admin import server as admin_server
+from crawler.admin.server import AdminServer
+from crawler.admin.status import MemberStatus, Status, resting
+from crawler.clock import SystemClock
+from crawler.config import Config
+from crawler.records import FrontierCounts
+from tests.browser.chromium import PROGRAM, Page, browser
+from tests.browser.test_dashboard import LOOKS, problems, reads, shown
+from tests.frontier.model import Crawl, config, link
+from tests.frontier.test_host_list import ended, refusing
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium")
+
+HOSTS = 10_000
+
+
+class Three:
+    """Three processes, any of which may be gone or slow; the first has a frontier with 10,000 hosts."""
+
+    def __init__(self, frontier: Crawl | None = None) -> None:
+        self.gone: set[str] = set()
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.errors: list[dict[str, Any]] = []
+        self._frontier = frontier
+
+    async def ask(self, request: Mapping[str, Any], *, first: bool = False) -> list[Any]:
+        await self.answers.wait()
+        if request["command"] == "status":
+            return [self._status(f"p{n}").plain() for n in range(3)]
+        if request["command"] == "hosts":
+            return [self._hosts(dict(request))]
+        return [{"host": request.get("host", ""), "state": "unknown"}]
+
+    def _status(self, name: str) -> Status:
+        now = SystemClock().now()
+        status = Status(
+            name=name,
+            now=now,
+            counters={"pages.fetched": 1000, "robots.connect_error": 700},
+            frontier=FrontierCounts(todo=500, hosts=HOSTS, hosts_reached=HOSTS),
+            members=[MemberStatus(name, "running", now, 7)],
+            processes=[
+                {
+                    "name": name,
+                    "pid": 7,
+                    "started": now - 60,
+                    "cpu_seconds": 1,
+                    "rss_bytes": 1,
+                    "descriptors": 9,
+                }
+            ],
+            errors=self.errors,
+        )
+        return resting(status) if name in self.gone else status
+
+    def _hosts(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._frontier is None:
+            return {"hosts": 0, "matched": 0, "failing": 0, "unsearched": 0, "rows": []}
+        del request["command"]
+        return ended(self._frontier.frontier.host_list.page(self._frontier.now, **request))[1]
+
+    def not_ready(self) -> str:
+        return ""
+
+    def missing(self) -> tuple[str, ...]:
+        return tuple(sorted(self.gone))
+
+
+@asynccontextmanager
+async def watching(folder: Path, source: Three) -> AsyncIterator[tuple[AdminServer, Page]]:
+    """Yield a server over the processes, and a browser that shows its dashboard."""
+    server = AdminServer(source, Config(), folder, SystemClock().now)
+    await server.start("127.0.0.1:0")
+    try:
+        async with browser(folder / "profile") as page:
+            await page.look(1280, 900)
+            await page.open(server.link())
+            await reads(page, "verdict", "Healthy")
+            yield server, page
+    finally:
+        await server.close()
+
+
+async def again(folder: Path, source: Three, former: AdminServer) -> AdminServer:
+    """Start a new server at the address of a former one."""
+    server = AdminServer(source, Config(), folder, SystemClock().now)
+    host, port = former.listener.address
+    await server.start(f"{host}:{port}")
+    return server
+
+
+async def is_red(page: Page) -> bool:
+    return bool(await page.evaluate("document.querySelector('#state.bad, #health.bad') !== null"))
+
+
+def test_a_process_that_is_gone_is_a_row_in_red(tmp_path: Path) -> None:
+    """One killed, then back: the verdict names it, its row is red, and the totals say whose figures are old."""
+
+    async def talk() -> None:
+        source = Three()
+        async with watching(tmp_path, source) as (_, page):
+            source.gone.add("p1")
+            await reads(page, "verdict", "Not healthy")
+            assert "p1 is not running" in await shown(page, "problems")
+            assert "p1not running" in await page.evaluate("document.querySelector('tr.gone').textContent")
+            assert (await shown(page, "lacking")).startswith("The totals contain the last figures of p1, of ")
+            assert (
+                await page.evaluate("document.querySelector('#tiles [data-name=Hosts] dd').textContent")
+                == "30,000"
+            )
+            assert await problems(page) == []
+            source.gone.clear()
+            await reads(page, "verdict", "Healthy")
+            assert await page.evaluate("document.querySelector('tr.gone')") is None
+            assert await page.evaluate("document.getElementById('lacking').hidden")
+
+    asyncio.run(talk())
+
+
+def test_a_slow_crawl_is_not_called_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: a red line said that a healthy crawl did not answer. Beats arrive while processes are slow."""
+    monkeypatch.setattr(admin_server, "BEAT", 0.1)
+    monkeypatch.setattr(admin_server, "TIMEOUT", 1.0)
+
+    async def talk() -> None:
+        source = Three()
+        async with watching(tmp_path, source) as (_, page):
+            source.answers.clear()
+            await reads(page, "verdict", "Slow to answer")
+            assert not await is_red(page)
+            source.answers.set()
+            await reads(page, "verdict", "Healthy")
+            assert len([url for url in page.requests if url.endswith("/events")]) == 1
+
+    asyncio.run(talk())
+
+
+@pytest.mark.parametrize(
+    ("failure", "verdict", "red"),
+    [("", "Stopped", False), ("p1: the disk is full", "Ended with an error", True)],
+)
+def test_an_end_is_told_from_a_death(tmp_path: Path, failure: str, verdict: str, red: bool) -> None:
+    """The crawl ends cleanly or with an error, and the page follows the next run at the same address."""
+
+    async def talk() -> None:
+        source = Three()
+        async with watching(tmp_path, source) as (server, page):
+            await server.close(failure)
+            await reads(page, "verdict", verdict)
+            assert await is_red(page) == red and failure in await shown(page, "problems")
+            assert "Fetched3,000" in await shown(page, "tiles")
+            new = await again(tmp_path, source, server)
+            await reads(page, "verdict", "Healthy")
+            assert not await is_red(page)
+            await new.close()
+
+    asyncio.run(talk())
+
+
+def test_a_death_shows_the_last_error(tmp_path: Path) -> None:
+    """The stream breaks without an end: first reconnecting, then lost with the last error; then a restart."""
+
+    async def talk() -> None:
+        source = Three()
+        source.errors.append({"at": 1.0, "level": "error", "message": "store: cannot write"})
+        async with watching(tmp_path, source) as (server, page):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(admin_server.EventStream, "write", _cut)
+                for connection in list(server.listener._connections):
+                    connection.drop()
+                await reads(page, "verdict", "Reconnecting")
+                assert not await is_red(page)
+                await reads(page, "verdict", "The crawl does not answer")
+                assert await is_red(page) and "store: cannot write" in await shown(page, "problems")
+            await reads(page, "verdict", "Healthy")
+
+    asyncio.run(talk())
+
+
+async def _cut(stream: admin_server.EventStream, request: object) -> None:
+    raise ConnectionResetError("cut by the test")
+
+
+def test_ten_thousand_hosts(tmp_path: Path) -> None:
+    """The server ranks and searches all of them; each cause of failure leads to its hosts; the page stays usable."""
+
+    async def talk() -> None:
+        crawl = Crawl(config(crawl={"patience": "1 d"}), answer=refusing)
+        crawl.add([link(f"http://dead{n}.org/") for n in range(40)])
+        crawl.run(60.0)
+        crawl.add([link(f"http://good{n}.org/") for n in range(HOSTS - 40)])
+        crawl.run(0.01)
+        async with watching(tmp_path, Three(crawl)) as (_, page):
+            await page.until("document.querySelectorAll('#hosts tbody tr').length === 100")
+            assert (await shown(page, "hosts-said")).startswith("10,000 hosts, 40 of them failing.")
+            names = "[...document.querySelectorAll('#hosts button')].map(e => e.dataset.host)"
+            assert all(name.startswith("dead") for name in (await page.evaluate(names))[:40])
+            await page.evaluate("document.querySelector('#failures button').click()")
+            await page.until(f"{names}.length === 40")
+            await page.evaluate("document.getElementById('hosts-cause').value = ''")
+            await page.evaluate("document.getElementById('hosts-search').value = 'good99'")
+            await page.evaluate("document.getElementById('hosts-search').dispatchEvent(new Event('input'))")
+            await page.until(f"{names}.length > 0 && {names}.every(name => name.includes('good99'))")
+            for name, (width, height, dark) in LOOKS.items():
+                await page.look(width, height, dark=dark)
+                assert await page.evaluate("document.documentElement.scrollWidth") <= width, name
+                assert await problems(page) == [], name
+            cut = "[...document.querySelectorAll('#hosts td')].some(e => e.scrollWidth > e.clientWidth + 1)"
+            assert not await page.evaluate(cut), "cells of cards are not cut"
+
+    asyncio.run(talk())

@@ -1,0 +1,325 @@
+"""Pages that need a browser, crawled with a real Chromium and judged by the web's own log.
+
+The tests use the browser that a crawl would find; without one they are skipped.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from warcio.archiveiterator import ArchiveIterator
+
+import crawler
+from crawler.render.browser import find_program
+from crawler.render.protocol import BrowserError
+from tests.end_to_end import web as webs
+from tests.end_to_end.web import FAST, SETTINGS, Answer, ReceivedRequest, Route, Web, lines, run
+
+try:
+    PROGRAM = find_program("")
+except BrowserError:
+    PROGRAM = ""
+
+pytestmark = pytest.mark.skipif(not PROGRAM, reason="no browser")
+
+ROBOTS = (200, {"Content-Type": "text/plain"}, "User-agent: *\nDisallow: /private\n")
+SCRIPT = {"Content-Type": "text/javascript"}
+JSON = {"Content-Type": "application/json", "Access-Control-Allow-Origin": "*"}
+SHELL = '<!doctype html><title>Shop</title><script src="/app.js" defer></script><div id="root"></div>'
+APP = """
+const n = +(location.pathname.split('/')[2] || 0);
+fetch(`/api/${n}.json`).then(answer => answer.json()).then(item => {
+  document.title = 'Item ' + n;
+  document.getElementById('root').innerHTML = `<h1>Item ${n}</h1><p>${item.text}</p>` +
+    item.links.map(link => `<a href="${link}">${link}</a>`).join(' ');
+});
+"""
+LAST = 6
+WORDS = "<p>" + "plain words of a page " * 30
+
+
+def item(request: ReceivedRequest) -> Answer:
+    """Answer a request for the data of an item: its text, and the links of a binary tree."""
+    n = int(request.path[5:-5])
+    links = [f"/item/{child}" for child in (2 * n + 1, 2 * n + 2) if child <= LAST]
+    return 200, JSON, json.dumps({"text": "many words about it " * 20, "links": links})
+
+
+def shop(app: str = APP, more: dict[str, Route] | None = None) -> dict[str, Route]:
+    """Return the routes of a site of `LAST` + 1 pages that shows nothing without its script."""
+    routes: dict[str, Route] = {"/robots.txt": ROBOTS, "/": SHELL, "/app.js": (200, SCRIPT, app)}
+    routes |= {f"/item/{n}": SHELL for n in range(1, LAST + 1)}
+    routes |= {f"/api/{n}.json": item for n in range(LAST + 1)}
+    return routes | (more or {})
+
+
+def crawl(web: Web, directory: Path, *flags: object, seed: str = "/") -> None:
+    webs.crawl(directory, web.url(seed), "--render", "always", *flags)
+
+
+def shown(web: Web, directory: Path, path: str, *flags: str) -> str:
+    """Return the stored copy of a page."""
+    return run("get", web.url(path), "--dir", directory, *flags).text
+
+
+def rendered(directory: Path) -> dict[str, float]:
+    """Return the seconds for which each rendered page was shown."""
+    return {line["url"].split("/", 3)[3]: line["rendered"] for line in lines(directory) if "rendered" in line}
+
+
+def browsers() -> set[int]:
+    """Return the running processes of browsers that crawls of this test have started."""
+    found, ours = set(), os.environ["TMPDIR"].encode()
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and ours + b"/crawler-browser-" in (folder / "cmdline").read_bytes():
+                found.add(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture
+def no_orphan(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give browsers a folder by which they are known, which the user `nobody` may enter; assert that none is left."""
+    folder = tempfile.mkdtemp()
+    os.chmod(folder, 0o755)
+    monkeypatch.setenv("TMPDIR", folder)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    yield
+    until = time.monotonic() + 10
+    while browsers() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not browsers()
+    shutil.rmtree(folder)
+
+
+@pytest.mark.usefixtures("no_orphan")
+def test_a_site_that_shows_nothing_without_its_script_is_crawled_whole(tmp_path: Path) -> None:
+    with Web(shop()) as web:
+        crawl(web, tmp_path)
+        pages = [path for path in web.paths() if path.startswith("/item/")]
+        assert sorted(pages) == [f"/item/{n}" for n in range(1, LAST + 1)], "each once"
+        assert web.paths().count("/app.js") == 1, "a script is fetched once for all pages"
+        assert "<h1>Item 3</h1>" in shown(web, tmp_path, "/item/3")
+        assert shown(web, tmp_path, "/item/3", "--static") == SHELL
+        assert "what a browser showed" in run("why", web.url("/item/3"), "--dir", tmp_path).text
+    assert "7 pages, 7 of them gained" in run("status", "--dir", tmp_path).text
+    assert "no problems found" in run("check", "--dir", tmp_path).text
+    titles = {line["url"].rpartition("/")[2]: line["title"] for line in lines(tmp_path)}
+    assert titles["3"] == "Item 3"
+    out = tmp_path / "out.jsonl"
+    assert run("export", "--dir", tmp_path, "--format", "jsonl", "--output", out).code == 0
+    texts = [line for line in out.read_text().splitlines() if "many words about it" in line]
+    assert len(texts) == LAST + 1
+
+
+def test_without_rendering_the_same_site_has_one_page(tmp_path: Path) -> None:
+    with Web(shop()) as web:
+        webs.crawl(tmp_path, web.url())
+        assert web.paths() == ["/"]
+
+
+def test_what_a_page_asks_for_is_archived_with_it(tmp_path: Path) -> None:
+    with Web(shop()) as web:
+        crawl(web, tmp_path)
+    found: dict[str, set[str]] = {}
+    for file in tmp_path.glob("*/warc/*.warc.gz"):
+        with file.open("rb") as stream:
+            for record in ArchiveIterator(stream, check_digests="raise"):
+                uri = record.rec_headers.get_header("WARC-Target-URI") or ""
+                found.setdefault(record.rec_type, set()).add(uri.replace(web.url(""), ""))
+                if record.rec_type == "resource":
+                    assert record.rec_headers.get_header("WARC-Refers-To")
+                    assert b"<h1>Item" in record.content_stream().read()
+    assert {"/app.js", "/api/3.json", "/item/3"} <= (found["response"] | found["revisit"]) & found["request"]
+    assert found["resource"] == {f"urn:dom:/item/{n}" for n in range(1, LAST + 1)} | {"urn:dom:/"}
+
+
+def test_requests_of_a_page_obey_robots_txt_on_every_host(tmp_path: Path) -> None:
+    app = """
+    const here = location.port;
+    fetch('/private/data.json');
+    fetch(`http://cdn.localhost:${here}/open.json`);
+    fetch(`http://cdn.localhost:${here}/private/data.json`);
+    fetch(`http://closed.localhost:${here}/open.json`);
+    """
+    routes = shop(app, {
+        "/open.json": (200, JSON, "{}"), "/private/data.json": (200, JSON, "{}"),
+        "closed.localhost/robots.txt": (200, {"Content-Type": "text/plain"}, "User-agent: *\nDisallow: /\n"),
+    })  # fmt: skip
+    with Web(routes) as web:
+        crawl(web, tmp_path)
+        asked = [(each.host, each.path) for each in web.asked]
+    assert ("cdn.localhost", "/open.json") in asked
+    assert ("closed.localhost", "/robots.txt") in asked
+    assert ("closed.localhost", "/open.json") not in asked
+    assert not [path for _, path in asked if path.startswith("/private")]
+    (line,) = lines(tmp_path)
+    assert line["missing"] == 3
+
+
+def test_requests_of_a_page_pass_the_address_guard_and_nothing_passes_it_by(tmp_path: Path) -> None:
+    """Addresses that are not allowed, other schemes, sockets and beacons: none reaches a server."""
+    app = """
+    const tried = ['http://127.0.0.2:%(inner)d/', 'http://[::1]:%(inner)d/', 'http://169.254.169.254/latest',
+                   'file:///etc/passwd', 'chrome://version'];
+    for (const url of tried) { fetch(url).catch(() => 0); new Image().src = url; }
+    try { new WebSocket('ws://127.0.0.2:%(inner)d/'); } catch (e) {}
+    try { new EventSource('http://127.0.0.2:%(inner)d/events'); } catch (e) {}
+    navigator.sendBeacon('http://127.0.0.2:%(inner)d/beacon', 'x');
+    fetch('http://127.0.0.2:%(inner)d/post', {method: 'POST', body: 'x'}).catch(() => 0);
+    try { new RTCPeerConnection({iceServers: [{urls: 'stun:127.0.0.2'}]}).createDataChannel('x'); } catch (e) {}
+    const hint = document.createElement('link');
+    hint.rel = 'preconnect'; hint.href = 'http://127.0.0.2:%(inner)d'; document.head.append(hint);
+    new Worker(URL.createObjectURL(new Blob(["fetch('http://127.0.0.2:%(inner)d/worker').catch(() => 0)"])));
+    window.open('http://127.0.0.2:%(inner)d/popup');
+    document.body.innerHTML = '<iframe src="http://127.0.0.2:%(inner)d/frame"></iframe>' +
+      '<form id=f method=post action="http://127.0.0.2:%(inner)d/form"></form><p id=end>done</p>';
+    document.getElementById('f').submit();
+    """
+    only_own = [flag.replace("127.0.0.0/8", "127.0.0.1/32") for flag in FAST]
+    with Web({}, address="127.0.0.2") as inner, Web(shop(app % {"inner": inner.port})) as web:
+        seed = web.url().replace("localhost", "127.0.0.1")
+        flags = (*only_own, "--set", "render.images=true", "--render", "always")
+        ran = run("crawl", "--dir", tmp_path, *flags, seed)
+        assert ran.code == 0, ran
+        assert inner.asked == []
+        dom = run("get", seed, "--dir", tmp_path).text
+    assert '<p id="end">done</p>' in dom
+
+
+SHOW = "document.body.append('shown'); "
+
+
+@pytest.mark.parametrize(
+    ("script", "static_stands"),
+    [
+        (SHOW + "for (;;) {}", False),
+        (SHOW + "setTimeout(() => { for (;;) {} }, 50)", False),
+        ("const held = []; for (;;) held.push(new Array(1e6).fill(Math.random()))", True),
+        (SHOW + "for (let i = 0; i < 20; i++) { alert(i); confirm(i); window.open('/x' + i) }", False),
+        (SHOW + "for (let i = 0; i < 60; i++) new Worker('/worker.js')", False),
+        (SHOW + "location.href = '/next'", False),
+        (SHOW + "setInterval(() => { location.reload() }, 1)", False),
+        (SHOW + "const a = document.createElement('a'); a.href = '/f.bin'; a.download = 'x'; a.click()", False),
+        (SHOW + "for (let i = 0; i < 300; i++) fetch('/many' + i)", False),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("no_orphan")
+def test_hostile_pages_reach_a_limit_and_the_crawl_goes_on(
+    tmp_path: Path, script: str, static_stands: bool
+) -> None:
+    hostile = f'<!doctype html><title>h</title><body><script>{script}</script><a href="/after">after</a>'
+    routes: dict[str, Route] = {"/robots.txt": ROBOTS, "/": hostile, "/after": WORDS}
+    with Web(routes, other=(200, SCRIPT, "0")) as web:
+        crawl(web, tmp_path, "--set", "render.cpu_max=3", "--set", "render.wall_max=12")
+        assert "/after" in web.paths(), "the link of the answer is followed in any case"
+        assert ("" in rendered(tmp_path)) is not static_stands
+    assert "no problems found" in run("check", "--dir", tmp_path).text
+
+
+def test_auto_renders_the_pages_that_gain_by_it(tmp_path: Path) -> None:
+    """Pages of the application are shown, those that are whole without it are not."""
+    plain = {f"/doc/{n}": WORDS + f'<script>1</script><a href="/doc/{n + 1}">next</a>' for n in range(30)}
+    with Web(shop(more={**plain})) as web:
+        webs.crawl(tmp_path, web.url(), web.url("/doc/0"), "--render", "auto", "--set", "render.chance=0")
+        assert {f"/item/{n}" for n in range(1, LAST + 1)} | plain.keys() <= set(web.paths())
+    assert set(rendered(tmp_path)) == {""} | {f"item/{n}" for n in range(1, LAST + 1)}
+
+
+def test_an_override_renders_a_part_of_the_web(tmp_path: Path) -> None:
+    config = tmp_path / "crawl.toml"
+    config.write_text('[[override]]\nmatch = "shop.localhost"\nrender = "always"\n')
+    with Web(shop()) as web:
+        seeds = [web.url(host="shop.localhost"), web.url(host="other.localhost")]
+        webs.crawl(tmp_path / "crawl", *seeds, "--config", config)
+        assert len(web.paths("shop.localhost")) > LAST and web.paths("other.localhost") == ["/"]
+
+
+@pytest.mark.usefixtures("no_orphan")
+def test_a_browser_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
+    killed: list[int] = []
+
+    def kill(request: ReceivedRequest) -> Answer:
+        if not killed:
+            for pid in browsers():
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+        return item(request)
+
+    with Web(shop(more={"/api/0.json": kill, "/item/9": WORDS})) as web:
+        crawl(web, tmp_path, web.url("/item/1"))
+        assert killed
+        assert {f"/item/{n}" for n in (1, 3, 4)} <= set(web.paths()), "the next page has another browser"
+    assert "no problems found" in run("check", "--dir", tmp_path).text
+
+
+@pytest.mark.usefixtures("no_orphan")
+def test_a_crawler_that_is_killed_leaves_no_browser_and_loses_nothing(tmp_path: Path) -> None:
+    with Web(shop()) as web:
+        command = [sys.executable, "-m", "crawler", "crawl", "--dir", str(tmp_path), *FAST, web.url()]
+        command += ["--render", "always"]
+        for kills in range(3):
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            seen = len(web.asked)
+            while len(web.asked) < seen + 4 + kills and process.poll() is None:
+                time.sleep(0.01)
+            process.kill()
+            process.wait()
+        crawl(web, tmp_path)
+        assert {f"/item/{n}" for n in range(1, LAST + 1)} <= set(web.paths())
+        for n in range(LAST + 1):
+            assert f"<h1>Item {n}</h1>" in shown(web, tmp_path, f"/item/{n}" if n else "/")
+    assert "no problems found" in run("check", "--dir", tmp_path).text
+
+
+def test_without_a_browser_the_crawl_says_so_once_and_goes_on(tmp_path: Path) -> None:
+    with Web({"/robots.txt": ROBOTS, "/": WORDS + '<a href="/two">2</a>', "/two": WORDS}) as web:
+        none = ("--render", "always", "--set", "render.browser=/nowhere")
+        ran = run("crawl", "--dir", tmp_path, *FAST, *none, web.url())
+        assert ran.code == 0
+        assert web.paths() == ["/", "/two"]
+    assert ran.err.count("render.browser: /nowhere: no such program") == 1
+
+
+def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
+    """The answer never changes, its data does: the page is not asked conditionally, and equal bytes say nothing."""
+    words = ["first words"]
+    tag = {"ETag": '"shell"', "Content-Type": "text/html"}
+    routes: dict[str, Route] = {
+        "/robots.txt": ROBOTS,
+        "/": lambda request: (304, tag, "") if request.headers.get("If-None-Match") else (200, tag, SHELL),
+        "/app.js": (200, SCRIPT, "fetch('/data.txt').then(a => a.text()).then(t => { root.textContent = t })"),
+        "/data.txt": lambda _: (200, {"Content-Type": "text/plain"}, words[-1] * 30),
+    }  # fmt: skip
+    with Web(routes) as web:
+        crawl(web, tmp_path)
+        crawl(web, tmp_path, "--timestamping")
+        words.append("other words")
+        crawl(web, tmp_path, "--timestamping")
+        assert not [asked for asked in web.asked if asked.headers.get("If-None-Match")]
+        record = json.loads(run("why", web.url(), "--json", "--dir", tmp_path).text)["record"]
+        assert (record["fetches"], record["changes"]) == (3, 1)
+        assert "other words" in shown(web, tmp_path, "/")
+
+
+def test_the_python_api_gives_what_the_browser_showed(tmp_path: Path) -> None:
+    pages: dict[str, tuple[bool, str]] = {}
+
+    def parse(page: crawler.Page) -> None:
+        pages[page.url] = page.rendered, page.css("h1").text
+
+    with Web(shop()) as web:
+        config = SETTINGS | {"render": {"when": "always"}}
+        crawler.run(web.url(), parse, directory=tmp_path, config=config)
+        assert pages[web.url("/item/2")] == (True, "Item 2")
+    assert len(pages) == LAST + 1

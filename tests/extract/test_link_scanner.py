@@ -1,0 +1,284 @@
+"""The scanner against lexbor's tree: the same result, or none."""
+
+import sys
+from html.entities import html5
+from types import ModuleType
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser
+
+from crawler import extract
+from crawler.config import ExtractConfig
+from crawler.extract import link_scanner
+from crawler.extract.collected import Collected, Context, one_line
+from crawler.extract.link_attributes import LINK_ATTRIBUTES
+from crawler.extract.links import parse, prepare
+from crawler.extract.references import attribute_text, data_text
+from crawler.extract.scanned import scanned
+from crawler.records import Extracted
+from tests.extract.soup import soup
+from tests.forms import interpreted
+
+URL = "http://h.example/dir/page"
+CONFIG = ExtractConfig()
+PAGES = [Context(URL, token="me", obey_nofollow=obey, obey_robots=obey) for obey in (True, False)]
+
+
+def _interpreted() -> ModuleType:
+    reader = interpreted("crawler.extract.tag_reader")
+    with (
+        mock.patch.dict(sys.modules, {"crawler.extract.tag_reader": reader}),
+        mock.patch.object(extract, "tag_reader", reader),
+    ):
+        return interpreted("crawler.extract.link_scanner")
+
+
+FORMS = {"installed": link_scanner, "interpreted": _interpreted()}
+
+
+def scan(content: bytes, page: Context, form: str = "installed") -> Extracted | None:
+    """Return what the scanner of this form finds; None if it falls back."""
+    found = Collected(page)
+    scanner = FORMS[form].LinkScanner(content, found, CONFIG.links_max)
+    if not scanner.scan():
+        return None
+    return found.extracted("utf-8", one_line(scanner.title_text()), CONFIG.links_max)
+
+
+def assert_same(content: bytes, form: str = "installed") -> bool:
+    """Assert that the scanner falls back, or finds what the tree has; return whether it finds it."""
+    results = [scan(content, page, form) for page in PAGES]
+    for page, found in zip(PAGES, results, strict=True):
+        assert found is None or found == parse(content, "utf-8", page, CONFIG), content
+    return None not in results
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"<title>a &amp b</title><a href='x?a&amp;b'>y</a>",
+        b"<!-- <a href=x> --!><a href=y><!--><a href=z><!---><a href=w>",
+        b"<script><!-- '<a href=x>' //--></script><a href=y>",
+        b"<svg viewBox='0 0 1 1'><title>x</title><style>a{}</style><a href=x><path d=z></svg><a href=y>",
+        b"<svg><![CDATA[<a href=x>]]></svg><![CDATA[<a href=y>]]><a href=z>",
+        b"<svg><symbol><title>x</title><svg><path></svg></symbol></svg><title>y</title><a href=x>",
+        b"<math><mi>x</mi><annotation encoding='application/x-tex'>y</annotation></math><a href=x>",
+        b"<template><a href=x><template></template><a href=y></template><a href=z>",
+        b"<table><form><input type=hidden><tr><td><a href=x><table><tr><th><a href=y></table></table><a href=z>",
+        b"<table><caption><a href=x></caption><col><tbody><tr><td><a href=y></tbody><tr><td><a href=z></table>",
+        b"<noscript><meta http-equiv=refresh content='0;x'><title>y</title></noscript>",
+        b"<link rel=next href=x><meta name=robots content=noindex><base href=/y/><iframe src=z><a href=w></iframe>",
+        b"<a href=x><div><a href=y><p></a></div><b><p></b><a href=z>",
+        b"<a href='\xff\xe2&#x82;\r\n\0'><a href=x/><a href=y#z><a =href=v><a href><a href=>",
+        b"<a href=x rel='external nofollow'><a href=y rel=nofollow content=z>",
+        b"<a href=x><plaintext><a href=y>",
+        b"<a href=x></a><a href='y",
+        b"</head><title>x</title><p><title>y</title>",
+        b"x<title>y</title>",
+        b"</br><title>x</title>",
+        b"<select><option><a href=x></select><a href=y>",
+    ],
+)
+def test_pages_that_need_no_tree(content: bytes, form: str) -> None:
+    assert assert_same(content, form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"<table><tr><td><a href=x></td><a href=y></table>",  # y is moved before the table
+        b"<table><tr><p>",
+        b"<table><input type=text>",
+        b"<svg><p><a href=x>",  # ends the SVG
+        b"<svg><foreignObject><a href=x>",
+        b"<svg><script>",
+        b"<svg></p>",
+        b"<svg><math>",
+        b"<math><annotation-xml encoding=text/html><a href=x>",
+        b"<frameset><frame src=x></frameset>",
+        b"<title>x",
+        b"<textarea><a href=x>",
+        b"<script><!-- <script></script> --><a href=x></script><a href=y>",
+        b"<p><base href=/x/>",
+        b"<template><col><style></template><a href=x></style>",
+        b"<template><a href=x><object></template>y",  # x is copied out of the template
+        b"<template><a href=x><table><td></template>y",
+        b"\0<title>x</title>",
+        b"<svg>" + b"<g>" * 300,
+        b"<table><td>" * 300,
+    ],
+)
+def test_pages_that_need_a_tree(content: bytes, form: str) -> None:
+    assert not assert_same(content, form)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_tag_soup(part: int) -> None:
+    """Scan the first of the pages that `scripts/bench/scanner.py` draws by the million."""
+    pages = [soup(seed) for seed in range(part * 1000, part * 1000 + 1000)]
+    assert sum(map(assert_same, pages)) > 400
+
+
+def test_the_interpreted_scanner_reads_tag_soup_alike() -> None:
+    for seed in range(500):
+        content = soup(seed)
+        for page in PAGES:
+            assert scan(content, page) == scan(content, page, "interpreted"), content
+
+
+_PIECES = [
+    b"<a href=1>",
+    b"<a href=2",
+    b"</a>",
+    b"<table>",
+    b"</table>",
+    b"<tr>",
+    b"<td>",
+    b"</td>",
+    b"<th>",
+    b"<caption>",
+]
+_PIECES += [
+    b"<tbody>",
+    b"</thead>",
+    b"<thead>",
+    b"<svg>",
+    b"</svg>",
+    b"<g/>",
+    b"<title>",
+    b"</title>",
+    b"<template>",
+    b"</template>",
+]
+_PIECES += [
+    b"<script>",
+    b"</script>",
+    b"<!--",
+    b"-->",
+    b"<base href=b>",
+    b"<link rel=next href=3>",
+    b"<p>",
+    b"</p>",
+    b"<b>",
+]
+_PIECES += [
+    b"x",
+    b" ",
+    b"<",
+    b">",
+    b"'",
+    b'"',
+    b"/",
+    b"=",
+    b"\0",
+    b"<head>",
+    b"</head>",
+    b"<body>",
+    b"<noscript>",
+    b"</noscript>",
+]
+
+
+@given(st.lists(st.sampled_from(_PIECES), max_size=20).map(b"".join))
+def test_any_order_of_pieces(content: bytes) -> None:
+    assert_same(content)
+
+
+@given(st.binary(max_size=60).map(lambda content: b"<a href=x>" + content + b"<a href=y>"))
+def test_any_bytes(content: bytes) -> None:
+    assert_same(content)
+
+
+@pytest.mark.parametrize("charset", ["windows-1252", "shift_jis", "gbk", "utf-16le", "iso-2022-jp", "euc-kr"])
+def test_pages_in_other_encodings(charset: str) -> None:
+    """Bytes of these encodings are `<` or quotes where UTF-8 has none; the scanner reads what `prepare` returns."""
+    for seed in range(200):
+        for content in (soup(seed), soup(seed).decode("utf-8", "replace").encode(charset, "replace")):
+            assert_same(prepare(content, Context(URL, charset, "me"))[0])
+
+
+def test_the_scanner_is_not_used_interpreted_or_for_what_needs_a_tree() -> None:
+    content = b"<a href=x>y</a>"
+    expected = parse(content, "utf-8", PAGES[0], CONFIG) if link_scanner.COMPILED else None
+    assert scanned(content, "utf-8", PAGES[0], CONFIG) == expected
+    wanted = [name for name in Context.__struct_fields__ if name.startswith("want_")]
+    assert len(wanted) >= 3
+    for name in wanted:
+        assert scanned(content, "utf-8", Context(URL, **{name: True}), CONFIG) is None, name
+    assert scanned(content, "utf-8", PAGES[0], ExtractConfig(all_attributes=True)) is None
+
+
+@pytest.mark.parametrize("links_max", [1, 3, 6])
+def test_links_beyond_the_limit(links_max: int) -> None:
+    """A link to the page itself takes no place of another."""
+    config = ExtractConfig(links_max=links_max)
+    for base in (b"", b"<base href=/b/>"):
+        content = (
+            base + b"<a href=#t><a href=u><a href=v><a href=u><iframe src=w></iframe><a href=x><a href=y>" * 2
+        )
+        found = Collected(PAGES[0])
+        scanner = link_scanner.LinkScanner(content, found, links_max)
+        assert scanner.scan() and len(found.hrefs) <= links_max + 1
+        assert found.extracted("utf-8", "", links_max) == parse(content, "utf-8", PAGES[0], config)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_scanner_follows_the_rows_of_the_table(form: str) -> None:
+    """Framesets need a tree; every other followed attribute, and no other, is found without one."""
+    for row in LINK_ATTRIBUTES:
+        for element in row.elements or ("p", "a", "img"):
+            content = f"<{element} rel=next {row.attribute}=x></{element}>".encode()
+            if assert_same(content, form):
+                found = scan(content, PAGES[0], form)
+                assert found is not None and found.hrefs == ["x"] * (row.followed or row.by_relation), content
+            else:
+                assert element == "frame"
+
+
+_NUMBERS = [
+    "",
+    "0",
+    "9",
+    "13",
+    "65",
+    "127",
+    "128",
+    "129",
+    "159",
+    "160",
+    "55296",
+    "57343",
+    "65534",
+    "1114111",
+    "1114112",
+]
+_NUMBERS += [
+    "9" * 5000,
+    "00000000065",
+    "x",
+    "x41",
+    "X41",
+    "x80",
+    "xD800",
+    "x10FFFF",
+    "xFFFFFFFFF",
+    "x0000000000041",
+    "a",
+]
+
+
+@pytest.mark.parametrize("after", ["", "=", "a", "1", ";", " ", "&", "é", "x;"])
+def test_character_references(after: str) -> None:
+    names = [*html5, *(name[:-1] for name in html5), *(f"#{number}" for number in _NUMBERS)]
+    values = [f"&{name}{after}" for name in names]
+    tree = LexborHTMLParser(
+        "<body>" + "".join(f'<p title="{value}"><title>{value}</title>' for value in values)
+    )
+    assert [node.attrs.get("title") for node in tree.css("p")] == [*map(attribute_text, values)]
+    assert [node.text() for node in tree.css("title")] == [*map(data_text, values)]

@@ -1,0 +1,75 @@
+"""The cache of scripts and styles that pages share, judged by the rules of RFC 9111."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.records import Fetch, Outcome
+from crawler.render.shared_cache import SharedCache, fresh_for
+
+NOW = 1_795_000_000.0
+DAY, HOUR = 86_400.0, 3600.0
+
+
+def answer(content: bytes = b"x", **fields: str) -> Fetch:
+    headers = tuple((name.replace("_", "-").encode(), value.encode()) for name, value in fields.items())
+    return Fetch("http://a.test/x.js", Outcome.FETCHED, status=200, headers=headers, content=content)
+
+
+@pytest.mark.parametrize(
+    ("fields", "seconds"),
+    [
+        ({}, HOUR),
+        ({"cache_control": "max-age=60"}, 60.0),
+        ({"cache_control": "Public, Max-Age=60"}, 60.0),
+        ({"cache_control": "max-age=60, s-maxage=120"}, 120.0),
+        ({"cache_control": "immutable"}, 7 * DAY),
+        ({"cache_control": "max-age=31536000, immutable"}, 7 * DAY),
+        ({"cache_control": "no-store"}, 0.0),
+        ({"cache_control": "no-cache"}, 0.0),
+        ({"cache_control": "private, max-age=60"}, 0.0),
+        ({"cache_control": "max-age=-5"}, 0.0),
+        ({"cache_control": "max-age=junk"}, 0.0),
+        ({"expires": "0"}, 0.0),
+        ({"expires": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0.0),
+        ({"expires": "Fri, 01 Jan 2100 00:00:00 GMT"}, 7 * DAY),
+        ({"cache_control": "max-age=60", "expires": "0"}, 60.0),
+        ({"vary": "Accept-Encoding"}, HOUR),
+        ({"vary": "Cookie"}, 0.0),
+        ({"vary": "*"}, 0.0),
+    ],
+)
+def test_an_answer_is_fresh_as_long_as_it_says(fields: dict[str, str], seconds: float) -> None:
+    assert fresh_for(answer(**fields), NOW) == seconds
+
+
+def test_failures_are_not_kept() -> None:
+    assert fresh_for(Fetch("http://a.test/", Outcome.GONE, status=404), NOW) == 0.0
+    assert fresh_for(Fetch("http://a.test/", Outcome.TRUNCATED, status=200, content=b"x"), NOW) == 0.0
+
+
+def test_an_answer_is_used_until_it_is_stale() -> None:
+    cache = SharedCache(1000)
+    cache.add("u", answer(cache_control="max-age=60"), NOW)
+    assert cache.get("u", NOW + 59) is not None
+    assert cache.get("u", NOW + 60) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 400), st.booleans()), max_size=60))
+def test_the_cache_stays_within_its_bytes(steps: list[tuple[int, int, bool]]) -> None:
+    cache = SharedCache(1000)
+    for name, size, reads in steps:
+        if reads:
+            cache.get(str(name), NOW)
+        else:
+            cache.add(str(name), answer(b"x" * size), NOW)
+        cache._check()
+
+
+def test_what_was_used_longest_ago_goes_first() -> None:
+    cache = SharedCache(1000)
+    for name in "abcd":
+        cache.add(name, answer(b"x" * 250), NOW)
+    assert cache.get("a", NOW) is not None
+    cache.add("e", answer(b"x" * 250), NOW)
+    assert [name for name in "abcde" if cache.get(name, NOW)] == ["a", "c", "d", "e"]

@@ -106,11 +106,17 @@ class FetchTask(msgspec.Struct, gc=False):
 
 
 class RequestOptions(msgspec.Struct, frozen=True, gc=False):
-    """The request of a URL that is not fetched by a plain GET; `headers` are "Name: value"."""
+    """The request of a URL that is not fetched by a plain GET.
+
+    `headers` are "Name: value"; `jar` names a cookie jar of the crawl's ("" is the common one);
+    `proxy` is the URL of a proxy ("" is that of the configuration).
+    """
 
     method: str = "GET"
     body: bytes = b""
     headers: tuple[str, ...] = ()
+    jar: str = ""
+    proxy: str = ""
 
 
 BUSY_STATUSES = frozenset((429, 503))  # the server asks for fewer requests: HOST_BUSY, with Retry-After

@@ -7,7 +7,7 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from msgspec.structs import replace
 
 from crawler.api.crawl import Crawl, LinkExtractorHook, PageSinkHook, UrlFilterHook, configure
-from crawler.api.delivery import OnError
+from crawler.api.delivery import ItemProcessor, OnError
 from crawler.api.follow_rules import Follow
 from crawler.api.page import Page
 from crawler.api.request import Callback, Request
@@ -42,6 +42,7 @@ async def run_async(
     follow: Follow = True,
     fresh: bool = False,
     on_error: OnError = "continue",
+    processors: Sequence[ItemProcessor] = (),
     url_filter: UrlFilterHook | None = None,
     link_extractor: LinkExtractorHook | None = None,
     page_sink: PageSinkHook | None = None,
@@ -63,6 +64,8 @@ async def run_async(
             rules: regular expressions of URLs, and CSS selectors prefixed with "css:".
         fresh: start a new crawl; an existing crawl in the directory is renamed.
         on_error: the reaction to an error of the user's code, "continue" or "stop".
+        processors: functions of (item, page) through which each item passes before it is written; each returns
+            the item, changed or not, or None to drop it.
 
     Raises:
         CrawlerError: see `Crawl` and `Crawl.run`.

@@ -22,7 +22,7 @@ the page is delivered again in the next run; `on_error="stop"` ends the run.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,7 +32,7 @@ from crawler.admin.control import ControlServer
 from crawler.admin.report import Report, cpu_seconds, peak_rss_bytes
 from crawler.admin.status import Status
 from crawler.admin.withdrawal import TakeDown, Withdrawn, conduct
-from crawler.api.delivery import Delivery, Errors, OnError, page_of, stored_page
+from crawler.api.delivery import Delivery, Errors, ItemProcessor, OnError, page_of, stored_page
 from crawler.api.follow_rules import Follow, FollowRules
 from crawler.api.items import Items, open_items
 from crawler.api.page import Page
@@ -153,6 +153,7 @@ class Crawl:
         items: str | Path = "",
         follow: Follow = True,
         on_error: OnError = "continue",
+        processors: Sequence[ItemProcessor] = (),
         member: Member | None = None,
         parser: ForkedChild | None = None,
     ) -> None:
@@ -168,6 +169,7 @@ class Crawl:
         self._parse = parse
         self._items_path = Path(items) if items else None
         self._items: Items | None = None
+        self._processors = tuple(processors)
         self._rules = FollowRules() if follow is True or follow is False else FollowRules.of(follow)
         self._follow_all = follow is True
         self.errors = Errors(on_error, self._fail)
@@ -238,7 +240,12 @@ class Crawl:
             parser=self._parser,
         )
         self._delivery = Delivery(
-            self.process, self.errors, sink=self.hooks.page_sink, parse=self._parse, items=self._items
+            self.process,
+            self.errors,
+            sink=self.hooks.page_sink,
+            parse=self._parse,
+            items=self._items,
+            processors=self._processors,
         )
         self._switch_delivery()
         if not self._supervised:

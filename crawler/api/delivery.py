@@ -14,7 +14,7 @@ import asyncio
 import inspect
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -38,6 +38,7 @@ from crawler.urls.canonical import canonical, resolve
 log = logging.getLogger("crawler")
 
 OnError = Literal["continue", "stop"]
+ItemProcessor = Callable[[Any, Page], Any]  # returns the item, changed or not, or None to drop it
 Consume = Callable[[Page], Awaitable[bool]]  # returns whether the page was taken
 
 
@@ -98,6 +99,7 @@ class Delivery:
         sink: Callable[[Page], object] | None = None,
         parse: Callback | None = None,
         items: Items | None = None,
+        processors: Sequence[ItemProcessor] = (),
     ) -> None:
         self._process = process
         self._stages = process.stages
@@ -106,6 +108,7 @@ class Delivery:
         self._sink = sink
         self._parse = parse
         self._items = items
+        self._processors = processors
         self._callbacks: dict[str, Callback] = {}
         self._keeping: set[bytes] = set()  # keys of handovers in changes that are not yet durable
         self._syncing: asyncio.Task[None] | None = None
@@ -135,12 +138,16 @@ class Delivery:
             change.put(requests.key(fetch_task.fingerprint), requests.pack(waiting))
         elif fetch.outcome is Outcome.REDIRECT:
             self._pass_on(fetch_task, fetch, change)
+        elif (kept := self._handover(fetch_task.fingerprint)).errback:
+            failed = (fetch.url, fetch.status, str(fetch.outcome))
+            waiting = Handover("", kept.meta, True, fetch_task.depth, errback=kept.errback, failed=failed)
+            change.put(requests.key(fetch_task.fingerprint), requests.pack(waiting))
 
     def _pass_on(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
         """Deliver the target of a redirect to the callback that waits for the page, unless it was already fetched."""
         kept = self._handover(fetch_task.fingerprint)
         target = resolve(fetch.url, fetch.location)
-        if target is not None and (kept.callback or kept.meta):
+        if target is not None and (kept.callback or kept.meta or kept.errback):
             self._keep(change, self._stages.fingerprinter.fingerprint(target), kept)
 
     def request_options_of(self, fetch_task: FetchTask) -> RequestOptions:
@@ -153,9 +160,14 @@ class Delivery:
 
     def begin(self, request: Request) -> None:
         """Queue a request that is a seed; its URL counts as a seed, too."""
-        if request.callback is not None:
-            self._callbacks[callback_name(request.callback)] = request.callback
+        self._remember(request)
         self._process.queue(lambda: self._seed(request))
+
+    def _remember(self, request: Request) -> None:
+        """Remember the callbacks of a request by their names."""
+        for callback in (request.callback, request.errback):
+            if callback is not None:
+                self._callbacks[callback_name(callback)] = callback
 
     def _seed(self, request: Request) -> Making:
         change = Change()
@@ -168,6 +180,8 @@ class Delivery:
     async def deliver(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None) -> None:
         """Deliver a page that is durable."""
         handover = self._handover(fetch_task.fingerprint)
+        if fetch.outcome is Outcome.ROBOTS_DENIED and not handover.errback:
+            return
         page = page_of(fetch_task, fetch, extracted, handover.meta)
         await self._hand_over(fetch_task.fingerprint, page, handover, final=fetch.final)
 
@@ -185,6 +199,9 @@ class Delivery:
                 await self._hand_over(fingerprint, page, handover)
 
     def _stored(self, fingerprint: int, handover: Handover) -> Page | None:
+        if handover.failed is not None:
+            url, status, outcome = handover.failed
+            return Page(url, status, outcome, handover.depth, 0.0, "", (), b"", meta=handover.meta)
         try:
             stored = self._stages.pages.get(fingerprint, with_noarchive=True)
         except DamageError as error:
@@ -227,23 +244,35 @@ class Delivery:
         if self._sink is not None:
             yield "sink", _called(self._sink, page)
         if final and page.ok and (self._parse is not None or handover.callback):
-            yield "callback", self._call_back(page, handover, found)
+            yield "callback", self._call_back(page, handover.callback, found)
+        elif final and handover.errback and not page.ok and page.outcome != Outcome.REDIRECT:
+            yield "errback", self._call_back(page, handover.errback, found)
         if self.consume is not None:
             yield "pages", self.consume(page)
 
-    async def _call_back(self, page: Page, handover: Handover, found: list[Request]) -> bool:
-        """Run the page's callback; discard its items if it raises."""
+    async def _call_back(self, page: Page, name: str, found: list[Request]) -> bool:
+        """Run a callback of the page; discard its items if it raises."""
         rows = []
-        async for each in _results(self._callback(handover.callback)(page)):
+        async for each in _results(self._callback(name)(page)):
             if isinstance(each, Request):
                 found.append(each)
-            elif each is not None:
-                rows.append(plain(each))
+            elif each is not None and (item := await self._processed(each, page)) is not None:
+                rows.append(plain(item))
         for row in rows:
             if self._items is None:
                 raise Misuse("a callback yielded items, but no file is given; set items=")
             self._items.add(row)
         return True
+
+    async def _processed(self, item: Any, page: Page) -> Any:
+        """Return the item as the last item processor returns it; None if one of them drops it."""
+        for process in self._processors:
+            item = process(item, page)
+            if inspect.isawaitable(item):
+                item = await item
+            if item is None:
+                return None
+        return item
 
     def _callback(self, name: str) -> Callback:
         """Return the callback with that name, from a request of this run or the module of `parse`; "" means `parse`."""
@@ -291,8 +320,7 @@ class Delivery:
         self, change: Change, url: str, request: Request, link_context: LinkContext, *, plainly: bool = True
     ) -> bool:
         """Queue a request and store its options with its URL; return True if it is a plain link instead, left to do."""
-        if request.callback is not None:
-            self._callbacks[callback_name(request.callback)] = request.callback
+        self._remember(request)
         printer = self._stages.fingerprinter
         fingerprint = request.fingerprint(printer.fingerprint(url), printer.hash)
         handover = Handover.of(request)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 from urllib.parse import urlencode
 
 import msgspec
@@ -11,8 +11,12 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from crawler.api.request import Callback, Request
+from crawler.errors import UsageError
 from crawler.extract.decode import to_utf8
 from crawler.urls.canonical import resolve
+
+if TYPE_CHECKING:
+    import parsel
 
 T = TypeVar("T")
 
@@ -281,6 +285,28 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         """
         return _select(self.tree, query)
 
+    @cached_property
+    def selector(self) -> "parsel.Selector":
+        """The page as a selector of parsel, Scrapy's library; needs `pip install 'crawler[xpath]'`.
+
+        >>> Page.of("http://x/", "<a href=/1>One</a>").selector.css("a::attr(href)").get()
+        '/1'
+        """
+        try:
+            import parsel
+        except ImportError:
+            raise UsageError("XPath needs parsel: pip install 'crawler[xpath]'") from None
+        kind = "xml" if self.content_type.endswith(("/xml", "+xml")) else "html"
+        return parsel.Selector(self.text, type=kind, base_url=self.url)
+
+    def xpath(self, query: str, **variables: Any) -> "parsel.SelectorList[parsel.Selector]":
+        """Return the nodes that match an XPath expression, as parsel does; raise ValueError if it is invalid.
+
+        >>> Page.of("http://x/", "<h1>Tea</h1>").xpath("//h1/text()").get()
+        'Tea'
+        """
+        return self.selector.xpath(query, **variables)
+
     @overload
     def json(self) -> Any: ...
     @overload
@@ -326,9 +352,11 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         *,
         css: str = "form",
         meta: Mapping[str, Any] = {},
+        jar: str = "",
     ) -> Request:
         """Return a request that submits a form of the page with `fields` and the form's other values.
 
+        With `jar`, the cookies of that jar are sent; give the jar of the page's own request.
         Of the forms that match `css`, the one with most of the fields is used. ValueError if there is none.
 
         >>> from crawler import Page
@@ -344,8 +372,8 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         sent = found | dict(fields)
         target = self.url_join(form.attr("action") or self.url)
         if form.attr("method").strip().lower() == "post":
-            return Request(target, callback, meta, body=sent)
-        return Request(f"{target.partition('?')[0]}?{urlencode(sent)}", callback, meta)
+            return Request(target, callback, meta, body=sent, jar=jar)
+        return Request(f"{target.partition('?')[0]}?{urlencode(sent)}", callback, meta, jar=jar)
 
     def urls(self, css: str = "a[href]", attribute: str = "href") -> Iterator[str]:
         """Yield the absolute URLs in an attribute of the matching elements; skip those that are not http(s) URLs.

@@ -1,7 +1,7 @@
 """A request made by a callback: another URL, how to fetch it, and which callback receives its page.
 
 A request that is more than a plain GET has its own fingerprint, made from the URL's
-fingerprint, the method and the body (with `dont_filter` also from a random value). So
+fingerprint, the method, the body and the jar (with `dont_filter` also from a random value). So
 the duplicate check distinguishes it from the page of that URL and from other forms sent there.
 """
 
@@ -14,6 +14,7 @@ import msgspec
 
 from crawler.config.forms import header_field
 from crawler.errors import ConfigError
+from crawler.fetcher.connector import check_proxy
 from crawler.fetcher.fetch_request import METHODS
 from crawler.records import LinkFlag, RequestOptions
 from crawler.storage.keys import HANDOVER
@@ -45,6 +46,16 @@ class Request(msgspec.Struct, frozen=True):
 
         >>> Request("/search", body={"q": "green tea"}).method
         'POST'
+
+    `errback` receives the page instead of `callback` if the request ends without a status 2xx:
+    an error status, an unusable redirect, or a URL that robots.txt forbids (status 0; the
+    reason is `page.outcome`). Retries come first, and the requests to a host that does not
+    answer stay to do. It must have a name, too.
+    `jar` names a cookie jar: requests with the same name share their cookies, and no others.
+    `proxy` is the URL of a proxy for this request only.
+
+        >>> Request("/account", jar="alice") == Request("/account", jar="bob")
+        False
     """
 
     url: str
@@ -55,11 +66,20 @@ class Request(msgspec.Struct, frozen=True):
     body: bytes | str | Mapping[str, str] = b""
     headers: Mapping[str, str] = {}
     dont_filter: bool = False
+    errback: Callback | None = None
+    jar: str = ""
+    proxy: str = ""
 
     def __post_init__(self) -> None:
-        name = callback_name(self.callback)
-        if self.callback is not None and (not name or name.startswith("<")):
-            raise ValueError(f"Request({self.url!r}): a callback must have a name; a lambda has none")
+        for callback in (self.callback, self.errback):
+            name = callback_name(callback)
+            if callback is not None and (not name or name.startswith("<")):
+                raise ValueError(f"Request({self.url!r}): a callback must have a name; a lambda has none")
+        try:
+            check_proxy(self.proxy)
+        except ConfigError as error:
+            said = str(error).removeprefix("configuration: fetch.proxy: ")
+            raise ValueError(f"Request({self.url!r}): proxy: {said}") from None
         method = (self.method or ("POST" if self.body else "GET")).upper()
         if method not in METHODS:
             raise ValueError(f"Request({self.url!r}): method {method} is not one of {', '.join(METHODS)}")
@@ -82,7 +102,8 @@ class Request(msgspec.Struct, frozen=True):
     def options(self) -> RequestOptions:
         """Return the options with which the request is sent."""
         body = urlencode(self.body) if isinstance(self.body, Mapping) else self.body
-        return RequestOptions(self.method, body.encode() if isinstance(body, str) else body, self._headers())
+        sent = body.encode() if isinstance(body, str) else body
+        return RequestOptions(self.method, sent, self._headers(), self.jar, self.proxy)
 
     @property
     def flags(self) -> int:
@@ -93,10 +114,11 @@ class Request(msgspec.Struct, frozen=True):
     def fingerprint(self, of_url: int, hash: Callable[[bytes], int]) -> int:
         """Return the fingerprint of the request; `of_url` is that of its URL."""
         way = self.options
-        if not self.dont_filter and (way.method, way.body) == ("GET", b""):
+        if not self.dont_filter and (way.method, way.body, way.jar) == ("GET", b"", ""):
             return of_url
         chance = os.urandom(16) if self.dont_filter else b""
-        own = b"\0".join((of_url.to_bytes(8, "big"), way.method.encode(), chance, way.body))
+        jar = [way.jar.encode()] if way.jar else []
+        own = b"\0".join((of_url.to_bytes(8, "big"), way.method.encode(), chance, way.body, *jar))
         return of_url & ~_LOW_48 | hash(own) & _LOW_48
 
 
@@ -118,12 +140,15 @@ class Handover(msgspec.Struct, frozen=True, array_like=True):
     depth: int = 0
     options: RequestOptions = RequestOptions()
     rank: int = PRIORITY
+    errback: str = ""
+    failed: tuple[str, int, str] | None = None  # URL, status and outcome of a page that waits for its errback
 
     @classmethod
     def of(cls, request: Request) -> "Handover":
         rank = max(0, min(PRIORITY - request.priority, 255))
         meta, way = dict(request.meta), request.options
-        return cls(callback_name(request.callback), meta, options=way, rank=rank)
+        errback = callback_name(request.errback)
+        return cls(callback_name(request.callback), meta, options=way, rank=rank, errback=errback)
 
 
 _decode = msgspec.msgpack.Decoder(Handover).decode

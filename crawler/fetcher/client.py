@@ -93,6 +93,7 @@ class Client:
         self._unexpected = unexpected or Unexpected()
         check_proxy(fetch.proxy)
         self._connector: Connector
+        self._connectors: dict[str, Connector] = {}  # by the proxy of a request
         self._proxy_health: ProxyHealth | None = None
 
     async def start(self) -> None:
@@ -114,7 +115,21 @@ class Client:
         while len(self._idle):
             self._idle.expire(math.inf, _CLOSED_MAX)
             await asyncio.sleep(0)
-        await self._connector.close()
+        for connector in (self._connector, *self._connectors.values()):
+            await connector.close()
+
+    def _connector_of(self, request: FetchRequest) -> Connector:
+        """Return the connector for the request's proxy; beyond `request_proxies_max` the oldest is closed."""
+        if not request.proxy:
+            return self._connector
+        connector = self._connectors.pop(request.proxy, None)
+        if connector is None:
+            connector = self._connector.through(request.proxy)
+        self._connectors[request.proxy] = connector
+        if len(self._connectors) > self._config.request_proxies_max:
+            oldest = self._connectors.pop(next(iter(self._connectors)))
+            asyncio.get_running_loop().create_task(oldest.close())
+        return connector
 
     async def fetch(self, request: FetchRequest) -> Fetch:
         """Fetch a URL and return the result; raise only if cancelled.
@@ -132,7 +147,7 @@ class Client:
             fetch = Fetch(request.url, ended, outcome.blame_of(ended), error=text)
             fetch.took = time.monotonic() - started
         fetch.began = began
-        if self._proxy_health is not None:
+        if self._proxy_health is not None and not request.proxy:
             self._proxy_health.note(fetch, time.monotonic())
         return fetch
 
@@ -144,9 +159,10 @@ class Client:
         sent = head = self._asking.head(request, target, cookie=cookie)
         if cookie or self._asking.is_secret(request):
             head = redacted_head(head)
-        if self._connector.forwards and target.scheme == "http":
+        connector = self._connector_of(request)
+        if connector.forwards and target.scheme == "http":
             sent = self._asking.head(
-                request, target, cookie=cookie, proxied=True, authorization=self._connector.authorization
+                request, target, cookie=cookie, proxied=True, authorization=connector.authorization
             )
         try:
             connection, answer, carried = await self._exchange(
@@ -185,7 +201,9 @@ class Client:
         mode = request.tls or self._config.tls
         key = (target.scheme, target.hostname, target.port, mode)
         deadline = started + limits.total_timeout
-        connection = self._kept(key, request, started) if request.method == "GET" else None
+        connection = (
+            self._kept(key, request, started) if request.method == "GET" and not request.proxy else None
+        )
         if connection is not None:
             answer = await self._ask(connection, sent, limits, deadline, request)
             if answer.failure is not Outcome.RESET or answer.wire_bytes:
@@ -315,12 +333,19 @@ class Client:
     ) -> Connection:
         key = (target.scheme, target.hostname, target.port, mode)
         connection = Connection(key, self._view, self, tls_ok=verify)
-        await self._connector.open(connection, target, request.addresses, limits, deadline, verify=verify)
+        connector = self._connector_of(request)
+        await connector.open(connection, target, request.addresses, limits, deadline, verify=verify)
         return connection
 
     def _release(self, connection: Connection, answer: Answer, request: FetchRequest) -> None:
         """Keep the connection for its host's next request, or close it."""
-        if request.keep_alive <= 0.0 or not answer.reusable or connection.lost or self._closing:
+        if (
+            request.proxy
+            or request.keep_alive <= 0.0
+            or not answer.reusable
+            or connection.lost
+            or self._closing
+        ):
             connection.close()
             return
         behind = request.keep_alive_factor * connection.took
@@ -335,7 +360,7 @@ class Client:
         else:
             location = outcome.location_of(received) if 300 <= received.status < 400 else ""
             ended = outcome.conclude(answer, conditional=request.conditional, location=location)
-            if received.status == 407 and self._connector.forwards:
+            if received.status == 407 and self._connector_of(request).forwards:
                 ended = Outcome.PROXY_ERROR
             content_type, charset = outcome.content_type_of(received)
             fetch = Fetch(
@@ -354,7 +379,7 @@ class Client:
                 location=location,
                 retry_after=outcome.retry_after_of(received, self._clock.now()),
             )
-        fetch.address = "" if self._connector.proxied else connection.address
+        fetch.address = "" if self._connector_of(request).proxied else connection.address
         fetch.wire_bytes = answer.wire_bytes
         fetch.error = answer.error
         fetch.undecoded = answer.undecoded

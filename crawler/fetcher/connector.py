@@ -58,7 +58,7 @@ class Connector:
         self._limited = limited
         self._proxy, self.authorization = check_proxy(proxy)
         self._socks = re.sub(r"^(socks[45])[ah]:", r"\1:", proxy) if proxy.startswith("socks") else ""
-        self._contexts: dict[bool, tls.ResumingContext] = {}
+        self._contexts: dict[bool, tls.ResumingContext] = {}  # shared with the connectors of other proxies
         self._view = memoryview(bytearray(READ_BYTES))
         self.handshakes = Handshakes()
         self._tunnels: Tunnels | None = None
@@ -68,6 +68,12 @@ class Connector:
             )  # imported only if needed: aiohttp is a third of the start-up time
 
             self._tunnels = tunnels.Tunnels(self._proxy, self.authorization, self._context)
+
+    def through(self, proxy: str) -> "Connector":
+        """Return a connector through another proxy, with the same guard and TLS sessions."""
+        made = Connector(self._guard, proxy, limited=self._limited)
+        made._contexts = self._contexts
+        return made
 
     @property
     def proxy(self) -> str:

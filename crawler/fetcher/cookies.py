@@ -138,6 +138,25 @@ class CookieJar:
         return f"CookieJar({len(self)} cookies of {len(self._domains)} domains)"
 
 
+class CookieJars:
+    """The named jars of a crawl's requests; beyond `jars_max` the jar used longest ago is dropped."""
+
+    def __init__(self, jars_max: int, domains_max: int) -> None:
+        self._jars: dict[str, CookieJar] = {}
+        self._jars_max = jars_max
+        self._domains_max = domains_max
+
+    def of(self, name: str) -> CookieJar:
+        """Return the jar with that name; a new one is empty."""
+        jar = self._jars.pop(name, None)
+        if jar is None:
+            jar = CookieJar(self._domains_max, lasts=True)
+        self._jars[name] = jar
+        if len(self._jars) > self._jars_max:
+            del self._jars[next(iter(self._jars))]
+        return jar
+
+
 _HTTP_ONLY = "#HttpOnly_"  # curl's prefix of the domain of a cookie that scripts may not read
 _FILE_HEAD = "# Netscape HTTP Cookie File\n"
 

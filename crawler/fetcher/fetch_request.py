@@ -79,7 +79,7 @@ class FetchRequest(msgspec.Struct):
     the request holds and may have to give up. `owner` is charged for received memory until the
     client is told to release it; without an owner the charge ends with the answer.
     `body` is sent after the head and never recorded. `listener` receives the content,
-    piece by piece as it comes.
+    piece by piece as it comes. `proxy` is the proxy of this request; "" is the client's.
     """
 
     url: str
@@ -102,6 +102,7 @@ class FetchRequest(msgspec.Struct):
     body: bytes = b""
     listener: Callable[[bytes], None] | None = None
     fetcher: str = HTTP
+    proxy: str = ""
 
     @property
     def conditional(self) -> bool:

@@ -78,6 +78,7 @@ class Detached(msgspec.Struct):
             offset=place.offset,
             length=place.length,
             extent=len(first) + len(rest),
+            dom_offset=capture.dom_offset + len(first) - capture.length if capture.dom_length else 0,
             kind="revisit" if self.original else "response",
             status=status,
             refers_to=self.original.key if self.original else b"",
@@ -91,7 +92,7 @@ class Detached(msgspec.Struct):
             capture.url, old.fields.get("warc-ip-address", ""), old.fields.get("warc-protocol", "")
         )
         if self.original is None:
-            page = archive.read(capture)
+            page = archive.read(capture, static=True)
             line = f"{page.version} {page.status:03d} {page.reason}".encode("latin-1", "replace")
             head = warc.http_head(line, page.headers)
             return warc.response(identity, date, target, head, page.payload, capture.digest), page.status

@@ -77,7 +77,7 @@ def _chunk(archive: Archive, capture: Capture, select: Selection) -> Chunk:
     original = archive.capture_at(capture.refers_to) if capture.refers_to else None
     if original is None or _is_exported(archive, original, fingerprint_of(capture.refers_to), select):
         return Chunk(capture, archive.raw_records(capture), capture.length)
-    page = archive.read(capture)
+    page = archive.read(capture, static=True)
     data = warc.compressor(1)(_as_response(page))
     whole = structs.replace(capture, kind="response", status=page.status, refers_to=b"")
     return Chunk(whole, data, len(data))

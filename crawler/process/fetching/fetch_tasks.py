@@ -3,7 +3,7 @@
     page      fetch, follow hops to URLs with the same key, extract, build the result
     robots    fetch robots.txt of an authority, along at most five redirects
     resolve   look up the addresses of a host
-    denied    record the refusal; there is nothing to wait for
+    denied    record the refusal
 
 A hop is a request: it waits for the gap of its host, and before a hop to another host
 the fetch task takes that host's slot. A fetch task that waits for a hop, for memory, or
@@ -27,7 +27,7 @@ from crawler.config import Config, Overrides
 from crawler.config.credentials import is_credential
 from crawler.errors import StoreError, Unexpected
 from crawler.extract.map_stream import MapStream
-from crawler.fetcher.cookies import CookieJar
+from crawler.fetcher.cookies import CookieJar, CookieJars
 from crawler.fetcher.direct_requests import no_address
 from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.fetch_request import HTTP, FetchRequest, split
@@ -134,6 +134,7 @@ class FetchTasks:
             None  # the request options of a fetch task with the flag OWN_WAY
         )
         self._overrides = Overrides(config.override)
+        self._jars = CookieJars(config.fetch.cookie_jars_max, config.fetch.cookie_domains_max)
         self._run = {
             TaskKind.PAGE: self._page,
             TaskKind.ROBOTS: self._robots_txt,
@@ -235,7 +236,10 @@ class FetchTasks:
 
     async def _denied(self, fetch_task: FetchTask) -> None:
         now = self._clock.now()
-        self._queue(lambda: self._results.denied(fetch_task, now))
+        fetch = self._results.denied(fetch_task, now)
+        await self._pass(
+            fetch_task, fetch, None, lambda: self._promised(fetch_task, fetch, None, now), self._queue
+        )
 
     async def _robots_txt(self, fetch_task: FetchTask) -> None:
         owner = object()  # of the bytes: a host may be fetched from again while its last answer is still held
@@ -283,6 +287,17 @@ class FetchTasks:
             async with self._preparing:
                 await asyncio.to_thread(self._results.prepare, fetch)
             queue = self._queue_heavy
+        await self._pass(fetch_task, fetch, extracted, make, queue)
+
+    async def _pass(
+        self,
+        fetch_task: FetchTask,
+        fetch: Fetch,
+        extracted: Extracted | None,
+        make: Maker,
+        queue: Callable[[Maker], None],
+    ) -> None:
+        """Queue the change of a page; if there is a sink, pass it the page once it is durable."""
         if self.sink is None:
             return queue(make)
         self.awaiting_commit += 1
@@ -314,6 +329,8 @@ class FetchTasks:
         if fetch_task.flags & _OWN_REQUEST and self.request_options_of is not None:
             options = self.request_options_of(fetch_task)
             request = _going(self._request(fetch_task, owner), options)
+            request.jar = self._jars.of(options.jar) if options.jar else None
+            request.proxy = options.proxy
             fetch = await self._follow(fetch_task, request, self._any_hop, options)
         else:
             request, stream = self._request(fetch_task, owner), self._reader.follow(fetch_task)
@@ -547,10 +564,9 @@ def redirected_options(options: RequestOptions, status: int, *, same_host: bool)
         options.headers if same_host else tuple(line for line in options.headers if not is_credential(line))
     )
     if status == 303 or (status in (301, 302) and options.method == "POST"):
-        return RequestOptions(
-            headers=tuple(line for line in headers if not line.lower().startswith("content-"))
-        )
-    return RequestOptions(options.method, options.body, headers)
+        kept = tuple(line for line in headers if not line.lower().startswith("content-"))
+        return msgspec.structs.replace(options, method="GET", body=b"", headers=kept)
+    return msgspec.structs.replace(options, headers=headers)
 
 
 def _not_resolved(text: str) -> Resolution:

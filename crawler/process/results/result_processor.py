@@ -221,12 +221,11 @@ class ResultProcessor:
             change.count("pages.links_lost")
             return 0
 
-    def denied(self, fetch_task: FetchTask, now: float) -> Making:
-        """Make the change for a URL that robots.txt or a withdrawal forbids: it is recorded, but never fetched."""
+    def denied(self, fetch_task: FetchTask, now: float) -> Fetch:
+        """Return the result of a URL that robots.txt or a withdrawal forbids: it is recorded, but never requested."""
         withdrawn = self._pages.withdrawals.stops(fetch_task.url)
         outcome = Outcome.WITHDRAWN if withdrawn else Outcome.ROBOTS_DENIED
-        fetch = Fetch(url=fetch_task.url, outcome=outcome, began=now)
-        return self.page(fetch_task, fetch, None, now)
+        return Fetch(url=fetch_task.url, outcome=outcome, began=now)
 
     # -- hosts -----------------------------------------------------------------
 

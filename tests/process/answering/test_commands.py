@@ -477,7 +477,8 @@ def test_why_does_not_say_never_fetched_of_a_served_page(open_joint: Open) -> No
     rules = fetch(fetch_task.url, b"User-agent: *\nDisallow: /\n", began=joint.clock.now())
     joint.commit(joint.results.robots(fetch_task, rules, joint.clock.now()))
     fetch_task = joint.fetch_task(TaskKind.DENIED)
-    joint.commit(joint.results.denied(fetch_task, joint.clock.now()))
+    now = joint.clock.now()
+    joint.commit(joint.results.page(fetch_task, joint.results.denied(fetch_task, now), None, now))
     said = ask(joint.stages, "why", url=HOME)
     assert said["record"]["state"] == "denied"
     copy = said["captures"][-1]["fetched_at"]

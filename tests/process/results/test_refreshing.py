@@ -204,7 +204,8 @@ def test_robots_that_now_deny_end_a_page_without_a_request(on: Joint) -> None:
     on.commit(on.results.robots(fetch_task, denying, on.clock.now()))
     denied = on.fetch_task(TaskKind.DENIED)
     assert denied.flags & _REFRESH
-    change = on.commit(on.results.denied(denied, on.clock.now()))
+    now = on.clock.now()
+    change = on.commit(on.results.page(denied, on.results.denied(denied, now), None, now))
     assert change.counts["refresh.robots_denied"] == 1
     assert explain(on, "http://a.org/")["state"] == "away"
 

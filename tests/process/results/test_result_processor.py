@@ -151,7 +151,8 @@ def test_a_page_to_be_tried_again_is_not_done(
 def test_a_denied_url_is_recorded_without_a_request(joint: Joint) -> None:
     joint.add(HOME, depth=2, via=7)
     now = joint.clock.now()
-    change = joint.commit(joint.results.denied(joint.fetch_task(), now))
+    denied = Fetch(url=HOME, outcome=Outcome.ROBOTS_DENIED, began=now)
+    change = joint.commit(joint.results.page(joint.fetch_task(), denied, None, now))
     assert counted(change) == {"pages.robots_denied": 1, "urls.done": 1}
     record = joint.stages.pages.record(joint.fingerprint(HOME))
     assert record is not None and (record.state, record.depth, record.via) == (PageState.DENIED, 2, 7)

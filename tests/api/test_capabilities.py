@@ -1,0 +1,210 @@
+"""Test errbacks, cookie jars, proxies of requests, item processors and XPath."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import crawler
+from crawler.fetcher.cookies import CookieJars
+from tests.end_to_end.web import SETTINGS, Answer, ReceivedRequest, Web, page
+
+QUICK = SETTINGS | {"frontier": {"retry_delays": [0.01], "retry_jitter": 0}}
+
+
+def crawl(url: Any, directory: Path, parse: Any, **arguments: Any) -> dict[str, Any]:
+    arguments = {"follow": False, "config": QUICK} | arguments
+    report = crawler.run(url, parse, directory=directory / "crawl", **arguments)
+    assert report["conservation"] == "holds", report["conservation"]
+    return report
+
+
+class Careful:
+    """Asks for pages that fail in different ways."""
+
+    def __init__(self, *paths: str) -> None:
+        self.paths = paths
+        self.fine: list[str] = []
+        self.failed: list[tuple[str, int, str, Any, str]] = []
+        self.break_down = False
+
+    def parse(self, found: crawler.Page) -> Iterator[crawler.Request]:
+        for path in self.paths:
+            yield crawler.Request(path, self.good, {"path": path}, errback=self.bad)
+
+    def good(self, found: crawler.Page) -> None:
+        self.fine.append(found.text)
+
+    def bad(self, found: crawler.Page) -> Iterator[dict[str, Any]]:
+        if self.break_down:
+            raise ZeroDivisionError
+        self.failed.append((found.meta["path"], found.status, found.outcome, found.text, found.url))
+        yield {"failed": found.meta["path"]}
+
+
+def test_requests_without_an_answer_2xx_go_to_their_errback(tmp_path: Path) -> None:
+    """An error status, a redirect without a target, robots.txt, the target of a redirect; its items count."""
+    routes: dict[str, Any] = {
+        "/robots.txt": "User-agent: *\nDisallow: /private",
+        "/": page(),
+        "/fine": "fine",
+        "/gone": (404, {}, "no such tea"),
+        "/moved": (302, {"Location": "/lost"}, ""),
+        "/lost": (410, {}, "lost"),
+        "/broken": (500, {}, "broken"),
+        "/nowhere": (302, {}, "where?"),
+    }
+    with Web(routes) as web:
+        careful = Careful("/fine", "/gone", "/moved", "/broken", "/private", "/nowhere")
+        crawl(web.url(), tmp_path, careful.parse, items=tmp_path / "items.jsonl")
+        assert careful.fine == ["fine"]
+        assert sorted(each[:4] for each in careful.failed) == sorted(
+            [
+                ("/gone", 404, "gone", "no such tea"),
+                ("/moved", 410, "gone", "lost"),
+                ("/broken", 500, "temporary", "broken"),
+                ("/private", 0, "robots_denied", ""),
+                ("/nowhere", 302, "bad_redirect", "where?"),
+            ]
+        )
+    rows = [msgspec.json.decode(line) for line in (tmp_path / "items.jsonl").read_bytes().splitlines()]
+    assert len(rows) == 5
+
+
+def test_an_errback_that_fails_is_called_again_in_the_next_run(tmp_path: Path) -> None:
+    """With what the store knows of the failure; its page is not stored."""
+    careful = Careful("/gone")
+    careful.break_down = True
+    with Web({"/": page(), "/gone": (404, {}, "no such tea")}) as web:
+        report = crawl(web.url(), tmp_path, careful.parse, items=tmp_path / "items.jsonl")
+        assert report["hooks"]["errors"] == {"errback": 1} and not careful.failed
+        careful.break_down = False
+        for _ in range(2):
+            crawl(web.url(), tmp_path, careful.parse, items=tmp_path / "items.jsonl")
+        assert careful.failed == [("/gone", 404, "gone", "", web.url("/gone"))]
+
+
+def test_each_cookie_jar_is_a_visitor_of_its_own(tmp_path: Path) -> None:
+    """Two logins at one site; the page of one URL is fetched once for each."""
+
+    def sign_in(asked: ReceivedRequest) -> Answer:
+        name = asked.body.decode().partition("=")[2]
+        return 302, {"Location": "/", "Set-Cookie": f"user={name}; Path=/"}, ""
+
+    def account(asked: ReceivedRequest) -> Answer:
+        return page(text=f"of {asked.headers.get('Cookie')}")
+
+    class Two:
+        def __init__(self) -> None:
+            self.read: list[tuple[str, str]] = []
+
+        def parse(self, found: crawler.Page) -> Iterator[crawler.Request]:
+            for name in ("alice", "bob"):
+                yield crawler.Request("/in", self.inside, {"name": name}, body={"user": name}, jar=name)
+
+        def inside(self, found: crawler.Page) -> Iterator[crawler.Request]:
+            name = found.meta["name"]
+            yield crawler.Request("/account", self.account, {"name": name}, jar=name)
+
+        def account(self, found: crawler.Page) -> None:
+            self.read.append((found.meta["name"], found.css("title").text))
+
+    two = Two()
+    with Web({"/": page(), "/in": sign_in, "/account": account}) as web:
+        crawl(web.url(), tmp_path, two.parse)
+    assert sorted(two.read) == [("alice", "of user=alice"), ("bob", "of user=bob")]
+
+
+def test_the_jar_used_longest_ago_is_dropped() -> None:
+    jars = CookieJars(2, 10)
+    first = jars.of("a")
+    jars.of("b")
+    assert jars.of("a") is first
+    jars.of("c")
+    assert jars.of("a") is first and len(jars._jars) == 2
+
+
+def test_a_request_goes_through_its_own_proxy(tmp_path: Path) -> None:
+    """Others go directly; the proxy's password is in no record."""
+    seen: list[str] = []
+
+    def through(found: crawler.Page) -> None:
+        seen.append(found.text)
+
+    with Web({"/a": "far"}) as far, Web({"/": page(), "/b": "direct"}) as web:
+        proxy = f"http://me:Sesame@localhost:{far.port}"
+
+        class Both:
+            def parse(self, found: crawler.Page) -> Iterator[crawler.Request]:
+                yield crawler.Request("/a", self.through, proxy=proxy)
+                yield crawler.Request("/b", self.through)
+
+            def through(self, found: crawler.Page) -> None:
+                through(found)
+
+        crawl(web.url(), tmp_path, Both().parse)
+        assert sorted(seen) == ["direct", "far"]
+        assert "/a" not in web.paths() and far.paths() == ["/a"]
+        assert far.asked[0].headers["Proxy-Authorization"].startswith("Basic ")
+    kept = [path for path in (tmp_path / "crawl").rglob("*") if path.is_file() and "store" not in path.parts]
+    assert all(b"Sesame" not in path.read_bytes() for path in kept)
+    with pytest.raises(ValueError, match="proxy: not a proxy URL"):
+        crawler.Request("/", proxy="nowhere")
+
+
+@pytest.mark.parametrize("proxies_max", [1, 100])
+def test_more_proxies_than_are_kept(tmp_path: Path, proxies_max: int) -> None:
+    class Many:
+        def __init__(self, proxies: list[str]) -> None:
+            self.proxies = proxies
+            self.read: list[str] = []
+
+        def parse(self, found: crawler.Page) -> Iterator[crawler.Request]:
+            for n, proxy in enumerate(self.proxies):
+                yield crawler.Request(f"/{n}", self.take, proxy=proxy)
+
+        def take(self, found: crawler.Page) -> None:
+            self.read.append(found.text)
+
+    settings = QUICK | {"fetch": {"request_proxies_max": proxies_max}}
+    with Web({"/": page()}) as web, Web({}, other="one") as one, Web({}, other="two") as two:
+        many = Many([f"http://localhost:{each.port}" for each in (one, two, one, two)])
+        crawl(web.url(), tmp_path, many.parse, config=settings)
+    assert sorted(many.read) == ["one", "one", "two", "two"]
+
+
+def test_items_pass_through_the_processors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """In order, also asynchronous ones; None drops an item; an error is the callback's."""
+
+    async def clean(item: Any, found: crawler.Page) -> Any:
+        return item | {"price": float(item["price"]), "from": found.status}
+
+    def check(item: Any, found: crawler.Page) -> Any:
+        return item if item["price"] > 1 else None
+
+    def parse(found: crawler.Page) -> Iterator[dict[str, Any]]:
+        yield from ({"price": text} for text in found.css("b").texts)
+
+    items = tmp_path / "items.jsonl"
+    with Web({"/": "<b>1</b><b>2.50</b><b>3</b>"}) as web:
+        report = crawl(web.url(), tmp_path, parse, items=items, processors=[clean, check])
+    rows = [msgspec.json.decode(line) for line in items.read_bytes().splitlines()]
+    assert [(row["price"], row["from"]) for row in rows] == [(2.5, 200), (3.0, 200)]
+    assert report["hooks"]["items"] == 2
+    with Web({"/": "<b>?</b>"}) as web, caplog.at_level(logging.ERROR):
+        report = crawl(web.url(), tmp_path / "b", parse, items=items, processors=[clean])
+    assert report["hooks"]["errors"] == {"callback": 1} and ", in clean" in caplog.text
+
+
+def test_xpath_is_that_of_parsel() -> None:
+    pytest.importorskip("parsel")
+    found = crawler.Page.of("http://x/", "<ul><li>Green<li>Black</ul>")
+    assert found.xpath("//li/text()").getall() == ["Green", "Black"]
+    assert found.xpath("//li[text()=$tea]", tea="Black").xpath("string()").get() == "Black"
+    feed = crawler.Page.of("http://x/", "<rss><link>http://x/1</link></rss>", "application/rss+xml")
+    assert feed.xpath("//link/text()").get() == "http://x/1"
+    with pytest.raises(ValueError, match="XPath"):
+        found.xpath("//li[")

@@ -129,7 +129,7 @@ def _run(name: str, arguments: list[str]) -> int:
         full = isinstance(error, DirectoryError) and disk_failed(error)
         from crawler.cli.flags import as_flags
 
-        return _fail(as_flags(str(error)), StoreError.exit_code if full else error.exit_code)
+        return _fail(as_flags(str(error), name), StoreError.exit_code if full else error.exit_code)
     except BrokenPipeError:  # the reader of our output has closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

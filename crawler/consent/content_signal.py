@@ -9,12 +9,14 @@ both AI uses. Other members and values say nothing. Of contradicting members the
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 import msgspec
 
 from crawler.consent.paths import by_path
 from crawler.consent.statements import (
     ALLOW,
+    MEANINGS_MAX,
     NOTHING_SAID,
     REFUSE,
     Preferences,
@@ -52,6 +54,7 @@ def read_signal_rules(lines: Iterable[str], target: str) -> ContentSignal:
     return ContentSignal(*by_path(lines, target, _meaning))
 
 
+@lru_cache(MEANINGS_MAX)
 def _meaning(text: str) -> Preferences:
     return combined(
         Preferences(**dict.fromkeys(_LABELS[member[1]], _ANSWERS[member[2]]))

@@ -9,6 +9,7 @@ every use is unknown. Several header lines are one dictionary (RFC 9651, 4.2).
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import http_sf
 import msgspec
@@ -17,6 +18,7 @@ from crawler.consent.paths import by_path
 from crawler.consent.statements import (
     ALLOW,
     FIELD_OCTETS_MAX,
+    MEANINGS_MAX,
     NOTHING_SAID,
     REFUSE,
     UNKNOWN,
@@ -56,6 +58,7 @@ def read_usage_rules(lines: Iterable[str], target: str) -> ContentUsage:
     return ContentUsage(*by_path(lines, target, _meaning))
 
 
+@lru_cache(MEANINGS_MAX)
 def _meaning(text: str) -> Preferences:
     try:
         members = http_sf.parse(text.encode("latin-1"), tltype="dictionary")

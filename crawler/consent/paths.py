@@ -27,10 +27,13 @@ def address_of(url: str) -> tuple[str, str]:
 
 def longest(patterns: Iterable[str], target: str) -> list[int]:
     """Return the positions of the matching patterns that are longest in octets; [] if none matches."""
+    every = tuple(patterns)
+    if not every:
+        return []
     wanted = spelling(target)
     found = [
         (len(pattern), position)
-        for position, pattern in enumerate(map(pattern_of, patterns))
+        for position, pattern in enumerate(map(pattern_of, every))
         if matches(pattern, wanted)
     ]
     length = max(found, default=(0, 0))[0]

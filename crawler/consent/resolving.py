@@ -13,7 +13,7 @@ from crawler.consent.content_usage import ContentUsage, read_usage_header, read_
 from crawler.consent.page_names import PageNames, read_page_names
 from crawler.consent.paths import address_of
 from crawler.consent.rsl import RslDocument, RslTerms, terms_for
-from crawler.consent.statements import UNKNOWN, USES, Preference, Preferences, strictest
+from crawler.consent.statements import NOTHING_SAID, UNKNOWN, USES, Preference, Preferences, strictest
 from crawler.consent.tdmrep import TdmFile, TdmReservation, read_tdm_page, reservation_for
 from crawler.robots.rules import RobotsRules
 
@@ -46,6 +46,9 @@ class Consent(msgspec.Struct, frozen=True, gc=False, array_like=True):
     tdm: UseDecision = UseDecision()
 
 
+_ALL_UNKNOWN = Consent()
+
+
 class HostStatements(msgspec.Struct, frozen=True):
     """The statements of a page's host: its robots.txt, tdmrep.json and licence document, all as of the fetch."""
 
@@ -73,7 +76,9 @@ class PageStatements(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 def resolve(statements: Iterable[tuple[str, Preferences]]) -> Consent:
     """Return the most restrictive answer about each use, with the first source that gave it."""
-    every = tuple(statements)
+    every = [(source, said) for source, said in statements if said is not NOTHING_SAID]
+    if not every:
+        return _ALL_UNKNOWN
     return Consent(**{use: _decide([(source, getattr(said, use)) for source, said in every]) for use in USES})
 
 

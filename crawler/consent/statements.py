@@ -13,6 +13,7 @@ from crawler.robots.rules import STATEMENT_OCTETS_MAX, STATEMENTS_MAX
 
 FIELD_OCTETS_MAX = STATEMENT_OCTETS_MAX  # of one header or robots.txt line; few servers send longer headers
 LINES_MAX = STATEMENTS_MAX  # statements of one kind in one answer or file; most sites send one or two
+MEANINGS_MAX = 256  # values whose meaning is cached, since the pages of a site repeat them; 2 MiB at the most
 
 
 class Preference(enum.StrEnum):
@@ -47,7 +48,9 @@ def strictest(answers: Iterable[Preference]) -> Preference:
 
 def combined(statements: Iterable[Preferences]) -> Preferences:
     """Return, for each use, the most restrictive of several statements."""
-    every = tuple(statements)
+    every = [each for each in statements if each is not NOTHING_SAID]
+    if len(every) < 2:
+        return every[0] if every else NOTHING_SAID
     return Preferences(*(strictest(getattr(each, use) for each in every) for use in USES))
 
 

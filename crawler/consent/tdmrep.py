@@ -89,7 +89,7 @@ def reservation_for(file: TdmFile, page: TdmReservation, target: str) -> TdmRese
 
     The longest matching location of the file decides; of equally long ones, the most restrictive.
     """
-    if page.raw:
+    if page.raw or not file.entries:
         return page
     deciding = [file.entries[at] for at in longest((each.location for each in file.entries), target)]
     return TdmReservation(

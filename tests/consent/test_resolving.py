@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from crawler.consent.resolving import (
     SOURCES,
     Consent,
-    UseDecision,
     HostStatements,
     PageStatements,
+    UseDecision,
     resolve,
     statements_about,
 )

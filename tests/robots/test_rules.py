@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.robots import rules as module
-from crawler.robots.rules import RobotsRules, parse, read
+from crawler.robots.rules import Parsed, RobotsRules, Rule, parse, read
 
 CASES = json.loads(
     (Path(__file__).parent.parent / "data/robots/google-robotstxt-cases.part.json").read_text()
@@ -332,3 +333,10 @@ def test_kept_statements_are_bounded() -> None:
         kept = parsed.usage or parsed.signals or parsed.licenses
         assert len(kept) == count + 1
         assert {len(line) for line in kept} == {octets + 1}
+
+
+def test_records_without_statements_are_still_read() -> None:
+    """Answers that were stored before statements were kept lack the last three fields."""
+    stored = msgspec.msgpack.encode(([("/x", False)], 1.5, ["https://a.example/s"], 0))
+    expected = Parsed((Rule("/x", False),), 1.5, ("https://a.example/s",))
+    assert msgspec.msgpack.decode(stored, type=Parsed) == expected

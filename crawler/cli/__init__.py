@@ -109,7 +109,12 @@ def _main(argv: list[str], *, leaves: bool) -> int:
     shutdown = sys.modules.get(
         "crawler.process.lifecycle.shutdown"
     )  # imported only by commands that run an event loop
-    return shutdown.leave(code) if leaves and shutdown is not None else code
+    if not leaves:
+        return code
+    code = shutdown.leave(code) if shutdown is not None else code
+    if name in IN_ORDER:
+        early_signals.leave()
+    return code
 
 
 def _no_command(name: str) -> str:

@@ -1,4 +1,4 @@
-"""TDMRep: the report's examples, malformed files, and properties."""
+"""TDMRep: examples of the format, malformed files, and properties."""
 
 import json
 

@@ -18,6 +18,7 @@ from crawler.process.lifecycle.garbage_collection import collect_rarely
 # Command -> (module, one line). The order is that of `crawler --help`.
 COMMANDS = {
     "demo": ("crawler.cli.demo", "crawl a small built-in web on loopback"),
+    "new": ("crawler.cli.new", "write an example program with a test of its callbacks"),
     "crawl": ("crawler.cli.crawl", "crawl into a directory; run it again to continue"),
     "refresh": ("crawler.cli.refresh", "keep the stored pages fresh, until stopped"),
     "node": ("crawler.cli.node", "run one process of a crawl on many machines"),

@@ -1,9 +1,15 @@
-"""Signals that arrive before the crawl has begun; handled from the first lines of the program on.
+"""Which signals stop a crawl, and what they do before it has begun and after it has ended.
+
+    SIGINT, SIGTERM     stop the crawl cleanly
+    SIGHUP              too, unless it was ignored when the program started (`nohup`)
+    SIGUSR1             ignored: logs are reopened without a signal
 
 Importing the crawler takes longer than a supervisor may wait. A SIGTERM or SIGHUP that
 arrives meanwhile is remembered for the command, which stops as soon as it has begun. A
-second one ends the process at once. This module is imported first and imports almost
-nothing.
+second one ends the process at once. When a command has ended, `leave` makes the process
+ignore these signals: the interpreter restores their default action before it frees its
+memory, and a signal would then replace the exit code. This module is imported first and
+imports almost nothing.
 """
 
 import os
@@ -12,15 +18,36 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-NUMBERS = (signal.SIGTERM, signal.SIGHUP)
+IGNORED = (signal.SIGUSR1,)  # by the whole process and its children, which a service manager may signal too
 AT_ONCE = 130  # exit code after a second signal
 _came: list[int] = []
+_begun: list[bool] = []  # not empty once a crawl handles the signals itself
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that stop a crawl cleanly."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM) if ignored else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def install() -> None:
-    """Remember both signals from now on. Only works in the main thread of a program."""
-    for number in NUMBERS:
+    """Remember stop signals from now on, except SIGINT. Only works in the main thread of a program."""
+    for number in _noted():
         signal.signal(number, _note)
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def begin() -> bool:
+    """Record that the crawl handles the signals itself; return whether one has already arrived."""
+    _begun.append(True)
+    return has_signal()
+
+
+def leave() -> None:
+    """Ignore stop signals from now on, since the exit code is decided; only for programs that end soon in any case."""
+    for number in stop_signals():
+        signal.signal(number, signal.SIG_IGN)
 
 
 def has_signal() -> bool:
@@ -34,8 +61,8 @@ def forget() -> None:
 
 
 def deliver() -> None:
-    """Let both signals end the process again, for commands without a clean stop; deliver one that already arrived."""
-    for number in NUMBERS:
+    """Let stop signals end the process again, for commands without a clean stop; deliver one that already arrived."""
+    for number in _noted():
         if signal.getsignal(number) is _note:
             signal.signal(number, signal.SIG_DFL)
     if _came:
@@ -44,8 +71,9 @@ def deliver() -> None:
 
 @contextmanager
 def noted() -> Iterator[None]:
-    """Remember both signals while the context is entered, and restore the previous handlers afterwards."""
-    before = {number: signal.getsignal(number) for number in NUMBERS}
+    """Remember stop signals while the context is entered, and restore the previous handlers afterwards."""
+    _begun.clear()
+    before = {number: signal.getsignal(number) for number in (*_noted(), *IGNORED)}
     try:
         install()
     except ValueError:  # not the main thread, which receives all signals
@@ -58,9 +86,14 @@ def noted() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _noted() -> tuple[signal.Signals, ...]:
+    """Return the stop signals that are remembered; Python itself raises KeyboardInterrupt for SIGINT."""
+    return tuple(number for number in stop_signals() if number is not signal.SIGINT)
+
+
 def _note(number: int, _frame: object) -> None:
     if _came:
         os._exit(AT_ONCE)
     _came.append(number)
-    if sys.stderr is not None:
+    if sys.stderr is not None and not _begun:
         os.write(2, b"stopping as soon as the crawl has begun\n")

@@ -44,10 +44,15 @@ STAGES = {
     "due",
     "freshness",
     "pages",
+    "consent",
 }
 # Stage -> the stages it may import, with the reason.
 EXCEPTIONS = {
     "frontier": {"freshness", "robots"},  # schedules by crawl value; checks robots.txt before a page
+    "consent": {
+        "robots",
+        "extract",
+    },  # matches paths as robots.txt does; reads Link headers, directives and XML
     "render": {"pages"},  # compares the visible text of a page before and after
 }
 # The layers, lowest first: each imports only modules of the lines above its own.

@@ -109,7 +109,12 @@ def _main(argv: list[str], *, leaves: bool) -> int:
     shutdown = sys.modules.get(
         "crawler.process.lifecycle.shutdown"
     )  # imported only by commands that run an event loop
-    return shutdown.leave(code) if leaves and shutdown is not None else code
+    if not leaves:
+        return code
+    code = shutdown.leave(code) if shutdown is not None else code
+    if name in IN_ORDER:
+        early_signals.leave()
+    return code
 
 
 def _no_command(name: str) -> str:
@@ -129,7 +134,7 @@ def _run(name: str, arguments: list[str]) -> int:
         full = isinstance(error, DirectoryError) and disk_failed(error)
         from crawler.cli.flags import as_flags
 
-        return _fail(as_flags(str(error)), StoreError.exit_code if full else error.exit_code)
+        return _fail(as_flags(str(error), name), StoreError.exit_code if full else error.exit_code)
     except BrokenPipeError:  # the reader of our output has closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

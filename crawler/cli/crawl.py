@@ -449,8 +449,6 @@ class _Stopper:
     A signal that arrives before the loop exists is noted (`early_signals.py`); the crawl stops as soon as it runs.
     """
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
     def __init__(self, crawl: "Crawl", directory: Path, command: str) -> None:
         self._crawl = crawl
         self._command = command
@@ -460,8 +458,8 @@ class _Stopper:
     def __enter__(self) -> None:
         """Install the signal handlers."""
         self._loop = asyncio.get_running_loop()
-        self._before = {number: signal.signal(number, self) for number in self.SIGNALS}
-        if early_signals.has_signal():
+        self._before = {number: signal.signal(number, self) for number in early_signals.stop_signals()}
+        if early_signals.begin():
             self._loop.call_soon(self._crawl.stop, "signal")
 
     def __exit__(self, *_: object) -> None:

@@ -6,6 +6,7 @@ names the commands that lack the flag because it has no effect there.
 
 import argparse
 import re
+import shlex
 from typing import NamedTuple
 
 from crawler.config.key_words import keys
@@ -305,29 +306,34 @@ def grouped(parser: argparse.ArgumentParser) -> dict[str, argparse._ArgumentGrou
     return {name: parser.add_argument_group(name) for name in GROUPS}
 
 
-def as_flags(message: str) -> str:
+WITH_FLAGS = ("crawl", "refresh", "node", "shell", "config")  # others set keys with --set only
+
+
+def as_flags(message: str, command: str = "crawl") -> str:
     """Return a message in which settings to give (`section.key=value`, `see section.key`) are written as flags.
 
     >>> as_flags("give identity.contact=URL, or robots.rules_max=5; see fetch.proxy")
-    "give --contact URL, or --set 'robots.rules_max=5'; see --proxy"
+    'give --contact URL, or --set robots.rules_max=5; see --proxy'
+    >>> as_flags("give politeness.delay=0 again", "seed")
+    'give --set politeness.delay=0 again'
     """
-    return _SEE.sub(_seen, _GIVEN.sub(_given, message))
+    has_flags = command in WITH_FLAGS
+
+    def given(setting: re.Match[str]) -> str:
+        key, value = setting.groups()
+        if key not in keys():
+            return setting[0]
+        name = _flag_of(key) if has_flags else ""
+        return f"{name} {value}" if name else f"--set {shlex.quote(f'{key}={value}')}"
+
+    def seen(setting: re.Match[str]) -> str:
+        return f"see {has_flags and _flag_of(setting[1]) or setting[1]}"
+
+    return _SEE.sub(seen, _GIVEN.sub(given, message))
 
 
 _GIVEN = re.compile(r"(?<!--set )(?<![\w./'-])([a-z_]+\.[a-z_]+)=(\[[^]]*\]|[^\s,;)]+)")
 _SEE = re.compile(r"\bsee ([a-z_]+\.[a-z_]+)\b")
-
-
-def _given(setting: re.Match[str]) -> str:
-    key, value = setting.groups()
-    if key not in keys():
-        return setting[0]
-    name = _flag_of(key)
-    return f"{name} {value}" if name else f"--set '{key}={value}'"
-
-
-def _seen(setting: re.Match[str]) -> str:
-    return f"see {_flag_of(setting[1]) or setting[1]}"
 
 
 def _flag_of(key: str) -> str:

@@ -80,16 +80,15 @@ async def _serve(directory: CrawlDirectory, stages: dict[str, Any], config: Conf
     server = PageServer(
         PageHandler(crawl, config.serve, rewriter()), config.serve, clock.now, ready=crawl.ready
     )
-    controls = _controls(directory, stages)
-    for control in controls:
-        await control.start()
-    host, port = await server.start(args.address)
-    if not args.quiet:
-        print(f"serving {args.dir} on http://{host}:{port}/page?url=URL", flush=True)
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    await stopped.wait()
-    for control in controls:
-        await control.close()
-    await server.close()
+    async with contextlib.AsyncExitStack() as running:
+        host, port = await server.start(args.address)
+        running.push_async_callback(server.close)
+        for control in _controls(directory, stages):
+            await control.start()
+            running.push_async_callback(control.close)
+        if not args.quiet:
+            print(f"serving {args.dir} on http://{host}:{port}/page?url=URL", flush=True)
+        stopped = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        await stopped.wait()

@@ -114,7 +114,7 @@ class SeedPlaces:
         shown = ", ".join(names[:_SHOWN]) + (
             f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         )
-        again = ", ".join(f"{key}={value}" for key, value in self._inherited.items())
+        again = " ".join(f"{key}={value}" for key, value in self._inherited.items())
         return (
             f"{url}: this crawl's relaxed settings were given for {shown or 'other seeds'} only; "
             f"give them again for this seed too ({again}), or give other values, or use another directory"

@@ -24,15 +24,21 @@ def page_directives(robots_tags: Iterable[str], meta: Iterable[str], token: str)
         meta: contents of the meta tags named `robots` or like our token.
         token: our product token.
     """
+    words = directive_names(robots_tags, meta, token)
+    if not words:
+        return NO_DIRECTIVES
+    none = "none" in words
+    return Directives(none or "nofollow" in words, none or "noindex" in words, none or "noarchive" in words)
+
+
+def directive_names(robots_tags: Iterable[str], meta: Iterable[str], token: str) -> frozenset[str]:
+    """Return all names that apply to `token`, in lower case; arguments as for `page_directives`."""
     words: set[str] = set()
     for value in robots_tags:
         words.update(_words_for(value, token.lower()))
     for content in meta:
         words.update(word.strip() for word in content.lower().replace(";", ",").split(","))
-    if not words:
-        return NO_DIRECTIVES
-    none = "none" in words
-    return Directives(none or "nofollow" in words, none or "noindex" in words, none or "noarchive" in words)
+    return frozenset(words - {""})
 
 
 def header_directives(headers: Iterable[tuple[bytes, bytes]], token: str) -> Directives | None:

@@ -20,12 +20,19 @@ def link_headers(values: Iterable[str]) -> Iterator[tuple[str, frozenset[str]]]:
     Links with an `anchor` are about another resource and are skipped. An unreadable part
     ends its field; the links before it are used.
     """
+    for target, relations, _ in typed_link_headers(values):
+        yield target, relations
+
+
+def typed_link_headers(values: Iterable[str]) -> Iterator[tuple[str, frozenset[str], str]]:
+    """Like `link_headers`, but yield also the media type that the link announces, in lower case, "" if none."""
     for value in values:
         at = 0
         while target := _TARGET.match(value, at):
             parameters, at = _parameters(value, target.end())
             if "anchor" not in parameters:
-                yield target[1], frozenset(parameters.get("rel", "").lower().split())
+                relations = frozenset(parameters.get("rel", "").lower().split())
+                yield target[1], relations, parameters.get("type", "").strip().lower()
 
 
 def _parameters(value: str, at: int) -> tuple[dict[str, str], int]:

@@ -18,6 +18,7 @@ from crawler.errors import DamageError
 from crawler.pages import reading, segments
 from crawler.pages.captures import (
     StoredPage,
+    capture_key,
     is_copy,
     newest_of,
     record_key,
@@ -59,6 +60,19 @@ class Archive:
         for _, capture in self.stored_captures_of(fingerprint):
             if not self.is_withdrawn(capture):
                 yield capture
+
+    def newest_capture(self, fingerprint: int, record: PageRecord | None) -> Capture | None:
+        """Return the capture that shows the page now, or the newest one if none does; `record` is the URL's record.
+
+        The newest capture has the time of the last answer, so one look-up usually finds it.
+        """
+        if record is not None:
+            key = capture_key(fingerprint, record.fetched_at)
+            if value := self.store.get(key):
+                capture = unpack_capture(key, value)
+                if is_copy(capture) and not self.is_withdrawn(capture):
+                    return capture
+        return newest_of(self.captures(fingerprint))
 
     def stored_captures_of(self, fingerprint: int) -> Iterator[tuple[bytes, Capture]]:
         """Yield (`c/` key, capture) for every committed capture of a URL, newest first, withdrawn ones too."""

@@ -255,7 +255,8 @@ def parse_http(block: bytes) -> HttpMessage:
     """Parse the HTTP message of a block, tolerating servers' errors. Transfer codings are undone."""
     head, _, payload = _split_head(block)
     lines = head.replace(b"\r\n", b"\n").split(b"\n")
-    headers = tuple(_http_field(line) for line in lines[1:] if b":" in line)
+    cut = [line.partition(b":") for line in lines[1:]]
+    headers = tuple([(name.strip(), value.strip()) for name, colon, value in cut if colon])
     start = lines[0].decode("latin-1")
     words = start.split(" ", 2)
     is_response = words[0].upper().startswith("HTTP/")
@@ -271,11 +272,6 @@ def parse_http(block: bytes) -> HttpMessage:
     if b"chunked" in message.header(b"transfer-encoding").lower():
         message.payload = _dechunk(payload)
     return message
-
-
-def _http_field(line: bytes) -> tuple[bytes, bytes]:
-    name, _, value = line.partition(b":")
-    return name.strip(), value.strip()
 
 
 def _dechunk(payload: bytes) -> bytes:

@@ -8,7 +8,7 @@ so a parsed file is a few hundred bytes however long it was.
 Matching follows section 2.2.2: of all patterns that match the path and query, the longest
 in octets decides; if two are equally long, allow wins; if none matches, the URL is allowed.
 Patterns and targets are first converted to one spelling of percent-encoding
-(`_spelling`). Patterns without `*` and `$` are prefixes: one look-up per prefix length in
+(`spelling`). Patterns without `*` and `$` are prefixes: one look-up per prefix length in
 use finds the longest match. The same look-up, with the part before the first wildcard,
 selects the wildcard patterns to try. They are matched part by part from the left, in time
 linear in the target, without regular expressions. `wildcards_max` per file bounds the cost
@@ -21,6 +21,7 @@ and common misspellings of disallow are accepted.
 import re
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from dataclasses import field as of_dataclass
 
 import msgspec
 
@@ -29,7 +30,11 @@ SLICE_LINES = 4_000  # lines read between two pauses: some 5 ms
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
-_USER_AGENT, _ALLOW, _DISALLOW, _CRAWL_DELAY, _SITEMAP = range(5)
+# Statements about uses are kept as text for `consent/`: of each kind one more than this, and of each one octet
+# more, so that the reader sees that there was more.
+STATEMENTS_MAX, STATEMENT_OCTETS_MAX = 64, 8192
+
+_USER_AGENT, _ALLOW, _DISALLOW, _CRAWL_DELAY, _SITEMAP, _USAGE, _SIGNAL, _LICENSE = range(8)
 _FIELDS = {
     "user-agent": _USER_AGENT,
     "useragent": _USER_AGENT,
@@ -45,6 +50,9 @@ _FIELDS = {
     "crawldelay": _CRAWL_DELAY,
     "sitemap": _SITEMAP,
     "site-map": _SITEMAP,
+    "content-usage": _USAGE,
+    "content-signal": _SIGNAL,
+    "license": _LICENSE,
 }
 # A product token at the start of an agent line; any text after it (`/1.0`, a comment) is ignored.
 _AGENT = re.compile(r"([A-Za-z_-]+)(?=[\s/;(]|$)|(\*)(?=\s|$)")
@@ -71,13 +79,17 @@ class Parsed(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     `rules` are sorted: longest pattern first, allow before disallow.
     `crawl_delay` is in seconds, None if the chosen group has none. `ignored` is the number
-    of rules beyond the limits.
+    of rules beyond the limits. `usage` and `signals` are the values of the Content-Usage and Content-Signal lines
+    that apply to the token, `licenses` those of all License lines; what they mean is read by `consent/`.
     """
 
     rules: tuple[Rule, ...] = ()
     crawl_delay: float | None = None
     sitemaps: tuple[str, ...] = ()
     ignored: int = 0
+    usage: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
+    licenses: tuple[str, ...] = ()
 
 
 class _ByPrefix:
@@ -120,7 +132,9 @@ class RobotsRules:
             None  # the latest verdict, cached because a URL is checked several times
         )
         # Approximate bytes of memory, used for the limit of the cache.
-        self.weight = 500 + sum(300 + len(rule.pattern) for rule in parsed.rules) + 100 * len(self.sitemaps)
+        said = (*parsed.usage, *parsed.signals, *parsed.licenses)
+        self.weight = 500 + sum(300 + len(rule.pattern) for rule in rules) + 100 * len(self.sitemaps)
+        self.weight += sum(100 + len(line) for line in said)
 
     def allowed(self, target: str) -> bool:
         """Return whether `target` (path and query, from the slash on) may be requested."""
@@ -132,7 +146,7 @@ class RobotsRules:
         if target == "/robots.txt":
             return None
         if self._asked is None or self._asked[0] != target:
-            self._asked = target, self._decide(_spelling(target))
+            self._asked = target, self._decide(spelling(target))
         return self._asked[1]
 
     def _decide(self, target: str) -> Rule | None:
@@ -141,7 +155,7 @@ class RobotsRules:
             for rule in rules:  # in order of rank, so the first rule that cannot win ends the search
                 if best is not None and _rank(rule) >= _rank(best):
                     break
-                if _matches(rule.pattern, target):
+                if matches(rule.pattern, target):
                     best = rule
                     break
         return best
@@ -207,14 +221,20 @@ class _Choice:
     rules: dict[Rule, None] | None = None
     crawl_delay: float | None = None
     ignored: int = 0
+    usage: list[str] = of_dataclass(default_factory=list)
+    signals: list[str] = of_dataclass(default_factory=list)
 
     def add(self, field: int, value: str) -> None:
-        if field == _CRAWL_DELAY:
+        if field == _USAGE:
+            _keep(self.usage, value)
+        elif field == _SIGNAL:
+            _keep(self.signals, value)
+        elif field == _CRAWL_DELAY:
             self.crawl_delay = _longer(self.crawl_delay, _seconds(value))
         elif value and self._takes(value):
             if self.rules is None:
                 self.rules = {}
-            self.rules[Rule(_pattern(value), field == _ALLOW)] = None
+            self.rules[Rule(pattern_of(value), field == _ALLOW)] = None
 
     def _takes(self, value: str) -> bool:
         """Return whether one more rule is within the limits, and count it."""
@@ -236,7 +256,10 @@ class _Groups:
         self._any = _Choice(rules_max, wildcards_max)
         self._present: list[_Choice] = []
         self._in_head = False
+        self._any_group = False
         self._sitemaps: dict[str, None] = {}
+        self._licenses: list[str] = []
+        self._signals_before: list[str] = []  # before the first group: they apply to all agents
 
     def add(self, field: int, value: str) -> None:
         if field == _USER_AGENT:
@@ -244,13 +267,18 @@ class _Groups:
         elif field == _SITEMAP:
             if value:
                 self._sitemaps[value] = None
+        elif field == _LICENSE:
+            _keep(self._licenses, value)
+        elif field == _SIGNAL and not self._any_group:
+            _keep(self._signals_before, value)
         else:
-            if field != _CRAWL_DELAY:
+            if field not in (_CRAWL_DELAY, _SIGNAL):
                 self._in_head = False
             for choice in self._present:
                 choice.add(field, value)
 
     def _add_agent(self, value: str) -> None:
+        self._any_group = True
         if not self._in_head:
             self._present = []
             self._in_head = True
@@ -265,7 +293,20 @@ class _Groups:
     def parsed(self) -> Parsed:
         choice = self._own if self._own.found else self._any
         rules = sorted(choice.rules or (), key=_rank)
-        return Parsed(tuple(rules), choice.crawl_delay, tuple(self._sitemaps), choice.ignored)
+        return Parsed(
+            tuple(rules),
+            choice.crawl_delay,
+            tuple(self._sitemaps),
+            choice.ignored,
+            tuple(choice.usage),
+            (*self._signals_before, *choice.signals)[: STATEMENTS_MAX + 1],
+            tuple(self._licenses),
+        )
+
+
+def _keep(lines: list[str], value: str) -> None:
+    if value and len(lines) <= STATEMENTS_MAX:
+        lines.append(value[: STATEMENT_OCTETS_MAX + 1])
 
 
 def _fields(lines: Iterable[bytes]) -> Iterator[tuple[int, str]]:
@@ -302,7 +343,7 @@ def _longer(first: float | None, second: float | None) -> float | None:
     return max(first, second)
 
 
-def _spelling(target: str) -> str:
+def spelling(target: str) -> str:
     """Return `target` with one spelling for each octet, so that equal octets compare equal.
 
     Non-ASCII characters and blanks are percent-encoded, escapes of unreserved
@@ -315,7 +356,7 @@ def _spelling(target: str) -> str:
     return _encode(target).replace("*", "%2A").replace("$", "%24")
 
 
-def _pattern(value: str) -> str:
+def pattern_of(value: str) -> str:
     """Return a pattern in the spelling of targets; runs of `*` become one, `$` is special only at the end."""
     if _PLAIN_PATTERN.fullmatch(value) and "**" not in value:
         return value
@@ -343,7 +384,7 @@ def _is_wildcard(pattern: str) -> bool:
     return "*" in pattern or pattern.endswith("$")
 
 
-def _matches(pattern: str, target: str) -> bool:
+def matches(pattern: str, target: str) -> bool:
     """Return whether `pattern` matches `target` from its first octet on; linear in `target`."""
     if not _is_wildcard(pattern):
         return target.startswith(pattern)

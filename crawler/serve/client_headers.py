@@ -3,12 +3,14 @@
 A client sends the same fields with each request. `ClientHeadersCache` maps the bytes of
 a header block to its meaning, so that for known blocks only the target is parsed. It
 remembers only blocks that the parser accepted as a whole request and that ask for a
-plain copy: no body, no condition, no range, and no end of the connection.
+plain copy, apart from one condition or range: no body, and no end of the connection.
 """
 
+import re
 from collections.abc import Mapping
 
 from msgspec import Struct
+from multidict import CIMultiDict
 
 from crawler.serve import header_fields, host_check
 
@@ -18,6 +20,20 @@ _MORE_THAN_A_COPY = frozenset(
     ("content-length", "transfer-encoding", "expect", "upgrade", "te", "trailer", "x-crawler-hop")
     + ("range", "if-range", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since")
 )
+
+
+# A condition or range differs from page to page, so it is cut out of the block before the block is looked up.
+_CONDITION = re.compile(
+    rb"(?:\A|(?<=\r\n))(If-None-Match|If-Modified-Since|Range): ([!-~](?:[ -~]{0,254}[!-~])?)\r\n"
+)
+
+
+def without_condition(block: bytes) -> tuple[bytes, dict[str, str]]:
+    """Return a header block without its first condition or range, and that field; {} if there is none."""
+    match = _CONDITION.search(block)
+    if match is None:
+        return block, {}
+    return block[: match.start()] + block[match.end() :], {match[1].decode(): match[2].decode()}
 
 
 class ClientHeaders(Struct, frozen=True):
@@ -59,7 +75,16 @@ class ClientHeadersCache:
         return self._known.get(block)
 
     def put(self, block: bytes, client_headers: ClientHeaders) -> None:
-        """Remember a plain block, unless another parser could split its lines differently."""
+        """Remember a block without its condition if the rest is plain, and no other parser could split its lines.
+
+        `client_headers` is the meaning of the whole block.
+        """
+        block, condition = without_condition(block)
+        if condition:
+            others = CIMultiDict(client_headers.headers)
+            for name in condition:
+                others.popall(name, None)
+            client_headers = read(others, client_headers.base)
         lines = block.count(b"\r\n")
         if not client_headers.plain or len(block) > BLOCK_BYTES_MAX:
             return

@@ -16,7 +16,8 @@ from crawler.serve.stored_bodies import part
 CONDITIONS = frozenset(
     ("If-Match", "If-Unmodified-Since", "If-None-Match", "If-Modified-Since", "If-Range", "Range")
 )
-_OF_A_BODY = (b"content-type", b"content-encoding", b"content-disposition", b"content-language")
+_NOT_MODIFIED = header_fields.head(304, "Not Modified", [])
+_PARTIAL = header_fields.head(206, "Partial Content", [])
 
 
 def conditional(ready: Representation, headers: Mapping[str, str], extra: bytes, modified: float) -> Reply:
@@ -31,8 +32,8 @@ def conditional(ready: Representation, headers: Mapping[str, str], extra: bytes,
         _check_preconditions(ready, headers, modified)
         seen = _instant(headers, "If-Modified-Since")
         if header_fields.not_modified(headers.get("If-None-Match", ""), seen, ready.etag, modified):
-            kept = [field for field in ready.fields if field[0].lower() not in _OF_A_BODY]
-            return Reply(304, header_fields.head(304, "Not Modified", kept) + extra, 0, b"")
+            lasting = ready.head[ready.lasting_at :]
+            return Reply(304, b"%b%b%b" % (_NOT_MODIFIED, lasting, extra), 0, b"")
         range_field = headers.get("Range", "")
         if _wants_range(ready, headers, range_field):
             return _range(ready, range_field, extra)
@@ -73,8 +74,8 @@ def _range(ready: Representation, field: str, extra: bytes) -> Reply:
     if span is None:
         return _whole(ready, extra)
     first, end = span
-    content_range = (b"Content-Range", b"bytes %d-%d/%d" % (first, end - 1, length))
-    head = header_fields.head(206, "Partial Content", [*ready.fields, content_range]) + extra
+    content_range = b"Content-Range: bytes %d-%d/%d\r\n" % (first, end - 1, length)
+    head = b"".join((_PARTIAL, ready.head[ready.fields_at :], content_range, extra))
     if ready.body is not None:
         return Reply(206, head, end - first, ready.body[first:end])
     pieces = ready.pieces

@@ -8,17 +8,12 @@ only that one was current at the instant.
 from collections.abc import Iterable
 
 from crawler.clock import iso_time
-from crawler.pages.captures import is_copy, newest_of
+from crawler.pages.captures import is_copy
 from crawler.pages.withdrawals import Erased, Withdrawal
 from crawler.records import Capture, PageRecord
 from crawler.serve.http_error import HttpError
 
 CAPTURES_MAX = 10_000  # captures of a URL that are examined, newest first
-
-
-def choose_copy(newest_first: Iterable[Capture], at: float | None) -> Capture | None:
-    """Return the copy for the instant `at` (None: now), or None if there is no copy."""
-    return newest_of(newest_first) if at is None else nearest_copy(newest_first, at)
 
 
 def nearest_copy(newest_first: Iterable[Capture], at: float) -> Capture | None:

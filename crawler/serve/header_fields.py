@@ -9,7 +9,6 @@ a sandbox without scripts.
 
 import re
 from collections.abc import Iterable
-from email.utils import formatdate
 from functools import lru_cache
 
 Field = tuple[bytes, bytes]
@@ -119,12 +118,6 @@ def _weight(parameters: str) -> float:
             except ValueError:
                 return 0.0
     return 1.0
-
-
-@lru_cache(maxsize=64)
-def http_date(second: int) -> str:
-    """Format an instant, in whole seconds, as an HTTP date."""
-    return formatdate(second, usegmt=True)
 
 
 def not_modified(if_none_match: str, if_modified_since: float | None, etag: str, modified: float) -> bool:

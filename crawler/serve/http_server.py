@@ -21,7 +21,8 @@ from typing import cast
 
 from crawler.errors import ConfigError, CrawlerError
 from crawler.serve.connection_slots import ConnectionSlots
-from crawler.serve.header_fields import SANDBOX, head, http_date
+from crawler.serve.dates import http_date
+from crawler.serve.header_fields import SANDBOX, head
 from crawler.serve.http_error import HttpError, wants_page
 from crawler.serve.reply import Reply
 from crawler.serve.representation import UNKNOWN_LENGTH
@@ -95,6 +96,8 @@ def whole(reply: Reply, now: float) -> bytes:
     """Return a reply with its body as sent to an HTTP/1.1 client on a connection that stays open."""
     assert reply.body is not None
     date = http_date(int(now)).encode()
+    if reply.status in (204, 304):
+        return b"%bDate: %b\r\n\r\n" % (reply.head, date)
     return b"%bDate: %b\r\nContent-Length: %d\r\n\r\n%b" % (reply.head, date, reply.length, reply.body)
 
 

@@ -9,22 +9,20 @@
 Addresses are absolute and use the server name from the client's request.
 """
 
+import re
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from urllib.parse import quote
 
 from crawler.records import Capture
-from crawler.serve.header_fields import Field, http_date
+from crawler.serve.dates import http_date, stamp
+from crawler.serve.header_fields import Field
 
-
-def stamp(instant: float) -> str:
-    """Return an instant as 14 digits, in UTC."""
-    return datetime.fromtimestamp(int(instant), UTC).strftime("%Y%m%d%H%M%S")
+_PLAIN = re.compile(r"[-.0-9:A-Z_a-z/~]*")  # text that `quote` would not change
 
 
 def page_path(url: str, at: float | None = None, *, rewrite: bool = False) -> str:
     """Return the path of a copy of `url`; without `at`, of its newest copy."""
-    path = f"/page?url={quote(url, safe=':/')}"
+    path = "/page?url=" + (url if _PLAIN.fullmatch(url) else quote(url, safe=":/"))
     if at is not None:
         path += f"&at={stamp(at)}"
     return path + ("&rewrite=1" if rewrite else "")

@@ -20,10 +20,11 @@ from crawler.records import Capture, Outcome, PageRecord
 from crawler.serve import copy_selection, header_fields, memento
 from crawler.serve.client_headers import ClientHeaders
 from crawler.serve.conditions import conditional
+from crawler.serve.dates import rfc3339
 from crawler.serve.http_error import HttpError
 from crawler.serve.interfaces import Ahead, AheadState, Located, ServedCrawl
 from crawler.serve.reply import Reply
-from crawler.serve.representation import CopyForm, Rewriter, represent, rfc3339
+from crawler.serve.representation import CopyForm, Rewriter, represent
 from crawler.serve.request_parsing import ParsedRequest, Route, accept_datetime
 from crawler.serve.response_cache import CachedResponse, ResponseCache
 from crawler.serve.stored_bodies import open_copy
@@ -48,22 +49,31 @@ class PageHandler:
         self._withholds = config.on_disallow == "withhold"
         self.response_cache = ResponseCache(config.ready_bytes_max)
 
-    def again(self, asked: ParsedRequest, client_headers: ClientHeaders, now: float) -> Reply | None:
-        """Return the reply to a plain request whose answer is cached; None: call `reply`."""
+    def at_once(
+        self, asked: ParsedRequest, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float
+    ) -> Reply | None:
+        """Return the reply to a request for a copy whose body fits in memory; None: call `reply`.
+
+        `conditions` are the request's conditions and its range, which `client_headers` does not contain.
+
+        Raises:
+            HttpError, DamageError: as `reply`, which reports and counts the request; call it.
+        """
         if asked.door is not Route.PAGE or asked.refresh or asked.max_stale is not None:
             return None
         located = self._crawl.locate(asked.url)
         if located.archive is None:
             return None
-        proof = located.archive.store.get(record_key(located.fingerprint)) or b""
-        form = CopyForm(client_headers.base, client_headers.taken, asked.at, asked.rewrite)
-        shown = self.response_cache.get(_name(located.archive, located.fingerprint, form), proof)
-        if shown is None or (self._withholds and self._crawl.disallowed(asked.url)):
+        taken = frozenset[bytes]() if "Range" in conditions else client_headers.taken
+        form = CopyForm(client_headers.base, taken, asked.at, asked.rewrite)
+        shown = self._shown(located.archive, located, asked, form)
+        if shown.ready.body is None:
             return None
-        self._count(located, client_headers)
-        ready = shown.ready
+        self._check_allowed(asked.url)
         _, _, extra = self._of_now(shown, located, now)
-        return Reply(ready.status, ready.head + extra, ready.length, ready.body)
+        reply = conditional(shown.ready, conditions, extra, shown.capture.fetched_at)
+        self._count(located, client_headers)
+        return reply
 
     def reply(self, asked: ParsedRequest, client_headers: ClientHeaders, now: float) -> Reply:
         """Return the reply to a GET request; the reply to HEAD is its head.
@@ -85,14 +95,25 @@ class PageHandler:
         proxied = asked.door is Route.PROXY
         at = _accepted_instant(client_headers) if proxied else asked.at
         form = CopyForm(client_headers.base, client_headers.taken, at, asked.rewrite, proxied)
+        shown = self._shown(archive, located, asked, form)
+        self._check_allowed(asked.url)
+        return self._copy(asked, client_headers.headers, now, shown, located)
+
+    def _shown(
+        self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm
+    ) -> CachedResponse:
+        """Return the copy and its representation, cached or built.
+
+        Raises:
+            HttpError: there is no copy, or it may not be shown.
+        """
         proof = archive.store.get(record_key(located.fingerprint)) or b""
         name = _name(archive, located.fingerprint, form)
         shown = self.response_cache.get(name, proof)
         if shown is None:
             shown = self._show(archive, located, asked, form, proof)
             self.response_cache.put(name, shown)
-        self._check_allowed(asked.url)
-        return self._copy(asked, client_headers.headers, now, shown, located)
+        return shown
 
     def _check_allowed(self, url: str) -> None:
         """Raise HttpError (451) if copies are withheld because robots.txt forbids the URL now."""
@@ -112,7 +133,10 @@ class PageHandler:
             HttpError: 451, no copy of this page may be shown.
         """
         record = unpack_record(record_key(fingerprint), proof) if proof else None
-        capture = copy_selection.choose_copy(archive.captures(fingerprint), at)
+        if at is None:
+            capture = archive.newest_capture(fingerprint, record)
+        else:
+            capture = copy_selection.nearest_copy(archive.captures(fingerprint), at)
         copy_selection.check_shown(record, capture, archive.withdrawn(fingerprint, asked.url))
         return record, capture
 

@@ -23,6 +23,7 @@ import msgspec
 
 from crawler.records import Capture
 from crawler.serve import header_fields, memento
+from crawler.serve.dates import http_date, rfc3339
 from crawler.serve.header_fields import Field
 from crawler.serve.http_error import HttpError
 from crawler.serve.stored_bodies import Copy, Pieces, can_decode, decoded
@@ -35,6 +36,7 @@ Rewriter = Callable[
 
 _BODILESS = (204, 205, 304)
 _REDIRECTS = (301, 302, 303, 307, 308)
+_OF_A_BODY = (b"content-type", b"content-encoding", b"content-disposition", b"content-language")
 _LIFETIMES = (b"cache-control", b"expires")
 _FRAGMENT = "!$%&'()*+,-./:;=?@_~"  # characters of a fragment that are not escaped (RFC 3986, 3.5)
 UNKNOWN_LENGTH = -1
@@ -67,6 +69,8 @@ class Representation(msgspec.Struct):
     body: bytes | None
     pieces: Pieces
     head: bytes = b""  # status line and fields, ready to send
+    fields_at: int = 0  # where the fields begin in `head`
+    lasting_at: int = 0  # where those begin that do not describe the body, so are also sent with a 304
     size: int = 0  # memory that caching it takes, in bytes
 
 
@@ -104,15 +108,25 @@ def represent(
         sandbox = header_fields.SANDBOX_REWRITTEN
         _rewrite(ready, rewriter, kind, capture.url)
     ready.etag = f'"{ready.etag}"'
-    ready.modified = header_fields.http_date(int(capture.fetched_at))
+    ready.modified = http_date(int(capture.fetched_at))
     vary = ["Accept-Datetime"] * form.proxied + ["Accept-Encoding"] * bool(codings)
     passed += _own_fields(ready, capture, form.base, vary)
     passed += sandbox
     if copy.status in _REDIRECTS and (target := _target(copy, capture.url, form)):
         passed.append((b"Location", target))
-    ready.head = header_fields.head(ready.status, ready.reason, passed)
+    _set_head(ready)
     ready.size = len(ready.body or b"") + 2 * len(ready.head) + 1024
     return ready
+
+
+def _set_head(ready: Representation) -> None:
+    """Join the fields, those that describe the body first."""
+    of_body = [field for field in ready.fields if field[0].lower() in _OF_A_BODY]
+    lasting = [field for field in ready.fields if field[0].lower() not in _OF_A_BODY]
+    line = header_fields.head(ready.status, ready.reason, [])
+    ready.head = header_fields.head(ready.status, ready.reason, [*of_body, *lasting])
+    ready.fields_at = len(line)
+    ready.lasting_at = len(line) + sum(len(name) + len(value) + 4 for name, value in of_body)
 
 
 def _digest(capture: Capture) -> str:
@@ -168,13 +182,6 @@ def _own_fields(ready: Representation, capture: Capture, base: str, vary: Sequen
     if vary:
         yield b"Vary", ", ".join(vary).encode()
     yield b"Accept-Ranges", b"bytes"
-
-
-def rfc3339(instant: float) -> bytes:
-    """Format an instant in UTC, to the second."""
-    stamp = memento.stamp(instant)
-    date = f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]}"
-    return f"{date}T{stamp[8:10]}:{stamp[10:12]}:{stamp[12:14]}Z".encode()
 
 
 def whole_length(ready: Representation) -> int:

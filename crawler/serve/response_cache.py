@@ -1,4 +1,9 @@
-"""A cache of ready answers: the most recently used ones, up to a number of bytes."""
+"""A cache of ready answers: the most recently used ones, up to a number of bytes.
+
+Once the cache is full, an answer is stored at its second request. So a client that
+requests every page once does not replace the answers that are requested often, and its
+own need no memory.
+"""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -7,6 +12,8 @@ import msgspec
 
 from crawler.records import Capture, PageRecord
 from crawler.serve.representation import Representation
+
+_ASKED_MAX = 8192  # requests of answers that are not cached that are remembered, by hash: 1 MB
 
 
 class CachedResponse(msgspec.Struct):
@@ -33,6 +40,7 @@ class ResponseCache:
         self.hits = 0
         self.misses = 0
         self._kept: OrderedDict[Hashable, CachedResponse] = OrderedDict()
+        self._asked: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -53,11 +61,24 @@ class ResponseCache:
             self.bytes -= old.ready.size
         if shown.ready.body is None or shown.ready.size > self.bytes_max // 8:
             return
+        if old is None and self.bytes + shown.ready.size > self.bytes_max and not self._asked_before(key):
+            return
         self._kept[key] = shown
         self.bytes += shown.ready.size
         while self.bytes > self.bytes_max:
             _, gone = self._kept.popitem(last=False)
             self.bytes -= gone.ready.size
+
+    def _asked_before(self, key: Hashable) -> bool:
+        """Return whether `key` is among those asked for lately; remember it."""
+        name = hash(key)
+        if name in self._asked:
+            self._asked.discard(name)
+            return True
+        if len(self._asked) >= _ASKED_MAX:
+            self._asked.clear()
+        self._asked.add(name)
+        return False
 
     def _check(self) -> None:
         """Assert every invariant."""

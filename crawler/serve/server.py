@@ -9,7 +9,7 @@ from pathlib import Path
 from crawler.config import ServeConfig
 from crawler.errors import CrawlerError
 from crawler.serve import host_check
-from crawler.serve.client_headers import ClientHeaders, ClientHeadersCache
+from crawler.serve.client_headers import ClientHeaders, ClientHeadersCache, without_condition
 from crawler.serve.client_headers import read as read_fields
 from crawler.serve.http_error import HttpError
 from crawler.serve.http_server import (
@@ -103,14 +103,18 @@ class PageServer:
         return Sending(reply, close=close)
 
     def _again(self, request: bytes) -> bytes | None:
-        """Return the cached response to a request that differs from an earlier one only in its target, or None."""
+        """Return the response to a request that differs from an earlier one only in its target or condition, or None."""
         line, _, block = request.partition(b"\r\n")
+        conditions: dict[str, str] = {}
         client_headers = self._client_headers.get(block)
+        if client_headers is None:
+            block, conditions = without_condition(block)
+            client_headers = self._client_headers.get(block) if conditions else None
         if client_headers is None or (match := _PLAIN_LINE.fullmatch(line)) is None:
             return None
         now = self._now()
         try:
-            reply = self._handler.again(parse(match[1].decode()), client_headers, now)
+            reply = self._handler.at_once(parse(match[1].decode()), client_headers, conditions, now)
         except (HttpError, CrawlerError):
             return None  # the slow path reports the error
         if reply is None:

@@ -10,6 +10,7 @@ A truncated content coding yields the content before the break, as in
 """
 
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ PIECE_BYTES = 64 << 10
 _HEAD_BYTES_MAX = 1 << 20
 _GZIP = 31
 _GAP = b"\r\n\r\n"
+_LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:[ \t]*([0-9]{1,18})[ \t]*(?:\r\n|\Z)", re.IGNORECASE)
 _IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub says instance
 
 Pieces = Callable[[], Iterator[bytes]]
@@ -122,21 +124,37 @@ def _open_record(folder: Path, capture: Capture) -> Copy:
 
 
 def _block_length(head: bytes, where: str) -> int:
-    for line in head.split(b"\r\n"):
-        name, _, value = line.partition(b":")
-        if name.strip().lower() == b"content-length" and value.strip().isdigit():
-            return int(value)
+    if match := _LENGTH.search(head):
+        return int(match[1])
     raise DamageError(f"{where}: no Content-Length")
+
+
+def _opened(folder: Path, segment: str) -> int:
+    """Return a descriptor of a segment, finished or still open.
+
+    Raises:
+        DamageError: there is no such segment, or it cannot be read.
+    """
+    path = f"{folder}/{segment}"
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return _open_other(segments.segment_path(folder, segment))
+    except OSError as error:
+        raise DamageError(f"{path}: {error.strerror}") from error
+
+
+def _open_other(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise DamageError(f"{path}: {error.strerror}") from error
 
 
 def _record_pieces(folder: Path, capture: Capture) -> Iterator[bytes]:
     """Yield the uncompressed record of a capture in pieces."""
-    path = segments.segment_path(folder, capture.segment)
-    where = f"{path.name} at {capture.offset}"
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise DamageError(f"{path}: {error.strerror}") from error
+    where = f"{capture.segment} at {capture.offset}"
+    file = _opened(folder, capture.segment)
     try:
         inflater = isal_zlib.decompressobj(_GZIP)
         offset, end = capture.offset, capture.offset + capture.length

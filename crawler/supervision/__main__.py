@@ -8,4 +8,6 @@ if __name__ == "__main__":
     early_signals.install()
     from crawler.supervision.child import main
 
-    sys.exit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    early_signals.leave()
+    sys.exit(code)

@@ -13,7 +13,6 @@ so does the end of the supervisor's process (`parent.py`).
 import asyncio
 import contextlib
 import logging
-import signal
 import socket
 import sys
 from pathlib import Path
@@ -144,10 +143,9 @@ class _Child:
             self._config, directory=start.directory, seeds=seeds, member=member, parser=parser
         ) as crawl:
             loop = asyncio.get_running_loop()
-            loop.add_signal_handler(signal.SIGTERM, crawl.stop, "signal")
-            loop.add_signal_handler(signal.SIGINT, crawl.stop, "signal")
-            loop.add_signal_handler(signal.SIGHUP, crawl.stop, "signal")
-            if early_signals.has_signal():
+            for number in early_signals.stop_signals():
+                loop.add_signal_handler(number, crawl.stop, "signal")
+            if early_signals.begin():
                 crawl.stop("signal")
             watch_parent(start.supervisor, lambda: loop.call_soon_threadsafe(self._orphaned, crawl))
             self._exchange = crawl.process.exchange

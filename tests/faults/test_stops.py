@@ -60,6 +60,35 @@ def test_first_signal_stops_in_order(web: TreeWeb, tmp_path: Path) -> None:
     assert found.flawless and found.refetched == 0, found
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_crawl_under_nohup_survives_sighup_and_any_crawl_sigusr1(
+    web: TreeWeb, tmp_path: Path, processes: str
+) -> None:
+    """Goal: the run goes on to its end, which nothing stopped; every process of the crawl gets the signals."""
+    kept = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does; the child inherits it
+    try:
+        process = begin(web, tmp_path / "crawl", "--processes", processes)
+    finally:
+        signal.signal(signal.SIGHUP, kept)
+    for pid in (process.pid, *_children(process.pid)):
+        os.kill(pid, signal.SIGHUP)
+        os.kill(pid, signal.SIGUSR1)
+    ended = end(process)
+    assert ended.code == 0 and "stopping" not in ended.err, ended
+    found = judge(web, tmp_path / "crawl")
+    assert found.flawless and found.refetched == 0, found
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_signal_while_the_interpreter_ends_keeps_the_exit_code(
+    web: TreeWeb, tmp_path: Path, number: str
+) -> None:
+    """Goal: 0, as without the signal. The process signals itself when its modules are freed, so it comes in time."""
+    late = ("tests.faults.late", number)
+    ended = crawl(tmp_path / "crawl", web.seed, *settings("--max-pages", "20"), module=late)
+    assert ended.code == 0 and "late signal" in ended.err and "stopping" not in ended.err, ended
+
+
 def test_second_signal_stops_at_once(tmp_path: Path) -> None:
     with TreeWeb(tmp_path, PAGES, "--delay", "0.3") as web:
         process = begin(web, tmp_path / "crawl", pages=3)
@@ -103,8 +132,11 @@ def _kill_parser(process: "subprocess.Popen[str]") -> None:
 
 def _parsers(pid: int) -> list[int]:
     """Child processes, which are parsers only; one that was killed and not waited for has no command line."""
-    children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-    return [child for child in children if Path(f"/proc/{child}/cmdline").read_bytes()]
+    return [child for child in _children(pid) if Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def _children(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
 
 def test_second_process_on_a_directory(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from crawler.config import PagesConfig
 from crawler.errors import ConfigError, DamageError
 from crawler.pages import warc
-from crawler.pages.captures import capture_key
+from crawler.pages.captures import capture_key, newest_of
 from crawler.pages.change_detection import Comparison, compile_patterns
 from crawler.pages.formats import rows
 from crawler.pages.formats.selection import Selection
@@ -522,3 +523,24 @@ def test_answers_to_the_requests_of_a_page_are_captured_without_a_record(tmp_pat
     assert site.cache.record(2) is None
     page = site.cache.get(2)
     assert page is not None and page.content == b"1"
+
+
+@given(st.lists(st.sampled_from(["new", "same", "304", "500", "206", "cut", "none"]), min_size=1, max_size=8))
+def test_the_newest_copy_is_found_by_one_look_up(answers: list[str]) -> None:
+    """It is the copy that a walk through the captures finds, whatever the answers were."""
+    with tempfile.TemporaryDirectory() as folder:
+        site = Site(Path(folder))
+        for number, kind in enumerate(answers):
+            began = site.now
+            if kind == "304":
+                site.visit(not_modified(URL, began=began))
+                continue
+            body = b"%d" % number if kind == "new" else b"same"
+            values: dict[str, Any] = {
+                "500": {"status": 500, "outcome": Outcome.TEMPORARY},
+                "206": {"status": 206, "outcome": Outcome.UNEXPECTED_STATUS},
+                "cut": {"outcome": Outcome.TRUNCATED},
+                "none": {"status": 0, "outcome": Outcome.CONNECT_ERROR},
+            }.get(kind, {})
+            site.visit(fetch(URL, body, began=began, **values))
+        assert site.cache.newest_capture(1, site.cache.record(1)) == newest_of(site.cache.captures(1))

@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.robots import rules as module
-from crawler.robots.rules import RobotsRules, parse, read
+from crawler.robots.rules import Parsed, RobotsRules, Rule, parse, read
 
 CASES = json.loads(
     (Path(__file__).parent.parent / "data/robots/google-robotstxt-cases.part.json").read_text()
@@ -232,7 +233,7 @@ def test_the_comparisons_per_verdict_are_bounded(monkeypatch: pytest.MonkeyPatch
     body = b"user-agent: *\n" + b"".join(b"disallow: /*%d*x\n" % number for number in range(42_000))
     rules = parse(body, "x")
     compared = []
-    monkeypatch.setattr(module, "_matches", lambda pattern, target: bool(compared.append(pattern)))
+    monkeypatch.setattr(module, "matches", lambda pattern, target: bool(compared.append(pattern)))
     assert rules.allowed("/" + "a" * 8000) and len(compared) == module.WILDCARDS_MAX
     assert rules.parsed.ignored == 42_000 - module.WILDCARDS_MAX
     assert rules.allowed("/" + "a" * 8000) and len(compared) == module.WILDCARDS_MAX  # it remembers
@@ -242,7 +243,7 @@ def test_only_patterns_with_a_matching_prefix_are_compared(monkeypatch: pytest.M
     body = b"user-agent: *\n" + b"".join(b"disallow: /%d/*.pdf$\n" % number for number in range(900))
     rules = parse(body, "x")
     compared = []
-    monkeypatch.setattr(module, "_matches", lambda pattern, target: bool(compared.append(pattern)))
+    monkeypatch.setattr(module, "matches", lambda pattern, target: bool(compared.append(pattern)))
     assert rules.allowed("/17/x.html") and compared == ["/17/*.pdf$"]
 
 
@@ -294,3 +295,48 @@ def test_the_stored_form_gives_the_same_verdicts(lines: list[str]) -> None:
     assert [stored.allowed(path) for path in ("/", "/a")] == [
         parse(body, "me").allowed(path) for path in ("/", "/a")
     ]
+
+
+def test_statements_about_uses_are_kept_as_text() -> None:
+    """Of the chosen group only; signals also before all groups, and License lines wherever they are."""
+    file = b"""Content-Signal: search=yes
+Content-Usage: / before=n
+License: https://a.example/1
+User-agent: other
+Content-Usage: / train-ai=n
+License: https://a.example/2
+User-agent: crawler
+Content-Signal: ai-train=no
+User-agent: third
+Content-Usage: /x/ train-ai=y # comment
+CONTENT-USAGE : search=y
+content-usage:
+Disallow: /x
+User-agent: fourth
+Content-Usage: / search=n
+"""
+    parsed = read(file, "crawler")
+    assert parsed.usage == ("/x/ train-ai=y", "search=y")
+    assert parsed.signals == ("search=yes", "ai-train=no")
+    assert parsed.licenses == ("https://a.example/1", "https://a.example/2")
+    assert [rule.pattern for rule in parsed.rules] == ["/x"]
+    assert read(file, "other").usage == ("/ train-ai=n",)
+    assert read(file, "third").usage == parsed.usage
+
+
+def test_kept_statements_are_bounded() -> None:
+    """One more than the limit is kept, so that the reader sees that there was more."""
+    count, octets = module.STATEMENTS_MAX, module.STATEMENT_OCTETS_MAX
+    for name in ("Content-Usage", "Content-Signal", "License"):
+        lines = f"{name}: {'x' * 2 * octets}\n" * (2 * count)
+        parsed = read(f"{lines}User-agent: *\n{lines}".encode(), "crawler")
+        kept = parsed.usage or parsed.signals or parsed.licenses
+        assert len(kept) == count + 1
+        assert {len(line) for line in kept} == {octets + 1}
+
+
+def test_records_without_statements_are_still_read() -> None:
+    """Answers that were stored before statements were kept lack the last three fields."""
+    stored = msgspec.msgpack.encode(([("/x", False)], 1.5, ["https://a.example/s"], 0))
+    expected = Parsed((Rule("/x", False),), 1.5, ("https://a.example/s",))
+    assert msgspec.msgpack.decode(stored, type=Parsed) == expected

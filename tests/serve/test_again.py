@@ -1,6 +1,7 @@
 """Requests answered on the fast path get the same answers as parsed requests, and only plain requests take it."""
 
 import asyncio
+import gzip
 import random
 from pathlib import Path
 
@@ -69,9 +70,69 @@ def test_the_second_answer_is_that_of_the_first(served: Served) -> None:
         writer.write(asks())
         assert (await answers(reader, 1))[0].body == b"new", "the stored record is what the answer rests on"
         writer.write(asks())
-        assert (await answers(reader, 1))[0].body == b"new" and len(long_way) == 2
+        assert (await answers(reader, 1))[0].body == b"new" and len(long_way) == 1
         assert served.server.answers == {200: 5} and served.server.listener.requests == 5
         writer.close()
+
+    served.run(talk)
+
+
+# (header lines; whether the request is answered without being parsed, once its other fields are known)
+CONDITIONS = [
+    ([], True),
+    (["If-None-Match: ETAG"], True),
+    (['If-None-Match: "other", W/ETAG'], True),
+    (['If-None-Match: "other"'], True),
+    (["If-Modified-Since: Tue, 14 Nov 2023 22:13:20 GMT"], True),
+    (["If-Modified-Since: Tue, 14 Nov 2023 22:13:19 GMT"], True),
+    (["If-Modified-Since: junk"], True),
+    (["Range: bytes=1-2"], True),
+    (["Range: bytes=-1"], True),
+    (["Range: bytes=0-1,2-3"], True),
+    (["Range: bytes=99-"], False),  # 416
+    (["Range: bytes=1-2", "If-Range: ETAG"], False),
+    (["Range: bytes=1-2", "If-None-Match: ETAG"], False),
+    (["if-none-match: ETAG"], False),
+    (["If-Match: ETAG"], False),
+    (["If-Unmodified-Since: Tue, 14 Nov 2023 22:13:19 GMT"], False),
+]
+
+
+@pytest.mark.parametrize("coding", [b"", b"gzip"])
+@pytest.mark.parametrize(("lines", "quick"), CONDITIONS)
+def test_conditions_and_ranges_are_answered_alike(
+    served: Served, lines: list[str], quick: bool, coding: bytes
+) -> None:
+    """A condition differs from page to page, so it is cut out of the header block that is remembered."""
+    if coding:
+        coded = (b"Content-Type", b"text/html"), (b"Content-Encoding", coding)
+        served.store(body=gzip.compress(b"page "), content=b"page ", at=1.0, headers=coded)
+    long_way: list[str] = []
+    real = served.server._answer
+
+    async def noted(request, connection):  # type: ignore[no-untyped-def]
+        long_way.append(request.raw_path)
+        return await real(request, connection)
+
+    async def talk(served: Served) -> None:
+        accept = "Accept-Encoding: gzip"
+        host = "Host: 127.0.0.1"
+        etag = (await served.get(AT, host, accept)).fields["etag"]
+        wanted = [line.replace("ETAG", etag) for line in lines]
+        parsed = await served.get(AT, host, accept, *wanted)
+        parsed.fields.pop("connection")
+        served.server.listener._handle = noted
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(asks(AT, accept, *wanted))
+        said = await answers(reader, 1)
+        assert len(long_way) == 1
+        writer.write(asks(AT, accept, *wanted))
+        said += await answers(reader, 1)
+        writer.close()
+        assert len(long_way) == (1 if quick else 2)
+        for each in said:
+            assert (each.status, each.body, each.fields) == (parsed.status, parsed.body, parsed.fields)
+        assert len(served.crawl.asked) == 4, "each request is counted once"
 
     served.run(talk)
 

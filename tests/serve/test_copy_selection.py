@@ -1,11 +1,18 @@
 """Selection of the copy that answers a request."""
 
+from collections.abc import Iterable
+
 import pytest
 
+from crawler.pages.captures import newest_of
 from crawler.pages.withdrawals import Erased, Withdrawal
 from crawler.records import Capture, Outcome, PageRecord, PageState
 from crawler.serve import copy_selection
 from crawler.serve.http_error import HttpError
+
+
+def choose_copy(newest_first: Iterable[Capture], at: float | None) -> Capture | None:
+    return newest_of(newest_first) if at is None else copy_selection.nearest_copy(newest_first, at)
 
 
 def capture(instant: float, status: int = 200, **values: object) -> Capture:
@@ -29,16 +36,16 @@ def capture(instant: float, status: int = 200, **values: object) -> Capture:
     ],
 )
 def test_newest_and_nearest(instants: list[float], at: float | None, expected: float | None) -> None:
-    chosen = copy_selection.choose_copy(map(capture, instants), at)
+    chosen = choose_copy(map(capture, instants), at)
     assert (None if chosen is None else chosen.fetched_at) == expected
 
 
 def test_a_temporary_failure_hides_no_copy() -> None:
     copies = [capture(30, 503), capture(10, 200)]
     for at in (None, 30.0, 29.0):
-        chosen = copy_selection.choose_copy(copies, at)
+        chosen = choose_copy(copies, at)
         assert chosen is not None and chosen.fetched_at == 10
-    only = copy_selection.choose_copy([capture(30, 503)], 1.0)
+    only = choose_copy([capture(30, 503)], 1.0)
     assert only is not None and only.status == 503
 
 
@@ -50,7 +57,7 @@ def test_no_more_than_the_newest_copies_are_looked_at() -> None:
             seen.append(instant)
             yield capture(instant)
 
-    assert copy_selection.choose_copy(copies(), 1.0) is not None
+    assert choose_copy(copies(), 1.0) is not None
     assert len(seen) == copy_selection.CAPTURES_MAX + 1
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.serve.header_fields import http_date
+from crawler.serve.dates import http_date
 from tests.pages.support import HTML, START
 from tests.serve.support import Response, Served
 

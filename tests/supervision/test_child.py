@@ -234,7 +234,7 @@ class Watched:
         self.cancelled: list[str] = []
         Whole.made.clear()
         monkeypatch.setattr("crawler.api.Crawl", Whole)
-        monkeypatch.setattr(module.early_signals, "has_signal", lambda: early)
+        monkeypatch.setattr(module.early_signals, "begin", lambda: early)
         monkeypatch.setattr(module, "watch_parent", lambda *watched: self.parents.append(watched))
         monkeypatch.setattr(module.shutdown, "within", self._within)
         asyncio.run(self._play(folder, told))
@@ -289,7 +289,7 @@ def test_a_signal_stops_a_child_also_one_that_came_before_it_could(
 ) -> None:
     watched = Watched(tmp_path, monkeypatch, told='{"stop": "max_pages"}')
     assert watched.handlers == [
-        (number, watched.crawl.stop, "signal") for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        (number, watched.crawl.stop, "signal") for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     ]
     assert watched.crawl.stops == [("max_pages", None)]
     watched = Watched(tmp_path, monkeypatch, early=True)

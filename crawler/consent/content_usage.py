@@ -1,0 +1,73 @@
+"""Content-Usage, as a header and in robots.txt (draft-ietf-aipref-attach, draft-ietf-aipref-vocab).
+
+The value is a dictionary of structured fields (RFC 9651, 3.2): keys are case-sensitive, the last of equal keys
+counts, parameters are ignored. Only the tokens `y` and `n` mean anything. If the dictionary cannot be parsed,
+every use is unknown. Several header lines are one dictionary (RFC 9651, 4.2).
+
+    Content-Usage: train-ai=n, search=y          header
+    Content-Usage: /archive/ train-ai=n          robots.txt, in a group; the path may be absent
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+import http_sf
+import msgspec
+
+from crawler.consent.paths import by_path
+from crawler.consent.statements import (
+    ALLOW,
+    FIELD_OCTETS_MAX,
+    MEANINGS_MAX,
+    NOTHING_SAID,
+    REFUSE,
+    UNKNOWN,
+    Preference,
+    Preferences,
+    bounded,
+)
+
+PARSER = "content-usage/1"
+# Labels of draft-ietf-aipref-vocab -> our names; other labels are ignored, as the draft demands.
+_LABELS = {"search": "search", "ai-use": "ai_input", "train-ai": "train_ai"}
+_ANSWERS = {"y": ALLOW, "n": REFUSE}
+
+
+class ContentUsage(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The Content-Usage of one answer or one path: its raw lines and their meaning."""
+
+    raw: tuple[str, ...] = ()
+    preferences: Preferences = NOTHING_SAID
+    parser: str = PARSER
+
+
+def read_usage_header(values: Iterable[bytes]) -> ContentUsage:
+    """Return the meaning of the Content-Usage fields of one answer."""
+    raw, complete = bounded(values)
+    joined = ", ".join(raw)
+    return ContentUsage(
+        raw, _meaning(joined) if complete and len(joined) <= FIELD_OCTETS_MAX else NOTHING_SAID
+    )
+
+
+def read_usage_rules(lines: Iterable[str], target: str) -> ContentUsage:
+    """Return the meaning of a robots.txt group's Content-Usage lines for `target` (path and query).
+
+    The longest matching path decides; lines with the same path combine to the most restrictive.
+    """
+    return ContentUsage(*by_path(lines, target, _meaning))
+
+
+@lru_cache(MEANINGS_MAX)
+def _meaning(text: str) -> Preferences:
+    try:
+        members = http_sf.parse(text.encode("latin-1"), tltype="dictionary")
+    except (http_sf.StructuredFieldError, ValueError, OverflowError):
+        return NOTHING_SAID
+    assert isinstance(members, dict)
+    return Preferences(**{use: _answer(members.get(label)) for label, use in _LABELS.items()})
+
+
+def _answer(member: object) -> Preference:
+    value = member[0] if isinstance(member, tuple) else member
+    return _ANSWERS.get(str(value), UNKNOWN) if isinstance(value, http_sf.Token) else UNKNOWN

@@ -1,0 +1,51 @@
+"""The names in `X-Robots-Tag` and meta robots, as statements about uses.
+
+All names that apply to our token are kept; a few of them have a meaning here. `noai` and `noimageai` were
+introduced by DeviantArt and have no specification: `noai` is read as a refusal of both AI uses, `noimageai` only
+where the answer is an image.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from crawler.consent.statements import (
+    FIELD_OCTETS_MAX,
+    LINES_MAX,
+    NOTHING_SAID,
+    REFUSE,
+    Preferences,
+    combined,
+)
+from crawler.extract.directives import directive_names
+
+PARSER = "page-names/1"
+NAMES_MAX = 64  # the known vocabulary has about 20 names
+_NO_AI = Preferences(ai_input=REFUSE, train_ai=REFUSE)
+_NO_SEARCH = Preferences(search=REFUSE)
+_MEANINGS = {"noindex": _NO_SEARCH, "none": _NO_SEARCH, "noai": _NO_AI}
+_IMAGE_MEANINGS = {**_MEANINGS, "noimageai": _NO_AI, "noimageindex": _NO_SEARCH}
+
+
+class PageNames(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The raw values, the names in them that apply to our token, and their meaning."""
+
+    raw: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    preferences: Preferences = NOTHING_SAID
+    parser: str = PARSER
+
+
+def read_page_names(
+    robots_tags: Iterable[str], meta: Iterable[str], token: str, *, image: bool = False
+) -> PageNames:
+    """Return the names in `X-Robots-Tag` values and robots meta elements that apply to `token`.
+
+    Values and names beyond the bounds are ignored. A refusal that was read still counts, since no name allows.
+    """
+    tags = [value[:FIELD_OCTETS_MAX] for value, _ in zip(robots_tags, range(LINES_MAX), strict=False)]
+    contents = [value[:FIELD_OCTETS_MAX] for value, _ in zip(meta, range(LINES_MAX), strict=False)]
+    names = sorted(directive_names(tags, contents, token))
+    meanings = _IMAGE_MEANINGS if image else _MEANINGS
+    meaning = combined(meanings[name] for name in names if name in meanings)
+    return PageNames((*tags, *contents), tuple(names[:NAMES_MAX]), meaning)

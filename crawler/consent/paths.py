@@ -1,0 +1,65 @@
+"""Statements for parts of a site: the longest matching path decides, as for Allow and Disallow (RFC 9309, 2.2.2).
+
+Paths are patterns of robots.txt (`robots/README.md`, "The file"). Of several statements with the same path, the
+most restrictive applies; robots.txt would choose the more permissive.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+
+from crawler.consent.statements import (
+    FIELD_OCTETS_MAX,
+    LINES_MAX,
+    NOTHING_SAID,
+    Preferences,
+    combined,
+)
+from crawler.robots.rules import matches, pattern_of, spelling
+
+_BLANKS = re.compile(r"[ \t]+")
+
+
+def address_of(url: str) -> tuple[str, str]:
+    """Return (authority, path and query) of a canonical URL."""
+    authority, _, rest = url.partition("#")[0].partition("://")[2].partition("/")
+    return authority, f"/{rest}"
+
+
+def longest(patterns: Iterable[str], target: str) -> list[int]:
+    """Return the positions of the matching patterns that are longest in octets; [] if none matches."""
+    every = tuple(patterns)
+    if not every:
+        return []
+    wanted = spelling(target)
+    found = [
+        (len(pattern), position)
+        for position, pattern in enumerate(map(pattern_of, every))
+        if matches(pattern, wanted)
+    ]
+    length = max(found, default=(0, 0))[0]
+    return [position for size, position in found if size == length]
+
+
+def by_path(
+    lines: Iterable[str], target: str, meaning: Callable[[str], Preferences]
+) -> tuple[tuple[str, ...], Preferences]:
+    """Return (the raw lines that decide about `target`, their meaning).
+
+    A line begins with a path and a blank, or has no path and applies to the whole site. If there are more than
+    `LINES_MAX` lines, or one is longer than `FIELD_OCTETS_MAX`, nothing is known.
+    """
+    every = tuple(lines)
+    if len(every) > LINES_MAX or any(len(line) > FIELD_OCTETS_MAX for line in every):
+        return tuple(line[:FIELD_OCTETS_MAX] for line in every[:LINES_MAX]), NOTHING_SAID
+    divided = [_divided(line) for line in every]
+    deciding = longest((path for path, _ in divided), target)
+    return tuple(every[at] for at in deciding), combined(meaning(divided[at][1]) for at in deciding)
+
+
+def _divided(line: str) -> tuple[str, str]:
+    """Return (path, statement) of a line."""
+    line = line.strip(" \t")
+    if not line.startswith("/"):
+        return "/", line
+    path, *rest = _BLANKS.split(line, maxsplit=1)
+    return path, rest[0] if rest else ""

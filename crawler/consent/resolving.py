@@ -1,0 +1,142 @@
+"""Resolves everything that a site says about one page to one answer for each use, with the source that decided.
+
+The sources are equal, except inside TDMRep, where the page overrides the file: for each use the most
+restrictive answer counts, and of the sources that gave it, the first of `SOURCES` is named.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from crawler.consent.content_signal import ContentSignal, read_signal_header, read_signal_rules
+from crawler.consent.content_usage import ContentUsage, read_usage_header, read_usage_rules
+from crawler.consent.page_names import PageNames, read_page_names
+from crawler.consent.paths import address_of
+from crawler.consent.rsl import RslDocument, RslTerms, terms_for
+from crawler.consent.statements import NOTHING_SAID, UNKNOWN, USES, Preference, Preferences, strictest
+from crawler.consent.tdmrep import TdmFile, TdmReservation, read_tdm_page, reservation_for
+from crawler.robots.rules import RobotsRules
+
+# In the order in which a deciding source is named: the page before its host.
+SOURCES = (
+    "content-usage-header",
+    "content-signal-header",
+    "page-names",
+    "tdmrep",
+    "content-usage-robots",
+    "content-signal-robots",
+    "rsl",
+)
+_NO_TDM_FILE, _NO_RSL = TdmFile(), RslDocument()
+
+
+class UseDecision(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The answer about one use, and the source of `SOURCES` that decided, "" if the answer is unknown."""
+
+    preference: Preference = UNKNOWN
+    source: str = ""
+
+
+class Consent(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The resolved answers about one page."""
+
+    search: UseDecision = UseDecision()
+    ai_input: UseDecision = UseDecision()
+    train_ai: UseDecision = UseDecision()
+    tdm: UseDecision = UseDecision()
+
+
+_ALL_UNKNOWN = Consent()
+
+
+class HostStatements(msgspec.Struct, frozen=True):
+    """The statements of a page's host: its robots.txt, tdmrep.json and licence document, all as of the fetch."""
+
+    robots: RobotsRules
+    tdm_file: TdmFile = _NO_TDM_FILE
+    licence: RslDocument = _NO_RSL
+
+
+class PageStatements(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The statements of each source about one page: raw text and meaning."""
+
+    usage_header: ContentUsage
+    signal_header: ContentSignal
+    names: PageNames
+    tdm: TdmReservation
+    usage_robots: ContentUsage
+    signal_robots: ContentSignal
+    rsl: RslTerms
+
+    def consent(self) -> Consent:
+        """Return the resolved answers."""
+        said = (getattr(self, field).preferences for field in self.__struct_fields__)
+        return resolve(zip(SOURCES, said, strict=True))
+
+
+def resolve(statements: Iterable[tuple[str, Preferences]]) -> Consent:
+    """Return the most restrictive answer about each use, with the first source that gave it."""
+    every = [(source, said) for source, said in statements if said is not NOTHING_SAID]
+    if not every:
+        return _ALL_UNKNOWN
+    return Consent(**{use: _decide([(source, getattr(said, use)) for source, said in every]) for use in USES})
+
+
+def statements_about(
+    url: str,
+    host: HostStatements,
+    headers: Iterable[tuple[bytes, bytes]],
+    token: str,
+    *,
+    meta: Iterable[tuple[str, str]] = (),
+) -> PageStatements:
+    """Return what a host and one answer say about the page `url`.
+
+    Args:
+        url: the page's canonical URL.
+        host: the host's statements at the time of the fetch, not later ones.
+        headers: the fields of the answer, in order.
+        token: our product token.
+        meta: (name, content) of the page's meta elements.
+    """
+    fields: dict[str, list[bytes]] = {}
+    for name, value in headers:
+        fields.setdefault(name.decode("latin-1").lower(), []).append(value)
+    metas: dict[str, list[str]] = {}
+    for key, content in meta:
+        metas.setdefault(key.strip().lower(), []).append(content)
+    _, target = address_of(url)
+    robots = host.robots.parsed
+    # Nothing is said about the use of a page that may not be fetched (draft-ietf-aipref-attach).
+    usage_lines = robots.usage if host.robots.allowed(target) else ()
+    return PageStatements(
+        read_usage_header(fields.get("content-usage", ())),
+        read_signal_header(fields.get("content-signal", ())),
+        _page_names(fields, metas, token),
+        reservation_for(host.tdm_file, _tdm_page(fields, metas), target),
+        read_usage_rules(usage_lines, target),
+        read_signal_rules(robots.signals, target),
+        terms_for(host.licence, url),
+    )
+
+
+def _page_names(fields: dict[str, list[bytes]], metas: dict[str, list[str]], token: str) -> PageNames:
+    tags = [value.decode("latin-1") for value in fields.get("x-robots-tag", ())]
+    own = [content for name in ("robots", token.lower()) for content in metas.get(name, ())]
+    image = fields.get("content-type", [b""])[0].strip().lower().startswith(b"image/")
+    return read_page_names(tags, own, token, image=image)
+
+
+def _tdm_page(fields: dict[str, list[bytes]], metas: dict[str, list[str]]) -> TdmReservation:
+    values = (
+        fields.get(name, []) + [content.encode("utf-8", "replace") for content in metas.get(name, ())]
+        for name in ("tdm-reservation", "tdm-policy")
+    )
+    return read_tdm_page(*values)
+
+
+def _decide(answers: list[tuple[str, Preference]]) -> UseDecision:
+    answer = strictest(preference for _, preference in answers)
+    if answer is UNKNOWN:
+        return UseDecision()
+    return UseDecision(answer, next(source for source, preference in answers if preference is answer))

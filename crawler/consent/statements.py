@@ -1,0 +1,70 @@
+"""The four uses of a page that sites speak about, and the way statements about them are combined.
+
+A statement allows a use, refuses it, or does not mention it. Where two statements of equal standing disagree,
+the use is refused (draft-ietf-aipref-vocab, "Combining Preferences").
+"""
+
+import enum
+from collections.abc import Iterable
+
+import msgspec
+
+from crawler.robots.rules import STATEMENT_OCTETS_MAX, STATEMENTS_MAX
+
+FIELD_OCTETS_MAX = STATEMENT_OCTETS_MAX  # of one header or robots.txt line; few servers send longer headers
+LINES_MAX = STATEMENTS_MAX  # statements of one kind in one answer or file; most sites send one or two
+MEANINGS_MAX = 256  # values whose meaning is cached, since the pages of a site repeat them; 2 MiB at the most
+
+
+class Preference(enum.StrEnum):
+    """A site's answer about one use."""
+
+    ALLOW = "y"
+    REFUSE = "n"
+    UNKNOWN = "unknown"
+
+
+ALLOW, REFUSE, UNKNOWN = Preference.ALLOW, Preference.REFUSE, Preference.UNKNOWN
+
+
+class Preferences(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The answers about all four uses."""
+
+    search: Preference = UNKNOWN
+    ai_input: Preference = UNKNOWN
+    train_ai: Preference = UNKNOWN
+    tdm: Preference = UNKNOWN
+
+
+USES: tuple[str, ...] = Preferences.__struct_fields__
+NOTHING_SAID = Preferences()
+_STRENGTH = {UNKNOWN: 0, ALLOW: 1, REFUSE: 2}
+
+
+def strictest(answers: Iterable[Preference]) -> Preference:
+    """Return the most restrictive answer: any refusal, else any permission, else unknown."""
+    return max(answers, key=_STRENGTH.__getitem__, default=UNKNOWN)
+
+
+def combined(statements: Iterable[Preferences]) -> Preferences:
+    """Return, for each use, the most restrictive of several statements."""
+    every = [each for each in statements if each is not NOTHING_SAID]
+    if len(every) < 2:
+        return every[0] if every else NOTHING_SAID
+    return Preferences(*(strictest(getattr(each, use) for each in every) for use in USES))
+
+
+def bounded(raw_values: Iterable[bytes]) -> tuple[tuple[str, ...], bool]:
+    """Return (the values as text, True if all are within the bounds).
+
+    Values beyond the bounds are cut or dropped, and the caller must then treat what was said as unknown: the
+    part that was cut might have refused.
+    """
+    kept: list[str] = []
+    for value in raw_values:
+        if len(kept) == LINES_MAX:
+            return tuple(kept), False
+        kept.append(value[:FIELD_OCTETS_MAX].decode("latin-1"))
+        if len(value) > FIELD_OCTETS_MAX:
+            return tuple(kept), False
+    return tuple(kept), True

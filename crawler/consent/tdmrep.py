@@ -1,0 +1,116 @@
+"""The TDM Reservation Protocol (W3C Community Group, final report of 10 May 2024).
+
+A site reserves its rights to text and data mining with `tdm-reservation: 1`, as a header, a meta element or an
+entry of `/.well-known/tdmrep.json`; `tdm-policy` is the URL of its terms. 1 refuses the use `tdm`, 0 allows it,
+other values say nothing. A reservation stated with the page overrides the file; a header and a meta element
+that disagree reserve.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from crawler.consent.paths import longest
+from crawler.consent.statements import (
+    ALLOW,
+    FIELD_OCTETS_MAX,
+    LINES_MAX,
+    NOTHING_SAID,
+    REFUSE,
+    UNKNOWN,
+    Preference,
+    Preferences,
+    bounded,
+    strictest,
+)
+
+PARSER = "tdmrep/1"
+FILE_OCTETS_MAX = 512_000  # as for robots.txt
+ENTRIES_MAX = 1000  # of tdmrep.json; each is compared with every page of the site
+_ANSWERS = {"0": ALLOW, "1": REFUSE}
+
+
+class TdmEntry(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """One entry of tdmrep.json; `reservation` as it was written."""
+
+    location: str
+    reservation: str
+    policy: str = ""
+
+
+class TdmFile(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A tdmrep.json: its entries; `problem` says why nothing was read."""
+
+    entries: tuple[TdmEntry, ...] = ()
+    problem: str = ""
+    parser: str = PARSER
+
+
+class TdmReservation(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The reservation for one page: raw values of `tdm-reservation` and `tdm-policy`, and their meaning."""
+
+    raw: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
+    preferences: Preferences = NOTHING_SAID
+    parser: str = PARSER
+
+
+def read_tdm_file(body: bytes) -> TdmFile:
+    """Return the entries of a tdmrep.json; entries of a wrong form are left out."""
+    if len(body) > FILE_OCTETS_MAX:
+        return TdmFile(problem=f"longer than {FILE_OCTETS_MAX} bytes")
+    try:
+        found = msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        return TdmFile(problem="not JSON")
+    if not isinstance(found, list):
+        return TdmFile(problem="not a list")
+    if len(found) > ENTRIES_MAX:
+        return TdmFile(problem=f"more than {ENTRIES_MAX} entries")
+    return TdmFile(tuple(entry for each in found if (entry := _entry(each)) is not None))
+
+
+def read_tdm_page(reservations: Iterable[bytes], policies: Iterable[bytes]) -> TdmReservation:
+    """Return the reservation in a page's header fields and meta elements.
+
+    Args:
+        reservations: the values named `tdm-reservation`.
+        policies: the values named `tdm-policy`.
+    """
+    raw, complete = bounded(reservations)
+    terms, _ = bounded(policies)
+    answer = strictest(map(_answer, raw)) if complete else UNKNOWN
+    return TdmReservation(raw, terms, Preferences(tdm=answer))
+
+
+def reservation_for(file: TdmFile, page: TdmReservation, target: str) -> TdmReservation:
+    """Return the reservation that applies to `target`: the page's own, else the file's.
+
+    The longest matching location of the file decides; of equally long ones, the most restrictive.
+    """
+    if page.raw or not file.entries:
+        return page
+    deciding = [file.entries[at] for at in longest((each.location for each in file.entries), target)]
+    return TdmReservation(
+        tuple(each.reservation for each in deciding),
+        page.policies or tuple(each.policy for each in deciding if each.policy),
+        Preferences(tdm=strictest(_answer(each.reservation) for each in deciding)),
+    )
+
+
+def _entry(found: Any) -> TdmEntry | None:
+    if not isinstance(found, dict):
+        return None
+    location, policy = found.get("location"), found.get("tdm-policy", "")
+    reservation = found.get("tdm-reservation")
+    if isinstance(reservation, bool) or not isinstance(reservation, int | str):
+        return None
+    if not isinstance(location, str) or not location or len(location) > FIELD_OCTETS_MAX:
+        return None
+    terms = policy[:FIELD_OCTETS_MAX] if isinstance(policy, str) else ""
+    return TdmEntry(location, str(reservation)[:LINES_MAX], terms)
+
+
+def _answer(value: str) -> Preference:
+    return _ANSWERS.get(value.strip(" \t"), UNKNOWN)

@@ -1,0 +1,32 @@
+"""Formats instants for header fields and addresses. The part of a day is cached, so formatting costs little."""
+
+from datetime import UTC, datetime
+from email.utils import formatdate
+from functools import lru_cache
+
+_DAY = 86_400
+
+
+def http_date(second: int) -> str:
+    """Format an instant, in whole seconds, as an HTTP date."""
+    day, rest = divmod(second, _DAY)
+    return f"{_day(day)[0]} {rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02} GMT"
+
+
+def stamp(instant: float) -> str:
+    """Return an instant as 14 digits, in UTC."""
+    day, rest = divmod(int(instant), _DAY)
+    return f"{_day(day)[1]}{rest // 3600:02}{rest // 60 % 60:02}{rest % 60:02}"
+
+
+def rfc3339(instant: float) -> bytes:
+    """Format an instant in UTC, to the second."""
+    day, rest = divmod(int(instant), _DAY)
+    return b"%bT%02d:%02d:%02dZ" % (_day(day)[2], rest // 3600, rest // 60 % 60, rest % 60)
+
+
+@lru_cache(maxsize=4096)
+def _day(number: int) -> tuple[str, str, bytes]:
+    """Return the day `number` of the epoch as in an HTTP date, as 8 digits, and as in RFC 3339."""
+    date = datetime.fromtimestamp(number * _DAY, UTC).strftime("%Y-%m-%d").zfill(10)
+    return formatdate(number * _DAY, usegmt=True)[:16], date.replace("-", ""), date.encode()

@@ -1,0 +1,21 @@
+"""Formats of instants, compared with the standard library's."""
+
+from datetime import UTC, datetime
+from email.utils import formatdate
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from crawler.serve import dates
+
+
+@given(st.floats(-62_135_596_800, 253_402_300_799, allow_nan=False))
+@example(0.0)
+@example(86_399.999)
+@example(951_782_400.0)  # 2000-02-29
+@example(-1.0)
+def test_formats(instant: float) -> None:
+    moment = datetime.fromtimestamp(int(instant), UTC)
+    assert dates.http_date(int(instant)) == formatdate(int(instant), usegmt=True)
+    assert dates.rfc3339(instant).decode() == f"{moment.isoformat()[:19]}Z"
+    assert dates.stamp(instant) == moment.isoformat()[:19].translate(str.maketrans("", "", "-:T"))

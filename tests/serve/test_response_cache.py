@@ -1,0 +1,56 @@
+"""The cache of ready answers: its bound, and which answers it keeps when it is full."""
+
+import random
+
+from crawler.records import Capture
+from crawler.serve.representation import Representation
+from crawler.serve.response_cache import CachedResponse, ResponseCache
+
+
+def answer(size: int = 100, proof: bytes = b"1") -> CachedResponse:
+    capture = Capture("s", 0, 1, "response", 1.0, 200, "text/html", b"d", "http://a.example/")
+    ready = Representation(200, "OK", [], "", "", size, b"x", lambda: iter(()), size=size)
+    return CachedResponse(proof, None, capture, ready)
+
+
+def ask(cache: ResponseCache, key: int, size: int = 100) -> bool:
+    """Request an answer as the server does; return whether it was cached."""
+    if cache.get(key, b"1") is not None:
+        return True
+    cache.put(key, answer(size))
+    cache._check()
+    return False
+
+
+def test_a_client_that_requests_everything_once_replaces_nothing() -> None:
+    cache = ResponseCache(1000)
+    for key in range(10):
+        ask(cache, key)
+    for key in range(100, 50_000):
+        assert not ask(cache, key)
+    assert all(ask(cache, key) for key in range(10))
+
+
+def test_a_full_cache_keeps_what_is_requested_again() -> None:
+    """The least recently used answer makes room."""
+    cache = ResponseCache(1000)
+    for key in range(10):
+        ask(cache, key)
+    assert [ask(cache, 50) for _ in range(3)] == [False, False, True]
+    assert not ask(cache, 0) and ask(cache, 1)
+
+
+def test_a_newer_answer_replaces_the_older_one() -> None:
+    cache = ResponseCache(1000)
+    for key in range(10):
+        ask(cache, key)
+    cache.put(3, answer(proof=b"2"))
+    assert cache.get(3, b"2") is not None and cache.get(3, b"1") is None
+
+
+def test_the_bound_holds() -> None:
+    rng = random.Random(5)
+    cache = ResponseCache(1000)
+    for _ in range(5000):
+        ask(cache, rng.randrange(40), rng.choice([10, 100, 125, 126, 2000]))
+    assert 0 < cache.bytes <= 1000

@@ -19,7 +19,8 @@ from crawler.extract.types import is_css, is_html, is_page, is_xhtml, may_be_pag
 from crawler.pages.archive import read_capture
 from crawler.pages.captures import StoredPage
 from crawler.pages.formats import language, mirror, text
-from crawler.pages.formats.rows import CONTENT_FIELDS, Known
+from crawler.pages.formats.metadata import read_metadata
+from crawler.pages.formats.rows import CONTENT_FIELDS, METADATA_FIELDS, Known
 from crawler.pages.formats.selection import shows_content
 from crawler.pages.formats.simhash import simhash
 
@@ -71,7 +72,8 @@ class RowWork:
         wanted = CONTENT_FIELDS & set(fields)
         self._reads = bool(wanted)
         self._title = "title" in wanted
-        self._text = bool(wanted - {"title"})
+        self._metadata = bool(wanted & METADATA_FIELDS)
+        self._text = bool(wanted - METADATA_FIELDS - {"title"})
         self._pages = StoredPages(config)
         self._language = bool(wanted & {"language", "language_confidence"})
         if self._language:
@@ -100,23 +102,26 @@ class RowWork:
         row = known.row
         if self._title:
             row["title"] = self._pages.title(page, known.flags, careful=careful) or None
-        if self._text and (shown := self._shown(page, careful)) is not None:
-            row["text"] = shown
-            if self._language and (found := language.language(shown, language.declared(page.content))):
-                row["language"], row["language_confidence"] = found.code, round(found.confidence, 3)
-            if self._simhash and (fingerprint := simhash(shown)) is not None:
-                row["simhash"] = f"{fingerprint:016x}"
-
-    def _shown(self, page: StoredPage, careful: bool) -> str | None:
-        """Return the text that a reader sees; None for an answer without text."""
+        if not self._text and not self._metadata:
+            return
         content, kind = page.content, page.capture.content_type
         utf8, _ = to_utf8(content, page.header_charset)
         if kind == "text/plain":
-            return utf8.decode("utf-8", "replace")
-        if not is_page(kind, content):
-            return None
-        tame = not careful and is_tame(utf8, self._extract)
-        return text.text_of(utf8, tame=tame, main_content=self._main_content)
+            self._add_text(row, utf8.decode("utf-8", "replace"), content)
+        elif is_page(kind, content):
+            tree = text.tree_of(utf8, tame=not careful and is_tame(utf8, self._extract))
+            if self._metadata and tree is not None:
+                row |= read_metadata(tree, utf8, page.capture.url, self._pages.header_links(page))
+            if self._text:
+                self._add_text(row, text.text_in(tree, utf8, main_content=self._main_content), content)
+
+    def _add_text(self, row: dict[str, Any], shown: str, content: bytes) -> None:
+        """Add the text that a reader sees, and the fields that are computed from it."""
+        row["text"] = shown
+        if self._language and (found := language.language(shown, language.declared(content))):
+            row["language"], row["language_confidence"] = found.code, round(found.confidence, 3)
+        if self._simhash and (fingerprint := simhash(shown)) is not None:
+            row["simhash"] = f"{fingerprint:016x}"
 
 
 class LinkWork:

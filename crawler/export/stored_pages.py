@@ -7,6 +7,7 @@ fetch loop, so the results agree with each other and with pages.jsonl.
 
 from crawler.config import Config
 from crawler.extract.collected import Context
+from crawler.extract.headers import link_headers
 from crawler.extract.page_rules import PageRules
 from crawler.extract.parser_process import ParserProcess
 from crawler.extract.types import is_page
@@ -59,6 +60,10 @@ class StoredPages:
         raw_urls = [*found.hrefs, found.refresh] if found.refresh else found.hrefs
         urls = (resolve(found.base, raw_url, encoding=found.encoding) for raw_url in raw_urls)
         return list(dict.fromkeys(url for url in urls if url is not None))
+
+    def header_links(self, page: StoredPage) -> list[tuple[str, frozenset[str]]]:
+        """Return (raw URL, relation types in lower case) of the fields `Link` of a stored page's header."""
+        return list(link_headers(self._context(page).link_values))
 
     def close(self) -> None:
         """End the parser's process."""

@@ -11,6 +11,8 @@ from crawler.export.writing import Export, ExportRequest
 from tests.end_to_end.web import Web, crawl, page, redirect, run
 
 STORY = "The old lighthouse keeper walked down to the harbour every morning before the first boats came in with fish. "
+HEAD = """<html lang=en-GB><meta name=author content=Ann><script type=application/ld+json>
+{"@type": "Article", "datePublished": "2026-11-03"}</script>"""
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Web]:
             "/": page("/a", "/copy", "/near", "/gone", "/moved", "/i.png", text="Start"),
             "/a": f"<title>A</title><nav>menu</nav><main><p>{story}</main>",
             "/copy": f"<title>A</title><nav>menu</nav><main><p>{story}</main>",
-            "/near": f"<title>Near</title><nav>menu</nav><main><p>{story} today</main>",
+            "/near": f"{HEAD}<title>Near</title><nav>menu</nav><main><p>{story} today</main>",
             "/moved": redirect("/a"),
             "/i.png": (200, {"Content-Type": "image/png"}, "png"),
         }
@@ -51,6 +53,17 @@ def test_rows_agree_with_the_pages(crawled: tuple[Path, Web], processes: str) ->
     assert len(originals) == 1, "two are copies of the one that comes first"
     copies = {rows[path]["duplicate_of"] for path in ("/a", "/copy", "/near")} - {None}
     assert copies == {web.url(originals[0])}
+
+
+def test_metadata_in_both_formats(crawled: tuple[Path, Web], tmp_path: Path) -> None:
+    directory, _ = crawled
+    names = "author,published,declared_language"
+    expected = {"author": "Ann", "published": "2026-11-03", "declared_language": "en-GB"}
+    assert _rows(directory, "--fields", f"url,{names}")["/near"].items() > expected.items()
+    assert set(_rows(directory, "--where", 'author == "Ann"')) == {"/near"}
+    file = tmp_path / "rows.parquet"
+    assert run("export", "--dir", directory, "--format", "parquet", "-o", file, "--fields", names).code == 0
+    assert expected in parquet.read_table(file).to_pylist()
 
 
 def test_main_content(crawled: tuple[Path, Web]) -> None:

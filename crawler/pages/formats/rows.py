@@ -14,6 +14,7 @@ import msgspec
 from crawler.clock import iso_time
 from crawler.pages import warc
 from crawler.pages.archive import Archive
+from crawler.pages.formats.metadata import PRECEDENCE
 from crawler.pages.formats.selection import Selection
 from crawler.records import Capture, LinkFlag, Outcome, PageRecord
 from crawler.urls.canonical import hostname
@@ -28,6 +29,14 @@ FIELDS: dict[str, type] = {
     "text": str,
     "language": str,  # ISO 639-1, or ISO 639-3 for languages without such a code
     "language_confidence": float,  # 0 to 1
+    "author": str,  # this and the next seven: as the page declares (`metadata.py`)
+    "published": str,  # ISO 8601, as precise as declared
+    "modified": str,
+    "description": str,
+    "site_name": str,
+    "canonical": str,
+    "declared_language": str,  # BCP 47
+    "image": str,
     "content_type": str,
     "digest": str,  # digest of the payload, as in the WARC
     "simhash": str,  # simhash of the text, 16 hexadecimal digits
@@ -54,8 +63,16 @@ FIELDS: dict[str, type] = {
     "noarchive": bool,
     "error": str,
 }
+METADATA_FIELDS = frozenset(PRECEDENCE)
 # Fields for which the page itself must be read.
-CONTENT_FIELDS = frozenset({"title", "text", "language", "language_confidence", "simhash", "duplicate_of"})
+CONTENT_FIELDS = METADATA_FIELDS | {
+    "title",
+    "text",
+    "language",
+    "language_confidence",
+    "simhash",
+    "duplicate_of",
+}
 INSTANTS = frozenset({"fetched_at", "changed_at"})
 
 

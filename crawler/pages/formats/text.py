@@ -35,11 +35,21 @@ def text_of(utf8: bytes, *, tame: bool, main_content: bool = False) -> str:
         tame: whether the page may be parsed.
         main_content: leave out the text around the content (menus, footers), by resiliparse's heuristics.
     """
+    return text_in(tree_of(utf8, tame=tame), utf8, main_content=main_content)
+
+
+def tree_of(utf8: bytes, *, tame: bool) -> Any:
+    """Return resiliparse's tree of a page; None if it may not be parsed, or if the library is not installed."""
     library = _library() if tame else None
-    if library is None:
+    return library[0](utf8, "utf-8") if library is not None else None
+
+
+def text_in(tree: Any, utf8: bytes, *, main_content: bool = False) -> str:
+    """Return the text of a page whose tree, from `tree_of`, may be None."""
+    library = _library()
+    if tree is None or library is None:
         return _scanned(utf8.decode("utf-8", "replace"))
-    parse, extract = library
-    text: str = extract(parse(utf8, "utf-8"), main_content=main_content)
+    text: str = library[1](tree, main_content=main_content)
     return text
 
 

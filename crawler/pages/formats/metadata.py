@@ -1,0 +1,410 @@
+"""The metadata that a page declares: author, dates, description, site name, canonical URL, language, image.
+
+Read from the tree that the text is read from (`text.py`), so a page is parsed once and needs the extra
+`text`. `PRECEDENCE` says which sources a column has, the best first. The sources are
+
+    meta        `<meta name>` and `<meta property>` in the head: OpenGraph (ogp.me), Dublin Core, Highwire (`citation_`)
+    link        `<link rel>` in the head, or a field `Link` of the header
+    html        the attribute `lang` of `<html>`
+    item        a schema.org item that describes the page, from JSON-LD or else from microdata: an article
+                before a page of any other type (`_RANKS`); in arrays, `@graph` and `mainEntity`
+
+Nothing here raises on any page: JSON that cannot be parsed is ignored, and bytes, elements, blocks,
+items and nesting are bounded.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+
+from crawler.urls.canonical import resolve
+
+CHARACTERS_MAX = 1_000  # of a value; an author or a description that is longer is cut
+URL_CHARACTERS_MAX = 2_000  # a longer URL is left out
+BLOCKS_MAX = 16  # JSON-LD blocks read of a page; content systems write one to five
+BLOCK_CHARACTERS_MAX = 256 << 10  # of the JSON-LD blocks of a page together
+ELEMENTS_MAX = 1_000  # children of the head, and scripts, looked at
+ITEMS_MAX = 300  # JSON-LD objects looked at
+PROPERTIES_MAX = 200  # microdata properties looked at
+NESTING_MAX = 50  # ancestors of a property among which its item is looked for
+NAMES_MAX = 20  # authors listed
+_ITEM_DEPTH_MAX = 6  # arrays and objects between a block and an item
+_DATE_CHARACTERS_MAX = 64
+_YEAR_MIN = 1000  # years before are placeholders such as 0001-01-01
+
+# Column -> its sources, the best first. The columns are text; a missing value is None.
+PRECEDENCE: dict[str, tuple[str, ...]] = {
+    "author": ("item author", "item creator", "meta author", "meta citation_author", "meta dc.creator")
+    + ("meta dcterms.creator", "meta article:author"),
+    "published": ("item datePublished", "meta article:published_time", "meta og:article:published_time")
+    + ("meta citation_publication_date", "meta dcterms.issued", "meta dc.date", "meta dcterms.date")
+    + ("meta date", "item dateCreated", "item uploadDate"),
+    "modified": ("item dateModified", "meta article:modified_time", "meta og:updated_time")
+    + ("meta dcterms.modified", "meta last-modified"),
+    "description": ("meta description", "meta og:description", "item description", "item abstract")
+    + ("meta twitter:description", "meta dcterms.description", "meta dc.description"),
+    "site_name": ("meta og:site_name", "item publisher", "meta application-name"),
+    "canonical": ("link canonical", "meta og:url", "item url"),
+    "declared_language": ("html lang", "meta content-language", "item inLanguage", "meta og:locale"),
+    "image": ("meta og:image:secure_url", "meta og:image", "meta og:image:url", "item image")
+    + ("item thumbnailUrl", "meta twitter:image", "meta twitter:image:src", "link image_src"),
+}
+# Type of an item -> its rank; items of other types say nothing about the page.
+_RANKS = dict.fromkeys(
+    ["Report", "Recipe", "CreativeWork", "DiscussionForumPosting", "VideoObject", "Book", "Dataset", "Course"]
+    + ["HowTo", "Review", "Chapter", "Thesis", "Event", "Product", "PodcastEpisode", "SocialMediaPosting"],
+    1,
+) | dict.fromkeys(["WebSite", "BreadcrumbList"], 9)
+_SUFFIX_RANKS = {"Article": 0, "BlogPosting": 0, "WebPage": 2, "Page": 2}
+_IGNORED = 9
+
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8}){0,4}")
+_WRAPPING = re.compile(r"\A\s*(?:<!--|//<!\[CDATA\[|<!\[CDATA\[)|(?:-->|//\]\]>|\]\]>)\s*\Z")
+_SLASHED = re.compile(r"(\d{4})/(\d\d?)(?:/(\d\d?))?")
+_PARTIAL = re.compile(r"\d{4}(?:-(?:0[1-9]|1[0-2]))?")
+_ISO_START = re.compile(r"\d{4}-?\d\d-?\d\d(?![\d-])")
+_MAIL_DATE = re.compile(r"(?:[A-Za-z]{3,9}, *)?\d{1,2} +[A-Za-z]{3,9} +\d{4} +\d\d?:\d\d", re.ASCII)
+_SPACED_ZONE = re.compile(r"(?<=\d)\s+(?=[+-]\d\d:?\d\d$|Z$)")
+_LONG_FRACTION = re.compile(r"(?<=\.\d{6})\d+")
+
+Item = dict[str, Any]
+Links = Iterable[tuple[str, frozenset[str]]]
+
+
+class _Declared(NamedTuple):
+    """The declarations of a page: `metas` and `links` by lower-case name, `items` best first, and all items `by_id`."""
+
+    metas: dict[str, str]
+    links: dict[str, str]
+    language: str
+    items: list[Item]
+    by_id: dict[str, Item]
+
+
+def read_metadata(tree: Any, utf8: bytes, url: str, header_links: Links = ()) -> dict[str, str | None]:
+    """Return the columns of `PRECEDENCE`. Linear in the page.
+
+    Args:
+        tree: resiliparse's tree of `utf8`.
+        url: the URL of the page, from which relative URLs are resolved unless the page has a `<base>`.
+        header_links: (raw URL, relation types in lower case) of the header's fields `Link`.
+    """
+    document = tree.document
+    head = _head(tree)
+    declared = _Declared(
+        _metas(head["meta"]), _links(head["link"], head["base"], header_links), _lang(document), [], {}
+    )
+    _add_items(declared, document, utf8)
+    base = (resolve(url, declared.links["<base>"]) or url) if "<base>" in declared.links else url
+    return {
+        column: _first(_READERS[column], sources, declared, base) for column, sources in PRECEDENCE.items()
+    }
+
+
+def _first(
+    read: Callable[[str, str], str | None], sources: tuple[str, ...], declared: _Declared, base: str
+) -> str | None:
+    for source in sources:
+        for text in _texts(source, declared):
+            if text and (value := read(text, base)):
+                return value
+    return None
+
+
+def _texts(source: str, declared: _Declared) -> Iterator[str]:
+    """Yield what a source of `PRECEDENCE` says, the best first."""
+    kind, name = source.split(" ", 1)
+    if kind == "meta":
+        yield declared.metas.get(name, "")
+    elif kind == "link":
+        yield declared.links.get(name, "")
+    elif kind == "html":
+        yield declared.language
+    else:
+        for item in declared.items:
+            if name in item:
+                yield _text(item[name], declared.by_id, "url" if name in _URL_NAMES else "name")
+
+
+_URL_NAMES = frozenset({"url", "image", "thumbnailUrl"})
+
+
+# -- elements
+
+
+def _head(tree: Any) -> dict[str, list[Any]]:
+    """Return the children of the head by name. A search of the whole tree would cost several times as much."""
+    found: dict[str, list[Any]] = {"meta": [], "link": [], "base": []}
+    node = tree.head.first_element_child if tree.head is not None else None
+    for _ in range(ELEMENTS_MAX):
+        if node is None:
+            break
+        if (same := found.get(node.tag)) is not None:
+            same.append(node)
+        node = node.next_element_sibling
+    return found
+
+
+def _metas(nodes: list[Any]) -> dict[str, str]:
+    """Return the content of the first `<meta>` of each name that has any; of authors, all."""
+    found: dict[str, str] = {}
+    authors: dict[str, list[str]] = {}
+    for node in nodes:
+        content = node.getattr("content")
+        if not content or content.isspace():
+            continue
+        for attribute in ("property", "name", "http-equiv"):
+            for name in (node.getattr(attribute) or "").lower().split():
+                found.setdefault(name, content)
+                if name.endswith(("author", "creator")):
+                    authors.setdefault(name, []).append(content)
+    return found | {name: _joined(contents) for name, contents in authors.items()}
+
+
+def _links(nodes: list[Any], bases: list[Any], header_links: Links) -> dict[str, str]:
+    """Return the raw URL of the first link of each relation, those of the header first; `<base>` is the base."""
+    found: dict[str, str] = {}
+    for raw_url, relations in header_links:
+        for relation in relations:
+            found.setdefault(relation, raw_url)
+    for node in nodes:
+        href = node.getattr("href")
+        for relation in (node.getattr("rel") or "").lower().split():
+            if href:
+                found.setdefault(relation, href)
+    for node in bases:
+        if href := node.getattr("href"):
+            found.setdefault("<base>", href)
+    return found
+
+
+def _lang(document: Any) -> str:
+    root = document.first_element_child
+    return (root.getattr("lang") or root.getattr("xml:lang") or "") if root is not None else ""
+
+
+# -- items
+
+
+def _add_items(declared: _Declared, document: Any, utf8: bytes) -> None:
+    found: list[Item] = []
+    if b"ld+json" in utf8:
+        found += _linked_data(document)
+    if b"itemprop" in utf8:
+        found += _microdata(document)
+    ranked = [(rank, item) for item in found if (rank := _rank(item)) < _IGNORED]
+    declared.items.extend(item for _, item in sorted(ranked, key=lambda pair: pair[0]))
+    for item in found:
+        name = item.get("@id")
+        if isinstance(name, str) and len(item) > 1:
+            declared.by_id.setdefault(name, item)
+
+
+def _rank(item: Item) -> int:
+    kinds = item.get("@type")
+    kinds = kinds[:NAMES_MAX] if isinstance(kinds, list) else [kinds]
+    return min((_type_rank(kind) for kind in kinds if isinstance(kind, str)), default=_IGNORED)
+
+
+def _type_rank(kind: str) -> int:
+    """Return the rank of a type of schema.org, written with or without the vocabulary's URL."""
+    name = kind.rpartition("/")[2].rpartition(":")[2].strip()
+    if name in _RANKS:
+        return _RANKS[name]
+    return next((rank for suffix, rank in _SUFFIX_RANKS.items() if name.endswith(suffix)), _IGNORED)
+
+
+def _linked_data(document: Any) -> list[Item]:
+    """Return the objects of the page's JSON-LD, in order."""
+    found: list[Item] = []
+    blocks, room = 0, BLOCK_CHARACTERS_MAX
+    for node in islice(document.get_elements_by_tag_name("script"), ELEMENTS_MAX):
+        if (node.getattr("type") or "").partition(";")[0].strip().lower() != "application/ld+json":
+            continue
+        text = node.text
+        if len(text) <= room:
+            room -= len(text)
+            _walk(_parsed(text), found, 0)
+        blocks += 1
+        if blocks == BLOCKS_MAX:
+            break
+    return found
+
+
+def _parsed(text: str) -> Any:
+    """Return the value of a JSON text, which may have a comment around it and line ends in strings; None if broken."""
+    text = _WRAPPING.sub("", text)
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        pass
+    try:
+        return json.loads(text.strip().rstrip(";"), strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _walk(value: Any, found: list[Item], depth: int) -> None:
+    if depth > _ITEM_DEPTH_MAX or len(found) >= ITEMS_MAX:
+        return
+    if isinstance(value, list):
+        for each in value[:ITEMS_MAX]:
+            _walk(each, found, depth + 1)
+    elif isinstance(value, dict):
+        found.append(value)
+        for name in ("@graph", "mainEntity", "mainEntityOfPage"):
+            if isinstance(value.get(name), dict | list):
+                _walk(value[name], found, depth + 1)
+
+
+def _microdata(document: Any) -> list[Item]:
+    """Return the items of the page's microdata in the form of JSON-LD; `itemref` is not followed."""
+    items: dict[Any, Item] = {}
+    for node in islice(document.query_selector_all("[itemscope],[itemprop]"), PROPERTIES_MAX):
+        value: Any = None
+        if node.hasattr("itemscope"):
+            types = (node.getattr("itemtype") or "").split()
+            value = items[node] = {"@type": types}
+        names = (node.getattr("itemprop") or "").split()
+        if names and (item := _enclosing(node, items)) is not None:
+            value = value if value is not None else _property(node)
+            for name in names[:NAMES_MAX]:
+                item[name] = [*item[name], value][:NAMES_MAX] if name in item else [value]
+    return list(items.values())
+
+
+def _enclosing(node: Any, items: dict[Any, Item]) -> Item | None:
+    above = node.parent
+    for _ in range(NESTING_MAX):
+        if above is None:
+            return None
+        if above in items:
+            return items[above]
+        above = above.parent
+    return None
+
+
+# Element -> the attribute that holds the value of its property (HTML, 5.2.4); the text of others is their value.
+_VALUES = {"meta": "content", "time": "datetime", "data": "value", "meter": "value", "object": "data"} | (
+    dict.fromkeys(["a", "area", "link"], "href")
+    | dict.fromkeys(["img", "source", "video", "audio", "embed", "iframe", "track"], "src")
+)
+
+
+def _property(node: Any) -> str:
+    """Return the value of a property. `content` counts on any element: many sites write it, as in RDFa."""
+    value = node.getattr("content") or node.getattr(_VALUES.get(node.tag, "content"))
+    return value if value is not None else node.text[: 4 * CHARACTERS_MAX]
+
+
+def _text(value: Any, by_id: dict[str, Item], name: str) -> str:
+    """Return a property of an item as text: of an object its `name` (or URL), of several persons all names."""
+    if not isinstance(value, list):
+        return _scalar(value, by_id, name)
+    texts = [text for each in value[:NAMES_MAX] if (text := _scalar(each, by_id, name))]
+    return _joined(texts) if name == "name" else next(iter(texts), "")
+
+
+def _scalar(value: Any, by_id: dict[str, Item], name: str) -> str:
+    if isinstance(value, dict):
+        reference = value.get("@id")
+        known = by_id.get(reference, value) if isinstance(reference, str) else value
+        names = (name, "@value", "contentUrl") if name == "url" else (name, "@value", "alternateName")
+        value = next((known[each] for each in names if known.get(each)), None)
+        if isinstance(value, list):
+            value = value[0]
+    return value[: 4 * CHARACTERS_MAX] if isinstance(value, str) else ""
+
+
+# -- values
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "; ".join(list(dict.fromkeys(map(_line, texts)))[:NAMES_MAX])
+
+
+def _line(text: str) -> str:
+    """Return a text as one line that is valid in UTF-8, cut at CHARACTERS_MAX."""
+    line = " ".join(text[: 4 * CHARACTERS_MAX].split())[:CHARACTERS_MAX]
+    return line.encode("utf-8", "replace").decode()
+
+
+def _plain(text: str, _: str) -> str | None:
+    return _line(text) or None
+
+
+def _name(text: str, _: str) -> str | None:
+    """Return names; a URL, as OpenGraph has for profiles, is none."""
+    return None if re.match(r"\s*https?:", text, re.IGNORECASE) else _line(text) or None
+
+
+def _url(text: str, base: str) -> str | None:
+    text = text.strip()
+    if not text or len(text) > URL_CHARACTERS_MAX:
+        return None
+    return resolve(base, text.encode("utf-8", "replace").decode())
+
+
+def _language(text: str, _: str) -> str | None:
+    """Return a language tag with BCP 47's letter case; OpenGraph writes `en_US`."""
+    tag = text[:100].split(",", 1)[0].strip().replace("_", "-")
+    if not _LANGUAGE.fullmatch(tag):
+        return None
+    first, *rest = tag.lower().split("-")
+    cased = [part.upper() if len(part) == 2 else part.title() if len(part) == 4 else part for part in rest]
+    return "-".join([first, *cased])
+
+
+def _date(text: str, _: str = "") -> str | None:
+    """Return `iso_date` of a text that may have blanks around it."""
+    return iso_date(text)
+
+
+def iso_date(text: str) -> str | None:
+    """Return a date as ISO 8601; None if it is in no known form.
+
+    The result is as precise as the text: a year, a month, a day, or a time. A time with a zone becomes
+    UTC and ends in Z; a time without one stays as it is. Known forms: ISO 8601, with blanks or slashes,
+    and that of mail and HTTP.
+    """
+    text = text.strip() if len(text) <= _DATE_CHARACTERS_MAX else ""
+    if not text.isascii():
+        return None
+    if match := _SLASHED.fullmatch(text):
+        text = "-".join(part.zfill(2) for part in match.groups() if part)
+    try:
+        if _PARTIAL.fullmatch(text):
+            return text if int(text[:4]) >= _YEAR_MIN else None
+        if _ISO_START.match(text):
+            moment = datetime.fromisoformat(_LONG_FRACTION.sub("", _SPACED_ZONE.sub("", text)))
+        elif _MAIL_DATE.match(text):
+            moment = parsedate_to_datetime(text)
+        else:
+            return None
+        if moment.year < _YEAR_MIN:
+            return None
+        if ":" not in text and "T" not in text:
+            return moment.date().isoformat()
+        if moment.tzinfo is None:
+            return moment.isoformat(timespec="seconds")
+        return moment.astimezone(UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"
+    except (ValueError, OverflowError, TypeError, IndexError):
+        return None
+
+
+_READERS: dict[str, Callable[[str, str], str | None]] = {
+    "author": _name,
+    "published": _date,
+    "modified": _date,
+    "description": _plain,
+    "site_name": _plain,
+    "canonical": _url,
+    "declared_language": _language,
+    "image": _url,
+}

@@ -1,0 +1,255 @@
+"""The metadata that a page declares."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.pages.formats import metadata, text
+from crawler.pages.formats.metadata import PRECEDENCE, iso_date, read_metadata
+
+URL = "https://site.example/dir/page"
+NONE = dict.fromkeys(PRECEDENCE)
+
+
+def _read(html: str | bytes, **options: Any) -> dict[str, str | None]:
+    utf8 = html if isinstance(html, bytes) else html.encode()
+    return read_metadata(text.tree_of(utf8, tame=True), utf8, URL, **options)
+
+
+def _said(html: str, **options: Any) -> dict[str, str | None]:
+    return {column: value for column, value in _read(html, **options).items() if value is not None}
+
+
+def _ld(value: object) -> str:
+    return f'<script type="application/ld+json">{json.dumps(value)}</script>'
+
+
+ARTICLE = {"@context": "https://schema.org", "@type": "NewsArticle"}
+MICRODATA = """<div itemscope itemtype="https://schema.org/BlogPosting">
+<span itemprop=author itemscope itemtype=https://schema.org/Person><b itemprop=name>Ann  Lee</b></span>
+<time itemprop=datePublished datetime=2026-11-03T10:00:00+02:00>today</time><img itemprop=image src=../a.png>
+<p itemprop=description>About it</p></div><p itemprop=author>nobody</p>"""
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("", {}),
+        ("<html lang=EN-us><p>x", {"declared_language": "en-US"}),
+        ("<html lang='not a tag!'><meta property=og:locale content=pt_BR>", {"declared_language": "pt-BR"}),
+        # ogp.me: the four basic properties, article, and structured images; the first image is the preferred one
+        (
+            """<meta property=og:site_name content=IMDb><meta property=og:url content=https://www.imdb.com/t>
+            <meta property=og:image content=https://i.example/1.jpg><meta property=og:image content=/2.jpg>
+            <meta property=og:description content=Film><meta property=article:published_time content=2026-11-03>
+            <meta property=article:modified_time content=2026-11-04T01:02:03Z>
+            <meta property=article:author content=https://profile.example/ann>""",
+            {
+                "site_name": "IMDb",
+                "canonical": "https://www.imdb.com/t",
+                "image": "https://i.example/1.jpg",
+                "description": "Film",
+                "published": "2026-11-03",
+                "modified": "2026-11-04T01:02:03Z",
+            },
+        ),
+        (
+            "<meta property=og:image content=http://a/1><meta property=og:image:secure_url content=https://a/1>",
+            {"image": "https://a/1"},
+        ),
+        ("<meta name=Description content='  one\n two '>", {"description": "one two"}),
+        (
+            "<meta name=citation_author content='Lee, A.'><meta name=citation_author content='Roe, B.'>"
+            "<meta name=citation_publication_date content=2026/3/9>",
+            {"author": "Lee, A.; Roe, B.", "published": "2026-03-09"},
+        ),
+        ("<meta name=DC.creator content=Ann><meta name=author content=' '>", {"author": "Ann"}),
+        ("<base href=/b/><link rel='x CANONICAL' href=c#f>", {"canonical": "https://site.example/b/c"}),
+        # schema.org: persons as objects, lists and text; arrays of blocks and @graph with references
+        (
+            _ld(ARTICLE | {"author": [{"@type": "Person", "name": "Ann"}, "Bob"], "datePublished": "2026"}),
+            {"author": "Ann; Bob", "published": "2026"},
+        ),
+        (
+            _ld(
+                {
+                    "@graph": [
+                        {"@type": "WebPage", "description": "page", "author": "no", "inLanguage": "de"},
+                        {
+                            "@type": ["Thing", "http://schema.org/Article"],
+                            "author": {"@id": "#a"},
+                            "publisher": {"@id": "#o"},
+                            "image": {"@type": "ImageObject", "url": "/i.png"},
+                        },
+                        {"@type": "Person", "@id": "#a", "name": "Ann"},
+                        {"@type": "Organization", "@id": "#o", "name": "The Paper", "description": "no"},
+                    ]
+                }
+            ),
+            {
+                "author": "Ann",
+                "site_name": "The Paper",
+                "image": "https://site.example/i.png",
+                "description": "page",
+                "declared_language": "de",
+            },
+        ),
+        (_ld({"@type": "WebPage", "mainEntity": ARTICLE | {"creator": "Cy"}}), {"author": "Cy"}),
+        (_ld({"@type": "Organization", "description": "no", "url": "/no"}), {}),
+        (
+            "<script type='application/ld+json; charset=utf-8'><!-- "
+            '{"@type": "Article", "description": "a\nb"} --></script>',
+            {"description": "a b"},
+        ),
+        (
+            MICRODATA,
+            {
+                "author": "Ann Lee",
+                "published": "2026-11-03T08:00:00Z",
+                "image": "https://site.example/a.png",
+                "description": "About it",
+            },
+        ),
+        # precedence
+        (_ld(ARTICLE | {"author": "ld"}) + "<meta name=author content=meta>" + MICRODATA, "ld"),
+        ("<meta name=author content=meta>" + MICRODATA, "Ann Lee"),
+        (_ld(ARTICLE | {"description": "ld", "author": "x"}) + "<meta name=description content=meta>", "x"),
+        # a value that cannot be used gives way to the next source
+        (
+            _ld(ARTICLE | {"datePublished": "yesterday"}) + "<meta name=date content=2026-01-02>",
+            {"published": "2026-01-02"},
+        ),
+        (
+            "<meta property=og:image content=data:x><link rel=image_src href=/k>",
+            {"image": "https://site.example/k"},
+        ),
+    ],
+)
+def test_rules_of_the_sources(html: str, expected: dict[str, str] | str) -> None:
+    said = _said(html)
+    assert (said["author"] if isinstance(expected, str) else said) == expected
+
+
+def test_a_link_of_the_header_precedes_the_page() -> None:
+    page = "<link rel=canonical href=/page>"
+    said = _said(page, header_links=[("/header", frozenset({"canonical"}))])
+    assert said == {"canonical": "https://site.example/header"}
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("2026-11-03", "2026-11-03"),
+        ("20261103", "2026-11-03"),
+        (" 2026-11 ", "2026-11"),
+        ("2026-11-03T10:00", "2026-11-03T10:00:00"),
+        ("2026-11-03 10:00:00 +0130", "2026-11-03T08:30:00Z"),
+        ("2026-11-03T10:00:00.1234567Z", "2026-11-03T10:00:00Z"),
+        ("2026/11/3", "2026-11-03"),
+        ("Tue, 03 Nov 2026 10:00:00 GMT", "2026-11-03T10:00:00Z"),
+        ("3 Nov 2026 10:00:00 -0100", "2026-11-03T11:00:00Z"),
+        *(
+            (text, None)
+            for text in ("", "today", "2026-13-01", "2026-13", "0001-01-01T00:00:00", "03.11.2026")
+        ),
+        *(
+            (text, None)
+            for text in ("1793959200", "9999-12-31T23:59:59-10:00", "2026-W10", "٢٠٢٦", "0" * 9999)
+        ),
+    ],
+)
+def test_dates_become_iso_8601_or_nothing(written: str, expected: str | None) -> None:
+    assert iso_date(written) == expected
+
+
+DEEP = 100_000
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "[" * DEEP,
+        "[" * DEEP + "]" * DEEP,
+        '{"@graph":' * DEEP,
+        '{"@type": "Article", "author": "\\ud800"}',
+        '{"@type": "Article", "author": ' + "1" * 10_000 + "}",
+        '{"@type": {"a": []}, "@id": [], "author": {"@id": {}}}',
+        '{"@type": "Article", "author": [[[]], {"name": [[]]}, null, NaN], "image": [{"url": []}]}',
+        '{"@type": "Article", "author": {"@id": "#a", "name": [{}]}, "@id": "#a"}',
+        "null",
+        '{"@type": "Article",',
+    ],
+)
+def test_hostile_linked_data_is_ignored(block: str) -> None:
+    assert set(_read(f"<script type=application/ld+json>{block}</script>")) == set(PRECEDENCE)
+
+
+def test_values_are_bounded_and_valid_text() -> None:
+    huge = "x" * 50_000
+    said = _said(_ld(ARTICLE | {"author": [huge] * 2, "description": huge, "image": "/" + huge}))
+    assert (
+        set(said) == {"author", "description"} and len(said["description"] or "") == metadata.CHARACTERS_MAX
+    )
+    said = _said('<script type=application/ld+json>{"@type": "Article", "author": "a\\ud800b"}</script>')
+    assert said == {"author": "a?b"}
+
+
+def test_blocks_items_and_nesting_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    other, mine = _ld({"@type": "Thing"}), _ld(ARTICLE | {"author": "Ann"})
+    assert _said(other * (metadata.BLOCKS_MAX - 1) + mine) == {"author": "Ann"}
+    assert _said(other * metadata.BLOCKS_MAX + mine) == {}
+    assert _said(_ld([{"@type": "Thing"}] * metadata.ITEMS_MAX + [ARTICLE | {"author": "Ann"}])) == {}
+    scope = '<div itemscope itemtype="/Article">%s<p itemprop=author>Ann</p>'
+    assert _said(scope % ("<div>" * (metadata.NESTING_MAX - 1))) == {"author": "Ann"}
+    assert _said(scope % ("<div>" * metadata.NESTING_MAX)) == {}
+    block = json.dumps(ARTICLE | {"author": "Ann"})
+    monkeypatch.setattr(metadata, "BLOCK_CHARACTERS_MAX", len(block))
+    assert _said(mine) == {"author": "Ann"}
+    assert _said(mine.replace("}", "} ")) == {}
+
+
+JSON = st.recursive(
+    st.none() | st.floats() | st.text(max_size=5) | st.sampled_from(["Article", "#a", "2026-01-01"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["@type", "@id", "@graph", "author", "name", "image", "url", "datePublished"]),
+            inner,
+        )
+    ),
+    max_leaves=12,
+)
+PIECES = st.sampled_from(
+    [
+        "<div itemscope itemtype=/Article>",
+        "<p itemprop='author name'>",
+        "<meta itemprop=image content=",
+        "</div>",
+    ]
+    + [
+        "<meta property=og:image content='",
+        "<script type=application/ld+json>",
+        "</script>",
+        "<base href='http:",
+        "'>",
+    ]
+    + [
+        '{"@type": "Article", "author":',
+        "<link rel=canonical href=",
+        "<html lang=",
+        "<time itemprop=datePublished>",
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(JSON, st.lists(PIECES | st.text(max_size=6), max_size=25))
+def test_no_page_raises(value: object, soup: list[str]) -> None:
+    """Every column is None or text that UTF-8 can encode, whatever the page holds."""
+    for html in (_ld(value), "".join(soup)):
+        found = _read(html.encode("utf-8", "replace"))
+        assert set(found) == set(PRECEDENCE)
+        assert all(value is None or value.encode() for value in found.values())

@@ -98,6 +98,7 @@ COMMAND_LINES: dict[str, list[list[str]]] = {
     "node": [[EVIL], ["--name", EVIL]],
     "reshard": [["--processes", EVIL], ["--to", EVIL]],
     "recover": [[EVIL]],
+    "new": [[EVIL]],
     "config": [["show"], ["check", EVIL], ["show", "--set", f"{EVIL}=1"]],
     "completion": [[EVIL]],
     "man": [[EVIL], ["crawl"]],

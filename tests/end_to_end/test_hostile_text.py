@@ -182,7 +182,7 @@ def test_a_key_of_the_configuration(hostile: tuple[Path, str], tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "arguments",
-    [["get", "{url}"], *(["export", "--format", name] for name in ("jsonl", "text", "cdxj", "warc"))],
+    [["get", "{url}"], *(["export", "--format", name, "-q"] for name in ("jsonl", "text", "cdxj", "warc"))],
 )
 def test_on_a_terminal(arguments: list[str], hostile: tuple[Path, str]) -> None:
     """Data is written unchanged to files and pipes, and escaped to a terminal."""

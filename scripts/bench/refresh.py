@@ -145,7 +145,7 @@ def reopening(schedule: Schedule, now: float) -> None:
         size = sum(each.stat().st_size for each in Path(folder).iterdir())
         store, again = open_store(Path(folder)), Schedule(Settings())
         before, began, cpu = memory().resident, time.monotonic(), time.process_time()
-        assert state.load(again, store, now) == pages
+        assert state.load(again, store, now).pages == pages
         print(
             f"stored in {stored:.0f} CPU s, {size / pages:.0f} bytes per page on disk; reopened in "
             f"{time.process_time() - cpu:.1f} CPU s, {time.monotonic() - began:.1f} s wall; "

@@ -98,6 +98,7 @@ class Refresh:
         self.expectation = Expectation(schedule, config.speed)
         self.news = News()
         self.births = Births()
+        self.lead = 0.0  # seconds by which stored instants were in the future, by the schedule's clock
         self.claims = RefetchClaims(schedule, clock, record)
         self.ages = PageAges(schedule, clock, config, overrides or Overrides(()), record)
         self.changes = ChangeIntake(schedule, clock, fingerprint, self.ages, self.births, record)
@@ -136,7 +137,7 @@ class Refresh:
         Raises:
             DamageError: a record is damaged.
         """
-        state.load(self.schedule, store, self._clock.at(now))
+        self.lead = state.load(self.schedule, store, self._clock.at(now)).lead
         self.portion.balance.tilt = state.stored_tilt(store)
         self.expectation.recalibration = state.stored_recalibration(store)
         self.validators.open(store)

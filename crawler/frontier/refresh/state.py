@@ -20,6 +20,7 @@ the records on opening.
 import struct
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,6 +42,7 @@ _PAGE_TYPE = np.dtype(
 assert _PAGE_TYPE.itemsize == _PAGE.size
 _SITE_NUMBERS = 28
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
+_SITE_INSTANTS = [2, 27]  # of the neighbourhood's counts and of the new pages, in `site_state`
 _DIRECTORY = struct.Struct("<Q6d")
 _HUB = struct.Struct("<2f")  # appended to the record of a hub
 _NUMBER = struct.Struct("<d")
@@ -112,8 +114,18 @@ def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     batch.put(keys.REFRESH + _key.pack(fingerprint), seal(_PAGE.pack(*row) + hub))
 
 
-def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> int:
-    """Load all stored records into an empty schedule; return the number of pages.
+class Loaded(NamedTuple):
+    """The number of pages loaded, and how far the latest of their instants was in the future (0.0 if none was)."""
+
+    pages: int
+    lead: float
+
+
+def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
+    """Load all stored records into an empty schedule.
+
+    Instants in the future come from a clock that was ahead. They count as `now`, and the time watched is
+    shortened by as much; otherwise no such page would be fetched again until the clock has passed them.
 
     Raises:
         DamageError: a record is damaged.
@@ -125,23 +137,30 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> int:
     if (value := store.get(keys.REFRESH_BIAS)) is not None:
         schedule.records.bias = _BIAS.unpack(unseal(keys.REFRESH_BIAS, value))
     for key, payload in _records(store, keys.REFRESH_SITE, _SITE.size):
-        schedule.records.restore_site(key, np.array(_SITE.unpack(payload)))
+        site = np.array(_SITE.unpack(payload))
+        site[_SITE_INSTANTS] = np.minimum(site[_SITE_INSTANTS], now)
+        schedule.records.restore_site(key, site)
     for key, payload in _records(store, keys.REFRESH_DIRECTORY, _DIRECTORY.size):
-        host_key, *numbers = _DIRECTORY.unpack(payload)
-        schedule.records.restore_directory(key, host_key, tuple(numbers[:3]), tuple(numbers[3:]))
+        host_key, observed, expected, counted_at, found, watched, found_at = _DIRECTORY.unpack(payload)
+        counts, news = (observed, expected, min(counted_at, now)), (found, watched, min(found_at, now))
+        schedule.records.restore_directory(key, host_key, counts, news)
+    lead = 0.0
     records = _records(store, keys.REFRESH, _PAGE.size, _PAGE.size + _HUB.size)
     while chunk := list(islice(records, _CHUNK)):
         rows = np.frombuffer(b"".join(payload[: _PAGE.size] for _, payload in chunk), _PAGE_TYPE)
         fingerprints = np.array([key for key, _ in chunk], np.uint64)
+        leads = np.maximum(rows["crawled"] - now, 0.0)
+        lead = max(lead, float(leads.max()))
+        watched_for = np.maximum(rows["watched"] - leads, 0.0)
         numbers_of = schedule.add_many(
-            fingerprints, rows["host"], rows["directory"], rows["crawled"], rows["importance"], now,
-            changes=rows["changes"], watched=rows["watched"], signals=rows["signals"], states=rows["state"],
+            fingerprints, rows["host"], rows["directory"], rows["crawled"] - leads, rows["importance"], now,
+            changes=rows["changes"], watched=watched_for, signals=rows["signals"], states=rows["state"],
         )  # fmt: skip
         for page, (_, payload) in zip(numbers_of.tolist(), chunk, strict=True):
             if len(payload) > _PAGE.size:
                 schedule.records.restore_hub(page, *_HUB.unpack_from(payload, _PAGE.size))
     schedule.renew()
-    return len(schedule)
+    return Loaded(len(schedule), lead)
 
 
 def _records(store: KeyValue, prefix: bytes, *sizes: int) -> Iterator[tuple[int, bytes]]:

@@ -47,6 +47,8 @@ from crawler.urls.equivalence import Equivalences
 
 log = logging.getLogger("crawler")
 
+_LEAD_SAID = 60.0  # seconds; a smaller step of the clock is not worth a line
+
 BALLAST = "ballast"
 _NEWS = LinkFlag.NEWS  # on a refetched page: the page that links to it receives the credit
 
@@ -136,6 +138,12 @@ class Stages:
         self.frontier.open(self.clock.now(), clean=clean)
         if self.refresh is not None:
             self.refresh.open(store, self.pages.stored_records, self.clock.now())
+            if self.refresh.lead > _LEAD_SAID:
+                log.warning(
+                    "the clock was ahead in an earlier run: pages fetched up to %.1f days in the future count as "
+                    "fetched now",
+                    self.refresh.lead / 86_400.0,
+                )
         self.outbox, self.inbox = assembly.make_splitter(
             context, store, whole=clean or context.outlasts_power_cut
         )

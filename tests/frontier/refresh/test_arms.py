@@ -134,7 +134,7 @@ def test_state_goes_to_the_store_and_back() -> None:
         stage(arms, page, batch)
     store.write(batch)
     again = Arms([Settings(policy=policy) for policy in POLICIES])
-    assert load(again, store, 1e5) == 900
+    assert load(again, store, 1e5).pages == 900
     for key in range(1, 901):
         fingerprint = key * GOLDEN & 0xFFFFFFFFFFFFFFFF
         assert again.records.page_state(again.find(fingerprint)) == arms.records.page_state(

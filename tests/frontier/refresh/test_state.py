@@ -41,7 +41,7 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
     store = MemoryStore()
     schedule, now = crawled(store)
     rebuilt = Schedule(STILL)
-    assert state.load(rebuilt, store, now) == 60
+    assert state.load(rebuilt, store, now) == (60, 0.0)
     rebuilt._check()
     for fingerprint in range(1000, 1060):
         old, new = schedule.find(fingerprint), rebuilt.find(fingerprint)
@@ -65,6 +65,33 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
             each.record_outcome(page, at, RefreshOutcome.UNCHANGED)
         taken.append(fingerprints)
     assert taken[0] == taken[1]
+
+
+def test_pages_of_a_clock_that_was_ahead_are_fetched_again() -> None:
+    """A run a year in the future, then one with the right time: no page waits until the year has passed."""
+    store = MemoryStore()
+    _, now = crawled(store)
+    late, right = Schedule(STILL, level=3e6, track=True), now
+    assert state.load(late, store, now).lead == 0.0
+    late.rate, now = 60 / (10 * DAY), now + 365 * DAY
+    batch = store.batch()
+    for _ in range(120):
+        now += DAY / 6
+        page = late.claim_next(now)
+        late.record_outcome(page, now, RefreshOutcome.UNCHANGED)
+        state.stage(late, page, batch)
+    store.write(batch)
+    again = Schedule(STILL)
+    loaded = state.load(again, store, right)
+    again._check()
+    assert loaded.pages == 60 and loaded.lead == pytest.approx(385 * DAY)
+    again.rate, fetched = 60 / (10 * DAY), set()
+    for step in range(1, 240):
+        at = right + step * DAY / 6
+        page = again.claim_next(at)
+        fetched.add(again.overview.page(page, at).fingerprint)
+        again.record_outcome(page, at, RefreshOutcome.UNCHANGED)
+    assert fetched == set(range(1000, 1060))
 
 
 def test_a_crash_restores_pages_in_flight() -> None:

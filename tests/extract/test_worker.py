@@ -1,6 +1,7 @@
 """The worker process: expensive pages end within their limits, and no child outlives its parent."""
 
 import asyncio
+import contextlib
 import io
 import resource
 import signal
@@ -12,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import uvloop
 
 import crawler
 from crawler.config import ByteCount, ExtractConfig, Seconds
@@ -192,6 +194,30 @@ def test_the_queue_is_bounded() -> None:
         assert all(page.hrefs == ["first", "x"] for page in found)
 
     _run(test())
+
+
+def test_a_child_that_ends_before_its_first_page_costs_no_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvloop refuses to write to a pipe that is closed already, with an error of its own."""
+    start = Worker._start
+
+    async def killed(worker: Worker) -> Any:
+        child = await start(worker)
+        child.process.kill()
+        await child.process.wait()
+        with contextlib.suppress(RuntimeError):
+            while True:  # until the loop has noticed
+                child.writer.write(b"x")
+                await asyncio.sleep(0)
+        return child
+
+    async def check() -> None:
+        worker = Worker(CONFIG)
+        monkeypatch.setattr(Worker, "_start", killed)
+        found = await worker.extract_apart(LINK, PAGE)
+        assert (found.hrefs, found.parse_limit, worker.deaths) == (["first"], True, 1)
+        await worker.close()
+
+    uvloop.run(asyncio.wait_for(check(), 60))
 
 
 def test_a_killed_child_is_replaced() -> None:

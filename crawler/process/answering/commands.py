@@ -148,7 +148,7 @@ class Commands:
         return msgspec.structs.asdict(status) | {"robots": [_plain_robots(*copy) for copy in copies]}
 
     def hosts(self, order: str = "busy", limit: int = 100, search: str = "", cause: str = "") -> Steps:
-        """Return the first hosts in an order, of all or of those that match; see `HostList.page`."""
+        """Return the first `limit` hosts in `order`, of those that match `search` and `cause`; see `HostList.page`."""
         if order not in ORDERS:
             raise UsageError(f"hosts: the order must be one of {', '.join(ORDERS)}")
         if limit < 0:

@@ -196,7 +196,7 @@ class PeerExchange(Exchange):
         self._urgent = False
 
     def _overtake(self, newest: int) -> None:
-        """Continue as a newer start than the newest one that a peer knows: the clock here is behind it."""
+        """Take a later number than any start that a peer knows; the clock here is behind."""
         if self._common.identity.incarnation > newest:
             return
         log.warning(

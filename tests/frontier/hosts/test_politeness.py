@@ -9,7 +9,7 @@ from crawler.frontier.hosts.addresses import Addresses
 from crawler.frontier.hosts.politeness import HostPoliteness, backoff, gap
 from crawler.frontier.hosts.rate import RATE_SLACK, Rate
 from crawler.frontier.hosts.table import HostFlag, HostTable
-from crawler.records import Blame, Fetch, Outcome
+from crawler.records import Blame, Fetch, Outcome, Rendering
 
 DEFAULTS = PolitenessConfig()
 DAY = 86_400.0
@@ -35,6 +35,13 @@ def silence(took: float = 0.0) -> Fetch:
 def test_gap_is_ten_times_the_answer_within_bounds(took: float, wait: float) -> None:
     rules, _ = politeness()
     assert rules.finish(0, answer(took=took), 100.0) == pytest.approx(100.0 + wait)
+
+
+def test_after_a_page_in_a_browser_the_host_rests_for_all_of_its_requests() -> None:
+    rules, _ = politeness()
+    shown = answer(took=0.5)
+    shown.rendering = Rendering(dom=b"", host_took=1.5)
+    assert rules.finish(0, shown, 100.0) == pytest.approx(100.0 + 20.0)
 
 
 def test_delay_factor_zero_leaves_the_delay() -> None:

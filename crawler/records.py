@@ -198,7 +198,8 @@ class Fetch(msgspec.Struct, gc=False):
     "resumed"; "" if there was none. `undecoded` means that the content coding is
     unknown, so `content` is empty. `payload_digest` is the SHA-1 of the stored payload
     if it was computed in advance, else b"". `final` means that the frontier will not
-    retry the URL. `rendering` is the page as a browser showed it, if one did.
+    retry the URL. `rendering` is the page as a browser showed it, if one did. `challenged` means that
+    the server wants this request signed, and that it would be if it were sent again.
     """
 
     url: str
@@ -227,6 +228,7 @@ class Fetch(msgspec.Struct, gc=False):
     payload_digest: bytes = b""
     final: bool = True
     rendering: Rendering | None = None
+    challenged: bool = False
 
     def header(self, name: bytes) -> bytes:
         """Return the first value of the field `name` (lower case), b"" if there is none."""

@@ -6,7 +6,9 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from crawler.cli import access, options
+from crawler.cli.companions import bot_listener
 from crawler.config import Config
+from crawler.config.forms import http_origin
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import BusyError
 
@@ -83,11 +85,12 @@ async def _serve(directory: CrawlDirectory, stages: dict[str, Any], config: Conf
     async with contextlib.AsyncExitStack() as running:
         host, port = await server.start(args.address)
         running.push_async_callback(server.close)
+        await running.enter_async_context(bot_listener(config, args.dir, quiet=args.quiet))
         for control in _controls(directory, stages):
             await control.start()
             running.push_async_callback(control.close)
         if not args.quiet:
-            print(f"serving {args.dir} on http://{host}:{port}/page?url=URL", flush=True)
+            print(f"serving {args.dir} on {http_origin(host, port)}/page?url=URL", flush=True)
         stopped = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)

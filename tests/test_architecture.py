@@ -104,6 +104,7 @@ SHELL = {
     "supervision/parent.py",
     "process/lifecycle/shutdown.py",
     "clock.py",
+    "crawl/shipper.py",
     "api/crawl.py",
     "api/delivery.py",
     "api/calls.py",

@@ -40,6 +40,7 @@ COMMANDS = {
     "shell": ("crawler.cli.shell", "fetch a page and try selectors on it at a Python prompt"),
     "serve": ("crawler.cli.serve", "serve the stored pages over HTTP"),
     "export": ("crawler.cli.export", "write WARC, WACZ, JSON lines, Parquet, text, links or offline files"),
+    "ship": ("crawler.cli.ship", "copy WARC files to object storage, or bring them back"),
     "check": ("crawler.cli.check", "verify a crawl directory; with --repair, repair it"),
     "reshard": ("crawler.cli.reshard", "divide a crawl among other processes"),
     "recover": ("crawler.cli.reshard", "recover from the loss of a process's disk"),

@@ -316,6 +316,10 @@ class PagesConfig(_Section, frozen=True):
     simhash_distance: BitCount = 3
     ignore: tuple[str, ...] = ()
     withdrawals_max: Positive = 100_000
+    ship: str = ""
+    ship_delete: bool = False
+    ship_interval: Seconds = Seconds(60)
+    ship_patience: Seconds = Seconds(600)
 
 
 class HooksConfig(_Section, frozen=True):

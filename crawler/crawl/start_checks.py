@@ -20,6 +20,7 @@ from crawler.splitter.partition import Partition
 from crawler.splitter.peers import tls_contexts
 from crawler.splitter.secret import read_secret
 from crawler.storage.engines import chosen
+from crawler.storage.object_store import ObjectStore
 from crawler.urls.canonical import canonical
 
 HOOK_GROUPS = {
@@ -95,4 +96,5 @@ _OUTSIDE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("splitter.secret_file", lambda path: read_secret(Path(path))),
     ("splitter.table_file", lambda path: Partition.read(Path(path))),
     ("store.engine", chosen),
+    ("pages.ship", ObjectStore),
 )

@@ -6,7 +6,7 @@ missing or too short on opening, so that their pages can be fetched again.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from crawler.errors import DamageError
+from crawler.errors import DamageError, ShippedError
 from crawler.pages import reading, segments
 from crawler.pages.archive import Archive
 from crawler.pages.captures import Lost, Problem, end_of, payload_key, segment_key
@@ -57,6 +57,8 @@ def check(archive: Archive) -> Iterator[Problem]:
     for segment, length in lengths.items():
         try:
             yield from _check_segment(archive, segment, length)
+        except ShippedError:  # it is not here
+            continue
         except DamageError as error:
             yield Problem(segment, str(error))
     for _, capture in archive.stored_captures():

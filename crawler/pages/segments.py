@@ -2,6 +2,7 @@
 
     <folder>/<prefix>-<process>-<time>-<serial>.warc.gz.open    being written
     <folder>/<prefix>-<process>-<time>-<serial>.warc.gz         finished
+    <folder>/<prefix>-<process>-<time>-<serial>.warc.gz.shipped copied to object storage (`shipping.py`)
 
 The store's key `w/<name>` (without `.open`) holds the committed length. Bytes
 beyond it are ignored: a crash leaves at most an uncommitted tail, and
@@ -20,8 +21,9 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.errors import DamageError, DirectoryError
+from crawler.errors import DamageError, DirectoryError, ShippedError
 from crawler.pages import reading
+from crawler.pages.shipping import RECEIPT, note_changes, receipt_of
 from crawler.storage.faults import reach
 from crawler.storage.files import AppendFile, cut, read_range, rename, sync_directory
 
@@ -56,12 +58,17 @@ def segment_path(folder: Path, segment: str) -> Path:
     """Return the path of a segment, finished or still open.
 
     Raises:
+        ShippedError: the segment lies in object storage only.
         DamageError: there is no such segment.
     """
     for _ in range(2):  # a segment may be finished between the two checks
         for path in (folder / segment, folder / (segment + OPEN_SUFFIX)):
             if path.exists():
                 return path
+    if receipt := receipt_of(folder, segment):
+        raise ShippedError(
+            f"{folder / segment}: lies in {receipt.url} only; `crawler ship --fetch` brings it back"
+        )
     raise DamageError(f"{folder / segment}: segment is missing")
 
 
@@ -79,7 +86,7 @@ def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
         raise DirectoryError(f"{folder}: cannot open: {error.strerror}") from error
     recovery = SegmentRecovery()
     for name in names:
-        if name.removesuffix(OPEN_SUFFIX) not in committed:
+        if name.removesuffix(OPEN_SUFFIX).removesuffix(RECEIPT) not in committed:
             _set_aside(folder, name)
             recovery.moved.append(name)
     for segment, length in committed.items():
@@ -105,10 +112,13 @@ def _recover_segment(folder: Path, segment: str, length: int, recovery: SegmentR
     try:
         path = segment_path(folder, segment)
         dropped = cut(path, length)
+    except ShippedError:
+        return
     except DamageError:
         recovery.damaged[segment] = _size_of(folder, segment)
         return
     if dropped:
+        note_changes(folder, [segment])
         recovery.cut[segment] = dropped
     if path.name != segment:
         rename(path, folder / segment)

@@ -51,6 +51,9 @@ POINTS = (
     "erasure noted",
     "erasing",
     "erased",
+    "segment shipped",
+    "receipt written",
+    "segment deleted",
     "stopping",
     "closing",
 )

@@ -42,7 +42,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Shipment(NamedTuple):
-    """A segment that waits: its files, several if processes share it after a reshard; `replaces`: its object is outdated."""
+    """A segment that waits: its files (several if processes share it after a reshard), and if its object is outdated."""
 
     segment: str
     files: tuple[Path, ...]

@@ -12,6 +12,7 @@ million pages with the same bug log one.
 
 import errno
 import logging
+from collections.abc import Container
 from traceback import walk_tb
 
 log = logging.getLogger("crawler")
@@ -102,13 +103,23 @@ class BusyError(DirectoryError):
 
 
 _DISK_FAILS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_NO_RIGHT = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 def disk_failed(error: BaseException) -> bool:
     """Return whether an error, or one of its causes, means that the disk is full or failing."""
+    return _caused_by(error, _DISK_FAILS)
+
+
+def may_not_write(error: BaseException) -> bool:
+    """Return whether an error, or one of its causes, means that this user may not write there; reading is possible."""
+    return _caused_by(error, _NO_RIGHT)
+
+
+def _caused_by(error: BaseException, numbers: Container[int]) -> bool:
     seen: BaseException | None = error
     while seen is not None:
-        if isinstance(seen, OSError) and seen.errno in _DISK_FAILS:
+        if isinstance(seen, OSError) and seen.errno in numbers:
             return True
         seen = seen.__cause__
     return False

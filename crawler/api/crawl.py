@@ -56,7 +56,7 @@ from crawler.process.fetching.reader import Extractor
 from crawler.process.lifecycle.limits import STOP_GRACE
 from crawler.process.lifecycle.shutdown import within
 from crawler.process.live_services import LiveServices
-from crawler.process.opening.stages import Stages, at_rest
+from crawler.process.opening.stages import Stages, reading
 from crawler.process.process import Process
 from crawler.records import Fetch, FetchTask, Link
 from crawler.upgrade.ready import ready
@@ -461,7 +461,7 @@ class Crawl:
         ['About', 'Home']
 
         Raises:
-            DirectoryError: there is no crawl, or another process has it open.
+            DirectoryError: there is no crawl.
         """
         if self._opened:
             yield from _stored(self.stages, newest)
@@ -470,7 +470,7 @@ class Crawl:
         ready(self.directory)
         config = convert(self.directory.saved_config())
         for name in self.directory.process_names():
-            with at_rest(config, self.directory, name, clock=SystemClock()) as stages:
+            with reading(config, self.directory, name, clock=SystemClock()) as stages:
                 yield from _stored(stages, newest)
 
     def stop(self, reason: str = "stopped", *, grace: float = STOP_GRACE) -> None:

@@ -72,8 +72,10 @@ def _check(directory: CrawlDirectory) -> list[str]:
     from crawler.upkeep.check import check
 
     problems, exchanged = [], {}
-    for name in access.begun_names(directory):
-        with access.at_rest(directory, name, restore=False) as stages:
+    names = access.begun_names(directory)
+    access.refuse_running(directory, names, "crawler check")
+    for name in names:
+        with access.reading(directory, name) as stages:
             problems += [f"{name}: {line}" for line in check(stages)]
             exchanged[name] = Exchanged.of(stages)
     return problems + [str(each) for each in find_behind(exchanged)]

@@ -72,6 +72,7 @@ class PageCache(Archive):
         operator, robots_policy: for the warcinfo record.
         random: random bytes for record ids.
         sync: whether appended bytes are made durable before a batch names them.
+        reading: whether the segments are only read; `store` is then a private copy.
         withdrawals: the rules by which copies are withheld, none by default.
 
     Raises:
@@ -95,6 +96,7 @@ class PageCache(Archive):
         keeps: Callable[[str, str], bool] = lambda url, media_type: True,
         random: Callable[[int], bytes] = os.urandom,
         sync: bool = True,
+        reading: bool = False,
         withdrawals: Withdrawals | None = None,
     ) -> None:
         for name in (config.prefix, process):
@@ -118,9 +120,11 @@ class PageCache(Archive):
             ("robots", robots_policy),
             ("http-header-blocks", "rebuilt from the parsed fields; codings in X-Crawler- fields are undone"),
         )
+        self._reading = reading
         committed = dict(self.committed_lengths())
-        self.recovery = segments.recover(self.folder, committed)
-        self.erased = erasure.finish(self)  # captures whose erasure a kill had interrupted
+        self.recovery = (segments.survey if reading else segments.recover)(self.folder, committed)
+        # Captures whose erasure a kill had interrupted.
+        self.erased = 0 if reading else erasure.finish(self)
         self.lost = damage.find_lost(self, self.recovery.damaged)
         self._writer = segments.SegmentWriter(
             self.folder,
@@ -443,7 +447,7 @@ class PageCache(Archive):
 
     def check(self) -> Iterator[Problem]:
         """Read every committed record and compare its digests; yield each problem found."""
-        return damage.check(self)
+        return damage.check(self, tails=not self._reading)
 
     def _check(self) -> None:
         """Assert the invariants that hold between groups."""

@@ -94,6 +94,14 @@ def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
     return recovery
 
 
+def survey(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
+    """Return the segments that are too short, without cutting or moving files: a reader leaves that to a writer."""
+    sizes = {segment: _size_of(folder, segment) for segment in committed}
+    return SegmentRecovery(
+        damaged={segment: size for segment, size in sizes.items() if size < committed[segment]}
+    )
+
+
 def _set_aside(folder: Path, name: str) -> None:
     """Move a file that no key names to lost+found, under a free name."""
     aside = folder / LOST_AND_FOUND
@@ -246,15 +254,17 @@ def read_member(folder: Path, place: RecordPlace, *, bytes_max: int) -> bytes:
     return reading.expand(data, bytes_max=bytes_max, where=where)
 
 
-def members(path: Path, *, chunk_bytes: int = 1 << 20) -> Iterator[tuple[int, int]]:
+def members(path: Path, *, end: int = -1, chunk_bytes: int = 1 << 20) -> Iterator[tuple[int, int]]:
     """Yield (offset, length) of each whole gzip member from the start of a file, in order.
+
+    Members that begin at `end` or later are ignored: they are not committed. -1 means the end of the file.
 
     Raises:
         DamageError: the data after the last member is not a whole member.
     """
     offset = 0
     size = path.stat().st_size
-    while offset < size:
+    while offset < (size if end < 0 else min(end, size)):
         length = reading.member_length(_chunks(path, offset, chunk_bytes), f"{path.name} at {offset}")
         yield offset, length
         offset += length

@@ -228,6 +228,14 @@ def load_rules(directory: Path) -> tuple[Withdrawal, ...]:
         raise DamageError(f"{path}: the withdrawals cannot be read: {error}") from error
 
 
+def rules_changed_at(directory: Path) -> int:
+    """Return the instant of the last change of the rules of a crawl directory, in ns; 0 if there are none."""
+    try:
+        return (directory / FILE).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 class RuleFile:
     """Changes the rules of a crawl directory, one command at a time.
 

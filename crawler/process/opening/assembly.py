@@ -35,8 +35,8 @@ log = logging.getLogger("crawler")
 
 def open_store(context: ProcessContext) -> tuple[KeyValue, str]:
     """Open the store; return (the store, a description of what had to be cut off to open it, "" if nothing)."""
-    store, mended = context.environment.open_store(context.directory / "store", context.config.store)
-    if mended:
+    store, mended = context.environment.open_store(context.opened / "store", context.config.store)
+    if mended and context.copy is None:
         log.error("store: %s", mended)
     return store, mended
 
@@ -75,6 +75,7 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
         keeps=Kinds(config.filter.accept, config.filter.reject).keeps,
         random=context.environment.random_bytes,
         sync=context.outlasts_power_cut,
+        reading=context.copy is not None,
         withdrawals=Withdrawals(context.directory.parent),
     )
 
@@ -82,7 +83,7 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
 def make_eliminator(context: ProcessContext, store: KeyValue, fingerprinter: Fingerprinter) -> Eliminator:
     config = context.config
     return Eliminator(
-        context.directory,
+        context.opened,
         store,
         config.due,
         check_value=fingerprinter.check_value,

@@ -29,7 +29,7 @@ from pathlib import Path
 from crawler.config import PagesConfig
 from crawler.config.forms import file_name_part
 from crawler.errors import CrawlerError, DamageError, Unexpected
-from crawler.pages import change_detection, damage, erasure, segments, warc
+from crawler.pages import change_detection, damage, erasure, gzip_members, segments, warc
 from crawler.pages.archive import Archive
 from crawler.pages.captures import (
     Capturing,
@@ -110,7 +110,7 @@ class PageCache(Archive):
         self._nothing = config.store == "none"
         self._keeps = keeps
         self._builder = RecordBuilder(decoded=self._decoded, random=random, url_of=self._url_of)
-        self._compress = warc.compressor(config.gzip_level)
+        self._compress = gzip_members.compressor(config.gzip_level)
         self._about = (
             ("software", software),
             ("operator", operator),

@@ -2,7 +2,7 @@
 
 A stored answer is one *capture*: a `response` or `revisit` record, the
 `request` that led to it and a `metadata` record, in sequence in one segment,
-each a gzip member of its own:
+each a gzip member of its own (`gzip_members.py`):
 
     segment  = warcinfo capture*            <prefix>-<process>-<time>-<serial>.warc.gz
     capture  = (response | revisit) request [metadata]
@@ -23,15 +23,9 @@ its committed length is valid (`w/<segment>` in the store).
 """
 
 import hashlib
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-
-from isal import isal_zlib
-
-GZIP_WINDOW = 31  # zlib's wbits for gzip with the largest window
-ISAL_LEVEL_MAX = 3
 
 IDENTICAL_PAYLOAD = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 NOT_MODIFIED = "http://netpreserve.org/warc/1.1/revisit/server-not-modified"
@@ -257,10 +251,3 @@ def fact_lines(facts: Iterable[tuple[str, object]]) -> bytes:
             if value != ""
         ]
     )
-
-
-def compressor(level: int) -> Callable[[bytes], bytes]:
-    """Return a function that compresses bytes to one gzip member: isal for levels 0 to 3, zlib for 4 to 9."""
-    if level <= ISAL_LEVEL_MAX:
-        return lambda data: isal_zlib.compress(data, level, GZIP_WINDOW)
-    return lambda data: zlib.compress(data, level, GZIP_WINDOW)

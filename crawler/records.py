@@ -131,6 +131,7 @@ class Outcome(StrEnum):
     REDIRECT = "redirect"  # 301 302 303 307 308 with a usable Location
     BAD_REDIRECT = "bad_redirect"  # 3xx without a usable Location, a loop, or too long a chain
     GONE = "gone"  # 404, 410
+    LICENSE_REQUIRED = "license_required"  # 401 that demands a licence token (RSL)
     CLIENT_ERROR = "client_error"  # other 4xx
     TEMPORARY = "temporary"  # 408, 5xx but 503
     HOST_BUSY = "host_busy"  # BUSY_STATUSES

@@ -129,13 +129,6 @@ def announced_licenses(
     return tuple(url for url in found if len(url) <= FIELD_OCTETS_MAX)[:ANNOUNCED_MAX]
 
 
-def asks_for_license(status: int, challenges: Iterable[str]) -> bool:
-    """Return whether an answer demands a licence token: 401 with `WWW-Authenticate: License`."""
-    return status == 401 and any(
-        value.split(None, 1)[:1] == ["license"] for value in map(str.lower, challenges)
-    )
-
-
 def _path(url: str, authority: str) -> str | None:
     """Return the path pattern of a content's `url`; None if it is about another authority."""
     if url.startswith("/") and not url.startswith("//"):

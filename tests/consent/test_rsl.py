@@ -10,7 +10,6 @@ from crawler.consent.rsl import (
     DOCUMENT_OCTETS_MAX,
     ELEMENTS_MAX,
     announced_licenses,
-    asks_for_license,
     read_rsl,
     terms_for,
 )
@@ -153,20 +152,6 @@ def test_where_licenses_are_announced() -> None:
     )
     assert found == ("https://a.example/license.xml", "b.xml", "e.xml")
     assert len(announced_licenses(f"https://a.example/{n}" for n in range(100))) == ANNOUNCED_MAX
-
-
-@pytest.mark.parametrize(
-    ("status", "challenge", "asks"),
-    [
-        (401, 'License realm="x"', True),
-        (401, "license", True),
-        (401, 'Basic realm="license"', False),
-        (403, "License", False),
-        (401, "", False),
-    ],
-)
-def test_a_demand_for_a_token(status: int, challenge: str, asks: bool) -> None:
-    assert asks_for_license(status, [challenge]) is asks
 
 
 PIECES = st.sampled_from(

@@ -30,10 +30,13 @@ from functools import lru_cache
 
 from isal import isal_zlib
 
+from crawler.records import ReceiptStamp
+
 GZIP_WINDOW = 31  # zlib's wbits for gzip with the largest window
 ISAL_LEVEL_MAX = 3
 
 IDENTICAL_PAYLOAD = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
+RECEIPT_URI = b"urn:consent:"
 NOT_MODIFIED = "http://netpreserve.org/warc/1.1/revisit/server-not-modified"
 
 _HTTP_RESPONSE = b"Content-Type: application/http; msgtype=response\r\n"
@@ -220,6 +223,16 @@ def metadata(
     """Build a `metadata` record of `name: value` lines about a capture."""
     fields = b"%bWARC-Concurrent-To: %b\r\n" % (target, concurrent_to)
     return record(b"metadata", identity, date, fields + _WARC_FIELDS, fact_lines(facts))
+
+
+def receipt(identity: bytes, date: bytes, concurrent_to: bytes, stamp: ReceiptStamp) -> bytes:
+    """Build a `metadata` record with a whole consent receipt as JSON; captures name it by its digest."""
+    fields = b"WARC-Target-URI: %b%b\r\nWARC-Concurrent-To: %b\r\nContent-Type: application/json\r\n" % (
+        RECEIPT_URI,
+        stamp.digest.hex().encode(),
+        concurrent_to,
+    )
+    return record(b"metadata", identity, date, fields, stamp.block)
 
 
 def resource(

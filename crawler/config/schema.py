@@ -165,6 +165,17 @@ class RobotsConfig(_Section, frozen=True):
     sitemaps_max: Count = 500  # Sitemap lines read per file
 
 
+class ConsentConfig(_Section, frozen=True):
+    """The uses that sites allow (`consent/README.md`)."""
+
+    unknown: Literal["allow", "refuse"] = "refuse"
+    retroactive: bool = False
+    tdmrep: bool = False
+    licenses: bool = True
+    files_max_age: Seconds = Seconds(86_400)
+    files_memory_max: ByteCount = ByteCount(32 << 20)
+
+
 class FetchConfig(_Section, frozen=True):
     """Limits of one fetch (`fetcher/README.md`, "Time and size limits")."""
 
@@ -456,6 +467,7 @@ class Config(_Section, frozen=True):
     order: OrderConfig = OrderConfig()
     refresh: RefreshConfig = RefreshConfig()
     robots: RobotsConfig = RobotsConfig()
+    consent: ConsentConfig = ConsentConfig()
     fetch: FetchConfig = FetchConfig()
     network: NetworkConfig = NetworkConfig()
     urls: UrlsConfig = UrlsConfig()

@@ -59,6 +59,7 @@ from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN
 _HOPS_CACHED_MAX = 4096  # URLs cached by fingerprint, for `via`
+_RECEIPTS_MAX = 65_536  # receipts of a segment that are not written again
 
 
 class PageCache(Archive):
@@ -141,6 +142,10 @@ class PageCache(Archive):
         self._rewritten: list[erasure.Rewriting] = []
         self._staged: deque[list[Capturing]] = deque()
         self._urls: dict[int, str] = {}
+        self._receipts: set[bytes] = (
+            set()
+        )  # consent receipts that have a record in the segment `_receipts_in`
+        self._receipts_in = ""
 
     def record(self, fingerprint: int) -> PageRecord | None:
         """Return the record of a URL, even if it is not yet committed; None if the URL was never tried."""
@@ -190,7 +195,7 @@ class PageCache(Archive):
             digest=b"",
         )
         previous = None
-        if fetch_task.kind not in (TaskKind.ROBOTS, TaskKind.SUBRESOURCE):
+        if fetch_task.kind not in (TaskKind.ROBOTS, TaskKind.SUBRESOURCE, TaskKind.SITE_FILE):
             previous = self.record(fingerprint)
             self._renew_record(capturing, previous, extracted, tags)
             capturing.stored = capturing.stored and self._keeps(fetch.url, _media_type(fetch, previous))
@@ -363,6 +368,7 @@ class PageCache(Archive):
             capturing.make_bare()
             members, bare = self._members(capturing), True
         place = self._writer.append(members, capturing.instant)[0]
+        self._note_receipt(capturing, place.segment)
         fetch, record = capturing.fetch, capturing.record
         confirmed = record if record is not None and fetch.outcome is Outcome.UNCHANGED else None
         capturing.capture = Capture(
@@ -379,6 +385,7 @@ class PageCache(Archive):
             noarchive=capturing.noarchive,
             extent=sum(map(len, members)),
             broken=fetch.outcome is Outcome.TRUNCATED,
+            receipt=capturing.stamp.digest if capturing.stamp is not None else b"",
         )
         if capturing.fetch.rendering is not None:  # its record is the last one
             capturing.capture.dom_length = len(members[-1])
@@ -386,7 +393,15 @@ class PageCache(Archive):
         return bare
 
     def _members(self, capturing: Capturing) -> list[bytes]:
-        return [self._compress(record) for record in self._builder.records(capturing)]
+        new = capturing.stamp is not None and capturing.stamp.digest not in self._receipts
+        return [self._compress(record) for record in self._builder.records(capturing, with_receipt=new)]
+
+    def _note_receipt(self, capturing: Capturing, segment: str) -> None:
+        """Note that a receipt has a record in a segment, so that each segment explains its own captures."""
+        if segment != self._receipts_in or len(self._receipts) >= _RECEIPTS_MAX:
+            self._receipts_in, self._receipts = segment, set()
+        if capturing.stamp is not None:
+            self._receipts.add(capturing.stamp.digest)
 
     def _url_of(self, fingerprint: int) -> str:
         url = self._urls.get(fingerprint)

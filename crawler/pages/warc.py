@@ -27,7 +27,10 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from crawler.records import ReceiptStamp
+
 IDENTICAL_PAYLOAD = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
+RECEIPT_URI = b"urn:consent:"
 NOT_MODIFIED = "http://netpreserve.org/warc/1.1/revisit/server-not-modified"
 
 _HTTP_RESPONSE = b"Content-Type: application/http; msgtype=response\r\n"
@@ -214,6 +217,16 @@ def metadata(
     """Build a `metadata` record of `name: value` lines about a capture."""
     fields = b"%bWARC-Concurrent-To: %b\r\n" % (target, concurrent_to)
     return record(b"metadata", identity, date, fields + _WARC_FIELDS, fact_lines(facts))
+
+
+def receipt(identity: bytes, date: bytes, concurrent_to: bytes, stamp: ReceiptStamp) -> bytes:
+    """Build a `metadata` record with a whole consent receipt as JSON; captures name it by its digest."""
+    fields = b"WARC-Target-URI: %b%b\r\nWARC-Concurrent-To: %b\r\nContent-Type: application/json\r\n" % (
+        RECEIPT_URI,
+        stamp.digest.hex().encode(),
+        concurrent_to,
+    )
+    return record(b"metadata", identity, date, fields, stamp.block)
 
 
 def resource(

@@ -35,6 +35,8 @@ from crawler.fetcher.fetchers import Fetcher, NameResolver
 from crawler.fetcher.outcome import blame_of
 from crawler.frontier.frontier import Frontier
 from crawler.process.fetching.reader import Reader
+from crawler.process.fetching.site_files import SiteFiles
+from crawler.process.fetching.subresources import Subresources
 from crawler.process.lifecycle.shutdown import within
 from crawler.process.results.result_processor import ResultProcessor
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
@@ -142,6 +144,16 @@ class FetchTasks:
             TaskKind.DENIED: self._denied,
         }
         self._rendering = self._make_rendering() if renders(config) else None
+        self._site_files = SiteFiles(
+            self._fetcher,
+            frontier,
+            results,
+            clock,
+            redirects_max=config.robots.redirects_max,
+            hop=self._hop,
+            subresources=self._subresources,
+            queue=queue,
+        )
         self._preparing = (
             asyncio.Lock()
         )  # one at a time: threads compete with the event loop for the processors
@@ -155,29 +167,28 @@ class FetchTasks:
 
     def _make_rendering(self) -> "PageRendering":
         from crawler.process.fetching.page_rendering import PageRendering
-        from crawler.process.fetching.subresources import Subresources
-
-        def subresources(fetch_task: FetchTask, request: FetchRequest) -> Subresources:
-            return Subresources(
-                fetch_task,
-                request,
-                config=self._config,
-                clock=self._clock,
-                frontier=self._frontier,
-                fetcher=self._fetcher,
-                resolver=self._resolver,
-                results=self._results,
-                queue=self._queue,
-                allow=self._allow_secrets,
-            )
 
         return PageRendering(
             self._config,
             read=self._reader.read,
             in_scope=self._results.in_scope,
-            subresources=subresources,
+            subresources=self._subresources,
             step_aside=self._leave_network,
             unexpected=self._unexpected,
+        )
+
+    def _subresources(self, fetch_task: FetchTask, request: FetchRequest) -> Subresources:
+        return Subresources(
+            fetch_task,
+            request,
+            config=self._config,
+            clock=self._clock,
+            frontier=self._frontier,
+            fetcher=self._fetcher,
+            resolver=self._resolver,
+            results=self._results,
+            queue=self._queue,
+            allow=self._allow_secrets,
         )
 
     def _leave_network(self, fetch_task: FetchTask) -> None:
@@ -340,7 +351,9 @@ class FetchTasks:
             except BaseException:
                 self._reader.drop(stream)
                 raise
+        self._results.note_site(fetch)
         extracted = await self._read(fetch_task, fetch, stream)
+        await self._site_files.fetch(fetch_task, request, fetch, extracted)
         if extracted is not None and self._rendering is not None:
             extracted = await self._rendering.render(fetch_task, fetch, extracted, request)
         if extracted is not None:

@@ -5,6 +5,8 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 
 from crawler.config import Overrides
+from crawler.consent.site_book import SiteBook
+from crawler.consent.stamping import Stamping
 from crawler.due.eliminator import Eliminator
 from crawler.errors import ConfigError
 from crawler.extract.repeated_links import TAGS
@@ -12,6 +14,7 @@ from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.importance import Importance, read_values
 from crawler.frontier.refresh.refreshing import Refresh
+from crawler.pages.captures import capture_key
 from crawler.pages.page_cache import PageCache
 from crawler.pages.withdrawals import Withdrawals
 from crawler.process.opening.change_comparison import ChangeComparison
@@ -57,6 +60,27 @@ def make_robots(context: ProcessContext, store: KeyValue) -> RobotsCache:
     # As many as there are hosts in the front; each of them is read every few seconds.
     entries_max = config.frontier.front_factor * config.crawl.concurrency
     return RobotsCache(store, config.robots, config.identity.token, entries_max)
+
+
+def make_stamping(
+    context: ProcessContext, store: KeyValue, robots: RobotsCache, fingerprinter: Fingerprinter
+) -> Stamping:
+    """Return the part that gives each page its consent receipt."""
+    config = context.config
+
+    def record_of(url: str, at: float) -> bytes:
+        key = capture_key(fingerprinter.fingerprint(url), at)
+        return key if store.get(key) is not None else b""
+
+    book = SiteBook(
+        store,
+        robots,
+        config.consent,
+        token=config.identity.token,
+        fingerprint=fingerprinter.fingerprint,
+        record_of=record_of,
+    )
+    return Stamping(store, book, config.identity.token)
 
 
 def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fingerprinter) -> PageCache:

@@ -94,7 +94,7 @@ def is_running(path: Path) -> bool:
 
 def is_answered(path: Path) -> bool:
     """Return whether a process answers commands for the crawl: one that crawls, or one that serves it at rest."""
-    from crawler.admin.control import listens
+    from crawler.admin.control_client import listens
 
     directory = CrawlDirectory(path)
     return any(listens(directory.process(name)) for name in directory.process_names())
@@ -121,7 +121,7 @@ def _ask_running(
     directory: CrawlDirectory, name: str, request: dict[str, Any], *, wait: float = 0.0
 ) -> tuple[bool, Any]:
     """Return (whether the process runs, its answer); wait up to `wait` seconds for one that may be starting."""
-    from crawler.admin.control import NOBODY, ask
+    from crawler.admin.control_client import NOBODY, ask
 
     give_up = time.monotonic() + wait
     while (answer := ask(directory.process(name), **request)) is NOBODY:

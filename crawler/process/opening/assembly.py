@@ -29,7 +29,8 @@ from crawler.storage.kv import KeyValue, scan_prefix
 from crawler.urls.canonical import canonical
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.file_kinds import Kinds
-from crawler.urls.fingerprint import Fingerprinter, registrable_domain
+from crawler.urls.fingerprint import Fingerprinter
+from crawler.urls.suffixes import registrable_domain
 from crawler.urls.trace import TraceWriter
 from crawler.version import __version__
 

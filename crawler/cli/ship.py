@@ -55,29 +55,27 @@ def main(_command: str, argv: list[str]) -> int:
 def _ship(directory: CrawlDirectory, config: PagesConfig, *, quiet: bool) -> int:
     if not config.ship:
         raise UsageError("ship: name the storage with --to URL, or set pages.ship")
-    receipts = ship_waiting(directory.path, config, SystemClock().now)
+    notes = ship_waiting(directory.path, config, SystemClock().now)
     if not quiet:
-        for receipt in receipts:
-            print(f"{receipt.length:,} bytes  {printable(receipt.url)}")
-        print(f"{len(receipts)} WARC files shipped to {printable(config.ship)}")
+        for note in notes:
+            print(f"{note.length:,} bytes  {printable(note.url)}")
+        print(f"{len(notes)} WARC files shipped to {printable(config.ship)}")
     return 0
 
 
 def _list(directory: CrawlDirectory) -> int:
-    for path, receipt, here in shipping.shipped(folders(directory.path)):
-        where = "changed since" if receipt.changed else "here too" if here else "not here"
-        print(
-            f"{iso_time(receipt.at)}  {receipt.length:,} bytes  {where}  {printable(receipt.url)}  {path.name}"
-        )
+    for path, note, here in shipping.shipped(folders(directory.path)):
+        where = "changed since" if note.changed else "here too" if here else "not here"
+        print(f"{iso_time(note.at)}  {note.length:,} bytes  {where}  {printable(note.url)}  {path.name}")
     return 0
 
 
 def _fetch(directory: CrawlDirectory, *, quiet: bool) -> int:
     count = 0
-    for path, receipt, here in shipping.shipped(folders(directory.path)):
+    for path, note, here in shipping.shipped(folders(directory.path)):
         if not here:
-            store = ObjectStore(receipt.url.rpartition("/")[0])
-            shipping.bring_back(path, receipt, store)
+            store = ObjectStore(note.url.rpartition("/")[0])
+            shipping.bring_back(path, note, store)
             count += 1
             if not quiet:
                 print(f"fetching: {count} files", end="\r", file=sys.stderr)

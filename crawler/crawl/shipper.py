@@ -88,23 +88,23 @@ def folders(directory: Path) -> list[Path]:
 
 def ship_waiting(
     directory: Path, config: PagesConfig, now: Callable[[], float], *, before: float | None = None
-) -> list[shipping.Receipt]:
-    """Ship the segments that wait, of those last written before the instant `before`; return their receipts.
+) -> list[shipping.ShippingNote]:
+    """Ship the segments that wait, of those last written before the instant `before`; return their notes.
 
     With `pages.ship_delete`, delete the segments that the storage has confirmed.
 
     Raises:
         ObjectStoreError: the storage cannot be reached, or has another object of the name.
-        DamageError, StoreError: a receipt cannot be read, or the disk failed.
+        DamageError, StoreError: a note cannot be read, or the disk failed.
     """
-    receipts = []
+    notes = []
     places = folders(directory)
     shipments = shipping.waiting(places) if before is None else shipping.waiting(places, before)
     store = ObjectStore(config.ship)
     for shipment in shipments:
-        receipt = shipping.ship(shipment, store, now())
-        log.info("shipped %s (%d bytes) to %s", shipment.segment, receipt.length, receipt.url)
-        receipts.append(receipt)
+        note = shipping.ship(shipment, store, now())
+        log.info("shipped %s (%d bytes) to %s", shipment.segment, note.length, note.url)
+        notes.append(note)
     if config.ship_delete:
         shipping.delete_shipped(places)
-    return receipts
+    return notes

@@ -11,7 +11,7 @@ from contextlib import suppress
 from crawler.errors import ShippedError
 from crawler.pages.captures import segment_key, unpack_capture
 from crawler.pages.segments import segment_path
-from crawler.pages.shipping import RECEIPT, receipt_of
+from crawler.pages.shipping import NOTE, note_of
 from crawler.records import Capture
 from crawler.storage.files import link_or_copy, sync_directory
 from crawler.storage.keys import CAPTURE, ELSEWHERE, PAGE, PAYLOAD, SEGMENT
@@ -71,8 +71,8 @@ class _Segments:
         folder.mkdir()
         for segment, (source, length) in self._needed.items():
             warc = source.folder / "warc"
-            if receipt_of(warc, segment):
-                link_or_copy(warc / (segment + RECEIPT), folder / (segment + RECEIPT))
+            if note_of(warc, segment):
+                link_or_copy(warc / (segment + NOTE), folder / (segment + NOTE))
             with suppress(ShippedError):
                 link_or_copy(segment_path(warc, segment), folder / segment)
             self._to.put(SEGMENT + segment.encode(), seal(unseal(segment_key(segment), length)))

@@ -23,7 +23,7 @@ import msgspec
 
 from crawler.errors import DamageError, DirectoryError, ShippedError
 from crawler.pages import reading
-from crawler.pages.shipping import RECEIPT, note_changes, receipt_of
+from crawler.pages.shipping import NOTE, note_changes, note_of
 from crawler.storage.faults import reach
 from crawler.storage.files import AppendFile, cut, read_range, rename, sync_directory
 
@@ -65,9 +65,9 @@ def segment_path(folder: Path, segment: str) -> Path:
         for path in (folder / segment, folder / (segment + OPEN_SUFFIX)):
             if path.exists():
                 return path
-    if receipt := receipt_of(folder, segment):
+    if note := note_of(folder, segment):
         raise ShippedError(
-            f"{folder / segment}: lies in {receipt.url} only; `crawler ship --fetch` brings it back"
+            f"{folder / segment}: lies in {note.url} only; `crawler ship --fetch` brings it back"
         )
     raise DamageError(f"{folder / segment}: segment is missing")
 
@@ -86,7 +86,7 @@ def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
         raise DirectoryError(f"{folder}: cannot open: {error.strerror}") from error
     recovery = SegmentRecovery()
     for name in names:
-        if name.removesuffix(OPEN_SUFFIX).removesuffix(RECEIPT) not in committed:
+        if name.removesuffix(OPEN_SUFFIX).removesuffix(NOTE) not in committed:
             _set_aside(folder, name)
             recovery.moved.append(name)
     for segment, length in committed.items():

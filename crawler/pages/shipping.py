@@ -1,14 +1,14 @@
 """Shipping: finished segments are copied to object storage, and deleted here if asked.
 
     NAME.warc.gz            a finished segment
-    NAME.warc.gz.shipped    its receipt: where it lies, its length and digest
+    NAME.warc.gz.shipped    a note: where it lies, its length and digest
 
-The receipt is written when the storage has confirmed the object. From then on the segment
-may be deleted here. A kill before that leaves the segment without a receipt, so it is shipped
+The note is written when the storage has confirmed the object. From then on the segment
+may be deleted here. A kill before that leaves the segment without a note, so it is shipped
 again: the storage finds an equal object and keeps it. So nothing is lost, and nothing is
 stored twice (`storage/object_store.py`).
 
-An erasure changes a segment in place (`erased_bytes.py`). It marks the receipt first, and
+An erasure changes a segment in place (`erased_bytes.py`). It marks the note first, and
 a marked segment replaces its object the next time segments are shipped.
 """
 
@@ -24,11 +24,11 @@ from crawler.storage.faults import reach
 from crawler.storage.files import atomic_write, sync_directory
 from crawler.storage.object_store import ObjectStore, file_digest
 
-RECEIPT = ".shipped"
+NOTE = ".shipped"
 _SEGMENTS = "*.warc.gz"
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class ShippingNote(msgspec.Struct, frozen=True):
     """The confirmation of a copy in object storage; `length` in bytes, `sha256` in hexadecimal, `at` in Unix time.
 
     `changed`: the segment was altered here afterwards.
@@ -49,15 +49,15 @@ class Shipment(NamedTuple):
     replaces: bool
 
 
-def receipt_of(folder: Path, segment: str) -> Receipt | None:
-    """Return the receipt of a segment; None if it has none.
+def note_of(folder: Path, segment: str) -> ShippingNote | None:
+    """Return the note of a segment; None if it has none.
 
     Raises:
-        DamageError: the receipt cannot be read.
+        DamageError: the note cannot be read.
     """
-    path = folder / (segment + RECEIPT)
+    path = folder / (segment + NOTE)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Receipt)
+        return msgspec.json.decode(path.read_bytes(), type=ShippingNote)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
@@ -71,7 +71,7 @@ def waiting(folders: Iterable[Path], before: float = math.inf) -> list[Shipment]
     cuts them off. So it is left alone for a while.
 
     Raises:
-        DamageError: a receipt cannot be read.
+        DamageError: a note cannot be read.
     """
     files: dict[str, list[Path]] = {}
     for folder in folders:
@@ -80,14 +80,14 @@ def waiting(folders: Iterable[Path], before: float = math.inf) -> list[Shipment]
                 files.setdefault(path.name, []).append(path)
     shipments = []
     for name, paths in sorted(files.items()):
-        receipts = [receipt_of(path.parent, name) for path in paths]
-        if any(receipt is None or receipt.changed for receipt in receipts):
-            shipments.append(Shipment(name, tuple(paths), any(each is not None for each in receipts)))
+        notes = [note_of(path.parent, name) for path in paths]
+        if any(note is None or note.changed for note in notes):
+            shipments.append(Shipment(name, tuple(paths), any(each is not None for each in notes)))
     return shipments
 
 
-def ship(shipment: Shipment, store: ObjectStore, now: float) -> Receipt:
-    """Copy a segment to object storage and write its receipts.
+def ship(shipment: Shipment, store: ObjectStore, now: float) -> ShippingNote:
+    """Copy a segment to object storage and write its notes.
 
     Raises:
         ObjectStoreError: the storage cannot be reached, or has another object of that name.
@@ -99,36 +99,36 @@ def ship(shipment: Shipment, store: ObjectStore, now: float) -> Receipt:
     else:
         store.create(name, path)
     reach("segment shipped")
-    receipt = Receipt(store.place(name), path.stat().st_size, file_digest(path), now)
-    if store.size(name) != receipt.length:
-        raise ObjectStoreError(f"{receipt.url}: its length is not that of {path}; it is kept here")
+    note = ShippingNote(store.place(name), path.stat().st_size, file_digest(path), now)
+    if store.size(name) != note.length:
+        raise ObjectStoreError(f"{note.url}: its length is not that of {path}; it is kept here")
     for file in shipment.files:
-        write_receipt(file.parent, name, receipt)
-    reach("receipt written")
-    return receipt
+        write_note(file.parent, name, note)
+    reach("shipping noted")
+    return note
 
 
-def write_receipt(folder: Path, segment: str, receipt: Receipt) -> None:
-    """Write the receipt of a segment durably."""
-    atomic_write(folder / (segment + RECEIPT), msgspec.json.encode(receipt) + b"\n")
+def write_note(folder: Path, segment: str, note: ShippingNote) -> None:
+    """Write the note of a segment durably."""
+    atomic_write(folder / (segment + NOTE), msgspec.json.encode(note) + b"\n")
 
 
-def shipped(folders: Iterable[Path]) -> Iterator[tuple[Path, Receipt, bool]]:
-    """Yield (path, receipt, True if it is here) for each segment that was shipped, by name."""
+def shipped(folders: Iterable[Path]) -> Iterator[tuple[Path, ShippingNote, bool]]:
+    """Yield (path, note, True if it is here) for each segment that was shipped, by name."""
     for folder in sorted(folders):
-        for path in sorted(folder.glob(_SEGMENTS + RECEIPT)):
-            segment = path.with_name(path.name.removesuffix(RECEIPT))
-            receipt = receipt_of(folder, segment.name)
-            if receipt is not None:
-                yield segment, receipt, segment.exists()
+        for path in sorted(folder.glob(_SEGMENTS + NOTE)):
+            segment = path.with_name(path.name.removesuffix(NOTE))
+            note = note_of(folder, segment.name)
+            if note is not None:
+                yield segment, note, segment.exists()
 
 
 def refuse_elsewhere(folders: Iterable[Path]) -> None:
     """Raise ShippedError if a segment lies in object storage only, for work that needs all of them here."""
-    for path, receipt, here in shipped(folders):
+    for path, note, here in shipped(folders):
         if not here:
             raise ShippedError(
-                f"{path}: lies in {receipt.url} only; bring it back first with `crawler ship --fetch`"
+                f"{path}: lies in {note.url} only; bring it back first with `crawler ship --fetch`"
             )
 
 
@@ -139,19 +139,19 @@ def delete_shipped(folders: Iterable[Path]) -> int:
         StoreError: the disk failed.
     """
     freed = 0
-    for path, receipt, here in shipped(folders):
-        if here and not receipt.changed and path.stat().st_size == receipt.length:
+    for path, note, here in shipped(folders):
+        if here and not note.changed and path.stat().st_size == note.length:
             try:
                 path.unlink()
             except OSError as error:
                 raise StoreError(f"{path}: cannot delete: {error.strerror}") from error
             sync_directory(path.parent)
             reach("segment deleted")
-            freed += receipt.length
+            freed += note.length
     return freed
 
 
-def bring_back(path: Path, receipt: Receipt, store: ObjectStore) -> None:
+def bring_back(path: Path, note: ShippingNote, store: ObjectStore) -> None:
     """Write a segment that lies in object storage only to its place, if its content is the one that was shipped.
 
     Raises:
@@ -161,8 +161,8 @@ def bring_back(path: Path, receipt: Receipt, store: ObjectStore) -> None:
     draft = path.with_name(path.name + "~fetched")
     try:
         store.fetch(path.name, draft)
-        if file_digest(draft) != receipt.sha256:
-            raise ObjectStoreError(f"{receipt.url}: its content is not the one that was shipped")
+        if file_digest(draft) != note.sha256:
+            raise ObjectStoreError(f"{note.url}: its content is not the one that was shipped")
         draft.rename(path)
     finally:
         draft.unlink(missing_ok=True)
@@ -170,8 +170,8 @@ def bring_back(path: Path, receipt: Receipt, store: ObjectStore) -> None:
 
 
 def note_changes(folder: Path, segments: Iterable[str]) -> None:
-    """Mark the receipts of segments that are about to be altered here, so that they are shipped again."""
+    """Mark the notes of segments that are about to be altered here, so that they are shipped again."""
     for segment in segments:
-        receipt = receipt_of(folder, segment)
-        if receipt is not None and not receipt.changed:
-            write_receipt(folder, segment, msgspec.structs.replace(receipt, changed=True))
+        note = note_of(folder, segment)
+        if note is not None and not note.changed:
+            write_note(folder, segment, msgspec.structs.replace(note, changed=True))

@@ -52,7 +52,7 @@ POINTS = (
     "erasing",
     "erased",
     "segment shipped",
-    "receipt written",
+    "shipping noted",
     "segment deleted",
     "stopping",
     "closing",

@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from crawler.pages import shipping
-from crawler.pages.shipping import RECEIPT
+from crawler.pages.shipping import NOTE
 from tests.end_to_end.web import Web, crawl, page, run
 
 PAGES = 24
@@ -171,7 +171,7 @@ def test_no_kill_loses_a_segment_or_ships_it_twice(
     directory = tmp_path / "crawl"
     crawl(directory, web.url(), *SMALL)
     made = segments(directory)
-    points = ("segment shipped", "receipt written", "segment deleted")
+    points = ("segment shipped", "shipping noted", "segment deleted")
     for fault in (f"{point}:{nth}" for point in points for nth in (1, 2)):
         killed = subprocess.run(
             [sys.executable, "-m", "crawler", "ship", "--dir", directory, "--to", place, "--delete"],
@@ -182,7 +182,7 @@ def test_no_kill_loses_a_segment_or_ships_it_twice(
         )
         assert killed.returncode == -signal.SIGKILL, (fault, killed.stderr)
         there = s3.objects(prefix_of(request))
-        assert all(there[path.name.removesuffix(RECEIPT)] for path in directory.glob(f"*/warc/*{RECEIPT}"))
+        assert all(there[path.name.removesuffix(NOTE)] for path in directory.glob(f"*/warc/*{NOTE}"))
         assert segments(directory) | there == made
     assert run("ship", "--dir", directory, "--to", place, "--delete").code == 0
     assert s3.objects(prefix_of(request)) == made
@@ -202,8 +202,8 @@ def test_a_segment_larger_than_one_request_is_uploaded_in_parts(
     monkeypatch.setattr("crawler.storage.object_store.WHOLE_BYTES_MAX", 1000)
     assert run("ship", "--dir", directory, "--to", place).code == 0
     assert s3.objects(prefix_of(request)) == segments(directory)
-    for path in directory.glob(f"*/warc/*{RECEIPT}"):
-        path.unlink()  # as if killed before the receipt
+    for path in directory.glob(f"*/warc/*{NOTE}"):
+        path.unlink()  # as if killed before the note
     assert run("ship", "--dir", directory, "--to", place).code == 0
     assert s3.objects(prefix_of(request)) == segments(directory)
 

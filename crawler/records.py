@@ -202,6 +202,8 @@ class Fetch(msgspec.Struct, gc=False):
     if it was computed in advance, else b"". `final` means that the frontier will not
     retry the URL. `rendering` is the page as a browser showed it, if one did. `site` names
     what its host said about the use of its pages then (`consent/site_book.py`).
+    `challenged` means that the server wants this request signed, and that it would be if it
+    were sent again.
     """
 
     url: str
@@ -231,6 +233,7 @@ class Fetch(msgspec.Struct, gc=False):
     final: bool = True
     rendering: Rendering | None = None
     site: bytes = b""
+    challenged: bool = False
 
     def header(self, name: bytes) -> bytes:
         """Return the first value of the field `name` (lower case), b"" if there is none."""

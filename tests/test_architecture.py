@@ -32,6 +32,7 @@ SHARED = {
     "urls",
     "storage",
     "orders",
+    "signing",
 }
 STAGES = {
     "frontier",

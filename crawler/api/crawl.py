@@ -191,7 +191,7 @@ class Crawl:
     # -- opening and closing -------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        check_start(self.config)
+        check_start(self.config, self.directory.path)
         self.directory.create()
         ready(self.directory)
         name = "p0" if self._member is None else self._member.name

@@ -39,6 +39,7 @@ COMMANDS = {
     "report": ("crawler.cli.report", "list dead links, redirect chains, duplicates and more"),
     "shell": ("crawler.cli.shell", "fetch a page and try selectors on it at a Python prompt"),
     "serve": ("crawler.cli.serve", "serve the stored pages over HTTP"),
+    "key": ("crawler.cli.key", "make, rotate or show the key that signs requests"),
     "export": ("crawler.cli.export", "write WARC, WACZ, JSON lines, Parquet, text, links or offline files"),
     "ship": ("crawler.cli.ship", "copy WARC files to object storage, or bring them back"),
     "check": ("crawler.cli.check", "verify a crawl directory; with --repair, repair it"),

@@ -20,6 +20,7 @@ from crawler.crawl.restart import put_aside
 from crawler.crawl.seed_lines import TABLE_KEYS, SeedLine, seed_lines, tables_of
 from crawler.crawl.seeds import Seeds
 from crawler.errors import UsageError
+from crawler.signing.key_file import with_key_file
 
 log = logging.getLogger("crawler")
 
@@ -86,7 +87,8 @@ def _logged_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirecto
     from crawler.cli import login
 
     cookies = directory.path.absolute() / "cookies.txt"
-    login.log_in(args.login, login.fields(args.data), layers.config(), cookies)
+    config = with_key_file(layers.config(), directory.path.absolute())
+    login.log_in(args.login, login.fields(args.data), config, cookies)
     layers.set("--login", "fetch.cookies_file", str(cookies))
     return layers.config()
 

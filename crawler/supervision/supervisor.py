@@ -110,7 +110,7 @@ class Supervisor:
             CrawlerError: a child failed and was not restarted; has its exit code.
             NoSeedError: the crawl ended without fetching a single page.
         """
-        check_start(self._config)
+        check_start(self._config, self.directory.path)
         ready(self.directory)
         check_processes(self._config, self.directory)
         topology(self._config, self.directory.path, self._children[0].name)

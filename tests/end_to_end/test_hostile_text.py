@@ -96,6 +96,7 @@ COMMAND_LINES: dict[str, list[list[str]]] = {
     "top": [["--count", "1"]],
     "shell": [["{url}", "-c", "page.text"], ["{url}", "-c", "page.headers"], ["{url}", "-c", "page"]],
     "serve": [[EVIL]],
+    "key": [[EVIL], ["show"], ["rotate", "--file", EVIL]],
     "node": [[EVIL], ["--name", EVIL]],
     "reshard": [["--processes", EVIL], ["--to", EVIL]],
     "recover": [[EVIL]],

@@ -401,6 +401,7 @@ class FetchTasks:
     ) -> Fetch:
         """Fetch, and follow redirects as long as `next_hop` returns a URL; return the last answer."""
         fetch = await self._fetcher.fetch(request)
+        fetch = await self._signed(fetch_task, request, fetch, options)
         chain = [(fetch_task.url, "")]
         while fetch.outcome is Outcome.REDIRECT:
             if request.jar is None and self._config.fetch.cookies is not True:
@@ -414,7 +415,18 @@ class FetchTasks:
                 options, fetch.status, same_host=hostname(url) == fetch_task.hostname
             )
             fetch = await self._hop(fetch_task, request, url, fetch, options)
+            fetch = await self._signed(fetch_task, request, fetch, options)
         return fetch
+
+    async def _signed(
+        self, fetch_task: FetchTask, request: FetchRequest, fetch: Fetch, options: RequestOptions
+    ) -> Fetch:
+        """Send the request again, after the gap, if the server wants it signed; else return `fetch`."""
+        if not fetch.challenged:
+            return fetch
+        fetch.body = fetch.content = b""
+        self._fetcher.let_go(request.owner)
+        return await self._hop(fetch_task, request, fetch.url, fetch, options)
 
     def _begin_jar(self, request: FetchRequest, fetch: Fetch) -> None:
         """Keep cookies for this redirect chain: many sites set one and redirect to the same page."""

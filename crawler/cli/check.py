@@ -86,10 +86,11 @@ def _repair(directory: CrawlDirectory) -> list[str]:
     from crawler.clock import SystemClock
     from crawler.config import convert
     from crawler.upkeep.behind import recover_behind
-    from crawler.upkeep.check import repair
+    from crawler.upkeep.check import begin_repair, repair
 
     config, clock = convert(directory.saved_config()), SystemClock()
     names, problems = access.begun_names(directory), []
+    _print_repaired(begin_repair(directory, names))
     for name in names:
         done, left = repair(config, directory, name, clock)
         _print_repaired(f"{name}: {line}" for line in done)

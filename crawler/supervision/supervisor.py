@@ -333,6 +333,7 @@ class _Child:
                 self.status = msgspec.convert(message["status"], Status)
             if "report" in message:
                 self.report = msgspec.convert(message["report"], Report)
+                self.tell({"reported": True})
                 if self.report.stopped_by in FINISHED:
                     self._supervisor.learn_end()
 

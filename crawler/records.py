@@ -13,6 +13,8 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from crawler.storage.parts import Part
+
 # Bounds are checked by decoding, at no measurable cost. MessagePack has no integers beyond 64 bits.
 Unsigned64 = Annotated[int, msgspec.Meta(ge=0)]
 Small = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
@@ -198,7 +200,8 @@ class Fetch(msgspec.Struct, gc=False):
     "resumed"; "" if there was none. `undecoded` means that the content coding is
     unknown, so `content` is empty. `payload_digest` is the SHA-1 of the stored payload
     if it was computed in advance, else b"". `final` means that the frontier will not
-    retry the URL. `rendering` is the page as a browser showed it, if one did.
+    retry the URL. `rendering` is the page as a browser showed it, if one did. `part` is the
+    payload of a large file; `body` and `content` are then empty.
     """
 
     url: str
@@ -227,6 +230,12 @@ class Fetch(msgspec.Struct, gc=False):
     payload_digest: bytes = b""
     final: bool = True
     rendering: Rendering | None = None
+    part: Part | None = None
+
+    @property
+    def body_bytes(self) -> int:
+        """The length of the payload."""
+        return len(self.body) if self.part is None else self.part.length
 
     def header(self, name: bytes) -> bytes:
         """Return the first value of the field `name` (lower case), b"" if there is none."""

@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from crawler.storage.parts import Part
+
 ROOT = Path(__file__).resolve().parent.parent / "crawler"
 
 SHARED = {
@@ -405,7 +407,7 @@ def test_no_file_needs_the_package_of_one_engine() -> None:
     assert found == ["crawler/storage/level_store.py", "crawler/storage/rocks_store.py"]
 
 
-PLAIN = (int, float, str, bytes, bool, type(None))
+PLAIN = (int, float, str, bytes, bool, type(None), Part)  # a Part holds a file, digests and plain data
 HOLDERS = (tuple, list, dict, abc.Sequence, typing.Union, types.UnionType)
 
 

@@ -60,8 +60,15 @@ def main(_command: str, argv: list[str]) -> int:
         print(summary(report, args.dir))
     if args.mirror:
         _write_mirror(args)
+    return exit_code(report) or (CUT_CODE if _misses_files(args, config, report) else 0)
+
+
+def _misses_files(args: argparse.Namespace, config: Config, report: dict[str, Any]) -> bool:
+    """Return whether a file that the user asked for is incomplete: any with --mirror or --accept, else a seed."""
     wants_files = args.mirror or bool(config.filter.accept)
-    return exit_code(report) or (CUT_CODE if wants_files and incomplete(report) else 0)
+    return bool(
+        incomplete(report) if wants_files else report["run"].get("bodies", {}).get("asked_incomplete")
+    )
 
 
 CUT_CODE = 16  # files were asked for, and some of them are incomplete
@@ -196,6 +203,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         setattr(args, "pages.store", "none")
     if args.mirror:
         setattr(args, "crawl.requisites", True)
+        setattr(args, "fetch.files", "all")
     if (file := getattr(args, "fetch.cookies_file", None)) is not None:
         setattr(args, "fetch.cookies_file", str(Path(file).absolute()))
     return args

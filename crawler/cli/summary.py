@@ -21,7 +21,7 @@ def incomplete(report: dict[str, Any]) -> str:
     kinds = [
         (
             bodies.get("cut", 0),
-            "longer than fetch.body_bytes_max, fetch.wire_bytes_max or sitemaps.bytes_max",
+            "longer than fetch.body_bytes_max, fetch.wire_bytes_max, fetch.file_bytes_max or sitemaps.bytes_max",
         ),
         (bodies.get("broken_off", 0), "broken off by the server or a time limit at the last try"),
     ]

@@ -199,6 +199,11 @@ class FetchConfig(_Section, frozen=True):
     body_bytes_max: ByteCount = ByteCount(10 << 20)  # decoded
     wire_bytes_max: ByteCount = ByteCount(10 << 20)
     held_bytes_max: ByteCount = ByteCount(192 << 20)  # memory for bodies being received
+    files: Literal["auto", "all"] = "auto"  # the files that count as asked for
+    file_bytes_max: ByteCount = ByteCount(0)  # of a file that was asked for; 0 = no limit
+    file_held_bytes: ByteCount = ByteCount(1 << 20)  # of a file in memory; more goes to disk
+    file_rate_min: ByteCount = ByteCount(1 << 10)  # per second, of a file that was asked for
+    resumes_max: Count = 20  # requests that resume a file, in a row
     decode_step_bytes: ByteCount = ByteCount(256 << 10)
     content_codings_max: Count = 2
     redirects_max: Count = 10

@@ -34,6 +34,8 @@ from crawler.storage import keys
 from crawler.storage.files import read_range
 from crawler.storage.kv import KeyValue, after_prefix, scan_prefix, unseal
 
+_PIECE_BYTES = 1 << 20
+
 
 class Archive:
     """The committed captures of one process: `store`, and the segments in `folder`, without what is withdrawn."""
@@ -222,11 +224,20 @@ class Archive:
         Raises:
             DamageError: the segment is missing or too short.
         """
+        return b"".join(self.raw_pieces(capture))
+
+    def raw_pieces(self, capture: Capture) -> Iterator[bytes]:
+        """Return an iterator over the bytes of `raw_records`, for captures of any size.
+
+        Raises:
+            DamageError: the segment is missing or too short.
+        """
         path = segments.segment_path(self.folder, capture.segment)
-        data = read_range(path, capture.offset, capture.extent)
-        if len(data) < capture.extent:
+        end = capture.offset + capture.extent
+        if path.stat().st_size < end:
             raise DamageError(f"{capture.segment} at {capture.offset}: segment is too short")
-        return data
+        starts = range(capture.offset, end, _PIECE_BYTES)
+        return (read_range(path, start, min(_PIECE_BYTES, end - start)) for start in starts)
 
     def warcinfo(self, segment: str) -> bytes:
         """Return the first record of a segment (a gzip member).

@@ -80,8 +80,8 @@ def _check_segment(archive: Archive, segment: str, length: int, *, tails: bool) 
         end = offset + size
         where = f"{segment} at {offset}"
         place = segments.RecordPlace(segment, offset, size)
-        data = segments.read_member(archive.folder, place, bytes_max=reading.RECORD_BYTES_MAX)
-        for message in reading.check_digests(reading.parse_record(data, where)):
+        _, problems = reading.checked_record(segments.member_pieces(archive.folder, place), where)
+        for message in problems:
             yield Problem(where, message)
     if end != length:
         yield Problem(segment, f"{length} bytes were committed, but whole records end at {end}")

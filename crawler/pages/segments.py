@@ -31,7 +31,11 @@ OPEN_SUFFIX = ".open"
 LOST_AND_FOUND = "lost+found"
 # A group of more bytes is written early, so that large pages are not held in memory twice.
 _GATHERED_BYTES_MAX = 1 << 20
+_CHUNK_BYTES = 1 << 20
 _NAME = re.compile(r"(?P<series>.+)-(?P<time>[0-9]{14})-(?P<serial>[0-9]{5,})\.warc\.gz")
+
+
+Member = bytes | Iterator[bytes]  # a gzip member, whole or in pieces
 
 
 class RecordPlace(msgspec.Struct, frozen=True):
@@ -175,8 +179,10 @@ class SegmentWriter:
         self._gathered_bytes = 0
         self._lengths: dict[str, int] = {}
 
-    def append(self, members: Sequence[bytes], now: float) -> list[RecordPlace]:
+    def append(self, members: Sequence[Member], now: float) -> list[RecordPlace]:
         """Add the records of one capture, which stay in one segment; return the place that each will have.
+
+        A member in pieces is written at once, so it is never held in memory.
 
         Raises:
             StoreError: the disk failed, now or before.
@@ -186,8 +192,12 @@ class SegmentWriter:
             self._begin(now)
         places = []
         for member in members:
-            places.append(RecordPlace(self._name, self._end, len(member)))
-            self._gather(member)
+            offset = self._end
+            if isinstance(member, bytes):
+                self._gather(member)
+            else:
+                self._append_pieces(member)
+            places.append(RecordPlace(self._name, offset, self._end - offset))
         self._lengths[self._name] = self._end
         if self._gathered_bytes > _GATHERED_BYTES_MAX:
             self._flush()
@@ -200,6 +210,12 @@ class SegmentWriter:
     def _gather(self, member: bytes) -> None:
         self._gathered.append(member)
         self._gathered_bytes += len(member)
+
+    def _append_pieces(self, pieces: Iterator[bytes]) -> None:
+        self._flush()
+        assert self._file is not None
+        for piece in pieces:
+            self._file.append(piece)
 
     def _flush(self) -> None:
         if self._file and self._gathered:
@@ -254,7 +270,20 @@ def read_member(folder: Path, place: RecordPlace, *, bytes_max: int) -> bytes:
     return reading.expand(data, bytes_max=bytes_max, where=where)
 
 
-def members(path: Path, *, end: int = -1, chunk_bytes: int = 1 << 20) -> Iterator[tuple[int, int]]:
+def member_pieces(folder: Path, place: RecordPlace) -> Iterator[bytes]:
+    """Yield the uncompressed record at `place` in pieces, for records of any size.
+
+    Raises:
+        DamageError: the segment is missing, or the data is not a gzip member.
+    """
+    path = segment_path(folder, place.segment)
+    starts = range(place.offset, place.offset + place.length, _CHUNK_BYTES)
+    end = place.offset + place.length
+    chunks = (read_range(path, start, min(_CHUNK_BYTES, end - start)) for start in starts)
+    return reading.expanded(chunks, f"{place.segment} at {place.offset}")
+
+
+def members(path: Path, *, end: int = -1, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[tuple[int, int]]:
     """Yield (offset, length) of each whole gzip member from the start of a file, in order.
 
     Members that begin at `end` or later are ignored: they are not committed. -1 means the end of the file.

@@ -79,10 +79,10 @@ def _go_on(directory: CrawlDirectory, given: Iterable[str]) -> int:
 
 def _waiting(directory: CrawlDirectory) -> Iterator[tuple[bool, str]]:
     """Yield (whether the URL is parked, the URL) for each queued URL, host by host, in queue order."""
-    from crawler.cli.access import at_rest, names
+    from crawler.cli.access import names, reading
 
     for name in names(directory):
-        with at_rest(directory, name, restore=False) as stages:
+        with reading(directory, name) as stages:
             yield from stages.frontier.intake.waiting()
 
 

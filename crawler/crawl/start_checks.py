@@ -21,6 +21,7 @@ from crawler.splitter.partition import Partition
 from crawler.splitter.peers import tls_contexts
 from crawler.splitter.secret import read_secret
 from crawler.storage.engines import chosen
+from crawler.storage.object_store import ObjectStore
 from crawler.urls.canonical import canonical
 
 HOOK_GROUPS = {
@@ -99,4 +100,5 @@ _OUTSIDE: tuple[tuple[str, Callable[[Any], object]], ...] = (
     ("splitter.secret_file", lambda path: read_secret(Path(path))),
     ("splitter.table_file", lambda path: Partition.read(Path(path))),
     ("store.engine", chosen),
+    ("pages.ship", ObjectStore),
 )

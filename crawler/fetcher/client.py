@@ -24,7 +24,7 @@ from collections.abc import Hashable
 from crawler.byte_account import ByteAccount
 from crawler.clock import Clock
 from crawler.config import FetchConfig, IdentityConfig, NetworkConfig
-from crawler.errors import Unexpected
+from crawler.errors import StoreError, Unexpected
 from crawler.fetcher import outcome
 from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.answer import Answer
@@ -143,6 +143,8 @@ class Client:
         began, started = self._clock.now(), time.monotonic()
         try:
             fetch = await self._fetch(request, began, started)
+        except StoreError:  # of a part
+            raise
         except Exception as error:
             text = self._unexpected.note(error, f"fetching {request.url}")
             ended = Outcome.INTERNAL_ERROR
@@ -164,6 +166,8 @@ class Client:
             head = redacted_head(head)
         elif signature:
             head = redacted_signature(head)
+        if request.file is not None:
+            request.file.began, request.file.request_head = began, head
         connector = self._connector_of(request)
         if connector.forwards and target.scheme == "http":
             sent = self._asking.head(
@@ -199,7 +203,7 @@ class Client:
             except BaseException:
                 connection.close()
                 raise
-        fetch.request_head = head
+        fetch.request_head = fetch.part.head.request if fetch.part is not None else head
         return fetch
 
     async def _join(self, answer: Answer) -> None:
@@ -248,7 +252,7 @@ class Client:
         try:
             if self._timer is None:
                 self._watch()
-            answer = Answer(limits, request.listener)
+            answer = Answer(limits, request.listener, request.file, request.url)
             await connection.exchange(sent, answer, limits, deadline, request.slot)
             if request.owner is not None:  # charge the owner before another connection takes the memory
                 self.account.release(connection)
@@ -391,6 +395,7 @@ class Client:
                 charset=charset,
                 truncated=answer.truncated,
                 location=location,
+                part=answer.part,
                 retry_after=outcome.retry_after_of(received, self._clock.now()),
             )
         fetch.address = "" if self._connector_of(request).proxied else connection.address

@@ -38,7 +38,7 @@ from crawler.process.fetching.reader import Extractor, Reader
 from crawler.process.lifecycle.background_tasks import Tasks, wait_for
 from crawler.process.lifecycle.limits import STOP_GRACE, Disk, RunProgress, disk_state, limit_reached
 from crawler.process.lifecycle.shutdown import within
-from crawler.process.opening.assembly import queued_fingerprints
+from crawler.process.opening.assembly import make_file_bodies, queued_fingerprints
 from crawler.process.opening.stages import Stages
 from crawler.process.results.seed_intake import Pieces, known_changes, own_seeds, seed_changes
 from crawler.records import Fetch
@@ -130,6 +130,7 @@ class Process:
             queue_heavy=self.commits.queue_heavy,
             wake=self.wake,
             unexpected=results.unexpected,
+            files=make_file_bodies(stages.context, stages.pages),
             sink=sink,
         )
 

@@ -87,6 +87,7 @@ COMMAND_LINES: dict[str, list[list[str]]] = {
     "block": [[EVIL]],
     "unblock": [[EVIL]],
     "retire": [[f"({EVIL}"], [EVIL]],
+    "ship": [["--to", f"s3://{EVIL}/x"], ["--to", EVIL], ["--list"]],
     "withdraw": [["{url}", "--dry-run"], [f"{{url}}{EVIL}", "--reason", EVIL], ["--host", EVIL], ["--list"]],
     "set": [[f"{EVIL}=1"], [f"crawl.rate={EVIL}"]],
     "pause": [[], [EVIL]],

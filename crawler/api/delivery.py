@@ -25,6 +25,7 @@ from crawler.api import request as requests
 from crawler.api.items import Items, plain
 from crawler.api.page import Page
 from crawler.api.request import Callback, Handover, Request, callback_name
+from crawler.consent.describing import in_plain
 from crawler.errors import DamageError, StoreError, UsageError
 from crawler.export.stored_pages import StoredPages
 from crawler.pages.captures import StoredPage
@@ -182,7 +183,7 @@ class Delivery:
         handover = self._handover(fetch_task.fingerprint)
         if fetch.outcome is Outcome.ROBOTS_DENIED and not handover.errback:
             return
-        page = page_of(fetch_task, fetch, extracted, handover.meta)
+        page = page_of(fetch_task, fetch, extracted, handover.meta, self._consent(fetch_task.fingerprint))
         await self._hand_over(fetch_task.fingerprint, page, handover, final=fetch.final)
 
     async def deliver_waiting(self) -> None:
@@ -211,7 +212,13 @@ class Delivery:
             return None
         record = self._stages.pages.record(fingerprint)
         flags = record.flags if record is not None else 0
-        return stored_page(stored, self._pages, flags, handover.depth, handover.meta)
+        consent = in_plain(self._stages.store, fingerprint, stored.capture)
+        return stored_page(stored, self._pages, flags, handover.depth, handover.meta, consent)
+
+    def _consent(self, fingerprint: int) -> dict[str, Any]:
+        """Return the receipt of a page that is durable; {} if it has none."""
+        record = self._stages.pages.record(fingerprint)
+        return {} if record is None else in_plain(self._stages.store, fingerprint, record)
 
     def _handover(self, fingerprint: int) -> Handover:
         at = requests.key(fingerprint)
@@ -342,8 +349,14 @@ class Delivery:
             change.after.append(lambda: self._keeping.discard(at))
 
 
-def page_of(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, meta: dict[str, Any]) -> Page:
-    """Return the page of a fetch, as a browser showed it if one did."""
+def page_of(
+    fetch_task: FetchTask,
+    fetch: Fetch,
+    extracted: Extracted | None,
+    meta: dict[str, Any],
+    consent: dict[str, Any] | None = None,
+) -> Page:
+    """Return the page of a fetch, as a browser showed it if one did; `consent` is its receipt."""
     shown = fetch.rendering
     return Page(
         url=fetch.url if fetch_task.flags & _OWN_REQUEST else fetch_task.url,
@@ -359,11 +372,17 @@ def page_of(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, me
         charset="utf-8" if shown else fetch.charset,
         meta=meta,
         rendered=shown is not None,
+        consent=consent or {},
     )
 
 
 def stored_page(
-    stored: StoredPage, pages: StoredPages, flags: int = 0, depth: int = 0, meta: dict[str, Any] | None = None
+    stored: StoredPage,
+    pages: StoredPages,
+    flags: int = 0,
+    depth: int = 0,
+    meta: dict[str, Any] | None = None,
+    consent: dict[str, Any] | None = None,
 ) -> Page:
     """Return a page read back from the page cache by `pages`; `flags` are the LinkFlags of its URL."""
     capture = stored.capture
@@ -382,6 +401,7 @@ def stored_page(
         charset=stored.header_charset,
         meta=meta or {},
         rendered=stored.rendered,
+        consent=consent or {},
     )
 
 

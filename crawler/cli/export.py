@@ -7,6 +7,7 @@ from pathlib import Path
 
 from crawler.cli import options
 from crawler.clock import SystemClock
+from crawler.consent.use_rule import USE_NAMES
 from crawler.export.worker_pool import PROCESSES_MAX, processes
 from crawler.export.writing import FORMATS, Export, ExportRequest
 from crawler.pages.formats.rows import FIELDS
@@ -17,6 +18,7 @@ crawler export --dir example --format cdxj > example.cdxj
   crawler export --dir example --format mirror -o example-offline
   crawler export --dir example --format parquet -o rows.parquet --where 'status == 200 and language == "en"'
   crawler export --dir example --format parquet -o rows/ --part-size 256M --main-content
+  crawler export --dir example --format parquet -o train.parquet --allow train-ai
   crawler export --dir example --format jsonl --fields url,status,via --where 'status >= 400'"""
 
 
@@ -61,6 +63,18 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         help="export only rows that match, such as 'host == \"x.org\" and status == 200'",
     )
     parser.add_argument(
+        "--allow",
+        default="",
+        metavar="USE",
+        help="export only copies that may be used for USE by their consent receipts: " + ", ".join(USE_NAMES),
+    )
+    parser.add_argument(
+        "--unknown",
+        choices=("allow", "refuse"),
+        default="",
+        help="with --allow: take or leave out copies about which nothing is said (consent.unknown)",
+    )
+    parser.add_argument(
         "--fields",
         default="",
         metavar="A,B",
@@ -100,6 +114,8 @@ def _request(args: argparse.Namespace) -> ExportRequest:
         output,
         with_noarchive=args.with_noarchive,
         where=args.where,
+        allow=args.allow,
+        unknown=args.unknown,
         fields=args.fields,
         main_content=args.main_content,
         part_bytes=args.part_size,

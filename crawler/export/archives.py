@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crawler.config import Config, convert
+from crawler.consent.use_rule import UseRule
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DirectoryError
 from crawler.frontier.permission import Permission
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.stored_view import stored_view
 from crawler.pages.archive import Archive
+from crawler.pages.formats.selection import Refused
 from crawler.pages.withdrawals import Withdrawals
 from crawler.robots.cache import RobotsCache
 from crawler.storage.engines import open_store
@@ -54,6 +56,19 @@ class Crawled(NamedTuple):
             for each in self.archives
         ]
         return lambda url: any(each.disallowing_line(hostname(url), url) for each in permissions)
+
+    def refused(self, use: str, unknown: str = "") -> Refused | None:
+        """Return the function that decides which copies may be used for `use`; None for "".
+
+        Raises:
+            UsageError: there is no such use.
+        """
+        rule = UseRule.of(use, self.config.consent, unknown)
+        if rule is None:
+            return None
+        return lambda archive, fingerprint, capture, record: rule.refusal(
+            archive.store, fingerprint, capture, record
+        )
 
     def schedules(self, now: float) -> list[Refresh | None]:
         """Return the freshness estimator of each archive at `now`; None if nothing was ever refreshed there."""

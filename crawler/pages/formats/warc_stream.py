@@ -16,6 +16,7 @@ from crawler.pages import warc
 from crawler.pages.archive import Archive
 from crawler.pages.captures import StoredPage, fingerprint_of
 from crawler.pages.formats import cdxj
+from crawler.pages.formats.rows import ConsentOf
 from crawler.pages.formats.selection import Say, Selection, ignore, selected_captures
 from crawler.records import Capture
 
@@ -84,7 +85,8 @@ def _chunk(archive: Archive, capture: Capture, select: Selection) -> Chunk:
 
 
 def _is_exported(archive: Archive, original: Capture, fingerprint: int, select: Selection) -> bool:
-    return not archive.is_withdrawn(original) and select.takes(original, archive.record(fingerprint))
+    record = archive.record(fingerprint)
+    return not archive.is_withdrawn(original) and select.takes(archive, fingerprint, original, record)
 
 
 def _as_response(page: StoredPage) -> bytes:
@@ -106,7 +108,12 @@ def cdxj_lines(
     *,
     folder: Path | None = None,
     memory_bytes: int = 64 << 20,
+    consent_of: ConsentOf = lambda archive, fingerprint, capture: {},
 ) -> Iterator[bytes]:
     """Return the sorted CDXJ index of the segments in the crawl directory, over all archives."""
-    lines = (cdxj.line(capture) for archive in archives for _, capture in selected_captures(archive, select))
+    lines = (
+        cdxj.line(capture, consent=consent_of(archive, fingerprint_of(key), capture))
+        for archive in archives
+        for key, capture in selected_captures(archive, select)
+    )
     return cdxj.sorted_lines(lines, folder=folder, memory_bytes=memory_bytes)

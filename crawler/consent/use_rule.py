@@ -1,6 +1,6 @@
 """Decides whether a stored copy may be used for a purpose; every entrance asks here.
 
-    export --allow, serve.allow, get --allow, Crawl.stored(allow=)  ->  UseRule.refusal(copy)  ->  "" or the reason
+    export --allow, serve.allow, get --allow, Crawl.stored(allow=)  ->  UseRule.refusal(copy)  ->  Refusal, or None
 
 | the receipt of the copy says | answer |
 |---|---|
@@ -30,6 +30,13 @@ _NOTHING = Consent()
 _known: dict[bytes, Consent] = {}
 
 
+class Refusal(NamedTuple):
+    """Why a copy may not be used; `later`: only because of a later fetch of its page (`consent.retroactive`)."""
+
+    why: str
+    later: bool = False
+
+
 class UseRule(NamedTuple):
     """The rule for one use: a field of `Consent`, and the settings of `[consent]`."""
 
@@ -51,8 +58,10 @@ class UseRule(NamedTuple):
             raise UsageError(f"no use {name!r}; known uses: {', '.join(USE_NAMES)}")
         return cls(use, (unknown or config.unknown) == "allow", config.retroactive)
 
-    def refusal(self, store: KeyValue, fingerprint: int, capture: Capture, record: PageRecord | None) -> str:
-        """Return the reason why a copy may not be used; "" if it may. `record` is that of its page."""
+    def refusal(
+        self, store: KeyValue, fingerprint: int, capture: Capture, record: PageRecord | None
+    ) -> Refusal | None:
+        """Return why a copy may not be used; None if it may. `record` is that of its page."""
         name = self.use.replace("_", "-")
         try:
             said = self._answer(store, fingerprint, capture.receipt)
@@ -60,14 +69,15 @@ class UseRule(NamedTuple):
             if self.retroactive and record is not None:
                 later = self._answer(store, fingerprint, record.receipt)
         except DamageError as error:
-            return f"its consent receipt cannot be read: {error}"
+            return Refusal(f"its consent receipt cannot be read: {error}")
         if said.preference is REFUSE:
-            return f"{name} was refused when the page was fetched ({said.source})"
+            return Refusal(f"{name} was refused when the page was fetched ({said.source})")
         if later.preference is REFUSE:
-            return f"{name} was refused at a later fetch of the page ({later.source})"
+            why = f"{name} was refused at a later fetch of the page ({later.source})"
+            return Refusal(why, later=said.preference is ALLOW or self.unknown_allowed)
         if said.preference is ALLOW or self.unknown_allowed:
-            return ""
-        return f"nothing is known that allows {name} (consent.unknown = refuse)"
+            return None
+        return Refusal(f"nothing is known that allows {name} (consent.unknown = refuse)")
 
     def _answer(self, store: KeyValue, fingerprint: int, digest: bytes) -> UseDecision:
         decision: UseDecision = getattr(uses_of(store, fingerprint, digest), self.use)

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from crawler.consent.describing import sources
+from crawler.consent.receipts import block_of
 from crawler.consent.resolving import Consent
+from crawler.consent.stamping import load_whole
 from crawler.consent.statements import USES
 from crawler.consent.use_rule import uses_of
 from crawler.errors import DamageError
@@ -24,6 +26,15 @@ def consent_columns(archive: Archive, fingerprint: int, capture: Capture) -> dic
     decided = " ".join(f"{use}={source}" for use, source in sources(uses).items())
     answers = {f"consent_{use}": str(getattr(uses, use).preference) for use in USES}
     return {**answers, "consent_sources": decided or None, "consent_receipt": capture.receipt.hex()}
+
+
+def receipt_block(archive: Archive, fingerprint: int, capture: Capture) -> bytes:
+    """Return the whole receipt of a copy as JSON; b"" if it has none, or it cannot be read."""
+    try:
+        found = load_whole(archive.store, fingerprint, capture.receipt)
+    except DamageError:
+        return b""
+    return b"" if found is None else block_of(*found)
 
 
 def stored_uses(archive: Archive) -> Iterator[tuple[str, Consent | None]]:

@@ -15,7 +15,7 @@ from crawler.config import ConsentConfig
 from crawler.consent.use_rule import UseRule
 from crawler.errors import UsageError
 from crawler.export.archives import Crawled, opened
-from crawler.export.consent_columns import consent_columns
+from crawler.export.consent_columns import consent_columns, receipt_block
 from crawler.export.page_tasks import Done, LinkWork, MirrorWork, RowWork, may_have_text
 from crawler.export.worker_pool import WorkerPool, batches
 from crawler.pages.formats import dataset, mirror, wacz
@@ -23,7 +23,7 @@ from crawler.pages.formats.crawl_log import crawl_log_lines
 from crawler.pages.formats.duplicates import Originals
 from crawler.pages.formats.rows import CONTENT_FIELDS, FIELDS, Known, known_rows
 from crawler.pages.formats.selection import Say, Selection, ignore, shows_content
-from crawler.pages.formats.warc_stream import cdxj_lines, warc_chunks
+from crawler.pages.formats.warc_stream import ReceiptOf, cdxj_lines, warc_chunks
 from crawler.pages.formats.where import compile_where, did_you_mean
 from crawler.printable import printable
 from crawler.records import Outcome, PageState
@@ -125,14 +125,22 @@ class Export:
         with opened(path) as crawled:
             request = self._request
             self._select = self._select._replace(
-                disallowed=crawled.disallowed(), refused=crawled.refused(request.allow, request.unknown)
+                disallowed=crawled.disallowed(),
+                refused=crawled.refused(request.allow, request.unknown, self._report),
             )
             return self._writer.write(self, crawled)
 
     # -- streams
 
     def _warc(self, crawled: Crawled) -> Iterator[bytes]:
-        return (chunk.data for chunk in warc_chunks(crawled.archives, self._select, report=self._report))
+        chunks = warc_chunks(
+            crawled.archives, self._select, report=self._report, receipt_of=self._receipt_of()
+        )
+        return (chunk.data for chunk in chunks)
+
+    def _receipt_of(self) -> ReceiptOf | None:
+        """Return the source of whole receipts if the captures that hold them may be left out."""
+        return receipt_block if self._select.refused is not None else None
 
     def _cdxj(self, crawled: Crawled) -> Iterator[bytes]:
         return cdxj_lines(crawled.archives, self._select, consent_of=consent_columns)
@@ -265,6 +273,7 @@ class Export:
             self._content(crawled, pages, ("title",)),
             now=newest,
             report=self._report,
+            receipt_of=self._receipt_of(),
         )
 
     def _mirror(self, crawled: Crawled) -> int:

@@ -163,12 +163,12 @@ class Archive:
         *,
         with_noarchive: bool = False,
         static: bool = False,
-        refused: Callable[[Capture, PageRecord | None], str] | None = None,
+        refused: Callable[[Capture, PageRecord | None], object] | None = None,
     ) -> StoredPage | None:
         """Return the newest copy of a URL (not newer than `at`); None if there is none, or it may not be shown.
 
         A capture that is not a whole page does not hide an earlier copy (`is_copy`). `refused` returns why a copy
-        may not be used, given the URL's record, "" if it may.
+        may not be used, given the URL's record, a false value if it may.
 
         Raises:
             DamageError: its bytes cannot be read.

@@ -155,9 +155,10 @@ class PageHandler:
         self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None
     ) -> str:
         """Return why a copy may not be used for the purpose of this server (`serve.allow`); "" if it may."""
-        if self._use_rule is None:
-            return ""
-        return self._use_rule.refusal(archive.store, fingerprint, capture, record)
+        found = None
+        if self._use_rule is not None:
+            found = self._use_rule.refusal(archive.store, fingerprint, capture, record)
+        return "" if found is None else found.why
 
     def _show(
         self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm, proof: bytes

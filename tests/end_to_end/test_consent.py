@@ -144,6 +144,7 @@ def test_all_entrances_agree(crawled: tuple[Web, Path], tmp_path: Path) -> None:
     assert sum(1 for _ in (tmp_path / "mirror").rglob("*.html")) == len(train)
     (tmp_path / "x.warc").write_bytes(export(directory, "warc", "--allow", "train-ai"))
     assert warc_urls(tmp_path / "x.warc") == train
+    assert_explains_itself(tmp_path / "x.warc")
     assert run("export", "--dir", directory, "--format", "crawl-log", "--allow", "train-ai").code == 2
     assert run("export", "--dir", directory, "--format", "jsonl", "--allow", "love").code == 2
     for url in urls(web):
@@ -200,15 +201,19 @@ def test_the_warc_explains_itself(crawled: tuple[Web, Path]) -> None:
     """Each page's metadata record names a receipt, and each segment holds it whole."""
     _, directory = crawled
     for path in directory.glob("*/warc/*.warc.gz"):
-        named, whole = set(), set()
-        for record in reading.records(path):
-            if record.kind == "metadata" and record.fields["warc-target-uri"].startswith("urn:consent:"):
-                whole.add(record.fields["warc-target-uri"].removeprefix("urn:consent:"))
-                assert not reading.check_digests(record)
-            elif record.kind == "metadata":
-                facts = dict(line.split(": ", 1) for line in record.block.decode().splitlines())
-                named.add(facts["consentReceipt"])
-        assert named and named == whole, path
+        assert_explains_itself(path)
+
+
+def assert_explains_itself(path: Path) -> None:
+    named, whole = set(), set()
+    for record in reading.records(path):
+        if record.kind == "metadata" and record.fields["warc-target-uri"].startswith("urn:consent:"):
+            whole.add(record.fields["warc-target-uri"].removeprefix("urn:consent:"))
+            assert not reading.check_digests(record)
+        elif record.kind == "metadata":
+            facts = dict(line.split(": ", 1) for line in record.block.decode().splitlines())
+            named.add(facts["consentReceipt"])
+    assert named and named == whole, path
 
 
 def test_the_report_sums_up_by_host_and_use(crawled: tuple[Web, Path]) -> None:
@@ -245,6 +250,10 @@ def test_a_refusal_that_comes_later(tmp_path: Path, retroactive: bool) -> None:
         crawl(directory, "--timestamping", *flags)
         assert run("get", web.url(), "--dir", directory, "--allow", "train-ai").code == 1
         assert warcs(directory, tmp_path) == ([] if retroactive else [web.url()])
+        told = run("export", "--dir", directory, "--format", "cdxj", "--allow", "train-ai").err
+        assert (
+            (f"{web.url()}: the copy of " in told) == ("was refused at a later fetch" in told) == retroactive
+        )
         with serving(directory, "--allow", "train-ai") as port:
             status, _, body = ask(port, f"/timemap/link/{web.url()}")
             assert status == (451 if retroactive else 200), body

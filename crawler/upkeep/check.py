@@ -33,7 +33,7 @@ def check(stages: Stages) -> list[str]:
     problems += _missing_keys(stages)
     problems += _queue_lengths(stages)
     problems += _foreign_keys(stages)
-    problems += lost_receipts.problems(stages.pages)
+    problems += lost_receipts.problems(stages.store)
     problems += stages.due.check()
     problems += [f"{problem.where}: {problem.message}" for problem in stages.pages.check()]
     return problems[:PROBLEMS_MAX]

@@ -1,6 +1,7 @@
 """Consent receipts under `check` and `check --repair`: every one that a page refers to is there and whole."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from crawler.consent.receipts import Receipt as PageReceipt
 from crawler.consent.receipts import (
@@ -14,21 +15,20 @@ from crawler.consent.receipts import (
 )
 from crawler.errors import DamageError
 from crawler.pages import reading, warc
-from crawler.pages.archive import Archive
-from crawler.pages.captures import fingerprint_of
-from crawler.storage.keys import RECEIPT
+from crawler.pages.captures import fingerprint_of, unpack_capture, unpack_record
+from crawler.storage.keys import CAPTURE, PAGE, RECEIPT
 from crawler.storage.kv import KeyValue, scan_prefix
 
 _URI = warc.RECEIPT_URI.decode()
 
 
-def problems(archive: Archive) -> Iterator[str]:
+def problems(store: KeyValue) -> Iterator[str]:
     """Yield a line for each damaged receipt, and for each one that is missing although a page or receipt refers to it.
 
     Pages of earlier versions have none.
     """
     found, sites = set(), set()
-    for key, value in scan_prefix(archive.store, RECEIPT):
+    for key, value in scan_prefix(store, RECEIPT):
         try:
             stored = unpack(key, value)
         except DamageError as error:
@@ -37,20 +37,22 @@ def problems(archive: Archive) -> Iterator[str]:
         found.add(key)
         if isinstance(stored, PageReceipt):
             sites.add(key[:4] + stored.site)
-    named = set(_named(archive))
+    named = set(_named(store))
     for key in sorted((named | sites) - found):
-        if archive.store.get(key) is None:
+        if store.get(key) is None:
             yield f"store: the receipt {key[4:].hex()} is missing, although a page refers to it"
 
 
-def _named(archive: Archive) -> Iterator[bytes]:
-    """Yield the key of each receipt that a copy or a page record refers to."""
-    for key, capture in archive.stored_captures():
-        if capture.receipt:
-            yield receipt_key(fingerprint_of(key), capture.receipt)
-    for fingerprint, read in archive.stored_records():
-        if digest := read().receipt:
-            yield receipt_key(fingerprint, digest)
+def _named(store: KeyValue) -> Iterator[bytes]:
+    """Yield the key of each receipt that a copy or a page record refers to; damaged values refer to none."""
+    for key, value in scan_prefix(store, CAPTURE):
+        with suppress(DamageError):
+            if digest := unpack_capture(key, value).receipt:
+                yield receipt_key(fingerprint_of(key), digest)
+    for key, value in scan_prefix(store, PAGE):
+        with suppress(DamageError):
+            if digest := unpack_record(key, value).receipt:
+                yield receipt_key(fingerprint_of(key), digest)
 
 
 def broken(store: KeyValue) -> Iterator[bytes]:

@@ -13,6 +13,8 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from crawler.storage.parts import Part
+
 # Bounds are checked by decoding, at no measurable cost. MessagePack has no integers beyond 64 bits.
 Unsigned64 = Annotated[int, msgspec.Meta(ge=0)]
 Small = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
@@ -202,6 +204,9 @@ class Fetch(msgspec.Struct, gc=False):
     if it was computed in advance, else b"". `final` means that the frontier will not
     retry the URL. `rendering` is the page as a browser showed it, if one did. `site` names
     what its host said about the use of its pages then (`consent/site_book.py`).
+    `challenged` means that the server wants this request signed, and that it would be if it
+    were sent again.
+    `part` is the payload of a large file; `body` and `content` are then empty.
     """
 
     url: str
@@ -231,6 +236,13 @@ class Fetch(msgspec.Struct, gc=False):
     final: bool = True
     rendering: Rendering | None = None
     site: bytes = b""
+    challenged: bool = False
+    part: Part | None = None
+
+    @property
+    def body_bytes(self) -> int:
+        """The length of the payload."""
+        return len(self.body) if self.part is None else self.part.length
 
     def header(self, name: bytes) -> bytes:
         """Return the first value of the field `name` (lower case), b"" if there is none."""

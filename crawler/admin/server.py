@@ -29,6 +29,7 @@ from crawler.admin import actions, bot, consent_page, host_pages, ledger, tails,
 from crawler.admin.sampling import Sampler
 from crawler.admin.status_source import StatusSource
 from crawler.config import Config
+from crawler.config.forms import http_origin
 from crawler.consent.summary import merged, total
 from crawler.crawl import safe_settings
 from crawler.crawl.directory import CrawlDirectory
@@ -122,8 +123,7 @@ class AdminServer:
 
     def link(self) -> str:
         """The dashboard's URL with the token in its fragment; the page's script sends the token as a header field."""
-        host, port = self.listener.address
-        return f"http://{host}:{port}/#token={self.token}"
+        return f"{http_origin(*self.listener.address)}/#token={self.token}"
 
     async def close(self, failure: str = "") -> None:
         """End the event streams, with the reason if the crawl failed, and stop listening."""

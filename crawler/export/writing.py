@@ -136,7 +136,7 @@ class Export:
         chunks = warc_chunks(
             crawled.archives, self._select, report=self._report, receipt_of=self._receipt_of()
         )
-        return (chunk.data for chunk in chunks)
+        return itertools.chain.from_iterable(chunk.pieces for chunk in chunks)
 
     def _receipt_of(self) -> ReceiptOf | None:
         """Return the source of whole receipts if the captures that hold them may be left out."""

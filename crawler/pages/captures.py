@@ -150,6 +150,11 @@ class Capturing(msgspec.Struct, gc=False):
     new_capture: bool = False
     stamp: ReceiptStamp | None = None
 
+    @property
+    def payload_bytes(self) -> int:
+        """The length of the payload, in memory or in a part."""
+        return len(self.payload) if self.fetch.part is None else self.fetch.part.length
+
     def make_bare(self) -> None:
         """Reduce it to URL, status and times: a response without fields or payload, which can always be built."""
         self.fetch = msgspec.structs.replace(
@@ -162,6 +167,7 @@ class Capturing(msgspec.Struct, gc=False):
             request_head=b"",
             truncated=UNSPECIFIED,
             rendering=None,
+            part=None,
         )
         self.payload, self.payload_digest = b"", EMPTY_DIGEST
         self.profile, self.original, self.directives = "", None, ""

@@ -31,6 +31,7 @@ from typing import Any
 
 import msgspec
 
+from crawler.clock import past
 from crawler.config import RobotsConfig
 from crawler.errors import DamageError
 from crawler.records import BUSY_STATUSES, Outcome
@@ -299,7 +300,7 @@ class RobotsCache:
                 del self._unsaved[key]
 
     def _failed(self, before: RobotsCopy, status: int, outcome: Outcome, now: float) -> RobotsCopy:
-        since = before.unreachable_since if before.failures else now
+        since = past(before.unreachable_since, now) if before.failures else now
         if now - since >= self._config.unreachable_max:
             delay = float(self._config.copy_max_age)
         else:

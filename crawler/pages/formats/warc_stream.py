@@ -6,14 +6,14 @@ capture that holds the record in the segment may be left out.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 from msgspec import structs
 
 from crawler.errors import DamageError
-from crawler.pages import warc
+from crawler.pages import gzip_members, warc
 from crawler.pages.archive import Archive
 from crawler.pages.captures import StoredPage, fingerprint_of
 from crawler.pages.formats import cdxj
@@ -29,11 +29,12 @@ ReceiptOf = Callable[
 class Chunk(msgspec.Struct):
     """A piece of a WARC file: the records of `capture`, its answer first; None for a warcinfo record or a receipt.
 
-    `length` is the length in bytes of the first record's gzip member.
+    `pieces` are its bytes, `size` is their number, and `length` that of the first record's gzip member.
     """
 
     capture: Capture | None
-    data: bytes
+    pieces: Iterable[bytes]
+    size: int
     length: int
 
 
@@ -60,7 +61,7 @@ def warc_chunks(
             if name.decode() != segment:
                 segment = name.decode()
                 data = archive.warcinfo(segment)
-                yield Chunk(None, data, len(data))
+                yield Chunk(None, (data,), len(data), len(data))
             capture = archive.capture_at(bytes.fromhex(key.decode()))
             if capture is None:
                 continue
@@ -69,7 +70,7 @@ def warc_chunks(
                 if data := _receipt(
                     capture, receipt_of(archive, fingerprint_of(bytes.fromhex(key.decode())), capture)
                 ):
-                    yield Chunk(None, data, len(data))
+                    yield Chunk(None, (data,), len(data), len(data))
             yield _chunk(archive, capture, select)
         except DamageError as error:
             report(str(error))
@@ -90,11 +91,11 @@ def _positions(archives: Sequence[Archive], select: Selection) -> Iterator[bytes
 def _chunk(archive: Archive, capture: Capture, select: Selection) -> Chunk:
     original = archive.capture_at(capture.refers_to) if capture.refers_to else None
     if original is None or _is_exported(archive, original, fingerprint_of(capture.refers_to), select):
-        return Chunk(capture, archive.raw_records(capture), capture.length)
+        return Chunk(capture, archive.raw_pieces(capture), capture.extent, capture.length)
     page = archive.read(capture, static=True)
-    data = warc.compressor(1)(_as_response(page))
+    data = gzip_members.compressor(1)(_as_response(page))
     whole = structs.replace(capture, kind="response", status=page.status, refers_to=b"")
-    return Chunk(whole, data, len(data))
+    return Chunk(whole, (data,), len(data), len(data))
 
 
 def _is_exported(archive: Archive, original: Capture, fingerprint: int, select: Selection) -> bool:
@@ -108,7 +109,7 @@ def _receipt(capture: Capture, block: bytes) -> bytes:
         return b""
     stamp = ReceiptStamp(capture.receipt, "", block)
     identity = warc.record_ids(os.urandom, 1)[0]
-    return warc.compressor(1)(warc.receipt(identity, warc.date_text(capture.fetched_at), stamp))
+    return gzip_members.compressor(1)(warc.receipt(identity, warc.date_text(capture.fetched_at), stamp))
 
 
 def _as_response(page: StoredPage) -> bytes:

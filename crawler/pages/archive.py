@@ -183,10 +183,12 @@ class Archive:
         *,
         with_noarchive: bool = False,
         static: bool = False,
+        refused: Callable[[Capture, PageRecord | None], object] | None = None,
     ) -> StoredPage | None:
         """Return the newest copy of a URL (not newer than `at`); None if there is none, or it may not be shown.
 
-        A capture that is not a whole page does not hide an earlier copy (`is_copy`).
+        A capture that is not a whole page does not hide an earlier copy (`is_copy`). `refused` returns why a copy
+        may not be used, given the URL's record, a false value if it may.
 
         Raises:
             DamageError: its bytes cannot be read.
@@ -197,6 +199,8 @@ class Archive:
             captures = self.captures(fingerprint)
             capture = newest_of(capture for capture in captures if capture.fetched_at <= at)
         if capture is None or (capture.noarchive and not with_noarchive):
+            return None
+        if refused is not None and refused(capture, self.record(fingerprint)):
             return None
         return self.read(capture, static=static)
 

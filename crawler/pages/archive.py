@@ -31,7 +31,6 @@ from crawler.pages.captures import (
 from crawler.pages.withdrawals import Erased, Withdrawal, Withdrawals
 from crawler.records import Capture, PageRecord
 from crawler.storage import keys
-from crawler.storage.files import read_range
 from crawler.storage.kv import KeyValue, after_prefix, scan_prefix, unseal
 
 
@@ -222,8 +221,7 @@ class Archive:
         Raises:
             DamageError: the segment is missing or too short.
         """
-        path = segments.segment_path(self.folder, capture.segment)
-        data = read_range(path, capture.offset, capture.extent)
+        data = segments.read_segment(self.folder, capture.segment, capture.offset, capture.extent)
         if len(data) < capture.extent:
             raise DamageError(f"{capture.segment} at {capture.offset}: segment is too short")
         return data
@@ -234,9 +232,8 @@ class Archive:
         Raises:
             DamageError: the segment is missing or damaged.
         """
-        path = segments.segment_path(self.folder, segment)
-        _, length = next(segments.members(path))
-        return read_range(path, 0, length)
+        _, length = next(segments.members(segments.segment_path(self.folder, segment)))
+        return segments.read_segment(self.folder, segment, 0, length)
 
     def committed_lengths(self) -> Iterator[tuple[str, int]]:
         """Yield (segment, committed length in bytes) for every segment."""

@@ -13,10 +13,12 @@ One system call writes the records of a group. `sync` makes them durable; only t
 may a batch name the lengths.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -63,6 +65,18 @@ def segment_path(folder: Path, segment: str) -> Path:
             if path.exists():
                 return path
     raise DamageError(f"{folder / segment}: segment is missing")
+
+
+def read_segment(folder: Path, segment: str, offset: int, length: int) -> bytes:
+    """Return `length` bytes of a segment from `offset`; fewer at its end.
+
+    Raises:
+        DamageError: the segment is missing, or the disk cannot read it.
+    """
+    try:
+        return read_range(segment_path(folder, segment), offset, length)
+    except DamageError:  # the segment may have been finished, and renamed, before it was opened
+        return read_range(segment_path(folder, segment), offset, length)
 
 
 def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
@@ -124,9 +138,17 @@ def _recover_segment(folder: Path, segment: str, length: int, recovery: SegmentR
 
 def _size_of(folder: Path, segment: str) -> int:
     try:
-        return segment_path(folder, segment).stat().st_size
+        return _stat(segment_path(folder, segment)).st_size
     except DamageError:
         return 0
+
+
+def _stat(path: Path) -> os.stat_result:
+    """Examine a segment, also if it was finished, and renamed, after its path was looked up."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return path.with_name(path.name.removesuffix(OPEN_SUFFIX)).stat()
 
 
 def next_serial(segments: Sequence[str]) -> int:
@@ -237,7 +259,7 @@ def read_member(folder: Path, place: RecordPlace, *, bytes_max: int) -> bytes:
         DamageError: the segment is missing or too short, or the data is not a whole
             gzip member of at most `bytes_max` uncompressed bytes.
     """
-    data = read_range(segment_path(folder, place.segment), place.offset, place.length)
+    data = read_segment(folder, place.segment, place.offset, place.length)
     where = f"{place.segment} at {place.offset}"
     if len(data) < place.length:
         raise DamageError(f"{where}: segment is too short")
@@ -253,15 +275,23 @@ def members(path: Path, *, end: int = -1, chunk_bytes: int = 1 << 20) -> Iterato
         DamageError: the data after the last member is not a whole member.
     """
     offset = 0
-    size = path.stat().st_size
-    while offset < (size if end < 0 else min(end, size)):
-        length = reading.member_length(_chunks(path, offset, chunk_bytes), f"{path.name} at {offset}")
-        yield offset, length
-        offset += length
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        while offset < (size if end < 0 else min(end, size)):
+            length = reading.member_length(_chunks(file, offset, chunk_bytes), f"{path.name} at {offset}")
+            yield offset, length
+            offset += length
 
 
-def _chunks(path: Path, offset: int, chunk_bytes: int) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        file.seek(offset)
-        while chunk := file.read(chunk_bytes):
-            yield chunk
+def _opened(path: Path) -> BinaryIO:
+    """Open a segment, also if it was finished, and renamed, after its path was looked up."""
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        return path.with_name(path.name.removesuffix(OPEN_SUFFIX)).open("rb")
+
+
+def _chunks(file: BinaryIO, offset: int, chunk_bytes: int) -> Iterator[bytes]:
+    file.seek(offset)
+    while chunk := file.read(chunk_bytes):
+        yield chunk

@@ -66,6 +66,10 @@ class DamageError(DirectoryError):
     """A stored file or value is damaged; the message names it."""
 
 
+class ShippedError(DamageError):
+    """A segment lies in object storage only; `crawler ship --fetch` brings it back."""
+
+
 class BehindError(DamageError):
     """A process has lost links that it had confirmed to `peer`, so that its store is of an earlier state."""
 
@@ -82,6 +86,12 @@ class NoSeedError(CrawlerError):
 
 class StoreError(CrawlerError):
     """The disk is full or failing. Restart the crawl once it is repaired."""
+
+    exit_code = 75
+
+
+class ObjectStoreError(CrawlerError):
+    """Object storage cannot be reached, or refuses an operation. What was not stored there is still here."""
 
     exit_code = 75
 

@@ -90,7 +90,7 @@ def is_running(path: Path) -> bool:
 
 def is_answered(path: Path) -> bool:
     """Return whether a process answers commands for the crawl: one that crawls, or one that serves it at rest."""
-    from crawler.admin.control import listens
+    from crawler.admin.control_client import listens
 
     directory = CrawlDirectory(path)
     return any(listens(directory.process(name)) for name in directory.process_names())
@@ -120,7 +120,7 @@ def _ask_running(
 
     A page server at rest leaves most requests that change nothing to their sender.
     """
-    from crawler.admin.control import NOBODY, ask
+    from crawler.admin.control_client import NOBODY, ask
 
     give_up = time.monotonic() + wait
     try:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import NoSeedError
+from crawler.signing.key_file import with_key_file
 
 SHOWN_RULES = 8  # the number of rules listed; those that reject most come first
 
@@ -31,7 +32,9 @@ def dry_run(config: Config, directory: CrawlDirectory, run: Crawling, given: Ite
     alone = replace(config.crawl, depth=0, processes=1)
     pages = replace(config.pages, store="none")
     admin = replace(config.admin, address="off")
-    once = replace(config, crawl=alone, pages=pages, admin=admin, serve=replace(config.serve, address=""))
+    serve = replace(config.serve, address="", bot_listen="")
+    once = replace(config, crawl=alone, pages=pages, admin=admin, serve=serve)
+    once = with_key_file(once, directory.path.absolute())
     with tempfile.TemporaryDirectory(prefix="crawler-dry-") as folder:
         try:
             report = run(once, Path(folder))

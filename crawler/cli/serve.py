@@ -7,7 +7,9 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from crawler.cli import access, options
+from crawler.cli.companions import bot_listener
 from crawler.config import Config
+from crawler.config.forms import http_origin
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import BusyError, DirectoryError, StoreError, may_not_write
 from crawler.pages.withdrawals import rules_changed_at
@@ -123,6 +125,7 @@ async def _serve(
     async with contextlib.AsyncExitStack() as running:
         host, port = await server.start(args.address)
         running.push_async_callback(server.close)
+        await running.enter_async_context(bot_listener(config, args.dir, quiet=args.quiet))
         if any(each.lock is None for each in stages.values()):
             follower = asyncio.ensure_future(_follow_rules(directory, stages))
             running.callback(follower.cancel)
@@ -133,7 +136,7 @@ async def _serve(
         if said:
             log.warning("%s", said)
         if not args.quiet:
-            print(f"serving {args.dir} on http://{host}:{port}/page?url=URL", flush=True)
+            print(f"serving {args.dir} on {http_origin(host, port)}/page?url=URL", flush=True)
         stopped = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)

@@ -33,6 +33,8 @@ from crawler.records import Capture, PageRecord
 from crawler.storage import keys
 from crawler.storage.kv import KeyValue, after_prefix, scan_prefix, unseal
 
+_PIECE_BYTES = 1 << 20
+
 
 class Archive:
     """The committed captures of one process: `store`, and the segments in `folder`, without what is withdrawn."""
@@ -221,10 +223,22 @@ class Archive:
         Raises:
             DamageError: the segment is missing or too short.
         """
-        data = segments.read_segment(self.folder, capture.segment, capture.offset, capture.extent)
-        if len(data) < capture.extent:
+        return b"".join(self.raw_pieces(capture))
+
+    def raw_pieces(self, capture: Capture) -> Iterator[bytes]:
+        """Return an iterator over the bytes of `raw_records`, for captures of any size.
+
+        Raises:
+            DamageError: the segment is missing or too short.
+        """
+        end = capture.offset + capture.extent
+        if segments.size_of(self.folder, capture.segment) < end:
             raise DamageError(f"{capture.segment} at {capture.offset}: segment is too short")
-        return data
+        starts = range(capture.offset, end, _PIECE_BYTES)
+        return (
+            segments.read_segment(self.folder, capture.segment, start, min(_PIECE_BYTES, end - start))
+            for start in starts
+        )
 
     def warcinfo(self, segment: str) -> bytes:
         """Return the first record of a segment (a gzip member).

@@ -16,6 +16,7 @@ from collections.abc import Hashable, Mapping
 from crawler.config import ServeConfig
 from crawler.pages.archive import Archive
 from crawler.pages.captures import record_key, unpack_record
+from crawler.pages.stored_bodies import open_copy
 from crawler.records import Capture, Outcome, PageRecord
 from crawler.serve import copy_selection, header_fields, memento
 from crawler.serve.client_headers import ClientHeaders
@@ -27,7 +28,6 @@ from crawler.serve.reply import Reply
 from crawler.serve.representation import CopyForm, Rewriter, represent
 from crawler.serve.request_parsing import ParsedRequest, Route, accept_datetime
 from crawler.serve.response_cache import CachedResponse, ResponseCache
-from crawler.serve.stored_bodies import open_copy
 
 
 class OwnedByOther(Exception):

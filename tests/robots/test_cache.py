@@ -303,7 +303,7 @@ def test_eviction_and_restarts_change_no_verdict(
 def test_the_stored_form() -> None:
     """A change of the stored form changes the store's format, so it must be deliberate."""
     encoded = msgspec.msgpack.encode(RobotsCopy(None, 1.0, 2, 3.0, 4.0, 5, "x"))
-    assert msgspec.msgpack.decode(encoded) == [None, 1.0, 2, 3.0, 4.0, 5, "x"]
+    assert msgspec.msgpack.decode(encoded) == [None, 1.0, 2, 3.0, 4.0, 5, "x", None]
 
 
 def test_copies_of_a_host_by_authority() -> None:

@@ -31,7 +31,6 @@ from crawler.pages.captures import (
 from crawler.pages.withdrawals import Erased, Withdrawal, Withdrawals
 from crawler.records import Capture, PageRecord
 from crawler.storage import keys
-from crawler.storage.files import read_range
 from crawler.storage.kv import KeyValue, after_prefix, scan_prefix, unseal
 
 _PIECE_BYTES = 1 << 20
@@ -236,12 +235,14 @@ class Archive:
         Raises:
             DamageError: the segment is missing or too short.
         """
-        path = segments.segment_path(self.folder, capture.segment)
         end = capture.offset + capture.extent
-        if path.stat().st_size < end:
+        if segments.size_of(self.folder, capture.segment) < end:
             raise DamageError(f"{capture.segment} at {capture.offset}: segment is too short")
         starts = range(capture.offset, end, _PIECE_BYTES)
-        return (read_range(path, start, min(_PIECE_BYTES, end - start)) for start in starts)
+        return (
+            segments.read_segment(self.folder, capture.segment, start, min(_PIECE_BYTES, end - start))
+            for start in starts
+        )
 
     def warcinfo(self, segment: str) -> bytes:
         """Return the first record of a segment (a gzip member).
@@ -249,9 +250,8 @@ class Archive:
         Raises:
             DamageError: the segment is missing or damaged.
         """
-        path = segments.segment_path(self.folder, segment)
-        _, length = next(segments.members(path))
-        return read_range(path, 0, length)
+        _, length = next(segments.members(segments.segment_path(self.folder, segment)))
+        return segments.read_segment(self.folder, segment, 0, length)
 
     def committed_lengths(self) -> Iterator[tuple[str, int]]:
         """Yield (segment, committed length in bytes) for every segment."""

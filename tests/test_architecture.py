@@ -34,6 +34,7 @@ SHARED = {
     "urls",
     "storage",
     "orders",
+    "signing",
 }
 STAGES = {
     "frontier",
@@ -106,6 +107,7 @@ SHELL = {
     "supervision/parent.py",
     "process/lifecycle/shutdown.py",
     "clock.py",
+    "crawl/shipper.py",
     "api/crawl.py",
     "api/delivery.py",
     "api/calls.py",
@@ -131,6 +133,7 @@ SHELL = {
     "admin/sampling.py",
     "admin/status_source.py",
     "admin/control.py",
+    "admin/control_client.py",
 }
 SHELL_FOLDERS = {"cli", "bench"}
 SHELL_IMPORTS = {"asyncio", "aiohttp", "uvloop", "socket", "time", "aiodns", "subprocess", "threading"}
@@ -325,7 +328,7 @@ CLIENTS_ALLOWED: dict[str, tuple[set[str], str]] = {
         {"open_connection"},
         "asks the process that owns a page, at `serve.peers`",
     ),
-    "admin/control.py": ({"connect"}, "a Unix socket in the crawl's directory"),
+    "admin/control_client.py": ({"connect"}, "a Unix socket in the crawl's directory"),
     "cli/companions.py": ({"connect"}, "systemd's Unix socket"),
     "pages/formats/mirror.py": ({"connect"}, "an SQLite file"),
     "cli/demo_web.py": ({"aiohttp"}, "the web of the demo is a server"),

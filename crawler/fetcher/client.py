@@ -36,9 +36,10 @@ from crawler.fetcher.fetch_request import FetchLimits, FetchRequest, RequestWrit
 from crawler.fetcher.idle_pool import IdlePool
 from crawler.fetcher.proxy_health import ProxyHealth
 from crawler.fetcher.read_turns import SHARE, ReadTurns
-from crawler.fetcher.redaction import redacted_fields, redacted_head
+from crawler.fetcher.redaction import redacted_fields, redacted_head, redacted_signature
 from crawler.fetcher.throttle import Throttle
 from crawler.records import Fetch, Outcome
+from crawler.signing.request_signer import make_signer
 from crawler.version import __version__
 
 _TICK_MAX = 0.25  # seconds between checks of the time limits
@@ -53,7 +54,7 @@ class Client:
     """The fetcher "http" (`fetchers.py`); all processes share one limit of bytes per second.
 
     Raises:
-        ConfigError: a configured header, network or cookie file cannot be used.
+        ConfigError: a configured header, network, cookie file or signing key cannot be used.
     """
 
     places = 0  # no limit here; `crawl.concurrency` sets one
@@ -73,6 +74,7 @@ class Client:
         self._clock = clock
         self._limits = FetchLimits.of(fetch)
         self._asking = RequestWriter(identity, user_agent(identity))
+        self._signer = make_signer(identity)
         self._guard = AddressGuard(network.allow_networks, network.allow_ports)
         self._view = memoryview(bytearray(READ_BYTES))
         self._active: set[Connection] = set()
@@ -158,15 +160,23 @@ class Client:
         limits = request.limits(self._limits)
         jar = request.jar if request.jar is not None else self._jar
         cookie = jar.header(target, began) if jar is not None else ""
-        sent = head = self._asking.head(request, target, cookie=cookie)
+        signature = self._signer.fields(target.host, began) if self._signer is not None else ""
+        sent = head = self._asking.head(request, target, cookie=cookie, signature=signature)
         if cookie or self._asking.is_secret(request):
             head = redacted_head(head)
+        elif signature:
+            head = redacted_signature(head)
         if request.file is not None:
             request.file.began, request.file.request_head = began, head
         connector = self._connector_of(request)
         if connector.forwards and target.scheme == "http":
             sent = self._asking.head(
-                request, target, cookie=cookie, proxied=True, authorization=connector.authorization
+                request,
+                target,
+                cookie=cookie,
+                signature=signature,
+                proxied=True,
+                authorization=connector.authorization,
             )
         try:
             connection, answer, carried = await self._exchange(
@@ -181,6 +191,10 @@ class Client:
                     await self._join(answer)
                 fetch = self._concluded(request, connection, answer)
                 fetch.connection, fetch.took = carried, connection.took
+                if self._signer is not None and fetch.status:
+                    fetch.challenged = self._signer.note(
+                        target.host, fetch.status, fetch.headers, signed=bool(signature)
+                    )
                 if jar is not None and answer.head is not None:
                     jar.store(target, answer.head.values(b"set-cookie"), began)
                     if jar.lasts:

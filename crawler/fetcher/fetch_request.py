@@ -176,10 +176,14 @@ class RequestWriter:
         target: Target,
         *,
         cookie: str = "",
+        signature: str = "",
         proxied: bool = False,
         authorization: str = "",
     ) -> bytes:
-        """Return the request line and header fields; `proxied` uses the absolute form for proxies (RFC 9112 3.2.2)."""
+        """Return the request line and header fields.
+
+        `signature` is the lines that sign the request; `proxied` uses the absolute form for proxies (RFC 9112 3.2.2).
+        """
         path = f"{target.scheme}://{target.host}{target.path}" if proxied else target.path
         if _UNSAFE.search(path):
             path = _UNSAFE.sub(_escaped, path)
@@ -202,6 +206,7 @@ class RequestWriter:
             fields += f"Proxy-Authorization: {authorization}\r\n"
         if request.keep_alive <= 0.0:
             fields += "Connection: close\r\n"
+        fields += signature
         return f"{request.method} {path} HTTP/1.1\r\nHost: {target.host}\r\n{fields}\r\n".encode(
             "latin-1", "replace"
         )

@@ -29,7 +29,7 @@ from pathlib import Path
 from crawler.config import PagesConfig
 from crawler.config.forms import file_name_part
 from crawler.errors import CrawlerError, DamageError, Unexpected
-from crawler.pages import change_detection, damage, erasure, segments, warc
+from crawler.pages import change_detection, damage, erasure, gzip_members, segments, warc
 from crawler.pages.archive import Archive
 from crawler.pages.captures import (
     Capturing,
@@ -59,6 +59,7 @@ from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN
 _HOPS_CACHED_MAX = 4096  # URLs cached by fingerprint, for `via`
+_RECEIPTS_MAX = 65_536  # receipts of a segment that are not written again
 
 
 class PageCache(Archive):
@@ -72,6 +73,7 @@ class PageCache(Archive):
         operator, robots_policy: for the warcinfo record.
         random: random bytes for record ids.
         sync: whether appended bytes are made durable before a batch names them.
+        reading: whether the segments are only read; `store` is then a private copy.
         withdrawals: the rules by which copies are withheld, none by default.
 
     Raises:
@@ -95,6 +97,7 @@ class PageCache(Archive):
         keeps: Callable[[str, str], bool] = lambda url, media_type: True,
         random: Callable[[int], bytes] = os.urandom,
         sync: bool = True,
+        reading: bool = False,
         withdrawals: Withdrawals | None = None,
     ) -> None:
         for name in (config.prefix, process):
@@ -108,8 +111,8 @@ class PageCache(Archive):
         self._nothing = config.store == "none"
         self._keeps = keeps
         self._builder = RecordBuilder(decoded=self._decoded, random=random, url_of=self._url_of)
+        self._compress = gzip_members.compressor(config.gzip_level)
         self._gzip_level = config.gzip_level
-        self._compress = warc.compressor(config.gzip_level)
         self._about = (
             ("software", software),
             ("operator", operator),
@@ -119,9 +122,11 @@ class PageCache(Archive):
             ("robots", robots_policy),
             ("http-header-blocks", "rebuilt from the parsed fields; codings in X-Crawler- fields are undone"),
         )
+        self._reading = reading
         committed = dict(self.committed_lengths())
-        self.recovery = segments.recover(self.folder, committed)
-        self.erased = erasure.finish(self)  # captures whose erasure a kill had interrupted
+        self.recovery = (segments.survey if reading else segments.recover)(self.folder, committed)
+        # Captures whose erasure a kill had interrupted.
+        self.erased = 0 if reading else erasure.finish(self)
         self.lost = damage.find_lost(self, self.recovery.damaged)
         self._writer = segments.SegmentWriter(
             self.folder,
@@ -138,6 +143,10 @@ class PageCache(Archive):
         self._rewritten: list[erasure.Rewriting] = []
         self._staged: deque[list[Capturing]] = deque()
         self._urls: dict[int, str] = {}
+        self._receipts: set[bytes] = (
+            set()
+        )  # consent receipts that have a record in the segment `_receipts_in`
+        self._receipts_in = ""
 
     def record(self, fingerprint: int) -> PageRecord | None:
         """Return the record of a URL, even if it is not yet committed; None if the URL was never tried."""
@@ -187,7 +196,7 @@ class PageCache(Archive):
             digest=b"",
         )
         previous = None
-        if fetch_task.kind not in (TaskKind.ROBOTS, TaskKind.SUBRESOURCE):
+        if fetch_task.kind not in (TaskKind.ROBOTS, TaskKind.SUBRESOURCE, TaskKind.SITE_FILE):
             previous = self.record(fingerprint)
             self._renew_record(capturing, previous, extracted, tags)
             capturing.stored = capturing.stored and self._keeps(fetch.url, _media_type(fetch, previous))
@@ -369,6 +378,7 @@ class PageCache(Archive):
             members, bare = self._members(capturing), True
         places = self._writer.append(members, capturing.instant)
         place = places[0]
+        self._note_receipt(capturing, place.segment)
         fetch, record = capturing.fetch, capturing.record
         confirmed = record if record is not None and fetch.outcome is Outcome.UNCHANGED else None
         capturing.capture = Capture(
@@ -385,6 +395,7 @@ class PageCache(Archive):
             noarchive=capturing.noarchive,
             extent=sum(each.length for each in places),
             broken=fetch.outcome is Outcome.TRUNCATED,
+            receipt=capturing.stamp.digest if capturing.stamp is not None else b"",
         )
         if capturing.fetch.rendering is not None:  # its record is the last one
             capturing.capture.dom_length = places[-1].length
@@ -393,10 +404,20 @@ class PageCache(Archive):
 
     def _members(self, capturing: Capturing) -> list[segments.Member]:
         """Return the gzip members of a capture's records; that of a large file as pieces."""
+        new = capturing.stamp is not None and capturing.stamp.digest not in self._receipts
         return [
-            self._compress(record) if isinstance(record, bytes) else warc.compressed(record, self._gzip_level)
-            for record in self._builder.records(capturing)
+            self._compress(record)
+            if isinstance(record, bytes)
+            else gzip_members.compressed(record, self._gzip_level)
+            for record in self._builder.records(capturing, with_receipt=new)
         ]
+
+    def _note_receipt(self, capturing: Capturing, segment: str) -> None:
+        """Note that a receipt has a record in a segment, so that each segment explains its own captures."""
+        if segment != self._receipts_in or len(self._receipts) >= _RECEIPTS_MAX:
+            self._receipts_in, self._receipts = segment, set()
+        if capturing.stamp is not None:
+            self._receipts.add(capturing.stamp.digest)
 
     def _url_of(self, fingerprint: int) -> str:
         url = self._urls.get(fingerprint)
@@ -457,7 +478,7 @@ class PageCache(Archive):
 
     def check(self) -> Iterator[Problem]:
         """Read every committed record and compare its digests; yield each problem found."""
-        return damage.check(self)
+        return damage.check(self, tails=not self._reading)
 
     def _check(self) -> None:
         """Assert the invariants that hold between groups."""

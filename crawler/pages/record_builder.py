@@ -21,8 +21,13 @@ class RecordBuilder:
         self.random = random
         self._url_of = url_of
 
-    def records(self, capturing: Capturing) -> Iterator[bytes | warc.LargeRecord]:
-        """Yield the WARC records of a capture, uncompressed; the answer comes first."""
+    def records(
+        self, capturing: Capturing, *, with_receipt: bool = False
+    ) -> Iterator[bytes | warc.LargeRecord]:
+        """Yield the WARC records of a capture, uncompressed; the answer comes first.
+
+        With `with_receipt`, the whole consent receipt gets a record too, which other captures refer to.
+        """
         fetch = capturing.fetch
         date = warc.date_text(capturing.instant)
         target = warc.target_fields(fetch.url, fetch.address, fetch.version)
@@ -33,6 +38,8 @@ class RecordBuilder:
         if capturing.record is not None:
             facts = self._facts(capturing)
             yield warc.metadata(metadata_id, date, target, identity, facts)
+        if with_receipt and capturing.stamp is not None:
+            yield warc.receipt(warc.record_ids(self.random, 1)[0], date, identity, capturing.stamp)
         if fetch.rendering is not None:
             yield from self._shown(fetch, fetch.rendering, identity, date)
 
@@ -106,4 +113,6 @@ class RecordBuilder:
             ("renderRequests", shown.requests if shown else ""),
             ("renderMissing", shown.missing if shown else ""),
             ("renderCutBy", shown.broke if shown else ""),
+            ("consent", capturing.stamp.answers if capturing.stamp else ""),
+            ("consentReceipt", capturing.stamp.digest.hex() if capturing.stamp else ""),
         ]

@@ -2,7 +2,7 @@
 
 A stored answer is one *capture*: a `response` or `revisit` record, the
 `request` that led to it and a `metadata` record, in sequence in one segment,
-each a gzip member of its own:
+each a gzip member of its own (`gzip_members.py`):
 
     segment  = warcinfo capture*            <prefix>-<process>-<time>-<serial>.warc.gz
     capture  = (response | revisit) request [metadata]
@@ -23,17 +23,14 @@ its committed length is valid (`w/<segment>` in the store).
 """
 
 import hashlib
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from isal import isal_zlib
-
-GZIP_WINDOW = 31  # zlib's wbits for gzip with the largest window
-ISAL_LEVEL_MAX = 3
+from crawler.records import ReceiptStamp
 
 IDENTICAL_PAYLOAD = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
+RECEIPT_URI = b"urn:consent:"
 NOT_MODIFIED = "http://netpreserve.org/warc/1.1/revisit/server-not-modified"
 
 _HTTP_RESPONSE = b"Content-Type: application/http; msgtype=response\r\n"
@@ -241,6 +238,16 @@ def metadata(
     return record(b"metadata", identity, date, fields + _WARC_FIELDS, fact_lines(facts))
 
 
+def receipt(identity: bytes, date: bytes, concurrent_to: bytes, stamp: ReceiptStamp) -> bytes:
+    """Build a `metadata` record with a whole consent receipt as JSON; captures name it by its digest."""
+    fields = b"WARC-Target-URI: %b%b\r\nWARC-Concurrent-To: %b\r\nContent-Type: application/json\r\n" % (
+        RECEIPT_URI,
+        stamp.digest.hex().encode(),
+        concurrent_to,
+    )
+    return record(b"metadata", identity, date, fields, stamp.block)
+
+
 def resource(
     identity: bytes,
     date: bytes,
@@ -296,19 +303,3 @@ def fact_lines(facts: Iterable[tuple[str, object]]) -> bytes:
             if value != ""
         ]
     )
-
-
-def compressor(level: int) -> Callable[[bytes], bytes]:
-    """Return a function that compresses bytes to one gzip member: isal for levels 0 to 3, zlib for 4 to 9."""
-    if level <= ISAL_LEVEL_MAX:
-        return lambda data: isal_zlib.compress(data, level, GZIP_WINDOW)
-    return lambda data: zlib.compress(data, level, GZIP_WINDOW)
-
-
-def compressed(pieces: Iterable[bytes], level: int) -> Iterator[bytes]:
-    """Yield one gzip member that holds `pieces`."""
-    library = isal_zlib if level <= ISAL_LEVEL_MAX else zlib
-    deflater = library.compressobj(level, zlib.DEFLATED, GZIP_WINDOW)
-    for piece in pieces:
-        yield deflater.compress(piece)
-    yield deflater.flush()

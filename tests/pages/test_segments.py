@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from crawler.errors import DamageError, DirectoryError, StoreError
-from crawler.pages import segments, warc
+from crawler.pages import gzip_members, segments
 from crawler.storage import files
 
 NOW = 1_700_000_000.0
-COMPRESS = warc.compressor(1)
+COMPRESS = gzip_members.compressor(1)
 
 
 def _opening(name: str, now: float) -> bytes:

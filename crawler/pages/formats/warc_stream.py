@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from crawler.errors import DamageError
-from crawler.pages import warc
+from crawler.pages import gzip_members, warc
 from crawler.pages.archive import Archive
 from crawler.pages.captures import StoredPage, fingerprint_of
 from crawler.pages.formats import cdxj
@@ -79,7 +79,7 @@ def _chunk(archive: Archive, capture: Capture, select: Selection) -> Chunk:
     if original is None or _is_exported(archive, original, fingerprint_of(capture.refers_to), select):
         return Chunk(capture, archive.raw_pieces(capture), capture.extent, capture.length)
     page = archive.read(capture, static=True)
-    data = warc.compressor(1)(_as_response(page))
+    data = gzip_members.compressor(1)(_as_response(page))
     whole = structs.replace(capture, kind="response", status=page.status, refers_to=b"")
     return Chunk(whole, (data,), len(data), len(data))
 

@@ -37,6 +37,8 @@ from crawler.fetcher.outcome import blame_of
 from crawler.frontier.frontier import Frontier
 from crawler.process.fetching.file_bodies import FileBodies
 from crawler.process.fetching.reader import Reader
+from crawler.process.fetching.site_files import SiteFiles
+from crawler.process.fetching.subresources import Subresources
 from crawler.process.lifecycle.shutdown import within
 from crawler.process.results.result_processor import ResultProcessor
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
@@ -146,6 +148,16 @@ class FetchTasks:
             TaskKind.DENIED: self._denied,
         }
         self._rendering = self._make_rendering() if renders(config) else None
+        self._site_files = SiteFiles(
+            self._fetcher,
+            frontier,
+            results,
+            clock,
+            redirects_max=config.robots.redirects_max,
+            hop=self._hop,
+            subresources=self._subresources,
+            queue=queue,
+        )
         self._preparing = (
             asyncio.Lock()
         )  # one at a time: threads compete with the event loop for the processors
@@ -159,29 +171,28 @@ class FetchTasks:
 
     def _make_rendering(self) -> "PageRendering":
         from crawler.process.fetching.page_rendering import PageRendering
-        from crawler.process.fetching.subresources import Subresources
-
-        def subresources(fetch_task: FetchTask, request: FetchRequest) -> Subresources:
-            return Subresources(
-                fetch_task,
-                request,
-                config=self._config,
-                clock=self._clock,
-                frontier=self._frontier,
-                fetcher=self._fetcher,
-                resolver=self._resolver,
-                results=self._results,
-                queue=self._queue,
-                allow=self._allow_secrets,
-            )
 
         return PageRendering(
             self._config,
             read=self._reader.read,
             in_scope=self._results.in_scope,
-            subresources=subresources,
+            subresources=self._subresources,
             step_aside=self._leave_network,
             unexpected=self._unexpected,
+        )
+
+    def _subresources(self, fetch_task: FetchTask, request: FetchRequest) -> Subresources:
+        return Subresources(
+            fetch_task,
+            request,
+            config=self._config,
+            clock=self._clock,
+            frontier=self._frontier,
+            fetcher=self._fetcher,
+            resolver=self._resolver,
+            results=self._results,
+            queue=self._queue,
+            allow=self._allow_secrets,
         )
 
     def _leave_network(self, fetch_task: FetchTask) -> None:
@@ -339,7 +350,9 @@ class FetchTasks:
         request = self._request(fetch_task, owner)
         try:
             fetch, stream = await self._answer(fetch_task, request)
+            self._results.note_site(fetch)
             extracted = await self._read(fetch_task, fetch, stream)
+            await self._site_files.fetch(fetch_task, request, fetch, extracted)
             if extracted is not None and self._rendering is not None:
                 extracted = await self._rendering.render(fetch_task, fetch, extracted, request)
         except BaseException:
@@ -412,6 +425,7 @@ class FetchTasks:
     ) -> Fetch:
         """Fetch, and follow redirects as long as `next_hop` returns a URL; return the last answer."""
         fetch = await self._fetcher.fetch(request)
+        fetch = await self._signed(fetch_task, request, fetch, options)
         chain = [(fetch_task.url, "")]
         while fetch.outcome is Outcome.REDIRECT:
             if request.jar is None and self._config.fetch.cookies is not True:
@@ -425,7 +439,18 @@ class FetchTasks:
                 options, fetch.status, same_host=hostname(url) == fetch_task.hostname
             )
             fetch = await self._hop(fetch_task, request, url, fetch, options)
+            fetch = await self._signed(fetch_task, request, fetch, options)
         return fetch
+
+    async def _signed(
+        self, fetch_task: FetchTask, request: FetchRequest, fetch: Fetch, options: RequestOptions
+    ) -> Fetch:
+        """Send the request again, after the gap, if the server wants it signed; else return `fetch`."""
+        if not fetch.challenged:
+            return fetch
+        fetch.body = fetch.content = b""
+        self._fetcher.let_go(request.owner)
+        return await self._hop(fetch_task, request, fetch.url, fetch, options)
 
     async def _whole(self, fetch_task: FetchTask, request: FetchRequest, fetch: Fetch) -> Fetch:
         """Go on with a file that broke off, as long as each request brings more of it; return the last answer."""

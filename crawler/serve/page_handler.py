@@ -20,14 +20,14 @@ from crawler.records import Capture, Outcome, PageRecord
 from crawler.serve import copy_selection, header_fields, memento
 from crawler.serve.client_headers import ClientHeaders
 from crawler.serve.conditions import conditional
-from crawler.serve.dates import rfc3339
+from crawler.serve.dates import dates_of
 from crawler.serve.http_error import HttpError
 from crawler.serve.interfaces import Ahead, AheadState, Located, ServedCrawl
 from crawler.serve.reply import Reply
 from crawler.serve.representation import CopyForm, Rewriter, represent
 from crawler.serve.request_parsing import ParsedRequest, Route, accept_datetime
 from crawler.serve.response_cache import CachedResponse, ResponseCache
-from crawler.serve.stored_bodies import open_copy
+from crawler.serve.stored_bodies import CopyReader
 
 
 class OwnedByOther(Exception):
@@ -48,6 +48,7 @@ class PageHandler:
         self._rewriter = rewriter
         self._withholds = config.on_disallow == "withhold"
         self.response_cache = ResponseCache(config.ready_bytes_max)
+        self.copies = CopyReader(config.segments_open_max)
 
     def at_once(
         self, asked: ParsedRequest, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float
@@ -67,11 +68,12 @@ class PageHandler:
         taken = frozenset[bytes]() if "Range" in conditions else client_headers.taken
         form = CopyForm(client_headers.base, taken, asked.at, asked.rewrite)
         shown = self._shown(located.archive, located, asked, form)
-        if shown.ready.body is None:
-            return None
         self._check_allowed(asked.url)
         _, _, extra = self._of_now(shown, located, now)
         reply = conditional(shown.ready, conditions, extra, shown.capture.fetched_at)
+        self.response_cache.put(shown)
+        if reply.body is None:
+            return None
         self._count(located, client_headers)
         return reply
 
@@ -110,10 +112,7 @@ class PageHandler:
         proof = archive.store.get(record_key(located.fingerprint)) or b""
         name = _name(archive, located.fingerprint, form)
         shown = self.response_cache.get(name, proof)
-        if shown is None:
-            shown = self._show(archive, located, asked, form, proof)
-            self.response_cache.put(name, shown)
-        return shown
+        return shown or self._show(archive, located, asked, form, proof, name)
 
     def _check_allowed(self, url: str) -> None:
         """Raise HttpError (451) if copies are withheld because robots.txt forbids the URL now."""
@@ -137,11 +136,17 @@ class PageHandler:
             capture = archive.newest_capture(fingerprint, record)
         else:
             capture = copy_selection.nearest_copy(archive.captures(fingerprint), at)
-        copy_selection.check_shown(record, capture, archive.withdrawn(fingerprint, asked.url))
+        copy_selection.check_shown(record, capture, archive.withdrawn(fingerprint, asked.url, capture))
         return record, capture
 
     def _show(
-        self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm, proof: bytes
+        self,
+        archive: Archive,
+        located: Located,
+        asked: ParsedRequest,
+        form: CopyForm,
+        proof: bytes,
+        name: Hashable,
     ) -> CachedResponse:
         """Choose a copy and build its representation.
 
@@ -151,15 +156,15 @@ class PageHandler:
         record, capture = self._chosen(archive, asked, located.fingerprint, form.at, proof)
         if capture is None:
             raise self._missing(asked, located, form.base)
-        copy = open_copy(archive, capture)
+        copy = self.copies.open(archive, capture)
         ready = represent(copy, capture, form, held_max=self._config.held_bytes_max, rewriter=self._rewriter)
         path = memento.page_path(asked.url, capture.fetched_at, rewrite=form.rewrite)
         ready.head += f"Content-Location: {path}\r\n".encode()
         if form.at is None and record is not None:
-            ready.head += b"X-Changed-At: " + rfc3339(record.changed_at) + b"\r\n"
+            ready.head += b"X-Changed-At: %b\r\n" % dates_of(int(record.changed_at)).rfc3339
         if record is not None and record.outcome is Outcome.ROBOTS_DENIED:
             ready.head += _DISALLOWED_NOTE
-        return CachedResponse(proof, None if form.at is not None else record, capture, ready)
+        return CachedResponse(name, proof, None if form.at is not None else record, capture, ready)
 
     def _timegate(
         self, archive: Archive, located: Located, asked: ParsedRequest, client_headers: ClientHeaders
@@ -204,7 +209,9 @@ class PageHandler:
             extra += b"X-Refresh: %s%s\r\n" % (ahead.state.encode(), wait)
         if asked.max_stale is not None:
             self._check_fresh(asked, located, age, probability)
-        return conditional(shown.ready, headers, extra, shown.capture.fetched_at)
+        reply = conditional(shown.ready, headers, extra, shown.capture.fetched_at)
+        self.response_cache.put(shown)
+        return reply
 
     def _of_now(
         self, shown: CachedResponse, located: Located, now: float

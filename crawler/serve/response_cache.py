@@ -17,15 +17,18 @@ _ASKED_MAX = 8192  # requests of answers that are not cached that are remembered
 
 
 class CachedResponse(msgspec.Struct):
-    """A copy and its representation, valid while the URL's stored record is `proof`.
+    """A copy and its representation, valid while the URL's stored record is `proof`; `key` is its key in the cache.
 
-    `record` is None if the client requested another instant than now.
+    `record` is None if the client requested another instant than now. `counted` are the bytes that the cache
+    counts for it, 0 if it is not cached.
     """
 
+    key: Hashable
     proof: bytes
     record: PageRecord | None
     capture: Capture
     ready: Representation
+    counted: int = 0
 
 
 class ResponseCache:
@@ -54,20 +57,27 @@ class ResponseCache:
         self.hits += 1
         return shown
 
-    def put(self, key: Hashable, shown: CachedResponse) -> None:
-        """Store an answer whose body is in memory; replace the one under `key`."""
+    def put(self, shown: CachedResponse) -> None:
+        """Store an answer whose body is in memory, in place of the one under its key, unless it is stored."""
+        if shown.counted:
+            return
         self.misses += 1
-        if (old := self._kept.pop(key, None)) is not None:
-            self.bytes -= old.ready.size
-        if shown.ready.body is None or shown.ready.size > self.bytes_max // 8:
+        if (old := self._kept.pop(shown.key, None)) is not None:
+            self._forget(old)
+        size = shown.ready.size
+        if shown.ready.body is None or size > self.bytes_max // 8:
             return
-        if old is None and self.bytes + shown.ready.size > self.bytes_max and not self._asked_before(key):
+        if old is None and self.bytes + size > self.bytes_max and not self._asked_before(shown.key):
             return
-        self._kept[key] = shown
-        self.bytes += shown.ready.size
+        self._kept[shown.key] = shown
+        shown.counted = size
+        self.bytes += size
         while self.bytes > self.bytes_max:
-            _, gone = self._kept.popitem(last=False)
-            self.bytes -= gone.ready.size
+            self._forget(self._kept.popitem(last=False)[1])
+
+    def _forget(self, shown: CachedResponse) -> None:
+        self.bytes -= shown.counted
+        shown.counted = 0
 
     def _asked_before(self, key: Hashable) -> bool:
         """Return whether `key` is among those asked for lately; remember it."""
@@ -82,4 +92,5 @@ class ResponseCache:
 
     def _check(self) -> None:
         """Assert every invariant."""
-        assert self.bytes == sum(shown.ready.size for shown in self._kept.values()) <= self.bytes_max
+        sizes = [shown.counted for shown in self._kept.values()]
+        assert self.bytes == sum(sizes) <= self.bytes_max and all(sizes)

@@ -1,32 +1,31 @@
-"""Reads a stored answer piece by piece, from a gzip member of a segment to the bytes that a client gets.
+"""Reads a stored answer, from a gzip member of a segment to the bytes that a client gets.
 
-    pread --> inflate --> skip WARC and HTTP header --> payload --> (content coding undone)
+    member in parts:   pread --> head inflated --> payload inflated when it is needed, or passed on as gzip
+    other members:     pread --> inflate --> skip WARC and HTTP header --> payload
 
-Each arrow is a generator and each piece has at most `PIECE_BYTES`, so a body of any
-size needs the memory of a few pieces. The record's header gives the length of the
-payload; the length of the decoded content is known after it has been read once.
-A truncated content coding yields the content before the break, as in
-`pages/reading.py`; a broken WARC member is damage.
+A member of up to `MEMBER_BYTES_MAX` that tells where its parts are (`pages/gzip_members.py`)
+is read by one system call. In other members each arrow is a generator and each piece has at
+most `PIECE_BYTES`, so a body of any size needs the memory of a few pieces. A broken member
+is damage.
 """
 
-import os
 import re
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 
-import brotli
 import msgspec
 from isal import igzip_lib, isal_zlib
 
 from crawler.errors import DamageError
-from crawler.pages import reading, segments
+from crawler.pages import gzip_members
 from crawler.pages.archive import Archive
 from crawler.pages.captures import shown_fields
+from crawler.pages.gzip_members import Parts
 from crawler.records import Capture
-from crawler.serve.header_fields import Field, codings_of
+from crawler.serve.content_codings import PIECE_BYTES, inflated
+from crawler.serve.segment_files import SegmentFiles
+from crawler.serve.stored_head import NO_HEAD, StoredHead, parse_head
 
-PIECE_BYTES = 64 << 10
+MEMBER_BYTES_MAX = 64 << 10  # of a member that is read by one call
 _HEAD_BYTES_MAX = 1 << 20
 _GZIP = 31
 _GAP = b"\r\n\r\n"
@@ -39,148 +38,121 @@ Pieces = Callable[[], Iterator[bytes]]
 class Copy(msgspec.Struct):
     """A stored answer opened for reading: its head, and a function that returns iterators over its payload.
 
-    `length` is the payload's length in bytes, with its content coding.
+    `length` is the payload's length in bytes, with its content coding. `parts` holds the payload
+    compressed, if it may be passed on as gzip.
     """
 
-    status: int
-    reason: str
-    headers: tuple[Field, ...]
+    head: StoredHead
     length: int
     pieces: Pieces
-
-    @property
-    def codings(self) -> list[bytes]:
-        return codings_of(self.headers)
+    parts: Parts | None = None
 
 
-def open_copy(archive: Archive, capture: Capture) -> Copy:
-    """Open the answer of a capture, or the DOM that a browser showed instead.
+class CopyReader:
+    """Opens the copies of an archive; keeps at most `files_max` segments open."""
 
-    A revisit has the payload it repeats, and after a 304 also that answer's head.
+    def __init__(self, files_max: int) -> None:
+        self.files = SegmentFiles(files_max)
 
-    Raises:
-        DamageError: the bytes are missing, or are not a record.
-    """
-    if capture.dom_length:
-        return _open_shown(archive.folder, capture)
-    copy = _open_record(archive.folder, capture)
-    if not capture.refers_to:
-        return copy
-    original = archive.capture_at(capture.refers_to)
-    if original is None:
-        raise DamageError(f"{capture.url}: the response that it repeats is not in the store")
-    repeated = _open_record(archive.folder, original)
-    if capture.status == 304:
-        return repeated
-    copy.length, copy.pieces = repeated.length, repeated.pieces
-    return copy
+    def open(self, archive: Archive, capture: Capture) -> Copy:
+        """Open the answer of a capture, or the DOM that a browser showed instead.
+
+        A revisit has the payload it repeats, and after a 304 also that answer's head.
+
+        Raises:
+            DamageError: the bytes are missing, or are not a record.
+        """
+        copy = self._record(archive, capture)
+        if capture.dom_length:
+            return self._shown(archive, capture, copy)
+        if not capture.refers_to:
+            return copy
+        original = archive.capture_at(capture.refers_to)
+        if original is None:
+            raise DamageError(f"{capture.url}: the response that it repeats is not in the store")
+        repeated = self._record(archive, original)
+        return repeated if capture.status == 304 else msgspec.structs.replace(repeated, head=copy.head)
+
+    def _shown(self, archive: Archive, capture: Capture, copy: Copy) -> Copy:
+        """Return the DOM that a browser showed, under the head of the answer `copy`."""
+        dom = msgspec.structs.replace(
+            capture, offset=capture.offset + capture.dom_offset, length=capture.dom_length
+        )
+        shown = self._record(archive, dom, is_answer=False)
+        return msgspec.structs.replace(shown, head=copy.head.with_fields(shown_fields(copy.head.fields)))
+
+    def _record(self, archive: Archive, place: Capture, *, is_answer: bool = True) -> Copy:
+        if place.length <= MEMBER_BYTES_MAX:
+            member = self.files.read(archive.folder, place.segment, place.length, place.offset)
+            parts = gzip_members.parts(member)
+            if parts is not None:
+                return _from_parts(parts, _where(place), is_answer=is_answer)
+        return _from_pieces(lambda: self._pieces(archive, place), _where(place), is_answer=is_answer)
+
+    def _pieces(self, archive: Archive, place: Capture) -> Iterator[bytes]:
+        """Yield the uncompressed record at the place of a capture, in pieces."""
+        inflater = isal_zlib.decompressobj(_GZIP)
+        offset, end = place.offset, place.offset + place.length
+        try:
+            while offset < end:
+                data = self.files.read(archive.folder, place.segment, min(PIECE_BYTES, end - offset), offset)
+                if not data:
+                    raise DamageError(f"{_where(place)}: the segment is truncated")
+                offset += len(data)
+                yield from inflated(inflater, data)
+            if not inflater.eof:
+                raise DamageError(f"{_where(place)}: the gzip member is truncated")
+        except _IsalError as error:
+            raise DamageError(f"{_where(place)}: broken gzip member: {error}") from error
 
 
-def _open_shown(folder: Path, capture: Capture) -> Copy:
-    """Open the DOM that a browser showed, under the head of the answer."""
-    copy = _open_record(folder, capture)
-    copy.headers = shown_fields(copy.headers)
-    record = msgspec.structs.replace(
-        capture, offset=capture.offset + capture.dom_offset, length=capture.dom_length
-    )
-    data = b""
-    for piece in _record_pieces(folder, record):
-        data += piece
-        if (end := data.find(_GAP)) >= 0 or len(data) > _HEAD_BYTES_MAX:
-            break
-    where = f"{record.segment} at {record.offset}"
-    if end < 0:
-        raise DamageError(f"{where}: no WARC header")
-    copy.length = _block_length(data[:end], where)
-    copy.pieces = lambda: _part(_record_pieces(folder, record), end + len(_GAP), copy.length, where)
-    return copy
+def _where(place: Capture) -> str:
+    return f"{place.segment} at {place.offset}"
 
 
-def _open_record(folder: Path, capture: Capture) -> Copy:
-    where = f"{capture.segment} at {capture.offset}"
-    data, warc_end, http_end = b"", -1, -1
-    for piece in _record_pieces(folder, capture):
+def _from_parts(parts: Parts, where: str, *, is_answer: bool) -> Copy:
+    def pieces() -> Iterator[bytes]:
+        try:
+            yield parts.payload()
+        except DamageError as error:
+            raise DamageError(f"{where}: {error}") from error
+
+    try:
+        head = parts.head()
+    except DamageError as error:
+        raise DamageError(f"{where}: {error}") from error
+    return Copy(parse_head(head) if is_answer else NO_HEAD, parts.length, pieces, parts)
+
+
+def _from_pieces(record: Pieces, where: str, *, is_answer: bool) -> Copy:
+    """Read the head of a record; the rest is read when it is needed."""
+    data, warc_end, end = b"", -1, -1
+    for piece in record():
         data += piece
         if warc_end < 0:
-            warc_end = data.find(_GAP)
-        if warc_end >= 0 and http_end < 0:
-            http_end = data.find(_GAP, warc_end + 4)
-        if http_end >= 0:
-            break
-        if len(data) > _HEAD_BYTES_MAX:
+            warc_end = end = data.find(_GAP)
+        if warc_end >= 0 and is_answer:
+            end = data.find(_GAP, warc_end + len(_GAP))
+        if end >= 0 or len(data) > _HEAD_BYTES_MAX:
             break
     if warc_end < 0:
         raise DamageError(f"{where}: no WARC header")
-    block = _block_length(data[:warc_end], where)
-    start = (http_end if http_end >= 0 else warc_end) + 4
-    message = reading.parse_http(data[warc_end + 4 : start])
-    length = max(0, block - (start - warc_end - 4)) if http_end >= 0 else 0
+    has_payload, end = end >= 0, end if end >= 0 else warc_end
+    start = end + len(_GAP)
+    length = _block_length(data[:warc_end], where) - (start - warc_end - len(_GAP)) if has_payload else 0
+    length = max(0, length)
     small = data[start : start + length] if len(data) - start >= length else None
-    if small is not None:
-        pieces: Pieces = lambda: iter((small,))  # noqa: E731
-    else:
-        pieces = lambda: _part(_record_pieces(folder, capture), start, length, where)  # noqa: E731
-    return Copy(message.status, message.reason, message.headers, length, pieces)
+
+    def pieces() -> Iterator[bytes]:
+        return iter((small,)) if small is not None else _part(record(), start, length, where)
+
+    return Copy(parse_head(data[:start]) if is_answer else NO_HEAD, length, pieces)
 
 
 def _block_length(head: bytes, where: str) -> int:
     if match := _LENGTH.search(head):
         return int(match[1])
     raise DamageError(f"{where}: no Content-Length")
-
-
-def _opened(folder: Path, segment: str) -> int:
-    """Return a descriptor of a segment, finished or still open.
-
-    Raises:
-        DamageError: there is no such segment, or it cannot be read.
-    """
-    path = f"{folder}/{segment}"
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return _open_other(segments.segment_path(folder, segment))
-    except OSError as error:
-        raise DamageError(f"{path}: {error.strerror}") from error
-
-
-def _open_other(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise DamageError(f"{path}: {error.strerror}") from error
-
-
-def _record_pieces(folder: Path, capture: Capture) -> Iterator[bytes]:
-    """Yield the uncompressed record of a capture in pieces."""
-    where = f"{capture.segment} at {capture.offset}"
-    file = _opened(folder, capture.segment)
-    try:
-        inflater = isal_zlib.decompressobj(_GZIP)
-        offset, end = capture.offset, capture.offset + capture.length
-        while offset < end:
-            data = os.pread(file, min(PIECE_BYTES, end - offset), offset)
-            if not data:
-                raise DamageError(f"{where}: the segment is truncated")
-            offset += len(data)
-            yield from _inflated(inflater, data)
-        if not inflater.eof:
-            raise DamageError(f"{where}: the gzip member is truncated")
-    except (_IsalError, OSError) as error:
-        raise DamageError(f"{where}: broken gzip member: {error}") from error
-    finally:
-        os.close(file)
-
-
-def _inflated(inflater: object, data: bytes) -> Iterator[bytes]:
-    """Yield the decompressed bytes of `data`, in pieces."""
-    decompress = inflater.decompress  # type: ignore[attr-defined]
-    piece = decompress(data, PIECE_BYTES)
-    while piece:
-        yield piece
-        if inflater.eof:  # type: ignore[attr-defined]
-            return
-        piece = decompress(inflater.unconsumed_tail, PIECE_BYTES)  # type: ignore[attr-defined]
 
 
 def _part(pieces: Iterable[bytes], start: int, length: int, where: str) -> Iterator[bytes]:
@@ -205,90 +177,3 @@ def part(pieces: Iterable[bytes], first: int, end: int) -> Iterator[bytes]:
         if chosen := piece[max(0, first - at) : end - at]:
             yield chosen
         at += len(piece)
-
-
-def decoded(pieces: Iterable[bytes], codings: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield the content without its codings, undone from the last applied to the first.
-
-    Decoding stops at an unknown coding; the content is passed with the codings that remain.
-    """
-    for name in reversed(codings):
-        undo = _UNDONE_BY.get(name)
-        if undo is None:
-            break
-        pieces = undo(pieces)
-    return iter(pieces)
-
-
-def can_decode(codings: Sequence[bytes]) -> bool:
-    """Return whether all codings are supported."""
-    return all(name in _UNDONE_BY for name in codings)
-
-
-def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Decode gzip of one or several members; content that does not begin as gzip passes unchanged."""
-    inflater = None
-    head, plain = b"", False
-    for piece in pieces:
-        if plain:
-            yield piece
-            continue
-        data = head + piece
-        head = b""
-        while data:
-            if inflater is None:
-                if len(data) < 2:
-                    head = data
-                    break
-                if data[:2] != b"\x1f\x8b":
-                    plain = True
-                    yield data
-                    break
-                inflater = zlib.decompressobj(_GZIP)
-            try:
-                yield from _inflated(inflater, data)
-            except zlib.error:
-                return
-            if not inflater.eof:
-                break
-            data, inflater = inflater.unused_data, None
-            if data[:2] not in (b"", b"\x1f", b"\x1f\x8b"):
-                return  # bytes after the last member
-    yield head
-
-
-def _undeflate(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Decode deflate, with or without the zlib wrapper that it should have."""
-    inflater = None
-    for piece in pieces:
-        if inflater is None:
-            wrapped = piece[0] & 0x0F == 8 and int.from_bytes(piece[:2], "big") % 31 == 0
-            inflater = zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
-        try:
-            yield from _inflated(inflater, piece)
-        except zlib.error:
-            return
-        if inflater.eof:
-            return
-
-
-def _unbrotli(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    decoder = brotli.Decompressor()
-    try:
-        for piece in pieces:
-            made = decoder.process(piece, output_buffer_limit=PIECE_BYTES)
-            while made:
-                yield made
-                made = decoder.process(b"", output_buffer_limit=PIECE_BYTES)
-            if decoder.is_finished():
-                return
-    except brotli.error:
-        return
-
-
-_UNDONE_BY: dict[bytes, Callable[[Iterable[bytes]], Iterator[bytes]]] = {
-    b"gzip": _gunzip,
-    b"x-gzip": _gunzip,
-    b"deflate": _undeflate,
-    b"br": _unbrotli,
-}

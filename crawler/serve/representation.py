@@ -30,7 +30,7 @@ from crawler.serve import header_fields, memento
 from crawler.serve.content_codings import can_decode, decoded
 from crawler.serve.dates import dates_of
 from crawler.serve.http_error import HttpError
-from crawler.serve.stored_bodies import Copy, Pieces
+from crawler.serve.stored_bodies import Copy, Pieces, StoredParts
 from crawler.serve.stored_head import PassedLines, passed_lines
 from crawler.urls.canonical import resolve
 from crawler.urls.media_type import field_text
@@ -47,9 +47,12 @@ _SANDBOX, _SANDBOX_REWRITTEN = map(
 _WORTH_GZIP = 0.9  # of the length: a body that shrinks less is sent as it is
 _FRAGMENT = "!$%&'()*+,-./:;=?@_~"  # characters of a fragment that are not escaped (RFC 3986, 3.5)
 UNKNOWN_LENGTH = -1
+_OBJECTS = (
+    1536  # bytes that a cached answer takes apart from its head and body: key, record of the page, structs
+)
 
 
-class CopyForm(msgspec.Struct, frozen=True):
+class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):
     """The form in which a client wants a copy: everything of its request that the answer depends on, except the URL.
 
     `base` is the scheme and authority by which it addressed this server, `taken` the content codings it can
@@ -68,6 +71,7 @@ class Representation(msgspec.Struct):
     """A representation. `length` is UNKNOWN_LENGTH if it is decoded and was not read yet.
 
     `body` is read when it is needed (`held`), and stays None if it is too long for memory.
+    `stored` is the source of `pieces` if they can be read again at any time.
     """
 
     status: int
@@ -76,6 +80,7 @@ class Representation(msgspec.Struct):
     length: int
     pieces: Pieces
     held_max: int
+    stored: StoredParts | None = None
     too_long: bool = False  # for memory
     body: bytes | None = None
     head: bytes = b""  # status line and fields, ready to send
@@ -85,7 +90,7 @@ class Representation(msgspec.Struct):
     @property
     def size(self) -> int:
         """The memory that caching it takes, in bytes."""
-        return len(self.body or b"") + 2 * len(self.head) + 1024
+        return len(self.body or b"") + len(self.head) + _OBJECTS
 
     def held(self) -> bytes | None:
         """Return the body; None if it is longer than `held_max`."""
@@ -103,8 +108,11 @@ class Representation(msgspec.Struct):
                 self.too_long = True
                 return
         self.body, self.length = held[0] if len(held) == 1 else b"".join(held), size
-        body = self.body
-        self.pieces = lambda: iter((body,))  # the stored bytes need not be kept
+        if self.stored is not None:
+            self.stored.release()
+        else:
+            body = self.body
+            self.pieces = lambda: iter((body,))  # their source need not be kept
 
 
 def represent(
@@ -120,9 +128,9 @@ def represent(
         raise HttpError(502, "failed", f"the stored answer has status {status}, which cannot be served")
     passed = passed_lines(copy.head.fields)
     digest, dates = _digest(capture), dates_of(int(capture.fetched_at))
-    ready = Representation(status, digest, dates.http, copy.length, copy.pieces, held_max)
+    ready = Representation(status, digest, dates.http, copy.length, copy.pieces, held_max, copy.parts)
     if status in _BODILESS:
-        ready.length, ready.pieces = 0, lambda: iter(())
+        ready.length, ready.pieces, ready.stored = 0, lambda: iter(()), None
     coding, vary = b"", b"Vary: Accept-Datetime\r\n" if form.proxied else b""
     sandbox = _SANDBOX
     rewrites = form.rewrite and rewriter is not None
@@ -175,7 +183,7 @@ def _choose_coding(
         return b""
     if parts.gzip_length > ready.length * _WORTH_GZIP:
         return b""
-    ready.pieces, ready.length = lambda: iter((parts.gzip(),)), parts.gzip_length
+    ready.pieces, ready.length = parts.gzip, parts.gzip_length
     ready.etag += "-z"
     return b"Content-Encoding: gzip\r\n"
 
@@ -198,7 +206,7 @@ def _rewrite(ready: Representation, rewriter: Rewriter, kind: bytes, url: str) -
     content = rewriter(body, kind, url)
     if content is not None:
         ready.body, ready.length = content, len(content)
-        ready.pieces = lambda: iter((content,))
+        ready.pieces, ready.stored = lambda: iter((content,)), None
         ready.etag = ready.etag.removesuffix("-d") + "-r"
     return b""
 

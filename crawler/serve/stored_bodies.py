@@ -10,7 +10,9 @@ is damage.
 """
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 from isal import igzip_lib, isal_zlib
@@ -38,14 +40,54 @@ Pieces = Callable[[], Iterator[bytes]]
 class Copy(msgspec.Struct):
     """A stored answer opened for reading: its head, and a function that returns iterators over its payload.
 
-    `length` is the payload's length in bytes, with its content coding. `parts` holds the payload
-    compressed, if it may be passed on as gzip.
+    `length` is the payload's length in bytes, with its content coding. `parts` are those of its
+    member, if it is stored in parts.
     """
 
     head: StoredHead
     length: int
     pieces: Pieces
-    parts: Parts | None = None
+    parts: "StoredParts | None" = None
+
+
+class StoredParts:
+    """The parts of a member in a segment. They are read again after `release`."""
+
+    __slots__ = ("_files", "_folder", "_length", "_offset", "_parts", "_segment", "gzip_length", "length")
+
+    def __init__(self, files: SegmentFiles, folder: Path, place: Capture, parts: Parts) -> None:
+        self._files, self._folder = files, folder
+        self._segment, self._offset, self._length = sys.intern(place.segment), place.offset, place.length
+        self._parts: Parts | None = parts
+        self.length, self.gzip_length = parts.length, parts.gzip_length
+
+    def release(self) -> None:
+        """Free the bytes."""
+        self._parts = None
+
+    def payload(self) -> Iterator[bytes]:
+        """Yield the payload.
+
+        Raises:
+            DamageError: the bytes are broken.
+        """
+        try:
+            yield self._whole().payload()
+        except DamageError as error:
+            raise DamageError(f"{self._segment} at {self._offset}: {error}") from error
+
+    def gzip(self) -> Iterator[bytes]:
+        """Yield the payload as a gzip stream."""
+        yield self._whole().gzip()
+
+    def _whole(self) -> Parts:
+        if self._parts is not None:
+            return self._parts
+        member = self._files.read(self._folder, self._segment, self._length, self._offset)
+        parts = gzip_members.parts(member)
+        if parts is None or (parts.length, parts.gzip_length) != (self.length, self.gzip_length):
+            raise DamageError("it was overwritten")
+        return parts
 
 
 class CopyReader:
@@ -86,7 +128,12 @@ class CopyReader:
             member = self.files.read(archive.folder, place.segment, place.length, place.offset)
             parts = gzip_members.parts(member)
             if parts is not None:
-                return _from_parts(parts, _where(place), is_answer=is_answer)
+                return _from_parts(
+                    parts,
+                    StoredParts(self.files, archive.folder, place, parts),
+                    _where(place),
+                    is_answer=is_answer,
+                )
         return _from_pieces(lambda: self._pieces(archive, place), _where(place), is_answer=is_answer)
 
     def _pieces(self, archive: Archive, place: Capture) -> Iterator[bytes]:
@@ -110,18 +157,12 @@ def _where(place: Capture) -> str:
     return f"{place.segment} at {place.offset}"
 
 
-def _from_parts(parts: Parts, where: str, *, is_answer: bool) -> Copy:
-    def pieces() -> Iterator[bytes]:
-        try:
-            yield parts.payload()
-        except DamageError as error:
-            raise DamageError(f"{where}: {error}") from error
-
+def _from_parts(parts: Parts, stored: StoredParts, where: str, *, is_answer: bool) -> Copy:
     try:
         head = parts.head()
     except DamageError as error:
         raise DamageError(f"{where}: {error}") from error
-    return Copy(parse_head(head) if is_answer else NO_HEAD, parts.length, pieces, parts)
+    return Copy(parse_head(head) if is_answer else NO_HEAD, parts.length, stored.payload, stored)
 
 
 def _from_pieces(record: Pieces, where: str, *, is_answer: bool) -> Copy:

@@ -88,6 +88,58 @@ def test_what_the_client_has_is_not_read(served: Served, inflated: list[int]) ->
     served.run(talk)
 
 
+def test_the_fields_of_a_page_are_read_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The body is read from the segment each time if it is not cached; a 304 reads nothing."""
+    reads: list[int] = []
+    read = SegmentFiles.read
+
+    def counted(files: SegmentFiles, folder: Path, segment: str, length: int, offset: int) -> bytes:
+        reads.append(length)
+        return read(files, folder, segment, length, offset)
+
+    monkeypatch.setattr(SegmentFiles, "read", counted)
+    served.crawl.probability = 0.5
+
+    async def talk(served: Served) -> None:
+        first, second = await both(served, GZIP)
+        assert (
+            len(reads) == 2
+            and len(served.handler.head_cache) == 1
+            and len(served.handler.response_cache) == 0
+        )
+        assert first.fields == second.fields and first.fields["x-fresh-probability"] == "0.500"
+        for same in await both(served, GZIP, f"If-None-Match: {first.fields['etag']}"):
+            assert same.status == 304 and same.fields["x-fresh-probability"] == "0.500"
+        assert len(reads) == 2
+        for _ in await both(served):
+            pass
+        assert len(reads) == 4 and len(served.handler.head_cache) == 2, "the forms are cached apart"
+        served.store(body=TEXT + b"<p>more", at=50.0)
+        assert gzip.decompress((await both(served, GZIP))[1].body) == TEXT + b"<p>more"
+
+    served.run(talk)
+
+
+def test_the_fields_of_many_pages_stay_within_their_bound(tmp_path: Path) -> None:
+    """Method: far more pages than fit, twice in turn, with bodies that move to the other cache."""
+    served = Served(tmp_path, ready_bytes_max=80_000, head_bytes_max=30_000)
+    for number in range(40):
+        served.store(f"{PAGE}{number}", TEXT + b"%d" % number)
+
+    async def talk(served: Served) -> None:
+        for _ in range(2):
+            for number in range(40):
+                for lines in ((), (GZIP,)):
+                    answer = await served.get(f"{AT}{number}", *lines)
+                    body = gzip.decompress(answer.body) if lines else answer.body
+                    assert body == TEXT + b"%d" % number
+                served.handler.head_cache._check()
+                served.handler.response_cache._check()
+        assert len(served.handler.head_cache) and len(served.handler.response_cache)
+
+    served.run(talk)
+
+
 def test_ranges_are_of_the_page_itself(served: Served) -> None:
     async def talk(served: Served) -> None:
         for lines in ((), (GZIP,)):
@@ -164,8 +216,10 @@ def test_directives_are_judged_at_each_request(
     served.run(talk)
 
 
-def test_damage_is_not_served(served: Served) -> None:
+def test_damage_is_not_served(tmp_path: Path) -> None:
     """Method: break the payload, then the head, of the stored member."""
+    served = Served(tmp_path, ready_bytes_max=0, head_bytes_max=0)
+    served.store(body=TEXT)
     [segment] = served.site.segments()
     data = segment.read_bytes()
     head = data.index(b"CP\x10\x00") + 20

@@ -29,6 +29,7 @@ from crawler.admin import actions, bot, host_pages, ledger, tails, withdrawal
 from crawler.admin.sampling import Sampler
 from crawler.admin.status_source import StatusSource
 from crawler.config import Config
+from crawler.config.forms import http_origin
 from crawler.crawl import safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import CrawlerError, UsageError
@@ -121,8 +122,7 @@ class AdminServer:
 
     def link(self) -> str:
         """The dashboard's URL with the token in its fragment; the page's script sends the token as a header field."""
-        host, port = self.listener.address
-        return f"http://{host}:{port}/#token={self.token}"
+        return f"{http_origin(*self.listener.address)}/#token={self.token}"
 
     async def close(self, failure: str = "") -> None:
         """End the event streams, with the reason if the crawl failed, and stop listening."""

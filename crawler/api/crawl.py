@@ -42,6 +42,7 @@ from crawler.config import Config, Layers, convert, environment_overrides
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.identity import Contact
 from crawler.crawl.seeds import SeedFile, Seeds
+from crawler.crawl.shipper import Shipper
 from crawler.crawl.start_checks import HOOK_GROUPS, check_start, find_entry_point
 from crawler.crawl.topology import check_processes, topology
 from crawler.errors import ConfigError, DamageError, NoSeedError, StoreError, UsageError, bad_setting
@@ -55,7 +56,7 @@ from crawler.process.fetching.reader import Extractor
 from crawler.process.lifecycle.limits import STOP_GRACE
 from crawler.process.lifecycle.shutdown import within
 from crawler.process.live_services import LiveServices
-from crawler.process.opening.stages import Stages, at_rest
+from crawler.process.opening.stages import Stages, reading
 from crawler.process.process import Process
 from crawler.records import Fetch, FetchTask, Link
 from crawler.upgrade.ready import ready
@@ -190,7 +191,7 @@ class Crawl:
     # -- opening and closing -------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        check_start(self.config)
+        check_start(self.config, self.directory.path)
         self.directory.create()
         ready(self.directory)
         name = "p0" if self._member is None else self._member.name
@@ -209,6 +210,7 @@ class Crawl:
             url_filter=self._guarded_filter(),
             priority=self._rank if self._asks else None,
         )
+        self._shipper = Shipper(self.directory.path, self.config.pages, self.stages.clock.now)
         try:
             await self._open()
         except BaseException as error:
@@ -222,6 +224,8 @@ class Crawl:
                 self.stages.close(clean=not isinstance(error, StoreError))
             raise
         self._opened = True
+        if not self._supervised:  # otherwise the supervisor ships the segments of all processes
+            self._shipper.start()
         return self
 
     async def _open(self) -> None:
@@ -271,6 +275,8 @@ class Crawl:
             self._close_items()
         finally:
             self._close_directory()
+            if not self._supervised:
+                await self._shipper.end()
 
     def _close_directory(self) -> None:
         """Release the directory, unless a write that did not end still uses it."""
@@ -455,7 +461,7 @@ class Crawl:
         ['About', 'Home']
 
         Raises:
-            DirectoryError: there is no crawl, or another process has it open.
+            DirectoryError: there is no crawl.
         """
         if self._opened:
             yield from _stored(self.stages, newest)
@@ -464,7 +470,7 @@ class Crawl:
         ready(self.directory)
         config = convert(self.directory.saved_config())
         for name in self.directory.process_names():
-            with at_rest(config, self.directory, name, clock=SystemClock()) as stages:
+            with reading(config, self.directory, name, clock=SystemClock()) as stages:
                 yield from _stored(stages, newest)
 
     def stop(self, reason: str = "stopped", *, grace: float = STOP_GRACE) -> None:

@@ -28,6 +28,7 @@ from crawler.api.request import Callback, Handover, Request, callback_name
 from crawler.errors import DamageError, StoreError, UsageError
 from crawler.export.stored_pages import StoredPages
 from crawler.pages.captures import StoredPage
+from crawler.pages.stored_bodies import codings_of, decoded
 from crawler.process.process import Process
 from crawler.process.results.admission import LinkContext
 from crawler.records import Extracted, Fetch, FetchTask, Link, LinkFlag, Outcome, RequestOptions
@@ -182,7 +183,8 @@ class Delivery:
         handover = self._handover(fetch_task.fingerprint)
         if fetch.outcome is Outcome.ROBOTS_DENIED and not handover.errback:
             return
-        page = page_of(fetch_task, fetch, extracted, handover.meta)
+        content_max = self._process.stages.config.fetch.body_bytes_max
+        page = page_of(fetch_task, fetch, extracted, handover.meta, content_max)
         await self._hand_over(fetch_task.fingerprint, page, handover, final=fetch.final)
 
     async def deliver_waiting(self) -> None:
@@ -342,8 +344,14 @@ class Delivery:
             change.after.append(lambda: self._keeping.discard(at))
 
 
-def page_of(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, meta: dict[str, Any]) -> Page:
-    """Return the page of a fetch, as a browser showed it if one did."""
+def page_of(
+    fetch_task: FetchTask,
+    fetch: Fetch,
+    extracted: Extracted | None,
+    meta: dict[str, Any],
+    content_max: int = 0,
+) -> Page:
+    """Return the page of a fetch, as a browser showed it if one did; of a file on disk, `content_max` bytes at most."""
     shown = fetch.rendering
     return Page(
         url=fetch.url if fetch_task.flags & _OWN_REQUEST else fetch_task.url,
@@ -353,13 +361,25 @@ def page_of(fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, me
         fetched_at=fetch.began,
         content_type="text/html" if shown else fetch.content_type,
         raw_headers=fetch.headers,
-        content=shown.dom if shown else fetch.content,
+        content=shown.dom if shown else _content(fetch, content_max),
         links=tuple(extracted.hrefs) if extracted else (),
         title=extracted.title if extracted else "",
         charset="utf-8" if shown else fetch.charset,
         meta=meta,
         rendered=shown is not None,
     )
+
+
+def _content(fetch: Fetch, most: int) -> bytes:
+    """Return the content of an answer; b"" for a file of more than `most` bytes."""
+    if fetch.part is None:
+        return fetch.content
+    content = b""
+    for piece in decoded(fetch.part.pieces(), codings_of(fetch.headers)):
+        content += piece
+        if len(content) > most:
+            return b""
+    return content
 
 
 def stored_page(

@@ -24,7 +24,7 @@ import msgspec
 
 from crawler.errors import UsageError
 from crawler.urls.canonical import canonical, directory, hostname
-from crawler.urls.fingerprint import registrable_domain
+from crawler.urls.suffixes import registrable_domain
 from crawler.urls.surt_prefix import surt_of, surt_prefix
 
 COLUMNS = ("url", "scope", "depth", "limit")

@@ -1,9 +1,6 @@
 """The archives of a crawl for readers: one committed state, even if processes have the stores open."""
 
 import contextlib
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -21,13 +18,12 @@ from crawler.storage.engines import open_store
 from crawler.storage.keys import EQUIVALENCES
 from crawler.storage.kv import KeyValue
 from crawler.storage.reshard import load_json
-from crawler.storage.snapshot import snapshot
+from crawler.storage.snapshot import private_folder, snapshot
 from crawler.upgrade.ready import ready
 from crawler.urls.canonical import hostname
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
-_PREFIX = "snapshot-"
 _ROBOTS_MAX = 1000  # robots.txt in memory; captures come host by host
 
 
@@ -108,26 +104,8 @@ def opened(path: Path) -> Iterator[Crawled]:
 @contextlib.contextmanager
 def _store_copy(process: Path) -> Iterator[KeyValue]:
     """Yield a copy of the store of one process; beside it if possible, since links need one file system."""
-    _remove_left_over(process)
-    try:
-        folder = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=process)
-    except OSError:
-        folder = tempfile.mkdtemp(prefix=_PREFIX)
-    try:
-        copy = Path(folder) / "store"
+    with private_folder(process) as folder:
+        copy = folder / "store"
         snapshot(process / "store", copy)
-        store = open_store(copy)
-        try:
+        with contextlib.closing(open_store(copy)) as store:
             yield store
-        finally:
-            store.close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_left_over(process: Path) -> None:
-    """Delete the copies left by killed exports."""
-    for folder in process.glob(f"{_PREFIX}*-*"):
-        maker = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if maker.isdigit() and not Path(f"/proc/{maker}").exists():
-            shutil.rmtree(folder, ignore_errors=True)

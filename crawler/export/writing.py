@@ -118,7 +118,8 @@ class Export:
     # -- streams
 
     def _warc(self, crawled: Crawled) -> Iterator[bytes]:
-        return (chunk.data for chunk in warc_chunks(crawled.archives, self._select, report=self._report))
+        chunks = warc_chunks(crawled.archives, self._select, report=self._report)
+        return itertools.chain.from_iterable(chunk.pieces for chunk in chunks)
 
     def _cdxj(self, crawled: Crawled) -> Iterator[bytes]:
         return cdxj_lines(crawled.archives, self._select)

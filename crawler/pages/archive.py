@@ -34,6 +34,8 @@ from crawler.storage import keys
 from crawler.storage.files import read_range
 from crawler.storage.kv import KeyValue, after_prefix, scan_prefix, unseal
 
+_PIECE_BYTES = 1 << 20
+
 
 class Archive:
     """The committed captures of one process: `store`, and the segments in `folder`, without what is withdrawn."""
@@ -55,16 +57,17 @@ class Archive:
         value = self.store.get(key)
         return None if value is None else unpack_record(key, value)
 
-    def captures(self, fingerprint: int) -> Iterator[Capture]:
-        """Yield the committed captures of a URL, newest first."""
-        for _, capture in self.stored_captures_of(fingerprint):
-            if not self.is_withdrawn(capture):
+    def captures(self, fingerprint: int, *, until: bytes = b"") -> Iterator[Capture]:
+        """Yield the committed captures of a URL, newest first, from the `c/` key `until` back if it is given."""
+        for key, capture in self.stored_captures_of(fingerprint):
+            if not (until and key > until) and not self.is_withdrawn(capture):
                 yield capture
 
     def newest_capture(self, fingerprint: int, record: PageRecord | None) -> Capture | None:
         """Return the capture that shows the page now, or the newest one if none does; `record` is the URL's record.
 
-        The newest capture has the time of the last answer, so one look-up usually finds it.
+        The newest capture has the time of the last answer, so one look-up usually finds it. A capture of a
+        later time was stored when the clock was ahead; it shows the page only if no other copy does.
         """
         if record is not None:
             key = capture_key(fingerprint, record.fetched_at)
@@ -72,6 +75,9 @@ class Archive:
                 capture = unpack_capture(key, value)
                 if is_copy(capture) and not self.is_withdrawn(capture):
                     return capture
+            earlier = newest_of(self.captures(fingerprint, until=key))
+            if earlier is not None and is_copy(earlier):
+                return earlier
         return newest_of(self.captures(fingerprint))
 
     def stored_captures_of(self, fingerprint: int) -> Iterator[tuple[bytes, Capture]]:
@@ -98,12 +104,26 @@ class Archive:
         """
         captures = self.stored_captures() if withdrawn else self.all_captures()
         for prefix, group in itertools.groupby(captures, key=lambda item: item[0][:10]):
-            newest = None
-            for _, capture in group:
-                if newest is None or is_copy(capture) or not is_copy(newest):
+            fingerprint = int.from_bytes(prefix[2:], "big")
+            found = iter(group)
+            _, newest = next(found)
+            until = b""
+            for key, capture in found:
+                until = until or self._last_answer(fingerprint)
+                if key > until and is_copy(newest):
+                    break  # stored when the clock was ahead
+                if is_copy(capture) or not is_copy(newest):
                     newest = capture
-            if newest is not None:
-                yield int.from_bytes(prefix[2:], "big"), newest
+            yield fingerprint, newest
+
+    def _last_answer(self, fingerprint: int) -> bytes:
+        """Return the `c/` key that a capture of the last answer of a URL has; above all keys without a record."""
+        record = self.record(fingerprint)
+        return (
+            after_prefix(keys.CAPTURE) or b""
+            if record is None
+            else capture_key(fingerprint, record.fetched_at)
+        )
 
     def all_records(self) -> Iterator[tuple[int, PageRecord]]:
         """Yield (fingerprint, record) for every URL that was tried, by fingerprint."""
@@ -176,8 +196,11 @@ class Archive:
         Raises:
             DamageError: its bytes cannot be read.
         """
-        captures = self.captures(fingerprint)
-        capture = newest_of(capture for capture in captures if at is None or capture.fetched_at <= at)
+        if at is None:
+            capture = self.newest_capture(fingerprint, self.record(fingerprint))
+        else:
+            captures = self.captures(fingerprint)
+            capture = newest_of(capture for capture in captures if capture.fetched_at <= at)
         if capture is None or (capture.noarchive and not with_noarchive):
             return None
         return self.read(capture, static=static)
@@ -206,11 +229,20 @@ class Archive:
         Raises:
             DamageError: the segment is missing or too short.
         """
+        return b"".join(self.raw_pieces(capture))
+
+    def raw_pieces(self, capture: Capture) -> Iterator[bytes]:
+        """Return an iterator over the bytes of `raw_records`, for captures of any size.
+
+        Raises:
+            DamageError: the segment is missing or too short.
+        """
         path = segments.segment_path(self.folder, capture.segment)
-        data = read_range(path, capture.offset, capture.extent)
-        if len(data) < capture.extent:
+        end = capture.offset + capture.extent
+        if path.stat().st_size < end:
             raise DamageError(f"{capture.segment} at {capture.offset}: segment is too short")
-        return data
+        starts = range(capture.offset, end, _PIECE_BYTES)
+        return (read_range(path, start, min(_PIECE_BYTES, end - start)) for start in starts)
 
     def warcinfo(self, segment: str) -> bytes:
         """Return the first record of a segment (a gzip member).

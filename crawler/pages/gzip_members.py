@@ -19,7 +19,7 @@ head is compressed at level 0: the tables of level 1 cost 5 us and would save 17
 import re
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -75,6 +75,15 @@ def compressor(level: int) -> Callable[[bytes], bytes]:
     return compress
 
 
+def compressed(pieces: Iterable[bytes], level: int) -> Iterator[bytes]:
+    """Yield one gzip member that holds `pieces`."""
+    library: Any = isal_zlib if level <= ISAL_LEVEL_MAX else zlib
+    deflater = library.compressobj(level, zlib.DEFLATED, _WINDOW)
+    for piece in pieces:
+        yield deflater.compress(piece)
+    yield deflater.flush()
+
+
 def payload_start(record: bytes) -> int:
     """Return the offset of the payload in a record of ours: behind the HTTP fields of a response, else the block."""
     start = record.find(_GAP) + len(_GAP)
@@ -94,7 +103,7 @@ def _flushed(method: Any, data: memoryview, level: int) -> bytes:
     return blocks
 
 
-class Parts(msgspec.Struct, frozen=True, gc=False):
+class MemberParts(msgspec.Struct, frozen=True, gc=False):
     """The parts of a member: `data[HEAD_AT:body_at]` is its deflated head, `data[body_at:body_end]` its payload.
 
     `head_length` and `length` are those of the uncompressed head and payload, `crc` is the payload's.
@@ -151,7 +160,7 @@ def _inflated(blocks: bytes, length: int) -> bytes:
     return inflated
 
 
-def parts(member: bytes) -> Parts | None:
+def parts(member: bytes) -> MemberParts | None:
     """Return the parts of a whole gzip member; None if it does not name them, so must be read as a whole.
 
     Members of other programs and of earlier versions do not, nor do those with a short payload.
@@ -164,4 +173,4 @@ def parts(member: bytes) -> Parts | None:
     body_at = _HEAD_AT + head_size
     if body_at > body_end or _TRAILER.unpack_from(member, len(member) - _TRAILER.size)[1] != record_length:
         return None
-    return Parts(member, body_at, body_end, head_length, length, crc)
+    return MemberParts(member, body_at, body_end, head_length, length, crc)

@@ -29,7 +29,7 @@ from crawler.serve.reply import Reply
 from crawler.serve.representation import CopyForm, Rewriter, represent
 from crawler.serve.request_parsing import ParsedRequest, Route, accept_datetime
 from crawler.serve.response_cache import CachedResponse, ResponseCache
-from crawler.serve.stored_bodies import CopyReader
+from crawler.serve.stored_copies import CopyReader
 
 
 class OwnedByOther(Exception):

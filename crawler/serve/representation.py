@@ -25,12 +25,12 @@ from urllib.parse import quote
 
 import msgspec
 
+from crawler.pages.stored_bodies import can_decode, decoded
 from crawler.records import Capture
 from crawler.serve import header_fields, memento
-from crawler.serve.content_codings import can_decode, decoded
 from crawler.serve.dates import dates_of
 from crawler.serve.http_error import HttpError
-from crawler.serve.stored_bodies import Copy, Pieces, StoredParts
+from crawler.serve.stored_copies import OpenedCopy, Pieces, StoredParts
 from crawler.serve.stored_head import PassedLines, passed_lines
 from crawler.urls.canonical import resolve
 from crawler.urls.media_type import field_text
@@ -116,7 +116,7 @@ class Representation(msgspec.Struct):
 
 
 def represent(
-    copy: Copy, capture: Capture, form: CopyForm, *, held_max: int, rewriter: Rewriter | None = None
+    copy: OpenedCopy, capture: Capture, form: CopyForm, *, held_max: int, rewriter: Rewriter | None = None
 ) -> Representation:
     """Return the representation of a copy in a form; `rewriter` rewrites links if the form asks for it.
 
@@ -166,7 +166,7 @@ def represent(
 
 
 def _choose_coding(
-    ready: Representation, copy: Copy, passed: PassedLines, form: CopyForm, *, rewrites: bool
+    ready: Representation, copy: OpenedCopy, passed: PassedLines, form: CopyForm, *, rewrites: bool
 ) -> bytes:
     """Choose how the body is coded for the client; return the line of the Content-Encoding, b"" if there is none."""
     codings = passed.codings
@@ -211,7 +211,7 @@ def _rewrite(ready: Representation, rewriter: Rewriter, kind: bytes, url: str) -
     return b""
 
 
-def _location(copy: Copy, url: str, form: CopyForm) -> bytes:
+def _location(copy: OpenedCopy, url: str, form: CopyForm) -> bytes:
     """Return the line that leads from a stored redirect of `url` to its target; b"" if it names no page."""
     raw, mark, fragment = field_text(passed_lines(copy.head.fields).location).partition("#")
     target = resolve(url, raw) if raw or mark else None

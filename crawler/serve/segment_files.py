@@ -1,7 +1,8 @@
 """Keeps the segments open that copies were read from last, so that reading a copy is one system call.
 
-A segment keeps its file for good: it grows at the end, is renamed once, and erased
-records are overwritten in place. So a descriptor stays right until the server ends.
+A segment grows at the end, is renamed once, and erased records are overwritten in place, so
+a descriptor stays right. Only `crawler ship` deletes segments; descriptors of deleted files
+are closed within `_CHECK_INTERVAL` reads, since they would keep their disk space in use.
 """
 
 import os
@@ -11,6 +12,8 @@ from pathlib import Path
 from crawler.errors import DamageError
 from crawler.pages import segments
 
+_CHECK_INTERVAL = 256  # reads between two checks for deleted files
+
 
 class SegmentFiles:
     """Descriptors of at most `files_max` segments; the one that was unused for longest is closed first."""
@@ -18,6 +21,7 @@ class SegmentFiles:
     def __init__(self, files_max: int) -> None:
         self._files_max = files_max
         self._open: OrderedDict[tuple[Path, str], int] = OrderedDict()
+        self._reads = 0
 
     def __len__(self) -> int:
         return len(self._open)
@@ -28,6 +32,9 @@ class SegmentFiles:
         Raises:
             DamageError: there is no such segment, or it cannot be read.
         """
+        self._reads += 1
+        if self._reads % _CHECK_INTERVAL == 0:
+            self._close_deleted()
         key = folder, segment
         file = self._open.get(key)
         if file is None:
@@ -45,6 +52,11 @@ class SegmentFiles:
         if len(self._open) > self._files_max:
             os.close(self._open.popitem(last=False)[1])
         return file
+
+    def _close_deleted(self) -> None:
+        for key, file in list(self._open.items()):
+            if os.fstat(file).st_nlink == 0:
+                os.close(self._open.pop(key))
 
     def close(self) -> None:
         """Close all descriptors; `read` opens segments again."""

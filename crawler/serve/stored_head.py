@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
+from crawler.pages.stored_bodies import codings_of
 from crawler.serve import header_fields
 from crawler.serve.header_fields import Field
 
@@ -27,8 +28,10 @@ class StoredHead(msgspec.Struct, frozen=True, gc=False):
     reason: str
     fields: tuple[Field, ...] = ()
 
-    def with_fields(self, fields: Iterable[Field]) -> "StoredHead":
-        return msgspec.structs.replace(self, fields=tuple(fields))
+
+def of_fields(status: int, reason: str, fields: Iterable[Field]) -> StoredHead:
+    """Return a head of parsed fields."""
+    return StoredHead(status, reason, tuple(field for field in fields if field[0].lower() in _READ))
 
 
 NO_HEAD = StoredHead(0, "")
@@ -78,7 +81,7 @@ def passed_lines(fields: tuple[Field, ...]) -> PassedLines:
         header_fields.lines(field for field in passed if field[0].lower() in _OF_A_BODY),
         header_fields.lines(field for field in passed if field[0].lower() not in _OF_A_BODY),
         any(name.lower() in _LIFETIMES for name, _ in passed),
-        tuple(header_fields.codings_of(fields)),
+        tuple(codings_of(fields)),
         header_fields.first(fields, b"content-type"),
         header_fields.first(fields, b"location"),
     )

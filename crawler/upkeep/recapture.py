@@ -22,6 +22,7 @@ from crawler.pages.captures import (
 )
 from crawler.pages.change_detection import next_record
 from crawler.pages.erased_bytes import is_filler
+from crawler.pages.shipping import refuse_elsewhere
 from crawler.records import Capture, Fetch, FetchTask, Outcome, PageRecord, PageState, TaskKind
 from crawler.storage.files import cut, rename
 from crawler.storage.keys import CAPTURE, PAGE, PAYLOAD, SEGMENT
@@ -52,6 +53,7 @@ class Recapture:
         folder = self._repair.folder / "warc"
         folder.mkdir(parents=True, exist_ok=True)
         if self._repair.store_damaged:
+            refuse_elsewhere([folder])
             self._take_back(folder)
         archive = Archive(folder, self._repair.store)
         committed = dict(archive.committed_lengths())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crawler.errors import DamageError
-from crawler.pages.gzip_members import Parts
+from crawler.pages.gzip_members import MemberParts
 from crawler.pages.withdrawals import RuleFile, Subject, Withdrawals
 from crawler.records import Extracted, Rendering
 from crawler.serve.segment_files import SegmentFiles
@@ -35,13 +35,13 @@ def served(tmp_path: Path) -> Served:
 def inflated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The lengths of the payloads that were inflated."""
     lengths: list[int] = []
-    payload = Parts.payload
+    payload = MemberParts.payload
 
-    def counted(parts: Parts) -> bytes:
+    def counted(parts: MemberParts) -> bytes:
         lengths.append(parts.length)
         return payload(parts)
 
-    monkeypatch.setattr(Parts, "payload", counted)
+    monkeypatch.setattr(MemberParts, "payload", counted)
     return lengths
 
 
@@ -257,6 +257,10 @@ def test_few_segments_stay_open(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before + 3
     (tmp_path / "s9.open").rename(tmp_path / "s9")
     assert files.read(tmp_path, "s9", 7, 0) == b"segment"
+    (tmp_path / "s5").unlink()
+    for _ in range(256):
+        files.read(tmp_path, "s9", 7, 0)
+    assert len(files) == 2, "the deleted segment takes no disk space"
     files.close()
     assert len(os.listdir("/proc/self/fd")) == before
     with pytest.raises(DamageError, match="missing"):

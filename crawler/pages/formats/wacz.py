@@ -79,8 +79,8 @@ def _copied(archives: Sequence[Archive], select: Selection, index: Any, **option
         if chunk.capture is not None:
             moved = msgspec.structs.replace(chunk.capture, offset=offset, length=chunk.length)
             index.write(cdxj.line(moved, filename=_ARCHIVE))
-        yield chunk.data
-        offset += len(chunk.data)
+        yield from chunk.pieces
+        offset += chunk.size
 
 
 def is_page(row: Mapping[str, Any], flags: int) -> bool:

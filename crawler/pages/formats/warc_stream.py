@@ -5,7 +5,7 @@ is self-contained.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -23,11 +23,12 @@ from crawler.records import Capture
 class Chunk(msgspec.Struct):
     """A piece of a WARC file: the records of `capture`, its answer first; `capture` is None for a warcinfo record.
 
-    `length` is the length in bytes of the first record's gzip member.
+    `pieces` are its bytes, `size` is their number, and `length` that of the first record's gzip member.
     """
 
     capture: Capture | None
-    data: bytes
+    pieces: Iterable[bytes]
+    size: int
     length: int
 
 
@@ -53,7 +54,7 @@ def warc_chunks(
             if name.decode() != segment:
                 segment = name.decode()
                 data = archive.warcinfo(segment)
-                yield Chunk(None, data, len(data))
+                yield Chunk(None, (data,), len(data), len(data))
             capture = archive.capture_at(bytes.fromhex(key.decode()))
             if capture is not None:
                 yield _chunk(archive, capture, select)
@@ -76,11 +77,11 @@ def _positions(archives: Sequence[Archive], select: Selection) -> Iterator[bytes
 def _chunk(archive: Archive, capture: Capture, select: Selection) -> Chunk:
     original = archive.capture_at(capture.refers_to) if capture.refers_to else None
     if original is None or _is_exported(archive, original, fingerprint_of(capture.refers_to), select):
-        return Chunk(capture, archive.raw_records(capture), capture.length)
+        return Chunk(capture, archive.raw_pieces(capture), capture.extent, capture.length)
     page = archive.read(capture, static=True)
     data = gzip_members.compressor(1)(_as_response(page))
     whole = structs.replace(capture, kind="response", status=page.status, refers_to=b"")
-    return Chunk(whole, data, len(data))
+    return Chunk(whole, (data,), len(data), len(data))
 
 
 def _is_exported(archive: Archive, original: Capture, fingerprint: int, select: Selection) -> bool:

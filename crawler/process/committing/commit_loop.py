@@ -302,4 +302,4 @@ def _is_small(group: Sequence[Change]) -> bool:
     """Return whether writing a group takes little time, apart from the wait for the disk."""
     if len(group) > SMALL_GROUP or sum(len(change.links) for change in group) > SMALL_LINKS:
         return False
-    return sum(len(each.payload) for change in group for each in change.captures) <= SMALL_BYTES
+    return sum(each.payload_bytes for change in group for each in change.captures) <= SMALL_BYTES

@@ -1,0 +1,314 @@
+"""Reads a stored answer piece by piece, from a gzip member of a segment to the bytes that a reader gets.
+
+    pread --> inflate --> skip WARC and HTTP header --> payload --> (content coding undone)
+
+Each arrow is a generator and each piece has at most `PIECE_BYTES`, so a body of any
+size needs the memory of a few pieces. The record's header gives the length of the
+payload; the length of the decoded content is known after it has been read once.
+A truncated content coding yields the content before the break, as in
+`pages/reading.py`; a broken WARC member is damage.
+"""
+
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import brotli
+import msgspec
+from isal import igzip_lib, isal_zlib
+
+from crawler.errors import DamageError
+from crawler.pages import reading, segments
+from crawler.pages.archive import Archive
+from crawler.pages.captures import shown_fields
+from crawler.records import Capture
+
+PIECE_BYTES = 64 << 10
+_HEAD_BYTES_MAX = 1 << 20
+_GZIP = 31
+_GAP = b"\r\n\r\n"
+_LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:[ \t]*([0-9]{1,18})[ \t]*(?:\r\n|\Z)", re.IGNORECASE)
+_IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub says instance
+
+Pieces = Callable[[], Iterator[bytes]]
+Field = tuple[bytes, bytes]
+
+
+class Copy(msgspec.Struct):
+    """A stored answer opened for reading: its head, and a function that returns iterators over its payload.
+
+    `length` is the payload's length in bytes, with its content coding.
+    """
+
+    status: int
+    reason: str
+    headers: tuple[Field, ...]
+    length: int
+    pieces: Pieces
+
+    @property
+    def codings(self) -> list[bytes]:
+        return codings_of(self.headers)
+
+
+def open_copy(archive: Archive, capture: Capture) -> Copy:
+    """Open the answer of a capture, or the DOM that a browser showed instead.
+
+    A revisit has the payload it repeats, and after a 304 also that answer's head.
+
+    Raises:
+        DamageError: the bytes are missing, or are not a record.
+    """
+    original = None
+    if capture.refers_to and not capture.dom_length:
+        original = archive.capture_at(capture.refers_to)
+        if original is None:
+            raise DamageError(f"{capture.url}: the response that it repeats is not in the store")
+    return open_capture(archive.folder, capture, original)
+
+
+def open_capture(folder: Path, capture: Capture, original: Capture | None) -> Copy:
+    """Open a capture as `open_copy` does, without a store; `original` is the response that a revisit repeats.
+
+    Raises:
+        DamageError: the bytes are missing, or are not a record.
+    """
+    if capture.dom_length:
+        return _open_shown(folder, capture)
+    copy = _open_record(folder, capture)
+    if original is None:
+        return copy
+    repeated = _open_record(folder, original)
+    if capture.status == 304:
+        return repeated
+    copy.length, copy.pieces = repeated.length, repeated.pieces
+    return copy
+
+
+def _open_shown(folder: Path, capture: Capture) -> Copy:
+    """Open the DOM that a browser showed, under the head of the answer."""
+    copy = _open_record(folder, capture)
+    copy.headers = shown_fields(copy.headers)
+    record = msgspec.structs.replace(
+        capture, offset=capture.offset + capture.dom_offset, length=capture.dom_length
+    )
+    data = b""
+    for piece in _record_pieces(folder, record):
+        data += piece
+        if (end := data.find(_GAP)) >= 0 or len(data) > _HEAD_BYTES_MAX:
+            break
+    where = f"{record.segment} at {record.offset}"
+    if end < 0:
+        raise DamageError(f"{where}: no WARC header")
+    copy.length = _block_length(data[:end], where)
+    copy.pieces = lambda: _part(_record_pieces(folder, record), end + len(_GAP), copy.length, where)
+    return copy
+
+
+def _open_record(folder: Path, capture: Capture) -> Copy:
+    where = f"{capture.segment} at {capture.offset}"
+    data, warc_end, http_end = b"", -1, -1
+    for piece in _record_pieces(folder, capture):
+        data += piece
+        if warc_end < 0:
+            warc_end = data.find(_GAP)
+        if warc_end >= 0 and http_end < 0:
+            http_end = data.find(_GAP, warc_end + 4)
+        if http_end >= 0:
+            break
+        if len(data) > _HEAD_BYTES_MAX:
+            break
+    if warc_end < 0:
+        raise DamageError(f"{where}: no WARC header")
+    block = _block_length(data[:warc_end], where)
+    start = (http_end if http_end >= 0 else warc_end) + 4
+    message = reading.parse_http(data[warc_end + 4 : start])
+    length = max(0, block - (start - warc_end - 4)) if http_end >= 0 else 0
+    small = data[start : start + length] if len(data) - start >= length else None
+    if small is not None:
+        pieces: Pieces = lambda: iter((small,))  # noqa: E731
+    else:
+        pieces = lambda: _part(_record_pieces(folder, capture), start, length, where)  # noqa: E731
+    return Copy(message.status, message.reason, message.headers, length, pieces)
+
+
+def _block_length(head: bytes, where: str) -> int:
+    if match := _LENGTH.search(head):
+        return int(match[1])
+    raise DamageError(f"{where}: no Content-Length")
+
+
+def _opened(folder: Path, segment: str) -> int:
+    """Return a descriptor of a segment, finished or still open.
+
+    Raises:
+        DamageError: there is no such segment, or it cannot be read.
+    """
+    path = f"{folder}/{segment}"
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return _open_other(segments.segment_path(folder, segment))
+    except OSError as error:
+        raise DamageError(f"{path}: {error.strerror}") from error
+
+
+def _open_other(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise DamageError(f"{path}: {error.strerror}") from error
+
+
+def _record_pieces(folder: Path, capture: Capture) -> Iterator[bytes]:
+    """Yield the uncompressed record of a capture in pieces."""
+    where = f"{capture.segment} at {capture.offset}"
+    file = _opened(folder, capture.segment)
+    try:
+        inflater = isal_zlib.decompressobj(_GZIP)
+        offset, end = capture.offset, capture.offset + capture.length
+        while offset < end:
+            data = os.pread(file, min(PIECE_BYTES, end - offset), offset)
+            if not data:
+                raise DamageError(f"{where}: the segment is truncated")
+            offset += len(data)
+            yield from _inflated(inflater, data)
+        if not inflater.eof:
+            raise DamageError(f"{where}: the gzip member is truncated")
+    except (_IsalError, OSError) as error:
+        raise DamageError(f"{where}: broken gzip member: {error}") from error
+    finally:
+        os.close(file)
+
+
+def _inflated(inflater: object, data: bytes) -> Iterator[bytes]:
+    """Yield the decompressed bytes of `data`, in pieces."""
+    decompress = inflater.decompress  # type: ignore[attr-defined]
+    piece = decompress(data, PIECE_BYTES)
+    while piece:
+        yield piece
+        if inflater.eof:  # type: ignore[attr-defined]
+            return
+        piece = decompress(inflater.unconsumed_tail, PIECE_BYTES)  # type: ignore[attr-defined]
+
+
+def _part(pieces: Iterable[bytes], start: int, length: int, where: str) -> Iterator[bytes]:
+    """Yield `length` bytes from `start` on.
+
+    Raises:
+        DamageError: there are fewer.
+    """
+    for piece in part(pieces, start, start + length):
+        length -= len(piece)
+        yield piece
+    if length:
+        raise DamageError(f"{where}: record is {length} bytes short")
+
+
+def part(pieces: Iterable[bytes], first: int, end: int) -> Iterator[bytes]:
+    """Yield the bytes from `first` to before `end` of the concatenated `pieces`."""
+    at = 0
+    for piece in pieces:
+        if at >= end:
+            return
+        if chosen := piece[max(0, first - at) : end - at]:
+            yield chosen
+        at += len(piece)
+
+
+def decoded(pieces: Iterable[bytes], codings: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield the content without its codings, undone from the last applied to the first.
+
+    Decoding stops at an unknown coding; the content is passed with the codings that remain.
+    """
+    for name in reversed(codings):
+        undo = _UNDONE_BY.get(name)
+        if undo is None:
+            break
+        pieces = undo(pieces)
+    return iter(pieces)
+
+
+def codings_of(headers: Iterable[Field]) -> list[bytes]:
+    """Return the content codings of a stored answer in the order they were applied, without `identity`."""
+    names: list[bytes] = []
+    for field, value in headers:
+        if field.lower() == b"content-encoding":
+            names += [name.strip().lower() for name in value.split(b",")]
+    return [name for name in names if name not in (b"", b"identity")]
+
+
+def can_decode(codings: Sequence[bytes]) -> bool:
+    """Return whether all codings are supported."""
+    return all(name in _UNDONE_BY for name in codings)
+
+
+def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Decode gzip of one or several members; content that does not begin as gzip passes unchanged."""
+    inflater = None
+    head, plain = b"", False
+    for piece in pieces:
+        if plain:
+            yield piece
+            continue
+        data = head + piece
+        head = b""
+        while data:
+            if inflater is None:
+                if len(data) < 2:
+                    head = data
+                    break
+                if data[:2] != b"\x1f\x8b":
+                    plain = True
+                    yield data
+                    break
+                inflater = zlib.decompressobj(_GZIP)
+            try:
+                yield from _inflated(inflater, data)
+            except zlib.error:
+                return
+            if not inflater.eof:
+                break
+            data, inflater = inflater.unused_data, None
+            if data[:2] not in (b"", b"\x1f", b"\x1f\x8b"):
+                return  # bytes after the last member
+    yield head
+
+
+def _undeflate(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Decode deflate, with or without the zlib wrapper that it should have."""
+    inflater = None
+    for piece in pieces:
+        if inflater is None:
+            wrapped = piece[0] & 0x0F == 8 and int.from_bytes(piece[:2], "big") % 31 == 0
+            inflater = zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
+        try:
+            yield from _inflated(inflater, piece)
+        except zlib.error:
+            return
+        if inflater.eof:
+            return
+
+
+def _unbrotli(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    decoder = brotli.Decompressor()
+    try:
+        for piece in pieces:
+            made = decoder.process(piece, output_buffer_limit=PIECE_BYTES)
+            while made:
+                yield made
+                made = decoder.process(b"", output_buffer_limit=PIECE_BYTES)
+            if decoder.is_finished():
+                return
+    except brotli.error:
+        return
+
+
+_UNDONE_BY: dict[bytes, Callable[[Iterable[bytes]], Iterator[bytes]]] = {
+    b"gzip": _gunzip,
+    b"x-gzip": _gunzip,
+    b"deflate": _undeflate,
+    b"br": _unbrotli,
+}

@@ -150,13 +150,18 @@ class Archive:
         """Return whether a rule covers a capture."""
         return self.withdrawals.of_copy(capture.url, capture.fetched_at) is not None
 
-    def withdrawn(self, fingerprint: int, url: str) -> Withdrawal | Erased | None:
+    def withdrawn(
+        self, fingerprint: int, url: str, shown: Capture | None = None
+    ) -> Withdrawal | Erased | None:
         """Return why no copy of a URL (request form) may be shown: a rule or a tombstone; None if none is withdrawn.
 
-        A page of which a rule covers only the older copies is not withdrawn.
+        A page of which a rule covers only the older copies is not withdrawn. `shown` is a copy
+        that this archive returned, if there is one.
         """
         if rule := self.withdrawals.of_url(url):
             return rule
+        if shown is not None:
+            return None
         hidden = None
         if self.withdrawals:
             for _, capture in self.stored_captures_of(fingerprint):

@@ -31,7 +31,6 @@ from crawler.pages.captures import (
 from crawler.pages.withdrawals import Erased, Withdrawal, Withdrawals
 from crawler.records import Capture, PageRecord
 from crawler.storage import keys
-from crawler.storage.files import read_range
 from crawler.storage.kv import KeyValue, after_prefix, scan_prefix, unseal
 
 _PIECE_BYTES = 1 << 20
@@ -151,13 +150,18 @@ class Archive:
         """Return whether a rule covers a capture."""
         return self.withdrawals.of_copy(capture.url, capture.fetched_at) is not None
 
-    def withdrawn(self, fingerprint: int, url: str) -> Withdrawal | Erased | None:
+    def withdrawn(
+        self, fingerprint: int, url: str, shown: Capture | None = None
+    ) -> Withdrawal | Erased | None:
         """Return why no copy of a URL (request form) may be shown: a rule or a tombstone; None if none is withdrawn.
 
-        A page of which a rule covers only the older copies is not withdrawn.
+        A page of which a rule covers only the older copies is not withdrawn. `shown` is a copy
+        that this archive returned, if there is one.
         """
         if rule := self.withdrawals.of_url(url):
             return rule
+        if shown is not None:
+            return None
         hidden = None
         if self.withdrawals:
             for _, capture in self.stored_captures_of(fingerprint):
@@ -183,10 +187,12 @@ class Archive:
         *,
         with_noarchive: bool = False,
         static: bool = False,
+        refused: Callable[[Capture, PageRecord | None], object] | None = None,
     ) -> StoredPage | None:
         """Return the newest copy of a URL (not newer than `at`); None if there is none, or it may not be shown.
 
-        A capture that is not a whole page does not hide an earlier copy (`is_copy`).
+        A capture that is not a whole page does not hide an earlier copy (`is_copy`). `refused` returns why a copy
+        may not be used, given the URL's record, a false value if it may.
 
         Raises:
             DamageError: its bytes cannot be read.
@@ -197,6 +203,8 @@ class Archive:
             captures = self.captures(fingerprint)
             capture = newest_of(capture for capture in captures if capture.fetched_at <= at)
         if capture is None or (capture.noarchive and not with_noarchive):
+            return None
+        if refused is not None and refused(capture, self.record(fingerprint)):
             return None
         return self.read(capture, static=static)
 
@@ -232,12 +240,14 @@ class Archive:
         Raises:
             DamageError: the segment is missing or too short.
         """
-        path = segments.segment_path(self.folder, capture.segment)
         end = capture.offset + capture.extent
-        if path.stat().st_size < end:
+        if segments.size_of(self.folder, capture.segment) < end:
             raise DamageError(f"{capture.segment} at {capture.offset}: segment is too short")
         starts = range(capture.offset, end, _PIECE_BYTES)
-        return (read_range(path, start, min(_PIECE_BYTES, end - start)) for start in starts)
+        return (
+            segments.read_segment(self.folder, capture.segment, start, min(_PIECE_BYTES, end - start))
+            for start in starts
+        )
 
     def warcinfo(self, segment: str) -> bytes:
         """Return the first record of a segment (a gzip member).
@@ -245,9 +255,8 @@ class Archive:
         Raises:
             DamageError: the segment is missing or damaged.
         """
-        path = segments.segment_path(self.folder, segment)
-        _, length = next(segments.members(path))
-        return read_range(path, 0, length)
+        _, length = next(segments.members(segments.segment_path(self.folder, segment)))
+        return segments.read_segment(self.folder, segment, 0, length)
 
     def committed_lengths(self) -> Iterator[tuple[str, int]]:
         """Yield (segment, committed length in bytes) for every segment."""

@@ -14,10 +14,12 @@ One system call writes the records of a group. `sync` makes them durable; only t
 may a batch name the lengths.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -76,6 +78,18 @@ def segment_path(folder: Path, segment: str) -> Path:
     raise DamageError(f"{folder / segment}: segment is missing")
 
 
+def read_segment(folder: Path, segment: str, offset: int, length: int) -> bytes:
+    """Return `length` bytes of a segment from `offset`; fewer at its end.
+
+    Raises:
+        DamageError: the segment is missing, or the disk cannot read it.
+    """
+    try:
+        return read_range(segment_path(folder, segment), offset, length)
+    except DamageError:  # the segment may have been finished, and renamed, before it was opened
+        return read_range(segment_path(folder, segment), offset, length)
+
+
 def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
     """Reduce the folder to exactly the committed bytes of the segments in `committed`.
 
@@ -100,7 +114,7 @@ def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
 
 def survey(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
     """Return the segments that are too short, without cutting or moving files: a reader leaves that to a writer."""
-    sizes = {segment: _size_of(folder, segment) for segment in committed}
+    sizes = {segment: size_of(folder, segment) for segment in committed}
     return SegmentRecovery(
         damaged={segment: size for segment, size in sizes.items() if size < committed[segment]}
     )
@@ -127,7 +141,7 @@ def _recover_segment(folder: Path, segment: str, length: int, recovery: SegmentR
     except ShippedError:
         return
     except DamageError:
-        recovery.damaged[segment] = _size_of(folder, segment)
+        recovery.damaged[segment] = size_of(folder, segment)
         return
     if dropped:
         note_changes(folder, [segment])
@@ -136,11 +150,20 @@ def _recover_segment(folder: Path, segment: str, length: int, recovery: SegmentR
         rename(path, folder / segment)
 
 
-def _size_of(folder: Path, segment: str) -> int:
+def size_of(folder: Path, segment: str) -> int:
+    """Return the length of a segment in bytes; 0 if it is missing."""
     try:
-        return segment_path(folder, segment).stat().st_size
+        return _stat(segment_path(folder, segment)).st_size
     except DamageError:
         return 0
+
+
+def _stat(path: Path) -> os.stat_result:
+    """Examine a segment, also if it was finished, and renamed, after its path was looked up."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return path.with_name(path.name.removesuffix(OPEN_SUFFIX)).stat()
 
 
 def next_serial(segments: Sequence[str]) -> int:
@@ -263,7 +286,7 @@ def read_member(folder: Path, place: RecordPlace, *, bytes_max: int) -> bytes:
         DamageError: the segment is missing or too short, or the data is not a whole
             gzip member of at most `bytes_max` uncompressed bytes.
     """
-    data = read_range(segment_path(folder, place.segment), place.offset, place.length)
+    data = read_segment(folder, place.segment, place.offset, place.length)
     where = f"{place.segment} at {place.offset}"
     if len(data) < place.length:
         raise DamageError(f"{where}: segment is too short")
@@ -292,15 +315,23 @@ def members(path: Path, *, end: int = -1, chunk_bytes: int = _CHUNK_BYTES) -> It
         DamageError: the data after the last member is not a whole member.
     """
     offset = 0
-    size = path.stat().st_size
-    while offset < (size if end < 0 else min(end, size)):
-        length = reading.member_length(_chunks(path, offset, chunk_bytes), f"{path.name} at {offset}")
-        yield offset, length
-        offset += length
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        while offset < (size if end < 0 else min(end, size)):
+            length = reading.member_length(_chunks(file, offset, chunk_bytes), f"{path.name} at {offset}")
+            yield offset, length
+            offset += length
 
 
-def _chunks(path: Path, offset: int, chunk_bytes: int) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        file.seek(offset)
-        while chunk := file.read(chunk_bytes):
-            yield chunk
+def _opened(path: Path) -> BinaryIO:
+    """Open a segment, also if it was finished, and renamed, after its path was looked up."""
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        return path.with_name(path.name.removesuffix(OPEN_SUFFIX)).open("rb")
+
+
+def _chunks(file: BinaryIO, offset: int, chunk_bytes: int) -> Iterator[bytes]:
+    file.seek(offset)
+    while chunk := file.read(chunk_bytes):
+        yield chunk

@@ -218,6 +218,8 @@ def test_the_key_is_in_no_record_log_or_export(
         if path.is_file() and any(secret in _plain(path) for secret in secrets)
     }
     assert holding == {"signing.key"}
+    store = b"".join(path.read_bytes() for path in (directory / "p0" / "store").iterdir())
+    assert key.id.encode() in store, "the consent receipts of the pages name the key"
     heads = []
     for segment in directory.rglob("*.warc.gz"):
         with segment.open("rb") as file:

@@ -22,6 +22,7 @@ from crawler.process.opening.change_comparison import ChangeComparison
 from crawler.process.opening.process_context import ProcessContext
 from crawler.records import Link, Outcome
 from crawler.robots.cache import RobotsCache
+from crawler.signing.message_signatures import key_id_of
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.storage.faults import reach
@@ -85,7 +86,7 @@ def make_stamping(
         fingerprint=fingerprinter.fingerprint,
         record_of=record_of,
     )
-    return Stamping(store, book, config.identity.token)
+    return Stamping(store, book, config.identity.token, lambda fetch: key_id_of(fetch.request_head))
 
 
 def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fingerprinter) -> PageCache:

@@ -39,6 +39,8 @@ from crawler.api.page import Page
 from crawler.api.request import PRIORITY, Callback, Request
 from crawler.clock import SystemClock
 from crawler.config import Config, Layers, convert, environment_overrides
+from crawler.consent.describing import in_plain
+from crawler.consent.use_rule import UseRule
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.identity import Contact
 from crawler.crawl.seeds import SeedFile, Seeds
@@ -451,10 +453,11 @@ class Crawl:
             await running
             self.say_if_complete()
 
-    def stored(self, *, newest: bool = True) -> Iterator[Page]:
+    def stored(self, *, newest: bool = True, allow: str = "") -> Iterator[Page]:
         """Yield the stored pages: the newest copies, or all copies if `newest` is False.
 
-        For an open crawl these are the pages committed so far.
+        `allow` names a use, such as "train-ai": only copies that may be used for it are
+        yielded (`page.consent`, `consent.unknown`). For an open crawl these are the pages committed so far.
 
         >>> _ = crawler.run(url, directory=folder / "stored", config=settings)
         >>> sorted(page.title for page in crawler.Crawl(directory=folder / "stored").stored())
@@ -462,16 +465,17 @@ class Crawl:
 
         Raises:
             DirectoryError: there is no crawl.
+            UsageError: there is no such use.
         """
         if self._opened:
-            yield from _stored(self.stages, newest)
+            yield from _stored(self.stages, newest, allow)
             return
         self.directory.require()
         ready(self.directory)
         config = convert(self.directory.saved_config())
         for name in self.directory.process_names():
             with reading(config, self.directory, name, clock=SystemClock()) as stages:
-                yield from _stored(stages, newest)
+                yield from _stored(stages, newest, allow)
 
     def stop(self, reason: str = "stopped", *, grace: float = STOP_GRACE) -> None:
         """End the run soon: start no new fetches, and commit those that finish within `grace` seconds.
@@ -634,9 +638,10 @@ async def _next(queue: "asyncio.Queue[_Offer]", running: "asyncio.Task[dict[str,
     return queue.get_nowait() if queue.qsize() else None
 
 
-def _stored(stages: Stages, newest: bool) -> Iterator[Page]:
+def _stored(stages: Stages, newest: bool, allow: str) -> Iterator[Page]:
     """Yield the pages of a store; log and skip those that cannot be read."""
     archive, pages = stages.pages, StoredPages(stages.config)
+    rule = UseRule.of(allow, stages.config.consent)
     captures = (
         (capture for _, capture in archive.newest_captures())
         if newest
@@ -646,9 +651,13 @@ def _stored(stages: Stages, newest: bool) -> Iterator[Page]:
         if capture.noarchive or capture.url.endswith("/robots.txt") or not capture.status:
             continue
         try:
-            record = archive.record(stages.fingerprinter.fingerprint(capture.url))
+            fingerprint = stages.fingerprinter.fingerprint(capture.url)
+            record = archive.record(fingerprint)
+            if rule is not None and rule.refusal(stages.store, fingerprint, capture, record):
+                continue
             flags, depth = (record.flags, record.depth) if record else (0, 0)
-            page = stored_page(archive.read(capture), pages, flags, depth)
+            consent = in_plain(stages.store, fingerprint, capture)
+            page = stored_page(archive.read(capture), pages, flags, depth, consent=consent)
         except DamageError as error:
             log.error("%s", error)
             continue

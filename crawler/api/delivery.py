@@ -25,6 +25,7 @@ from crawler.api import request as requests
 from crawler.api.items import Items, plain
 from crawler.api.page import Page
 from crawler.api.request import Callback, Handover, Request, callback_name
+from crawler.consent.describing import in_plain
 from crawler.errors import DamageError, StoreError, UsageError
 from crawler.export.stored_pages import StoredPages
 from crawler.pages.captures import StoredPage
@@ -184,7 +185,8 @@ class Delivery:
         if fetch.outcome is Outcome.ROBOTS_DENIED and not handover.errback:
             return
         content_max = self._process.stages.config.fetch.body_bytes_max
-        page = page_of(fetch_task, fetch, extracted, handover.meta, content_max)
+        consent = self._consent(fetch_task.fingerprint)
+        page = page_of(fetch_task, fetch, extracted, handover.meta, content_max, consent)
         await self._hand_over(fetch_task.fingerprint, page, handover, final=fetch.final)
 
     async def deliver_waiting(self) -> None:
@@ -213,7 +215,13 @@ class Delivery:
             return None
         record = self._stages.pages.record(fingerprint)
         flags = record.flags if record is not None else 0
-        return stored_page(stored, self._pages, flags, handover.depth, handover.meta)
+        consent = in_plain(self._stages.store, fingerprint, stored.capture)
+        return stored_page(stored, self._pages, flags, handover.depth, handover.meta, consent)
+
+    def _consent(self, fingerprint: int) -> dict[str, Any]:
+        """Return the receipt of a page that is durable; {} if it has none."""
+        record = self._stages.pages.record(fingerprint)
+        return {} if record is None else in_plain(self._stages.store, fingerprint, record)
 
     def _handover(self, fingerprint: int) -> Handover:
         at = requests.key(fingerprint)
@@ -350,8 +358,12 @@ def page_of(
     extracted: Extracted | None,
     meta: dict[str, Any],
     content_max: int = 0,
+    consent: dict[str, Any] | None = None,
 ) -> Page:
-    """Return the page of a fetch, as a browser showed it if one did; of a file on disk, `content_max` bytes at most."""
+    """Return the page of a fetch, as a browser showed it if one did; of a file on disk, `content_max` bytes at most.
+
+    `consent` is its receipt.
+    """
     shown = fetch.rendering
     return Page(
         url=fetch.url if fetch_task.flags & _OWN_REQUEST else fetch_task.url,
@@ -367,6 +379,7 @@ def page_of(
         charset="utf-8" if shown else fetch.charset,
         meta=meta,
         rendered=shown is not None,
+        consent=consent or {},
     )
 
 
@@ -383,7 +396,12 @@ def _content(fetch: Fetch, most: int) -> bytes:
 
 
 def stored_page(
-    stored: StoredPage, pages: StoredPages, flags: int = 0, depth: int = 0, meta: dict[str, Any] | None = None
+    stored: StoredPage,
+    pages: StoredPages,
+    flags: int = 0,
+    depth: int = 0,
+    meta: dict[str, Any] | None = None,
+    consent: dict[str, Any] | None = None,
 ) -> Page:
     """Return a page read back from the page cache by `pages`; `flags` are the LinkFlags of its URL."""
     capture = stored.capture
@@ -402,6 +420,7 @@ def stored_page(
         charset=stored.header_charset,
         meta=meta or {},
         rendered=stored.rendered,
+        consent=consent or {},
     )
 
 

@@ -60,6 +60,11 @@ def main(_command: str, argv: list[str]) -> int:
         print(summary(report, args.dir))
     if args.mirror:
         _write_mirror(args)
+    if config.filter.accept and _keeps_nothing(report):
+        print(
+            f"crawler: no file of a kind in --accept was found: {', '.join(config.filter.accept)}",
+            file=sys.stderr,
+        )
     return exit_code(report) or (CUT_CODE if _misses_files(args, config, report) else 0)
 
 
@@ -69,6 +74,12 @@ def _misses_files(args: argparse.Namespace, config: Config, report: dict[str, An
     return bool(
         incomplete(report) if wants_files else report["run"].get("bodies", {}).get("asked_incomplete")
     )
+
+
+def _keeps_nothing(report: dict[str, Any]) -> bool:
+    """Return whether this run fetched pages but stored none of them."""
+    run = report["run"]
+    return bool(run.get("pages", {}).get("fetched")) and not run.get("kept", {}).get("pages")
 
 
 CUT_CODE = 16  # files were asked for, and some of them are incomplete
@@ -143,7 +154,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="LIST",
-        help="store only files with these extensions or media types (pdf,image/*); still follow links of pages",
+        help="store only files with these extensions or media types (pdf,image/*); pages and style sheets are fetched "
+        "for their links and --requisites is implied",
     )
     what(
         "--reject",
@@ -192,6 +204,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     args.urls = [checked(url) for url in args.urls]
     if accepted := _words(args.accept):
         setattr(args, "filter.accept", accepted)
+        setattr(args, "crawl.requisites", True)  # as wget: pictures on a page are files, too
     rejected = _words(args.reject)
     if endings := [each.lstrip("*.") for each in rejected if not _is_pattern(each)]:
         setattr(args, "filter.exclude_extensions", [f".{each}" for each in endings if each])

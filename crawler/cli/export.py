@@ -7,6 +7,7 @@ from pathlib import Path
 
 from crawler.cli import options
 from crawler.clock import SystemClock
+from crawler.consent.use_rule import USE_NAMES
 from crawler.export.uploading import output_place
 from crawler.export.worker_pool import PROCESSES_MAX, processes
 from crawler.export.writing import FORMATS, Export, ExportRequest
@@ -19,6 +20,7 @@ crawler export --dir example --format cdxj > example.cdxj
   crawler export --dir example --format mirror -o example-offline
   crawler export --dir example --format parquet -o rows.parquet --where 'status == 200 and language == "en"'
   crawler export --dir example --format parquet -o rows/ --part-size 256M --main-content
+  crawler export --dir example --format parquet -o train.parquet --allow train-ai
   crawler export --dir example --format parquet --to s3://bucket/example/rows.parquet
   crawler export --dir example --format jsonl --fields url,status,via --where 'status >= 400'"""
 
@@ -67,6 +69,18 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         help="export only rows that match, such as 'host == \"x.org\" and status == 200'",
     )
     parser.add_argument(
+        "--allow",
+        default="",
+        metavar="USE",
+        help="export only copies that may be used for USE by their consent receipts: " + ", ".join(USE_NAMES),
+    )
+    parser.add_argument(
+        "--unknown",
+        choices=("allow", "refuse"),
+        default="",
+        help="with --allow: take or leave out copies about which nothing is said (consent.unknown)",
+    )
+    parser.add_argument(
         "--fields",
         default="",
         metavar="A,B",
@@ -109,6 +123,8 @@ def _request(args: argparse.Namespace, output: Path | None) -> ExportRequest:
         output,
         with_noarchive=args.with_noarchive,
         where=args.where,
+        allow=args.allow,
+        unknown=args.unknown,
         fields=args.fields,
         main_content=args.main_content,
         part_bytes=args.part_size,

@@ -29,7 +29,8 @@ def main(command: str, argv: list[str]) -> int:
         command,
         "Serve the stored pages of a crawl over HTTP: /page?url=URL, Memento, and as a proxy (curl -x).",
         "crawler serve --dir example &\n  curl 'http://127.0.0.1:8080/page?url=https://example.org/'\n"
-        "  curl -x 127.0.0.1:8080 http://example.org/",
+        "  curl -x 127.0.0.1:8080 http://example.org/\n"
+        "crawler serve --dir example --allow search",
         settings=True,
     )
     parser.add_argument(
@@ -38,6 +39,9 @@ def main(command: str, argv: list[str]) -> int:
         default=DEFAULT_ADDRESS,
         metavar="ADDRESS:PORT",
         help=f"address to listen on ({DEFAULT_ADDRESS})",
+    )
+    parser.add_argument(
+        "--allow", default="", metavar="USE", help="serve only copies that may be used for USE (serve.allow)"
     )
     args = parser.parse_args(argv)
     options.set_up_log(args)
@@ -110,6 +114,7 @@ async def _serve(
     directory: CrawlDirectory, stages: "dict[str, Stages]", config: Config, args: Any, said: str
 ) -> None:
     from crawler.clock import SystemClock
+    from crawler.consent.use_rule import UseRule
     from crawler.serve.http_server import more_descriptors
     from crawler.serve.page_handler import PageHandler
     from crawler.serve.rewriting import rewriter
@@ -119,8 +124,9 @@ async def _serve(
     more_descriptors()
     clock = SystemClock()
     crawl = StoredCrawl(stages, clock.now)
+    rule = UseRule.of(args.allow or config.serve.allow, config.consent)
     server = PageServer(
-        PageHandler(crawl, config.serve, rewriter()), config.serve, clock.now, ready=crawl.ready
+        PageHandler(crawl, config.serve, rewriter(), rule), config.serve, clock.now, ready=crawl.ready
     )
     async with contextlib.AsyncExitStack() as running:
         host, port = await server.start(args.address)

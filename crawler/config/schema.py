@@ -415,7 +415,10 @@ class ServeConfig(_Section, frozen=True):
     request_body_bytes_max: ByteCount = ByteCount(1 << 20)
     held_bytes_max: ByteCount = ByteCount(1 << 20)
     ready_bytes_max: ByteCount = ByteCount(32 << 20)
+    head_bytes_max: ByteCount = ByteCount(64 << 20)
+    segments_open_max: Positive = 64
     on_disallow: Literal["keep", "withhold"] = "keep"
+    allow: str = ""  # a use, such as "search": only copies that may be used for it are served
     fresh_enough: Annotated[float, Meta(ge=0, le=1)] = 0.95
     ahead_max: Count = 1000
     request_half_life: Annotated[Seconds, Meta(extra={"least": 1})] = Seconds(604_800)

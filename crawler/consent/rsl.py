@@ -111,6 +111,12 @@ def terms_for(documents: Iterable[RslDocument], url: str) -> RslTerms:
     return RslTerms(tuple(deciding), combined(map(_meaning, deciding)))
 
 
+def terms_paths(document: RslDocument, authority: str) -> list[str]:
+    """Return the path patterns of a document's contents about an authority ("scheme://host[:port]")."""
+    _, _, name = authority.partition("://")
+    return [path for each in document.contents if (path := _path(each.url, name)) is not None]
+
+
 def announced_licenses(
     robots_lines: Iterable[str],
     link_fields: Iterable[str] = (),

@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from crawler.config import ConsentConfig
+from crawler.consent.paths import longest, path_of
 from crawler.consent.receipts import SiteFile, SiteStatements, packed
 from crawler.consent.resolving import HostStatements
-from crawler.consent.rsl import ANNOUNCED_MAX, RslDocument, announced_licenses, read_rsl
+from crawler.consent.rsl import ANNOUNCED_MAX, RslDocument, announced_licenses, read_rsl, terms_paths
 from crawler.consent.tdmrep import TdmFile, read_tdm_file
 from crawler.errors import DamageError
 from crawler.records import Fetch
@@ -53,10 +54,10 @@ _decoder = msgspec.msgpack.Decoder(list[KnownFile])
 class Site:
     """One state of an authority's statements, ready for resolving.
 
-    `is_path_bound` tells whether pages with equal headers may get different answers.
+    Pages with equal headers get equal answers if their `place` is equal.
     """
 
-    __slots__ = ("data", "digest", "is_path_bound", "licenses", "rules", "statements", "tdm", "tdm_unread")
+    __slots__ = ("_paths", "data", "digest", "licenses", "rules", "statements", "tdm", "tdm_unread")
 
     def __init__(self, statements: SiteStatements, parsed: Parsed, files: Iterable[KnownFile]) -> None:
         self.statements = statements
@@ -65,7 +66,17 @@ class Site:
         self.tdm = next((each.tdm for each in files if each.tdm is not None), TdmFile())
         self.licenses = {each.facts.url: each.rsl for each in files if each.rsl is not None}
         self.tdm_unread = any(each.facts.kind == TDMREP and each.facts.problem for each in files)
-        self.is_path_bound = bool(parsed.usage or parsed.signals or self.tdm.entries or self.licenses)
+        lists = [
+            [path_of(line) for line in parsed.usage],
+            [path_of(line) for line in parsed.signals],
+            [each.location for each in self.tdm.entries],
+            *(terms_paths(each, statements.authority) for each in self.licenses.values()),
+        ]
+        self._paths = [paths for paths in lists if any(path != "/" for path in paths)]
+
+    def place(self, target: str) -> tuple[tuple[int, ...], ...]:
+        """Return which of the site's statements for parts of it decide about a path."""
+        return tuple(tuple(longest(paths, target)) for paths in self._paths)
 
     def host(self, announced: Iterable[str]) -> HostStatements:
         """Return the statements for a page for which these licence documents were announced."""

@@ -49,6 +49,9 @@ class OwnStatements(NamedTuple):
     complete: bool = True
 
 
+_SILENT, _SCANNED = OwnStatements(), OwnStatements(complete=False)
+
+
 class _Made(NamedTuple):
     stamp: ReceiptStamp
     data: bytes
@@ -83,9 +86,22 @@ class Stamping:
         earlier = None if before is None else self._earlier(fingerprint, before)
         own = own_statements(fetch, extracted, repeats=before is not None, earlier=earlier)
         made = self._receipt(site, fetch, own)
-        self._put_new(fingerprint, site.digest, site.data, batch)
-        self._put_new(fingerprint, made.stamp.digest, made.data, batch)
+        key = receipt_key(fingerprint, made.stamp.digest)
+        if key not in self._put:
+            self._put_new(fingerprint, site.digest, site.data, batch)
+            self._put_new(fingerprint, made.stamp.digest, made.data, batch)
+            self._put[key] = None  # a group that fails ends the process, so a later page may rely on it
+            if len(self._put) > KEYS_CACHED_MAX:
+                self._put.popitem(last=False)
         return made.stamp
+
+    def wanted_files(self, fetch: Fetch, extracted: Extracted | None, now: float) -> list[str]:
+        """Return the URLs of the files about a page's site that are to be fetched: tdmrep.json, licence documents."""
+        name = authority(fetch.url)
+        site = self.book.noted(fetch.site, name)
+        own = own_statements(fetch, extracted, repeats=False, earlier=None).licenses
+        announced = self.book.announced(site, fetch.url, own) if own or site.statements.licenses else ()
+        return self.book.wanted(name, announced, now)
 
     def _earlier(self, fingerprint: int, digest: bytes) -> Receipt | None:
         try:
@@ -97,8 +113,9 @@ class Stamping:
         _, target = address_of(fetch.url)
         rule = site.rules.rule(target)
         image = fetch.content_type.startswith("image/")
-        bound = fetch.url if site.is_path_bound or own.licenses else ""
-        name = site.digest, rule, own, image, bound, self._key_id(fetch)
+        # A licence that only this page announces: its URL may be relative to the page's.
+        bound = fetch.url if own.licenses else ""
+        name = site.digest, rule, own, image, site.place(target), bound, self._key_id(fetch)
         made = self._made.get(name)
         if made is None:
             line = "" if rule is None else f"{'Allow' if rule.allow else 'Disallow'}: {rule.pattern}"
@@ -132,14 +149,8 @@ class Stamping:
         return _Made(ReceiptStamp(digest, answers_of(receipt.uses), block), data)
 
     def _put_new(self, fingerprint: int, digest: bytes, data: bytes, batch: Batch) -> None:
-        key = receipt_key(fingerprint, digest)
-        if key in self._put:
-            return
         if (item := put_once(self._store, fingerprint, digest, data)) is not None:
             batch.put(*item)
-        self._put[key] = None  # a group that fails ends the process, so a later page may rely on it
-        if len(self._put) > KEYS_CACHED_MAX:
-            self._put.popitem(last=False)
 
 
 def own_statements(
@@ -151,6 +162,8 @@ def own_statements(
     leaves the header fields as they were that it does not send (RFC 9111, section 3.2).
     """
     fields = _own_fields(fetch.headers)
+    if not fields and extracted is not None and not extracted.statements and not extracted.licenses:
+        return _SCANNED if extracted.parse_limit else _SILENT
     if repeats and fetch.status == 304 and earlier is not None:
         sent = {name for name, _ in fields}
         fields = (*fields, *(field for field in earlier.fields if field[0] not in sent))

@@ -5,14 +5,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from crawler.clock import iso_time
 from crawler.config import Config, convert
+from crawler.consent.use_rule import UseRule
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import DirectoryError
 from crawler.frontier.permission import Permission
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.stored_view import stored_view
 from crawler.pages.archive import Archive
+from crawler.pages.formats.selection import Refused, Say, ignore
 from crawler.pages.withdrawals import Withdrawals
+from crawler.records import Capture, PageRecord
 from crawler.robots.cache import RobotsCache
 from crawler.storage.engines import open_store
 from crawler.storage.keys import EQUIVALENCES
@@ -24,6 +28,7 @@ from crawler.urls.canonical import hostname
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
+LATER_SAID_MAX = 1000  # lines about copies that a later refusal withholds
 _ROBOTS_MAX = 1000  # robots.txt in memory; captures come host by host
 
 
@@ -50,6 +55,29 @@ class Crawled(NamedTuple):
             for each in self.archives
         ]
         return lambda url: any(each.disallowing_line(hostname(url), url) for each in permissions)
+
+    def refused(self, use: str, unknown: str = "", say: Say = ignore) -> Refused | None:
+        """Return the function that decides which copies may be used for `use`; None for "".
+
+        `say` is told which copies are withheld only because of a later refusal, the first `LATER_SAID_MAX` of them.
+
+        Raises:
+            UsageError: there is no such use.
+        """
+        rule = UseRule.of(use, self.config.consent, unknown)
+        if rule is None:
+            return None
+        told: set[tuple[str, float]] = set()
+
+        def decide(archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None) -> str:
+            found = rule.refusal(archive.store, fingerprint, capture, record)
+            copy = capture.url, capture.fetched_at
+            if found is not None and found.later and copy not in told and len(told) < LATER_SAID_MAX:
+                told.add(copy)
+                say(f"{capture.url}: the copy of {iso_time(capture.fetched_at)} is withheld: {found.why}")
+            return "" if found is None else found.why
+
+        return decide
 
     def schedules(self, now: float) -> list[Refresh | None]:
         """Return the freshness estimator of each archive at `now`; None if nothing was ever refreshed there."""

@@ -21,7 +21,7 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from crawler.fetcher.framing import Head, head_of
-from crawler.storage.parts import Part, PartHead, Parts
+from crawler.storage.parts import Part, PartFolder, PartHead
 from crawler.urls.media_type import media_type
 
 _CONTENT_RANGE = re.compile(rb"bytes[ \t]+([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)", re.IGNORECASE)
@@ -52,7 +52,7 @@ class FileBody:
     `resumable`: the request is a plain GET.
     """
 
-    def __init__(self, rule: FileRule, parts: Parts, identity: str, *, resumable: bool) -> None:
+    def __init__(self, rule: FileRule, parts: PartFolder, identity: str, *, resumable: bool) -> None:
         self.rule = rule
         self.part: Part | None = None
         self.resumable = resumable

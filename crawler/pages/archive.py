@@ -150,13 +150,18 @@ class Archive:
         """Return whether a rule covers a capture."""
         return self.withdrawals.of_copy(capture.url, capture.fetched_at) is not None
 
-    def withdrawn(self, fingerprint: int, url: str) -> Withdrawal | Erased | None:
+    def withdrawn(
+        self, fingerprint: int, url: str, shown: Capture | None = None
+    ) -> Withdrawal | Erased | None:
         """Return why no copy of a URL (request form) may be shown: a rule or a tombstone; None if none is withdrawn.
 
-        A page of which a rule covers only the older copies is not withdrawn.
+        A page of which a rule covers only the older copies is not withdrawn. `shown` is a copy
+        that this archive returned, if there is one.
         """
         if rule := self.withdrawals.of_url(url):
             return rule
+        if shown is not None:
+            return None
         hidden = None
         if self.withdrawals:
             for _, capture in self.stored_captures_of(fingerprint):
@@ -182,10 +187,12 @@ class Archive:
         *,
         with_noarchive: bool = False,
         static: bool = False,
+        refused: Callable[[Capture, PageRecord | None], object] | None = None,
     ) -> StoredPage | None:
         """Return the newest copy of a URL (not newer than `at`); None if there is none, or it may not be shown.
 
-        A capture that is not a whole page does not hide an earlier copy (`is_copy`).
+        A capture that is not a whole page does not hide an earlier copy (`is_copy`). `refused` returns why a copy
+        may not be used, given the URL's record, a false value if it may.
 
         Raises:
             DamageError: its bytes cannot be read.
@@ -196,6 +203,8 @@ class Archive:
             captures = self.captures(fingerprint)
             capture = newest_of(capture for capture in captures if capture.fetched_at <= at)
         if capture is None or (capture.noarchive and not with_noarchive):
+            return None
+        if refused is not None and refused(capture, self.record(fingerprint)):
             return None
         return self.read(capture, static=static)
 

@@ -103,7 +103,7 @@ def _flushed(method: Any, data: memoryview, level: int) -> bytes:
     return blocks
 
 
-class Parts(msgspec.Struct, frozen=True, gc=False):
+class MemberParts(msgspec.Struct, frozen=True, gc=False):
     """The parts of a member: `data[HEAD_AT:body_at]` is its deflated head, `data[body_at:body_end]` its payload.
 
     `head_length` and `length` are those of the uncompressed head and payload, `crc` is the payload's.
@@ -160,7 +160,7 @@ def _inflated(blocks: bytes, length: int) -> bytes:
     return inflated
 
 
-def parts(member: bytes) -> Parts | None:
+def parts(member: bytes) -> MemberParts | None:
     """Return the parts of a whole gzip member; None if it does not name them, so must be read as a whole.
 
     Members of other programs and of earlier versions do not, nor do those with a short payload.
@@ -173,4 +173,4 @@ def parts(member: bytes) -> Parts | None:
     body_at = _HEAD_AT + head_size
     if body_at > body_end or _TRAILER.unpack_from(member, len(member) - _TRAILER.size)[1] != record_length:
         return None
-    return Parts(member, body_at, body_end, head_length, length, crc)
+    return MemberParts(member, body_at, body_end, head_length, length, crc)

@@ -39,7 +39,7 @@ class RecordBuilder:
             facts = self._facts(capturing)
             yield warc.metadata(metadata_id, date, target, identity, facts)
         if with_receipt and capturing.stamp is not None:
-            yield warc.receipt(warc.record_ids(self.random, 1)[0], date, identity, capturing.stamp)
+            yield warc.receipt(warc.record_ids(self.random, 1)[0], date, capturing.stamp)
         if fetch.rendering is not None:
             yield from self._shown(fetch, fetch.rendering, identity, date)
 

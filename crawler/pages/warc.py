@@ -238,12 +238,11 @@ def metadata(
     return record(b"metadata", identity, date, fields + _WARC_FIELDS, fact_lines(facts))
 
 
-def receipt(identity: bytes, date: bytes, concurrent_to: bytes, stamp: ReceiptStamp) -> bytes:
+def receipt(identity: bytes, date: bytes, stamp: ReceiptStamp) -> bytes:
     """Build a `metadata` record with a whole consent receipt as JSON; captures name it by its digest."""
-    fields = b"WARC-Target-URI: %b%b\r\nWARC-Concurrent-To: %b\r\nContent-Type: application/json\r\n" % (
+    fields = b"WARC-Target-URI: %b%b\r\nContent-Type: application/json\r\n" % (
         RECEIPT_URI,
         stamp.digest.hex().encode(),
-        concurrent_to,
     )
     return record(b"metadata", identity, date, fields, stamp.block)
 

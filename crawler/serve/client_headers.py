@@ -13,6 +13,7 @@ from msgspec import Struct
 from multidict import CIMultiDict
 
 from crawler.serve import header_fields, host_check
+from crawler.serve.representation import CopyForm
 
 BLOCK_BYTES_MAX = 2048
 BLOCKS_MAX = 512  # blocks remembered, about 4 KB each with their meaning
@@ -39,14 +40,16 @@ def without_condition(block: bytes) -> tuple[bytes, dict[str, str]]:
 class ClientHeaders(Struct, frozen=True):
     """The properties of a client.
 
-    `base` is the scheme and authority by which it addressed this server, `taken` the
-    content codings it can decode. `is_bot`: it calls itself a robot. `plain`: its fields
-    ask for nothing but a copy, on a connection that stays open.
+    `base` is the scheme and authority by which it addressed this server, `form` the form in
+    which it wants a copy, and `range_form` that of which it gets a range. `is_bot`: it calls
+    itself a robot. `plain`: its fields ask for nothing but a copy, on a connection that stays
+    open.
     """
 
     headers: Mapping[str, str]
     base: str
-    taken: frozenset[bytes]
+    form: CopyForm
+    range_form: CopyForm
     is_bot: bool
     plain: bool
 
@@ -58,7 +61,10 @@ def read(headers: Mapping[str, str], base: str) -> ClientHeaders:
         taken = header_fields.accepted(accept)
     plain = _MORE_THAN_A_COPY.isdisjoint(name.lower() for name in headers)
     plain = plain and headers.get("Connection", "keep-alive").lower() == "keep-alive"
-    return ClientHeaders(headers, base, taken, host_check.is_bot(headers.get("User-Agent", "")), plain)
+    form, range_form = CopyForm(base, taken), CopyForm(base, frozenset())
+    return ClientHeaders(
+        headers, base, form, range_form, host_check.is_bot(headers.get("User-Agent", "")), plain
+    )
 
 
 class ClientHeadersCache:

@@ -28,7 +28,7 @@ def conditional(ready: Representation, headers: Mapping[str, str], extra: bytes,
     Raises:
         HttpError: 412, a precondition failed; 416, the range contains no byte of the copy.
     """
-    if ready.status == 200 and not CONDITIONS.isdisjoint(headers):
+    if headers and ready.status == 200 and not CONDITIONS.isdisjoint(headers):
         _check_preconditions(ready, headers, modified)
         seen = _instant(headers, "If-Modified-Since")
         if header_fields.not_modified(headers.get("If-None-Match", ""), seen, ready.etag, modified):
@@ -54,7 +54,8 @@ def _instant(headers: Mapping[str, str], name: str) -> float | None:
 
 
 def _whole(ready: Representation, extra: bytes) -> Reply:
-    return Reply(ready.status, ready.head + extra, ready.length, ready.body, ready.pieces)
+    body = ready.held()
+    return Reply(ready.status, ready.head + extra, ready.length, body, ready.pieces)
 
 
 def _wants_range(ready: Representation, headers: Mapping[str, str], field: str) -> bool:
@@ -76,7 +77,7 @@ def _range(ready: Representation, field: str, extra: bytes) -> Reply:
     first, end = span
     content_range = b"Content-Range: bytes %d-%d/%d\r\n" % (first, end - 1, length)
     head = b"".join((_PARTIAL, ready.head[ready.fields_at :], content_range, extra))
-    if ready.body is not None:
-        return Reply(206, head, end - first, ready.body[first:end])
+    if (body := ready.held()) is not None:
+        return Reply(206, head, end - first, body[first:end])
     pieces = ready.pieces
     return Reply(206, head, end - first, None, lambda: part(pieces(), first, end))

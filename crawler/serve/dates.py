@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from email.utils import formatdate
 from functools import lru_cache
+from typing import NamedTuple
 
 _DAY = 86_400
 
@@ -30,3 +31,19 @@ def _day(number: int) -> tuple[str, str, bytes]:
     """Return the day `number` of the epoch as in an HTTP date, as 8 digits, and as in RFC 3339."""
     date = datetime.fromtimestamp(number * _DAY, UTC).strftime("%Y-%m-%d").zfill(10)
     return formatdate(number * _DAY, usegmt=True)[:16], date.replace("-", ""), date.encode()
+
+
+class Dates(NamedTuple):
+    """One instant in the forms that a copy shows: for an HTTP field, as text and bytes, for RFC 3339, for an address."""
+
+    http: str
+    field: bytes
+    rfc3339: bytes
+    stamp: str
+
+
+@lru_cache(maxsize=1024)
+def dates_of(second: int) -> Dates:
+    """Return all forms of an instant, in whole seconds; pages that were fetched in the same second share them."""
+    text = http_date(second)
+    return Dates(text, text.encode(), rfc3339(second), stamp(second))

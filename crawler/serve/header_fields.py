@@ -136,9 +136,12 @@ def still_matches(if_match: str, if_unmodified_since: float | None, etag: str, m
 
 def head(status: int, reason: str, fields: Iterable[Field]) -> bytes:
     """Return the status line and the fields as sent, without the final empty line."""
-    lines = [b"HTTP/1.1 %d %s\r\n" % (status, _reason(reason))]
-    lines += [b"%s: %s\r\n" % field for field in fields]
-    return b"".join(lines)
+    return b"HTTP/1.1 %d %s\r\n%s" % (status, _reason(reason), lines(fields))
+
+
+def lines(fields: Iterable[Field]) -> bytes:
+    """Return the fields as sent."""
+    return b"".join([b"%s: %s\r\n" % field for field in fields])
 
 
 def _reason(text: str) -> bytes:

@@ -21,7 +21,7 @@ from typing import cast
 
 from crawler.errors import ConfigError, CrawlerError
 from crawler.serve.connection_slots import ConnectionSlots
-from crawler.serve.dates import http_date
+from crawler.serve.dates import dates_of
 from crawler.serve.header_fields import SANDBOX, head
 from crawler.serve.http_error import HttpError, wants_page
 from crawler.serve.reply import Reply
@@ -95,7 +95,7 @@ def error_reply(refusal: HttpError, accept: str = "") -> Reply:
 def whole(reply: Reply, now: float) -> bytes:
     """Return a reply with its body as sent to an HTTP/1.1 client on a connection that stays open."""
     assert reply.body is not None
-    date = http_date(int(now)).encode()
+    date = dates_of(int(now)).field
     if reply.status in (204, 304):
         return b"%bDate: %b\r\n\r\n" % (reply.head, date)
     return b"%bDate: %b\r\nContent-Length: %d\r\n\r\n%b" % (reply.head, date, reply.length, reply.body)
@@ -128,7 +128,7 @@ class Sending:
         connection = self._connection
         bodiless = request.method == "HEAD" or reply.status in (204, 304)
         old = request.version < (1, 1)
-        lines = [reply.head, b"Date: ", http_date(int(connection.wall_time())).encode()]
+        lines = [reply.head, b"Date: ", dates_of(int(connection.wall_time())).field]
         if reply.length != UNKNOWN_LENGTH and reply.status not in (204, 304):
             lines.append(b"\r\nContent-Length: %d" % reply.length)
         elif not old and reply.status not in (204, 304):

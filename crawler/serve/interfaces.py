@@ -10,7 +10,6 @@ from typing import Protocol
 import msgspec
 
 from crawler.pages.archive import Archive
-from crawler.records import PageRecord
 
 
 class Located(msgspec.Struct, frozen=True):
@@ -60,8 +59,11 @@ class ServedCrawl(Protocol):
     def disallowed(self, url: str) -> str:
         """Return the line of robots.txt that forbids a URL now; "" if none does."""
 
-    def fresh_probability(self, fingerprint: int, record: PageRecord, now: float) -> float | None:
-        """Return P[the live page still equals the newest copy], or None if it cannot be estimated."""
+    def fresh_probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
+        """Return P[the live page still equals the newest copy], or None if it cannot be estimated.
+
+        `fetched_at` is the instant of the last answer of a page that is stored.
+        """
 
     def request_fetch(self, url: str, fingerprint: int) -> Ahead:
         """Queue the page for a fetch as soon as politeness allows, if it may be fetched."""

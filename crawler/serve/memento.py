@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
 from crawler.records import Capture
-from crawler.serve.dates import http_date, stamp
+from crawler.serve.dates import dates_of, http_date
 from crawler.serve.header_fields import Field
 
 _PLAIN = re.compile(r"[-.0-9:A-Z_a-z/~]*")  # text that `quote` would not change
@@ -24,7 +24,7 @@ def page_path(url: str, at: float | None = None, *, rewrite: bool = False) -> st
     """Return the path of a copy of `url`; without `at`, of its newest copy."""
     path = "/page?url=" + (url if _PLAIN.fullmatch(url) else quote(url, safe=":/"))
     if at is not None:
-        path += f"&at={stamp(at)}"
+        path += f"&at={dates_of(int(at)).stamp}"
     return path + ("&rewrite=1" if rewrite else "")
 
 
@@ -37,7 +37,7 @@ def link_field(base: str, url: str, instant: float | None = None) -> str:
         f'<{base}/timemap/link/{safe}>; rel="timemap"; type="application/link-format"',
     ]
     if instant is not None:
-        date = http_date(int(instant))
+        date = dates_of(int(instant)).http
         links.append(f'<{base}{page_path(url, instant)}>; rel="memento"; datetime="{date}"')
     return ", ".join(links)
 

@@ -13,21 +13,25 @@ is current while the stored record is unchanged.
 import math
 from collections.abc import Hashable, Mapping
 
+from msgspec.structs import replace
+
 from crawler.config import ServeConfig
+from crawler.consent.describing import header_text, in_plain
+from crawler.consent.use_rule import UseRule
 from crawler.pages.archive import Archive
 from crawler.pages.captures import record_key, unpack_record
-from crawler.pages.stored_bodies import open_copy
-from crawler.records import Capture, Outcome, PageRecord
+from crawler.records import Capture, Outcome, PageRecord, PageState
 from crawler.serve import copy_selection, header_fields, memento
 from crawler.serve.client_headers import ClientHeaders
 from crawler.serve.conditions import conditional
-from crawler.serve.dates import rfc3339
+from crawler.serve.dates import dates_of
 from crawler.serve.http_error import HttpError
 from crawler.serve.interfaces import Ahead, AheadState, Located, ServedCrawl
 from crawler.serve.reply import Reply
 from crawler.serve.representation import CopyForm, Rewriter, represent
 from crawler.serve.request_parsing import ParsedRequest, Route, accept_datetime
 from crawler.serve.response_cache import CachedResponse, ResponseCache
+from crawler.serve.stored_copies import CopyReader
 
 
 class OwnedByOther(Exception):
@@ -42,12 +46,21 @@ class OwnedByOther(Exception):
 class PageHandler:
     """Answers requests for pages of one crawl. `rewriter` points links to /page; None = rewriting is not offered."""
 
-    def __init__(self, crawl: ServedCrawl, config: ServeConfig, rewriter: Rewriter | None = None) -> None:
+    def __init__(
+        self,
+        crawl: ServedCrawl,
+        config: ServeConfig,
+        rewriter: Rewriter | None = None,
+        use_rule: UseRule | None = None,
+    ) -> None:
         self._crawl = crawl
         self._config = config
         self._rewriter = rewriter
+        self._use_rule = use_rule
         self._withholds = config.on_disallow == "withhold"
         self.response_cache = ResponseCache(config.ready_bytes_max)
+        self.head_cache = ResponseCache(config.head_bytes_max)
+        self.copies = CopyReader(config.segments_open_max)
 
     def at_once(
         self, asked: ParsedRequest, client_headers: ClientHeaders, conditions: Mapping[str, str], now: float
@@ -64,14 +77,15 @@ class PageHandler:
         located = self._crawl.locate(asked.url)
         if located.archive is None:
             return None
-        taken = frozenset[bytes]() if "Range" in conditions else client_headers.taken
-        form = CopyForm(client_headers.base, taken, asked.at, asked.rewrite)
+        form = client_headers.range_form if "Range" in conditions else client_headers.form
+        if asked.at is not None or asked.rewrite:
+            form = replace(form, at=asked.at, rewrite=asked.rewrite)
         shown = self._shown(located.archive, located, asked, form)
-        if shown.ready.body is None:
-            return None
         self._check_allowed(asked.url)
         _, _, extra = self._of_now(shown, located, now)
-        reply = conditional(shown.ready, conditions, extra, shown.capture.fetched_at)
+        reply = self._conditional(shown, conditions, extra)
+        if reply.body is None:
+            return None
         self._count(located, client_headers)
         return reply
 
@@ -94,7 +108,7 @@ class PageHandler:
             return self._timegate(archive, located, asked, client_headers)
         proxied = asked.door is Route.PROXY
         at = _accepted_instant(client_headers) if proxied else asked.at
-        form = CopyForm(client_headers.base, client_headers.taken, at, asked.rewrite, proxied)
+        form = replace(client_headers.form, at=at, rewrite=asked.rewrite, proxied=proxied)
         shown = self._shown(archive, located, asked, form)
         self._check_allowed(asked.url)
         return self._copy(asked, client_headers.headers, now, shown, located)
@@ -102,7 +116,7 @@ class PageHandler:
     def _shown(
         self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm
     ) -> CachedResponse:
-        """Return the copy and its representation, cached or built.
+        """Return the copy and its representation, cached or built. `_conditional` caches it.
 
         Raises:
             HttpError: there is no copy, or it may not be shown.
@@ -111,9 +125,28 @@ class PageHandler:
         name = _name(archive, located.fingerprint, form)
         shown = self.response_cache.get(name, proof)
         if shown is None:
-            shown = self._show(archive, located, asked, form, proof)
-            self.response_cache.put(name, shown)
-        return shown
+            shown = self.head_cache.get(name, proof)
+        return shown or self._show(archive, located, asked, form, proof, name)
+
+    def _conditional(self, shown: CachedResponse, headers: Mapping[str, str], extra: bytes) -> Reply:
+        """Return the reply to a request with the fields `headers`, and cache the answer."""
+        try:
+            return conditional(shown.ready, headers, extra, shown.fetched_at)
+        finally:
+            self._keep(shown)
+
+    def _keep(self, shown: CachedResponse) -> None:
+        """Cache an answer: whole if there is room, otherwise without the body if that can be read again."""
+        ready = shown.ready
+        if shown.counted and not shown.bodiless:
+            return
+        if ready.body is not None and self.response_cache.admits(shown):
+            self.response_cache.store(shown.copy() if shown.bodiless else shown)
+        elif ready.stored is not None and not shown.bodiless:
+            ready.body, shown.bodiless = None, True
+            self.head_cache.put(shown)
+        if shown.bodiless:
+            ready.body = None
 
     def _check_allowed(self, url: str) -> None:
         """Raise HttpError (451) if copies are withheld because robots.txt forbids the URL now."""
@@ -137,29 +170,51 @@ class PageHandler:
             capture = archive.newest_capture(fingerprint, record)
         else:
             capture = copy_selection.nearest_copy(archive.captures(fingerprint), at)
-        copy_selection.check_shown(record, capture, archive.withdrawn(fingerprint, asked.url))
+        copy_selection.check_shown(record, capture, archive.withdrawn(fingerprint, asked.url, capture))
+        if capture is not None and (why := self._refusal(archive, fingerprint, capture, record)):
+            raise HttpError(451, "consent", why)
         return record, capture
 
+    def _refusal(
+        self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None
+    ) -> str:
+        """Return why a copy may not be used for the purpose of this server (`serve.allow`); "" if it may."""
+        found = None
+        if self._use_rule is not None:
+            found = self._use_rule.refusal(archive.store, fingerprint, capture, record)
+        return "" if found is None else found.why
+
     def _show(
-        self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm, proof: bytes
+        self,
+        archive: Archive,
+        located: Located,
+        asked: ParsedRequest,
+        form: CopyForm,
+        proof: bytes,
+        name: Hashable,
     ) -> CachedResponse:
         """Choose a copy and build its representation.
 
         Raises:
             HttpError: there is no copy, or it may not be shown.
         """
+        self.response_cache.misses += 1
         record, capture = self._chosen(archive, asked, located.fingerprint, form.at, proof)
         if capture is None:
             raise self._missing(asked, located, form.base)
-        copy = open_copy(archive, capture)
+        copy = self.copies.open(archive, capture)
         ready = represent(copy, capture, form, held_max=self._config.held_bytes_max, rewriter=self._rewriter)
         path = memento.page_path(asked.url, capture.fetched_at, rewrite=form.rewrite)
         ready.head += f"Content-Location: {path}\r\n".encode()
         if form.at is None and record is not None:
-            ready.head += b"X-Changed-At: " + rfc3339(record.changed_at) + b"\r\n"
+            ready.head += b"X-Changed-At: %b\r\n" % dates_of(int(record.changed_at)).rfc3339
+        if consent := in_plain(archive.store, located.fingerprint, capture):
+            ready.head += f"X-Consent: {header_text(consent)}\r\n".encode()
         if record is not None and record.outcome is Outcome.ROBOTS_DENIED:
             ready.head += _DISALLOWED_NOTE
-        return CachedResponse(proof, None if form.at is not None else record, capture, ready)
+        is_newest = form.at is None and record is not None and record.state is PageState.STORED
+        tried_at = record.fetched_at if is_newest and record is not None else None
+        return CachedResponse(name, proof, tried_at, capture.fetched_at, ready)
 
     def _timegate(
         self, archive: Archive, located: Located, asked: ParsedRequest, client_headers: ClientHeaders
@@ -204,16 +259,16 @@ class PageHandler:
             extra += b"X-Refresh: %s%s\r\n" % (ahead.state.encode(), wait)
         if asked.max_stale is not None:
             self._check_fresh(asked, located, age, probability)
-        return conditional(shown.ready, headers, extra, shown.capture.fetched_at)
+        return self._conditional(shown, headers, extra)
 
     def _of_now(
         self, shown: CachedResponse, located: Located, now: float
     ) -> tuple[float, float | None, bytes]:
         """Return the values that change with time: (age, P(fresh), both as header lines)."""
-        age = max(0.0, now - shown.capture.fetched_at)
+        age = max(0.0, now - shown.fetched_at)
         probability = None
-        if shown.record is not None:
-            probability = self._crawl.fresh_probability(located.fingerprint, shown.record, now)
+        if shown.tried_at is not None:
+            probability = self._crawl.fresh_probability(located.fingerprint, shown.tried_at, now)
         if probability is None:
             return age, None, b"Age: %d\r\n" % age
         return age, probability, b"Age: %d\r\nX-Fresh-Probability: %.3f\r\n" % (age, probability)
@@ -231,16 +286,22 @@ class PageHandler:
 
     def _timemap(self, archive: Archive, located: Located, url: str, base: str) -> Reply:
         """Return the list of copies; 404 if there are none."""
-        captures = []
+        captures, refusal = [], ""
+        record = Archive.record(archive, located.fingerprint)
         for capture in archive.captures(located.fingerprint):
+            if why := self._refusal(archive, located.fingerprint, capture, record):
+                refusal = refusal or why
+                continue
             captures.append(capture)
             if len(captures) >= copy_selection.CAPTURES_MAX:
                 break
         copy_selection.check_shown(
-            Archive.record(archive, located.fingerprint),
+            record,
             captures[0] if captures else None,
             archive.withdrawn(located.fingerprint, url),
         )
+        if not captures and refusal:
+            raise HttpError(451, "consent", refusal)
         if not captures:
             state, why = self._crawl.missing(url, located.fingerprint)
             raise HttpError(404, state, why, url=url)

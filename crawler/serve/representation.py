@@ -1,8 +1,9 @@
 """Turns a stored copy into an answer: status, fields and body, as far as they are constant until the next copy.
 
-A copy has up to three representations, each with its own entity tag:
+A copy has up to four representations, each with its own entity tag:
 
     as stored    the client accepts its content coding, or it has none     "<digest>"
+    compressed   it has none, and the client accepts gzip                  "<digest>-z"
     decoded      the client does not, or requests a range                  "<digest>-d"
     rewritten    links point to /page                                      "<digest>-r"
 
@@ -12,21 +13,25 @@ client requests through the proxy. A copy whose server said nothing about cachin
 `Cache-Control: no-cache`: otherwise a cache would derive a lifetime from Last-Modified
 (RFC 9111, 4.2.2), months for a copy of last year.
 
-A `Representation` holds the constant fields, and the body if it is short; it may be
-cached and sent again. Age, P(fresh) and date are added on sending.
+A `Representation` holds the constant fields, and the body once it is needed, if it is short;
+it may be cached and sent again. Age, P(fresh) and date are added on sending.
+
+The compressed body consists of the bytes in the segment; nothing is compressed or
+inflated (`pages/gzip_members.py`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from urllib.parse import quote
 
 import msgspec
 
-from crawler.pages.stored_bodies import Copy, Pieces, can_decode, decoded
+from crawler.pages.stored_bodies import can_decode, decoded
 from crawler.records import Capture
 from crawler.serve import header_fields, memento
-from crawler.serve.dates import http_date, rfc3339
-from crawler.serve.header_fields import Field
+from crawler.serve.dates import dates_of
 from crawler.serve.http_error import HttpError
+from crawler.serve.stored_copies import OpenedCopy, Pieces, StoredParts
+from crawler.serve.stored_head import PassedLines, passed_lines
 from crawler.urls.canonical import resolve
 from crawler.urls.media_type import field_text
 
@@ -36,13 +41,18 @@ Rewriter = Callable[
 
 _BODILESS = (204, 205, 304)
 _REDIRECTS = (301, 302, 303, 307, 308)
-_OF_A_BODY = (b"content-type", b"content-encoding", b"content-disposition", b"content-language")
-_LIFETIMES = (b"cache-control", b"expires")
+_SANDBOX, _SANDBOX_REWRITTEN = map(
+    header_fields.lines, (header_fields.SANDBOX, header_fields.SANDBOX_REWRITTEN)
+)
+_WORTH_GZIP = 0.9  # of the length: a body that shrinks less is sent as it is
 _FRAGMENT = "!$%&'()*+,-./:;=?@_~"  # characters of a fragment that are not escaped (RFC 3986, 3.5)
 UNKNOWN_LENGTH = -1
+_OBJECTS = (
+    1536  # bytes that a cached answer takes apart from its head and body: key, record of the page, structs
+)
 
 
-class CopyForm(msgspec.Struct, frozen=True):
+class CopyForm(msgspec.Struct, frozen=True, cache_hash=True):
     """The form in which a client wants a copy: everything of its request that the answer depends on, except the URL.
 
     `base` is the scheme and authority by which it addressed this server, `taken` the content codings it can
@@ -58,75 +68,124 @@ class CopyForm(msgspec.Struct, frozen=True):
 
 
 class Representation(msgspec.Struct):
-    """A representation: `body`, or `pieces` if too long for memory; `length` is UNKNOWN_LENGTH if decoded."""
+    """A representation. `length` is UNKNOWN_LENGTH if it is decoded and was not read yet.
+
+    `body` is read when it is needed (`held`), and stays None if it is too long for memory.
+    `stored` is the source of `pieces` if they can be read again at any time.
+    """
 
     status: int
-    reason: str
-    fields: list[Field]
     etag: str
     modified: str
     length: int
-    body: bytes | None
     pieces: Pieces
+    held_max: int
+    stored: StoredParts | None = None
+    too_long: bool = False  # for memory
+    body: bytes | None = None
     head: bytes = b""  # status line and fields, ready to send
     fields_at: int = 0  # where the fields begin in `head`
     lasting_at: int = 0  # where those begin that do not describe the body, so are also sent with a 304
-    size: int = 0  # memory that caching it takes, in bytes
+
+    @property
+    def size(self) -> int:
+        """The memory that caching it takes, in bytes."""
+        return len(self.body or b"") + len(self.head) + _OBJECTS
+
+    def held(self) -> bytes | None:
+        """Return the body; None if it is longer than `held_max`."""
+        if self.body is None and self.length <= self.held_max and not self.too_long:
+            self._read()
+        return self.body
+
+    def _read(self) -> None:
+        held: list[bytes] = []
+        size = 0
+        for piece in self.pieces():
+            held.append(piece)
+            size += len(piece)
+            if size > self.held_max:
+                self.too_long = True
+                return
+        self.body, self.length = held[0] if len(held) == 1 else b"".join(held), size
+        if self.stored is not None:
+            self.stored.release()
+        else:
+            body = self.body
+            self.pieces = lambda: iter((body,))  # their source need not be kept
 
 
 def represent(
-    copy: Copy, capture: Capture, form: CopyForm, *, held_max: int, rewriter: Rewriter | None = None
+    copy: OpenedCopy, capture: Capture, form: CopyForm, *, held_max: int, rewriter: Rewriter | None = None
 ) -> Representation:
     """Return the representation of a copy in a form; `rewriter` rewrites links if the form asks for it.
 
     Raises:
         HttpError: 502, the stored status cannot be sent.
     """
-    if not 200 <= copy.status <= 599 or copy.status in (206, 304):
-        raise HttpError(502, "failed", f"the stored answer has status {copy.status}, which cannot be served")
-    if not form.rewrite:
-        rewriter = None
-    codings = copy.codings
-    passed = header_fields.passed_on(copy.headers)
-    ready = Representation(
-        copy.status, copy.reason, passed, _digest(capture), "", copy.length, None, copy.pieces
-    )
-    passes = form.taken.issuperset(codings) and rewriter is None
-    if codings and not passes and can_decode(codings):
-        pieces = copy.pieces
-        ready.pieces = lambda: decoded(pieces(), codings)
-        ready.length = UNKNOWN_LENGTH
-        ready.etag += "-d"
-    elif codings:
-        passed.append((b"Content-Encoding", b", ".join(codings)))
-    if ready.status in _BODILESS:
-        ready.length, ready.pieces = 0, lambda: iter(())
-    _hold(ready, held_max)
-    kind = header_fields.first(copy.headers, b"content-type")
-    sandbox = header_fields.SANDBOX
-    if rewriter is not None:
-        sandbox = header_fields.SANDBOX_REWRITTEN
-        _rewrite(ready, rewriter, kind, capture.url)
+    status = copy.head.status
+    if not 200 <= status <= 599 or status in (206, 304):
+        raise HttpError(502, "failed", f"the stored answer has status {status}, which cannot be served")
+    passed = passed_lines(copy.head.fields)
+    digest, dates = _digest(capture), dates_of(int(capture.fetched_at))
+    ready = Representation(status, digest, dates.http, copy.length, copy.pieces, held_max, copy.parts)
+    if status in _BODILESS:
+        ready.length, ready.pieces, ready.stored = 0, lambda: iter(()), None
+    coding, vary = b"", b"Vary: Accept-Datetime\r\n" if form.proxied else b""
+    sandbox = _SANDBOX
+    rewrites = form.rewrite and rewriter is not None
+    if passed.codings or copy.parts is not None:
+        coding = _choose_coding(ready, copy, passed, form, rewrites=rewrites)
+        vary = b"Vary: Accept-Datetime, Accept-Encoding\r\n" if form.proxied else b"Vary: Accept-Encoding\r\n"
+    note = b""
+    if rewrites and rewriter is not None:
+        sandbox = _SANDBOX_REWRITTEN
+        note = _rewrite(ready, rewriter, passed.kind, capture.url)
     ready.etag = f'"{ready.etag}"'
-    ready.modified = http_date(int(capture.fetched_at))
-    vary = ["Accept-Datetime"] * form.proxied + ["Accept-Encoding"] * bool(codings)
-    passed += _own_fields(ready, capture, form.base, vary)
-    passed += sandbox
-    if copy.status in _REDIRECTS and (target := _target(copy, capture.url, form)):
-        passed.append((b"Location", target))
-    _set_head(ready)
-    ready.size = len(ready.body or b"") + 2 * len(ready.head) + 1024
+    line = header_fields.head(status, copy.head.reason, ())
+    ready.fields_at = len(line)
+    ready.lasting_at = len(line) + len(passed.of_body) + len(coding)
+    location = _location(copy, capture.url, form) if status in _REDIRECTS else b""
+    ready.head = b"".join(
+        (
+            line,
+            passed.of_body,
+            coding,
+            passed.lasting,
+            note,
+            b"" if passed.has_lifetime else b"Cache-Control: no-cache\r\n",
+            b"ETag: %b\r\nLast-Modified: %b\r\nMemento-Datetime: %b\r\nX-Crawled-At: %b\r\nLink: %b\r\n"
+            % (ready.etag.encode(), dates.field, dates.field, dates.rfc3339, _link(form, capture)),
+            vary,
+            b"Accept-Ranges: bytes\r\n",
+            sandbox,
+            location,
+        )
+    )
     return ready
 
 
-def _set_head(ready: Representation) -> None:
-    """Join the fields, those that describe the body first."""
-    of_body = [field for field in ready.fields if field[0].lower() in _OF_A_BODY]
-    lasting = [field for field in ready.fields if field[0].lower() not in _OF_A_BODY]
-    line = header_fields.head(ready.status, ready.reason, [])
-    ready.head = header_fields.head(ready.status, ready.reason, [*of_body, *lasting])
-    ready.fields_at = len(line)
-    ready.lasting_at = len(line) + sum(len(name) + len(value) + 4 for name, value in of_body)
+def _choose_coding(
+    ready: Representation, copy: OpenedCopy, passed: PassedLines, form: CopyForm, *, rewrites: bool
+) -> bytes:
+    """Choose how the body is coded for the client; return the line of the Content-Encoding, b"" if there is none."""
+    codings = passed.codings
+    if codings:
+        if (form.taken.issuperset(codings) and not rewrites) or not can_decode(codings):
+            return b"Content-Encoding: %b\r\n" % b", ".join(codings)
+        pieces = copy.pieces
+        ready.pieces = lambda: decoded(pieces(), codings)
+        ready.length = UNKNOWN_LENGTH if ready.status not in _BODILESS else 0
+        ready.etag += "-d"
+        return b""
+    parts = copy.parts
+    if parts is None or rewrites or b"gzip" not in form.taken or ready.length == 0:
+        return b""
+    if parts.gzip_length > ready.length * _WORTH_GZIP:
+        return b""
+    ready.pieces, ready.length = parts.gzip, parts.gzip_length
+    ready.etag += "-z"
+    return b"Content-Encoding: gzip\r\n"
 
 
 def _digest(capture: Capture) -> str:
@@ -135,57 +194,36 @@ def _digest(capture: Capture) -> str:
     return capture.digest.hex() or f"{capture.segment}-{capture.offset}"
 
 
-def _hold(ready: Representation, held_max: int) -> None:
-    """Read the body into memory if it is short enough."""
-    if ready.length > held_max:
-        return
-    held: list[bytes] = []
-    size = 0
-    for piece in ready.pieces():
-        held.append(piece)
-        size += len(piece)
-        if size > held_max:
-            return
-    ready.body, ready.length = b"".join(held), size
+def _link(form: CopyForm, capture: Capture) -> bytes:
+    return memento.link_field(form.base, capture.url, capture.fetched_at).encode("latin-1", "replace")
 
 
-def _rewrite(ready: Representation, rewriter: Rewriter, kind: bytes, url: str) -> None:
-    """Point links into the cache; a page too long for memory is served unchanged, with a note in a field."""
-    if ready.body is None:
-        ready.fields.append((b"X-Rewritten", b"no: the page is too long"))
-        return
-    content = rewriter(ready.body, kind, url)
+def _rewrite(ready: Representation, rewriter: Rewriter, kind: bytes, url: str) -> bytes:
+    """Point links into the cache; a page too long for memory is served unchanged, with the note that is returned."""
+    body = ready.held()
+    if body is None:
+        return b"X-Rewritten: no: the page is too long\r\n"
+    content = rewriter(body, kind, url)
     if content is not None:
         ready.body, ready.length = content, len(content)
+        ready.pieces, ready.stored = lambda: iter((content,)), None
         ready.etag = ready.etag.removesuffix("-d") + "-r"
+    return b""
 
 
-def _target(copy: Copy, url: str, form: CopyForm) -> bytes:
-    """Return the Location of a stored redirect of `url` as the client gets it; b"" if it names no page."""
-    raw, mark, fragment = field_text(header_fields.first(copy.headers, b"location")).partition("#")
+def _location(copy: OpenedCopy, url: str, form: CopyForm) -> bytes:
+    """Return the line that leads from a stored redirect of `url` to its target; b"" if it names no page."""
+    raw, mark, fragment = field_text(passed_lines(copy.head.fields).location).partition("#")
     target = resolve(url, raw) if raw or mark else None
     if target is None:
         return b""
     if not form.proxied:
         target = memento.page_path(target, form.at, rewrite=form.rewrite)
-    return (target + mark + quote(fragment, safe=_FRAGMENT)).encode()
-
-
-def _own_fields(ready: Representation, capture: Capture, base: str, vary: Sequence[str]) -> Iterator[Field]:
-    if not any(name.lower() in _LIFETIMES for name, _ in ready.fields):
-        yield b"Cache-Control", b"no-cache"
-    yield b"ETag", ready.etag.encode()
-    yield b"Last-Modified", ready.modified.encode()
-    yield b"Memento-Datetime", ready.modified.encode()
-    yield b"X-Crawled-At", rfc3339(capture.fetched_at)
-    yield b"Link", memento.link_field(base, capture.url, capture.fetched_at).encode("latin-1", "replace")
-    if vary:
-        yield b"Vary", ", ".join(vary).encode()
-    yield b"Accept-Ranges", b"bytes"
+    return b"Location: %b\r\n" % (target + mark + quote(fragment, safe=_FRAGMENT)).encode()
 
 
 def whole_length(ready: Representation) -> int:
-    """Return the length of the representation; a streamed, decoded one is read once to find it."""
-    if ready.length == UNKNOWN_LENGTH:
+    """Return the length of the representation; a decoded one is read once to find it."""
+    if ready.length == UNKNOWN_LENGTH and ready.held() is None:
         ready.length = sum(map(len, ready.pieces()))
     return ready.length

@@ -28,6 +28,7 @@ TARGET_CHARS_MAX = 16_384  # of a request target: a URL of 8,192 octets, half of
 _FIELDS_MAX = 16
 _STAMP = re.compile(r"[0-9]{4}(?:[0-9]{2}){0,5}")
 _END_OF_TIME = "99991231235959"
+_ONLY_A_URL = re.compile(r"url=([-.0-9:A-Z_a-z~/]+)")  # without escapes, so that there is nothing to decode
 _SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
 _PARSED_MAX = 4096  # parsed targets cached, of at most `_PARSED_CHARS` characters each: 4 MB
 _PARSED_CHARS = 512
@@ -105,6 +106,8 @@ def _proxy(target: str) -> ParsedRequest:
 
 
 def _page(query: str) -> ParsedRequest:
+    if match := _ONLY_A_URL.fullmatch(query):
+        return ParsedRequest(Route.PAGE, url=_url(match[1]))
     fields = _fields(query)
     if not fields.get("url"):
         raise HttpError(400, "bad_request", "name the page: /page?url=URL, with the URL percent-encoded")

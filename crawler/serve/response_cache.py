@@ -1,4 +1,4 @@
-"""A cache of ready answers: the most recently used ones, up to a number of bytes.
+"""A cache of ready answers, with or without their bodies: the most recently used ones, up to a number of bytes.
 
 Once the cache is full, an answer is stored at its second request. So a client that
 requests every page once does not replace the answers that are requested often, and its
@@ -9,23 +9,32 @@ from collections import OrderedDict
 from collections.abc import Hashable
 
 import msgspec
+from msgspec.structs import replace
 
-from crawler.records import Capture, PageRecord
 from crawler.serve.representation import Representation
 
 _ASKED_MAX = 8192  # requests of answers that are not cached that are remembered, by hash: 1 MB
 
 
 class CachedResponse(msgspec.Struct):
-    """A copy and its representation, valid while the URL's stored record is `proof`.
+    """A copy and its representation, valid while the URL's stored record is `proof`; `key` is its key in the cache.
 
-    `record` is None if the client requested another instant than now.
+    `fetched_at` is the instant of the copy. `tried_at` is that of the page's last answer, None if the page is not
+    stored now, or the client requested another instant than now. `counted` are the bytes that a cache counts for
+    it, 0 if it is not cached. `bodiless`: its body is read again for each request.
     """
 
+    key: Hashable
     proof: bytes
-    record: PageRecord | None
-    capture: Capture
+    tried_at: float | None
+    fetched_at: float
     ready: Representation
+    counted: int = 0
+    bodiless: bool = False
+
+    def copy(self) -> "CachedResponse":
+        """Return this answer with its body, not cached."""
+        return replace(self, ready=replace(self.ready), counted=0, bodiless=False)
 
 
 class ResponseCache:
@@ -54,20 +63,33 @@ class ResponseCache:
         self.hits += 1
         return shown
 
-    def put(self, key: Hashable, shown: CachedResponse) -> None:
-        """Store an answer whose body is in memory; replace the one under `key`."""
-        self.misses += 1
-        if (old := self._kept.pop(key, None)) is not None:
-            self.bytes -= old.ready.size
-        if shown.ready.body is None or shown.ready.size > self.bytes_max // 8:
-            return
-        if old is None and self.bytes + shown.ready.size > self.bytes_max and not self._asked_before(key):
-            return
-        self._kept[key] = shown
-        self.bytes += shown.ready.size
+    def put(self, shown: CachedResponse) -> bool:
+        """Store an answer if it is admitted; return whether it is."""
+        admitted = self.admits(shown)
+        if admitted:
+            self.store(shown)
+        return admitted
+
+    def admits(self, shown: CachedResponse) -> bool:
+        """Return whether an answer is worth its room; note that it was requested."""
+        size = shown.ready.size
+        if size > self.bytes_max // 8:
+            return False
+        return self.bytes + size <= self.bytes_max or shown.key in self._kept or self._asked_before(shown.key)
+
+    def store(self, shown: CachedResponse) -> None:
+        """Store an answer, in place of the one under its key."""
+        if (old := self._kept.pop(shown.key, None)) is not None:
+            self._forget(old)
+        self._kept[shown.key] = shown
+        shown.counted = shown.ready.size
+        self.bytes += shown.counted
         while self.bytes > self.bytes_max:
-            _, gone = self._kept.popitem(last=False)
-            self.bytes -= gone.ready.size
+            self._forget(self._kept.popitem(last=False)[1])
+
+    def _forget(self, shown: CachedResponse) -> None:
+        self.bytes -= shown.counted
+        shown.counted = 0
 
     def _asked_before(self, key: Hashable) -> bool:
         """Return whether `key` is among those asked for lately; remember it."""
@@ -82,4 +104,5 @@ class ResponseCache:
 
     def _check(self) -> None:
         """Assert every invariant."""
-        assert self.bytes == sum(shown.ready.size for shown in self._kept.values()) <= self.bytes_max
+        sizes = [shown.counted for shown in self._kept.values()]
+        assert self.bytes == sum(sizes) <= self.bytes_max and all(sizes)

@@ -81,6 +81,7 @@ class PageServer:
 
     async def close(self) -> None:
         await self.listener.close()
+        self._handler.copies.files.close()
 
     async def _answer(self, request: ServedRequest, connection: ServedConnection) -> Sending:
         close = False

@@ -7,7 +7,7 @@ fetch pages ahead of their turn and count requests.
 from collections.abc import Callable
 from typing import Any
 
-from crawler.records import PageRecord, PageState
+from crawler.records import PageState
 from crawler.serve.interfaces import Ahead, AheadState, Located
 
 _STATES = {
@@ -69,12 +69,12 @@ class StoredCrawl:
         line: str = stages.frontier.views.disallowing_line(url)
         return line
 
-    def fresh_probability(self, fingerprint: int, record: PageRecord, now: float) -> float | None:
+    def fresh_probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
         """Return P(fresh) from the refresh schedule, running or stored; None if nothing was ever refreshed."""
         stages = self._any if self._alone else self._stages[self._any.topology.partition.owner(fingerprint)]
-        if stages.views.freshness is None or record.state is not PageState.STORED:
+        if stages.views.freshness is None:
             return None
-        found: float | None = stages.views.freshness.views.probability(fingerprint, record.fetched_at, now)
+        found: float | None = stages.views.freshness.views.probability(fingerprint, fetched_at, now)
         return found
 
     def request_fetch(self, url: str, fingerprint: int) -> Ahead:

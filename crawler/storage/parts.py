@@ -148,7 +148,7 @@ class Part:
         return f"Part({self._path.name}, {self.length} of {self.head.length} bytes)"
 
 
-class Parts:
+class PartFolder:
     """The parts of one process, in `folder`, which is created for the first of them."""
 
     def __init__(self, folder: Path) -> None:

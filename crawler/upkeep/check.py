@@ -16,6 +16,7 @@ from crawler.storage.files import Lock
 from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, KEPT, PARKED, TODO, bucket_range, family
 from crawler.storage.kv import scan_prefix, unseal
 from crawler.storage.reshard import load_json
+from crawler.upkeep import lost_receipts
 from crawler.upkeep.rebuild import rebuild
 from crawler.upkeep.rediscover import refind
 from crawler.upkeep.repair import RepairNote
@@ -32,6 +33,7 @@ def check(stages: Stages) -> list[str]:
     problems += _missing_keys(stages)
     problems += _queue_lengths(stages)
     problems += _foreign_keys(stages)
+    problems += lost_receipts.problems(stages.store)
     problems += stages.due.check()
     problems += [f"{problem.where}: {problem.message}" for problem in stages.pages.check()]
     return problems[:PROBLEMS_MAX]

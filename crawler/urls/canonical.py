@@ -78,7 +78,19 @@ def resolve(base: str, raw_url: str, *, encoding: str = "utf-8", length_max: int
 
 def canonical(raw_url: str, *, length_max: int = LENGTH_MAX) -> str | None:
     """Return the request form of an absolute URL; None if it has none."""
+    plain = _PLAIN.fullmatch(raw_url)
+    if plain is not None and "/." not in plain[2] and len(raw_url) <= length_max and _is_canonical(plain[1]):
+        return raw_url
     return resolve_or_rule(None, raw_url, length_max=length_max)[0] or None
+
+
+# An origin, and a path that no parser changes unless a segment begins with a dot
+_PLAIN = re.compile(r"(https?://[-.0-9:a-z]{1,80})(/[-.0-9A-Z_a-z~/]*)")
+
+
+@lru_cache(maxsize=1024)
+def _is_canonical(origin: str) -> bool:
+    return resolve_or_rule(None, f"{origin}/")[0] == f"{origin}/"
 
 
 def resolve_or_rule(

@@ -6,6 +6,7 @@
 | case | requests |
 |---|---|
 | `uncached-1`, `-16`, `-300` | `--pages` pages in turn, far more than the cache holds, on 1, 16, 300 connections |
+| `gzip-1`, `-16`, `-300` | the same for clients that accept gzip (nginx: gzip_static, files of level 1) |
 | `cached` | `--few` pages in turn, which the cache holds, on 16 connections, like all cases below |
 | `unchanged`, `unchanged-cached` | If-None-Match with the right tag, of `--pages` and of `--few` pages: 304 |
 | `range` | 1,000 bytes from the middle of `--pages` pages: 206 |
@@ -41,7 +42,8 @@ http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000
  client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c;
  uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
  server {{ listen 127.0.0.1:{plain}; root {folder}/www; }}
- server {{ listen 127.0.0.1:{coded}; root {folder}/coded; gzip_static on; }} }}
+ server {{ listen 127.0.0.1:{coded}; root {folder}/coded; gzip_static on; }}
+ server {{ listen 127.0.0.1:{zipped}; root {folder}/www; gzip_static on; }} }}
 """
 LUA = """
 local base, n, fields = os.getenv("BASE"), 0, {}
@@ -59,6 +61,7 @@ request = function()
 end
 """
 CODED_PAGES = 2000
+GZIP = "Accept-Encoding: gzip"
 
 
 class Case(NamedTuple):
@@ -67,18 +70,22 @@ class Case(NamedTuple):
     fields: str = ""
     tags: bool = False
     coded: bool = False
+    zipped: bool = False
 
 
 CASES = {
     "uncached-1": Case(1),
     "uncached-16": Case(),
     "uncached-300": Case(300),
+    "gzip-1": Case(1, fields=GZIP, zipped=True),
+    "gzip-16": Case(fields=GZIP, zipped=True),
+    "gzip-300": Case(300, fields=GZIP, zipped=True),
     "cached": Case(few=True),
     "unchanged": Case(tags=True),
     "unchanged-cached": Case(tags=True, few=True),
     "range": Case(fields="Range: bytes=12000-12999"),
     "decoded": Case(coded=True),
-    "encoded": Case(coded=True, fields="Accept-Encoding: gzip"),
+    "encoded": Case(coded=True, fields=GZIP),
 }
 
 
@@ -87,8 +94,11 @@ def prepare(folder: Path, options: argparse.Namespace) -> None:
     for name, count in (("www", options.pages), ("coded", CODED_PAGES)):
         if not (folder / name).exists():
             write_pages(folder / name, count, options.bytes)
-    for page in (folder / "coded").glob("*.html"):
-        page.with_suffix(".html.gz").write_bytes(gzip.compress(page.read_bytes(), 6, mtime=0))
+    for name, level in (("www", 1), ("coded", 6)):
+        for page in (folder / name).glob("*.html"):
+            zipped = page.with_suffix(".html.gz")
+            if not zipped.exists():
+                zipped.write_bytes(gzip.compress(page.read_bytes(), level, mtime=0))
     theirs, ours = [], []
     for number in range(options.pages):
         page = folder / "www" / f"p{number}.html"
@@ -107,15 +117,15 @@ def free_ports(count: int) -> list[int]:
 
 
 def ports_of(folder: Path) -> list[int]:
-    """Return the ports of the two sites, which are part of the stored URLs, so they are kept with the crawl."""
+    """Return the ports of the three sites, kept with the crawl, since its URLs contain them."""
     kept = folder / "ports"
     if not kept.exists():
-        kept.write_text(" ".join(map(str, free_ports(2))))
+        kept.write_text(" ".join(map(str, free_ports(3))))
     return [int(port) for port in kept.read_text().split()]
 
 
 def measure(folder: Path, ports: list[int], nginx: int, options: argparse.Namespace) -> None:
-    plain, coded = (f"http://127.0.0.1:{port}" for port in ports)
+    plain, coded, zipped = (f"http://127.0.0.1:{port}" for port in ports)
     (address,) = free_ports(1)
     cache = f"http://127.0.0.1:{address}"
     script = folder / "cases.lua"
@@ -135,7 +145,7 @@ def measure(folder: Path, ports: list[int], nginx: int, options: argparse.Namesp
             site = coded if case.coded else plain
             ratios = []
             for number in range(options.rounds + 1):
-                theirs = loaded(nginx, site, "/", case, "theirs")
+                theirs = loaded(nginx, zipped if case.zipped else site, "/", case, "theirs")
                 ours = loaded(server.pid, cache, f"/page?url={site}/", case, "ours")
                 ratios.append(ours.a_cpu_second / theirs.a_cpu_second)
                 if options.verbose:
@@ -153,11 +163,11 @@ def run(folder: Path, program: str, options: argparse.Namespace) -> None:
     folder.chmod(0o755)
     prepare(folder, options)
     ports = ports_of(folder)
-    (folder / "conf").write_text(NGINX.format(folder=folder, plain=ports[0], coded=ports[1]))
+    (folder / "conf").write_text(NGINX.format(folder=folder, plain=ports[0], coded=ports[1], zipped=ports[2]))
     with running([program, "-c", str(folder / "conf")]) as nginx:
         time.sleep(0.5)
         if not (folder / "crawl").exists():
-            seeds = [f"http://127.0.0.1:{port}/p0.html" for port in ports]
+            seeds = [f"http://127.0.0.1:{port}/p0.html" for port in ports[:2]]
             subprocess.run(
                 [*CRAWLER, "crawl", *seeds, "--dir", str(folder / "crawl"), *FULL_RATE], check=True
             )

@@ -51,7 +51,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float, dict
 
 def _served(served: StoredCrawl, stages: Stages, now: float) -> dict[str, float | None]:
     return {
-        record.url: served.fresh_probability(fingerprint, record, now)
+        record.url: served.fresh_probability(fingerprint, record.fetched_at, now)
         for fingerprint, record in stages.pages.all_records()
         if record.state is PageState.STORED
     }

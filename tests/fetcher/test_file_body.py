@@ -11,7 +11,7 @@ from crawler.errors import StoreError
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.file_body import FileBody, FileRule
 from crawler.records import Fetch, Outcome
-from crawler.storage.parts import Parts
+from crawler.storage.parts import PartFolder
 from tests.fetcher.scripted import Do, Script, Server, make_client, run, small
 
 BODY = bytes(range(251)) * 1000
@@ -42,7 +42,7 @@ class Transfer:
     """Requests for one file, one after the other, each answered by the next script."""
 
     def __init__(self, folder: Path, *scripts: Script, rule: FileRule | None = None) -> None:
-        self.body = FileBody(rule or _rule(), Parts(folder), "0f", resumable=True)
+        self.body = FileBody(rule or _rule(), PartFolder(folder), "0f", resumable=True)
         self._scripts = scripts
 
     def fetch(self, config: FetchConfig = LIMITS) -> list[Fetch]:

@@ -9,7 +9,6 @@ import msgspec
 
 from crawler.change_signals import Signalled
 from crawler.config import ServeConfig
-from crawler.records import PageRecord
 from crawler.serve.interfaces import Ahead, AheadState, Located
 from crawler.serve.page_handler import PageHandler
 from crawler.serve.rewriting import rewriter
@@ -39,7 +38,7 @@ class CrawlOfSite:
     def missing(self, url: str, fingerprint: int) -> tuple[str, str]:
         return ("unknown", "no link to it") if url.startswith(self.scope) else ("filtered", "scope")
 
-    def fresh_probability(self, fingerprint: int, record: PageRecord, now: float) -> float | None:
+    def fresh_probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
         return self.probability
 
     def request_fetch(self, url: str, fingerprint: int) -> Ahead:

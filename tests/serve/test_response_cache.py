@@ -2,28 +2,30 @@
 
 import random
 
-from crawler.records import Capture
 from crawler.serve.representation import Representation
 from crawler.serve.response_cache import CachedResponse, ResponseCache
 
+UNIT = 100  # bytes; sizes are in this unit
+BOUND = 1000 * UNIT
+EMPTY = Representation(200, "", "", 0, lambda: iter(()), BOUND).size
 
-def answer(size: int = 100, proof: bytes = b"1") -> CachedResponse:
-    capture = Capture("s", 0, 1, "response", 1.0, 200, "text/html", b"d", "http://a.example/")
-    ready = Representation(200, "OK", [], "", "", size, b"x", lambda: iter(()), size=size)
-    return CachedResponse(proof, None, capture, ready)
+
+def answer(key: int, size: int = 100, proof: bytes = b"1") -> CachedResponse:
+    ready = Representation(200, "", "", 0, lambda: iter(()), BOUND, body=bytes(UNIT * size - EMPTY))
+    return CachedResponse(key, proof, None, 1.0, ready)
 
 
 def ask(cache: ResponseCache, key: int, size: int = 100) -> bool:
     """Request an answer as the server does; return whether it was cached."""
     if cache.get(key, b"1") is not None:
         return True
-    cache.put(key, answer(size))
+    cache.put(answer(key, size))
     cache._check()
     return False
 
 
 def test_a_client_that_requests_everything_once_replaces_nothing() -> None:
-    cache = ResponseCache(1000)
+    cache = ResponseCache(BOUND)
     for key in range(10):
         ask(cache, key)
     for key in range(100, 50_000):
@@ -33,7 +35,7 @@ def test_a_client_that_requests_everything_once_replaces_nothing() -> None:
 
 def test_a_full_cache_keeps_what_is_requested_again() -> None:
     """The least recently used answer makes room."""
-    cache = ResponseCache(1000)
+    cache = ResponseCache(BOUND)
     for key in range(10):
         ask(cache, key)
     assert [ask(cache, 50) for _ in range(3)] == [False, False, True]
@@ -41,16 +43,16 @@ def test_a_full_cache_keeps_what_is_requested_again() -> None:
 
 
 def test_a_newer_answer_replaces_the_older_one() -> None:
-    cache = ResponseCache(1000)
+    cache = ResponseCache(BOUND)
     for key in range(10):
         ask(cache, key)
-    cache.put(3, answer(proof=b"2"))
+    cache.put(answer(3, proof=b"2"))
     assert cache.get(3, b"2") is not None and cache.get(3, b"1") is None
 
 
 def test_the_bound_holds() -> None:
     rng = random.Random(5)
-    cache = ResponseCache(1000)
+    cache = ResponseCache(BOUND)
     for _ in range(5000):
-        ask(cache, rng.randrange(40), rng.choice([10, 100, 125, 126, 2000]))
-    assert 0 < cache.bytes <= 1000
+        ask(cache, rng.randrange(40), rng.choice([16, 100, 125, 126, 2000]))
+    assert 0 < cache.bytes <= BOUND

@@ -8,7 +8,7 @@ import pytest
 
 from crawler.errors import StoreError
 from crawler.storage import parts
-from crawler.storage.parts import Part, PartHead, Parts
+from crawler.storage.parts import Part, PartFolder, PartHead
 
 BODY = bytes(range(256)) * 9000
 PIECES = (BODY[:700_001], BODY[700_001:])
@@ -19,7 +19,7 @@ def _head(length: int = len(BODY)) -> PartHead:
 
 
 def _begun(folder: Path, identity: str = "0f") -> Part:
-    part = Parts(folder).begin(identity, _head())
+    part = PartFolder(folder).begin(identity, _head())
     part.write(PIECES[0])
     return part
 
@@ -37,7 +37,7 @@ def test_digests_are_those_of_the_whole_body(tmp_path: Path) -> None:
 def test_another_process_goes_on_with_what_is_left(tmp_path: Path) -> None:
     """The first process is killed: it neither closes its part nor tells anybody."""
     _begun(tmp_path)
-    later = Parts(tmp_path)
+    later = PartFolder(tmp_path)
     assert later.has("0f") and not later.has("1e") and later.left("1e") is None
     part = later.left("0f")
     assert part is not None and part.head.fields == _head().fields and part.length == len(PIECES[0])
@@ -62,7 +62,7 @@ def test_a_new_answer_replaces_a_part(tmp_path: Path) -> None:
 @pytest.mark.parametrize("needed", [True, False])
 def test_sweep_deletes_what_nothing_needs(tmp_path: Path, needed: bool) -> None:
     _begun(tmp_path).close()
-    later = Parts(tmp_path)
+    later = PartFolder(tmp_path)
     later.sweep(lambda identity, head: needed and identity == "0f" and head.began == 5.0)
     assert later.has("0f") is needed and bool(list(tmp_path.iterdir())) is needed
 
@@ -77,7 +77,7 @@ def test_parts_of_an_earlier_boot_and_damaged_heads_are_deleted(
     boot = tmp_path.parent / "boot"
     boot.write_text("another boot")
     monkeypatch.setattr(parts, "_BOOT", boot)
-    later = Parts(tmp_path)
+    later = PartFolder(tmp_path)
     later.sweep(lambda identity, head: True)
     assert not later.has("0f") and not later.has("1e") and not list(tmp_path.iterdir())
 

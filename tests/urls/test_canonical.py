@@ -273,3 +273,19 @@ def test_plain_join_handles_common_forms(href: str) -> None:
     """`plain_join` handles the common forms."""
     base = "http://h.example/a/b/c.html"
     assert plain_join(ancestors(base), href) == resolve(base, href)
+
+
+@given(
+    st.sampled_from(["http://", "https://", "http:/", "HTTP://", ""]),
+    st.text("ab.:0189-xn", max_size=12),
+    st.text("/.ab~_-%0 ", max_size=12),
+)
+@example("http://", "127.1", "/")
+@example("http://", "h.example:80", "/a")
+@example("http://", "h.example", "/a/..")
+@example("http://", "h.example", "//./a")
+@example("http://", "h.example.", "/a")
+def test_plain_urls_are_not_parsed_but_get_the_same_form(scheme: str, host: str, path: str) -> None:
+    url = f"{scheme}{host}{path}"
+    assert canonical(url) == (resolve_or_rule(None, url)[0] or None)
+    assert canonical(url, length_max=12) == (resolve_or_rule(None, url, length_max=12)[0] or None)

@@ -55,6 +55,7 @@ def count_kept(change: Change, capturing: Capturing) -> None:
     change.count("stored.records", capturing.new_record)
     change.count("stored.captures", capturing.new_capture)
     fetch = capturing.fetch
+    change.count("kept.pages", capturing.stored and capturing.record is not None)
     if fetch.truncated and fetch.final and fetch.outcome in _KEPT_IF_CUT and capturing.stored:
         change.count("bodies.cut" if fetch.truncated == "length" else "bodies.broken_off")
         is_file = bool(capturing.fetch_task.flags & LinkFlag.SEED) and not is_html(fetch.content_type)

@@ -6,7 +6,7 @@ from crawler.extract.types import is_css, is_page
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.file_body import FileBody, FileRule
 from crawler.records import FetchTask, LinkFlag
-from crawler.storage.parts import Parts
+from crawler.storage.parts import PartFolder
 from crawler.urls.file_kinds import Kinds
 
 _SEED, _OWN_REQUEST, _SITEMAP = LinkFlag.SEED, LinkFlag.OWN_REQUEST, LinkFlag.SITEMAP
@@ -20,7 +20,7 @@ class FileBodies:
     stream has none.
     """
 
-    def __init__(self, config: Config, parts: Parts) -> None:
+    def __init__(self, config: Config, parts: PartFolder) -> None:
         self._parts = parts
         self._fetch = config.fetch
         self._feeds = config.sitemaps.feeds

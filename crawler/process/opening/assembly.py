@@ -27,7 +27,7 @@ from crawler.splitter.outbox import Outbox
 from crawler.storage.faults import reach
 from crawler.storage.keys import PAGE, PARKED, TODO
 from crawler.storage.kv import KeyValue, scan_prefix
-from crawler.storage.parts import PartHead, Parts
+from crawler.storage.parts import PartFolder, PartHead
 from crawler.urls.canonical import canonical
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.file_kinds import Kinds
@@ -111,7 +111,7 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
 
 def make_file_bodies(context: ProcessContext, pages: PageCache) -> FileBodies:
     """Open the parts of large files, without those that earlier runs left of files that are stored since."""
-    parts = Parts(context.directory / PARTS)
+    parts = PartFolder(context.directory / PARTS)
 
     def is_needed(identity: str, head: PartHead) -> bool:
         record = pages.record(int(identity, 16))

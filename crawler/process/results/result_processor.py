@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator
 
 from crawler.clock import Clock
 from crawler.config import RefreshConfig
-from crawler.consent.stamping import Stamping, own_statements
+from crawler.consent.stamping import Stamping
 from crawler.errors import DamageError, StoreError, Unexpected
 from crawler.extract.directives import header_directives
 from crawler.frontier.frontier import Frontier
@@ -141,10 +141,7 @@ class ResultProcessor:
         """Return the URLs of the files about a page's site that are to be fetched: tdmrep.json, licence documents."""
         if self._stamping is None or fetch.outcome not in SUCCESSES:
             return []
-        own = own_statements(fetch, extracted, repeats=False, earlier=None)
-        book = self._stamping.book
-        announced = book.announced(book.site(authority(fetch.url)), fetch.url, own.licenses)
-        return book.wanted(authority(fetch.url), announced, now)
+        return self._stamping.wanted_files(fetch, extracted, now)
 
     def site_file(self, page: Fetch, url: str, fetch: Fetch, now: float) -> Callable[[], Change]:
         """Take the answer to the request for a file about a page's site; return the function that makes its change."""

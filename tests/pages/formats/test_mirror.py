@@ -131,7 +131,7 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
     mirror.fill(folder, path, (b"data",))
     assert list(outside.iterdir()) == []
     with pytest.raises(StoreError):
-        mirror.fill(folder, "site.example/x", b"data")
+        mirror.fill(folder, "site.example/x", (b"data",))
 
 
 def test_look_ups_follow_redirects_and_stop_in_loops(tmp_path: Path) -> None:

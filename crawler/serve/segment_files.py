@@ -1,0 +1,80 @@
+"""Keeps the segments open that copies were read from last, so that reading a copy is one system call.
+
+A segment grows at the end, is renamed once, and erased records are overwritten in place, so
+a descriptor stays right. Only `crawler ship` deletes segments; descriptors of deleted files
+are closed within `_CHECK_INTERVAL` reads, since they would keep their disk space in use.
+"""
+
+import os
+from collections import OrderedDict
+from pathlib import Path
+
+from crawler.errors import DamageError
+from crawler.pages import segments
+
+_CHECK_INTERVAL = 256  # reads between two checks for deleted files
+
+
+class SegmentFiles:
+    """Descriptors of at most `files_max` segments; the one that was unused for longest is closed first."""
+
+    def __init__(self, files_max: int) -> None:
+        self._files_max = files_max
+        self._open: OrderedDict[tuple[Path, str], int] = OrderedDict()
+        self._reads = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def read(self, folder: Path, segment: str, length: int, offset: int) -> bytes:
+        """Return `length` bytes of a segment, finished or still open; fewer at its end.
+
+        Raises:
+            DamageError: there is no such segment, or it cannot be read.
+        """
+        self._reads += 1
+        if self._reads % _CHECK_INTERVAL == 0:
+            self._close_deleted()
+        key = folder, segment
+        file = self._open.get(key)
+        if file is None:
+            file = self._enter(key)
+        elif len(self._open) > 1:
+            self._open.move_to_end(key)
+        try:
+            return os.pread(file, length, offset)
+        except OSError as error:
+            raise DamageError(f"{folder / segment}: {error.strerror}") from error
+
+    def _enter(self, key: tuple[Path, str]) -> int:
+        file = _opened(*key)
+        self._open[key] = file
+        if len(self._open) > self._files_max:
+            os.close(self._open.popitem(last=False)[1])
+        return file
+
+    def _close_deleted(self) -> None:
+        for key, file in list(self._open.items()):
+            if os.fstat(file).st_nlink == 0:
+                os.close(self._open.pop(key))
+
+    def close(self) -> None:
+        """Close all descriptors; `read` opens segments again."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+
+def _opened(folder: Path, segment: str) -> int:
+    try:
+        return os.open(folder / segment, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return _open_other(segments.segment_path(folder, segment))
+    except OSError as error:
+        raise DamageError(f"{folder / segment}: {error.strerror}") from error
+
+
+def _open_other(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise DamageError(f"{path}: {error.strerror}") from error

@@ -1,0 +1,143 @@
+"""Opens a stored answer for the page server, reading no more of it than an answer needs.
+
+    member in parts:   pread --> head inflated --> payload inflated when it is needed, or passed on as gzip
+    other members:     `pages/stored_bodies.py`
+
+A member of up to `MEMBER_BYTES_MAX` that tells where its parts are (`pages/gzip_members.py`)
+is read by one system call. Longer members, and those of other programs and earlier versions,
+are read piece by piece, so a body of any size needs the memory of a few pieces.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from crawler.errors import DamageError
+from crawler.pages import gzip_members, stored_bodies
+from crawler.pages.archive import Archive
+from crawler.pages.captures import shown_fields
+from crawler.pages.gzip_members import MemberParts
+from crawler.records import Capture
+from crawler.serve.segment_files import SegmentFiles
+from crawler.serve.stored_head import StoredHead, of_fields, parse_head
+
+MEMBER_BYTES_MAX = 64 << 10  # of a member that is read by one call
+
+Pieces = Callable[[], Iterator[bytes]]
+
+
+class OpenedCopy(msgspec.Struct):
+    """A stored answer opened for reading: its head, and a function that returns iterators over its payload.
+
+    `length` is the payload's length in bytes, with its content coding. `parts` are those of its
+    member, if it is stored in parts.
+    """
+
+    head: StoredHead
+    length: int
+    pieces: Pieces
+    parts: "StoredParts | None" = None
+
+
+class StoredParts:
+    """The parts of a member in a segment. They are read again after `release`."""
+
+    __slots__ = ("_files", "_folder", "_length", "_offset", "_parts", "_segment", "gzip_length", "length")
+
+    def __init__(self, files: SegmentFiles, folder: Path, place: Capture, parts: MemberParts) -> None:
+        self._files, self._folder = files, folder
+        self._segment, self._offset, self._length = sys.intern(place.segment), place.offset, place.length
+        self._parts: MemberParts | None = parts
+        self.length, self.gzip_length = parts.length, parts.gzip_length
+
+    def release(self) -> None:
+        """Free the bytes."""
+        self._parts = None
+
+    def payload(self) -> Iterator[bytes]:
+        """Yield the payload.
+
+        Raises:
+            DamageError: the bytes are broken.
+        """
+        try:
+            yield self._whole().payload()
+        except DamageError as error:
+            raise DamageError(f"{self._segment} at {self._offset}: {error}") from error
+
+    def gzip(self) -> Iterator[bytes]:
+        """Yield the payload as a gzip stream."""
+        yield self._whole().gzip()
+
+    def _whole(self) -> MemberParts:
+        if self._parts is not None:
+            return self._parts
+        member = self._files.read(self._folder, self._segment, self._length, self._offset)
+        parts = gzip_members.parts(member)
+        if parts is None or (parts.length, parts.gzip_length) != (self.length, self.gzip_length):
+            raise DamageError("it was overwritten")
+        return parts
+
+
+class CopyReader:
+    """Opens the copies of an archive; keeps at most `files_max` segments open."""
+
+    def __init__(self, files_max: int) -> None:
+        self.files = SegmentFiles(files_max)
+
+    def open(self, archive: Archive, capture: Capture) -> OpenedCopy:
+        """Open the answer of a capture, or the DOM that a browser showed instead.
+
+        A revisit has the payload it repeats, and after a 304 also that answer's head.
+
+        Raises:
+            DamageError: the bytes are missing, or are not a record.
+        """
+        if capture.dom_length:
+            return self._shown(archive, capture)
+        if not capture.refers_to:
+            return self._answer(archive, capture)
+        original = archive.capture_at(capture.refers_to)
+        if original is None:
+            raise DamageError(f"{capture.url}: the response that it repeats is not in the store")
+        repeated = self._answer(archive, original)
+        if capture.status == 304:
+            return repeated
+        return replace(repeated, head=self._answer(archive, capture).head)
+
+    def _answer(self, archive: Archive, place: Capture) -> OpenedCopy:
+        """Open the response at the place of a capture."""
+        parts = self._parts(archive, place)
+        if parts is None:
+            return _in_pieces(archive.folder, replace(place, dom_length=0))
+        try:
+            head = parts.head()
+        except DamageError as error:
+            raise DamageError(f"{place.segment} at {place.offset}: {error}") from error
+        stored = StoredParts(self.files, archive.folder, place, parts)
+        return OpenedCopy(parse_head(head), parts.length, stored.payload, stored)
+
+    def _shown(self, archive: Archive, capture: Capture) -> OpenedCopy:
+        """Open the DOM that a browser showed, under the head of the answer."""
+        place = replace(capture, offset=capture.offset + capture.dom_offset, length=capture.dom_length)
+        parts = self._parts(archive, place)
+        if parts is None:
+            return _in_pieces(archive.folder, capture)
+        head = self._answer(archive, capture).head
+        head = of_fields(head.status, head.reason, shown_fields(head.fields))
+        stored = StoredParts(self.files, archive.folder, place, parts)
+        return OpenedCopy(head, parts.length, stored.payload, stored)
+
+    def _parts(self, archive: Archive, place: Capture) -> MemberParts | None:
+        if place.length > MEMBER_BYTES_MAX:
+            return None
+        member = self.files.read(archive.folder, place.segment, place.length, place.offset)
+        return gzip_members.parts(member)
+
+
+def _in_pieces(folder: Path, capture: Capture) -> OpenedCopy:
+    copy = stored_bodies.open_capture(folder, capture, None)
+    return OpenedCopy(of_fields(copy.status, copy.reason, copy.headers), copy.length, copy.pieces)

@@ -1,0 +1,267 @@
+"""Copies whose members are stored in parts: what is read, what is passed on, and what is refused on each path."""
+
+import asyncio
+import gzip
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler.errors import DamageError
+from crawler.pages.gzip_members import MemberParts
+from crawler.pages.withdrawals import RuleFile, Subject, Withdrawals
+from crawler.records import Extracted, Rendering
+from crawler.serve.segment_files import SegmentFiles
+from tests.pages.support import START
+from tests.serve.support import Response, Served
+from tests.serve.test_again import answers, asks
+
+PAGE = "http://site.example/"
+AT = "/page?url=" + PAGE
+TEXT = b"<title>Long</title>" + b"<p>some words of a page</p>\n" * 200
+GZIP = "Accept-Encoding: gzip, br"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    made = Served(tmp_path, ready_bytes_max=0)  # each answer is built again
+    made.store(body=TEXT)
+    return made
+
+
+@pytest.fixture
+def inflated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of the payloads that were inflated."""
+    lengths: list[int] = []
+    payload = MemberParts.payload
+
+    def counted(parts: MemberParts) -> bytes:
+        lengths.append(parts.length)
+        return payload(parts)
+
+    monkeypatch.setattr(MemberParts, "payload", counted)
+    return lengths
+
+
+async def both(served: Served, *lines: str) -> list[Response]:
+    """Return the answers to a request that is parsed, and to the same one again, which is answered at once."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    said = []
+    for _ in range(2):
+        writer.write(asks(AT, *lines))
+        said += await answers(reader, 1)
+    writer.close()
+    return said
+
+
+def test_a_client_that_accepts_gzip_gets_the_stored_blocks(served: Served, inflated: list[int]) -> None:
+    async def talk(served: Served) -> None:
+        for coded in await both(served, GZIP):
+            assert coded.fields["content-encoding"] == "gzip" and coded.fields["etag"].endswith('-z"')
+            assert coded.fields["vary"] == "Accept-Encoding"
+            assert gzip.decompress(coded.body) == TEXT and len(coded.body) < len(TEXT) / 2
+        assert inflated == []
+        for plain in await both(served):
+            assert plain.body == TEXT and "content-encoding" not in plain.fields
+            assert plain.fields["vary"] == "Accept-Encoding", "caches must keep the forms apart"
+            assert plain.fields["etag"] != coded.fields["etag"]
+        assert inflated == [len(TEXT)] * 2
+        head = await served.get(AT, GZIP, method="HEAD")
+        assert head.fields["content-length"] == str(len(coded.body))
+
+    served.run(talk)
+
+
+def test_what_the_client_has_is_not_read(served: Served, inflated: list[int]) -> None:
+    async def talk(served: Served) -> None:
+        for lines in ((), (GZIP,)):
+            tag = (await served.get(AT, *lines)).fields["etag"]
+            inflated.clear()
+            for same in await both(served, *lines, f"If-None-Match: {tag}"):
+                assert same.status == 304 and same.fields["etag"] == tag
+            assert inflated == []
+            other = await served.get(AT, f"If-None-Match: {tag}", *(() if lines else (GZIP,)))
+            assert other.status == 200, "the other form has another tag"
+
+    served.run(talk)
+
+
+def test_the_fields_of_a_page_are_read_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The body is read from the segment each time if it is not cached; a 304 reads nothing."""
+    reads: list[int] = []
+    read = SegmentFiles.read
+
+    def counted(files: SegmentFiles, folder: Path, segment: str, length: int, offset: int) -> bytes:
+        reads.append(length)
+        return read(files, folder, segment, length, offset)
+
+    monkeypatch.setattr(SegmentFiles, "read", counted)
+    served.crawl.probability = 0.5
+
+    async def talk(served: Served) -> None:
+        first, second = await both(served, GZIP)
+        assert (
+            len(reads) == 2
+            and len(served.handler.head_cache) == 1
+            and len(served.handler.response_cache) == 0
+        )
+        assert first.fields == second.fields and first.fields["x-fresh-probability"] == "0.500"
+        for same in await both(served, GZIP, f"If-None-Match: {first.fields['etag']}"):
+            assert same.status == 304 and same.fields["x-fresh-probability"] == "0.500"
+        assert len(reads) == 2
+        for _ in await both(served):
+            pass
+        assert len(reads) == 4 and len(served.handler.head_cache) == 2, "the forms are cached apart"
+        served.store(body=TEXT + b"<p>more", at=50.0)
+        assert gzip.decompress((await both(served, GZIP))[1].body) == TEXT + b"<p>more"
+
+    served.run(talk)
+
+
+def test_the_fields_of_many_pages_stay_within_their_bound(tmp_path: Path) -> None:
+    """Method: far more pages than fit, twice in turn, with bodies that move to the other cache."""
+    served = Served(tmp_path, ready_bytes_max=80_000, head_bytes_max=30_000)
+    for number in range(40):
+        served.store(f"{PAGE}{number}", TEXT + b"%d" % number)
+
+    async def talk(served: Served) -> None:
+        for _ in range(2):
+            for number in range(40):
+                for lines in ((), (GZIP,)):
+                    answer = await served.get(f"{AT}{number}", *lines)
+                    body = gzip.decompress(answer.body) if lines else answer.body
+                    assert body == TEXT + b"%d" % number
+                served.handler.head_cache._check()
+                served.handler.response_cache._check()
+        assert len(served.handler.head_cache) and len(served.handler.response_cache)
+
+    served.run(talk)
+
+
+def test_ranges_are_of_the_page_itself(served: Served) -> None:
+    async def talk(served: Served) -> None:
+        for lines in ((), (GZIP,)):
+            for part in await both(served, *lines, "Range: bytes=2000-2099"):
+                assert part.status == 206 and part.body == TEXT[2000:2100]
+                assert "content-encoding" not in part.fields
+
+    served.run(talk)
+
+
+def test_only_what_shrinks_is_passed_as_gzip(served: Served) -> None:
+    """Noise, a short page and rewritten links are sent as they are; a DOM and a revisit shrink like a page."""
+    noise = os.urandom(5000)
+    served.store(PAGE + "noise", noise)
+    served.store(PAGE + "short", b"short")
+    served.store(PAGE + "same", TEXT, at=1.0)
+    served.store(PAGE + "shown", b"<p>shell", rendering=Rendering(dom=TEXT))
+
+    async def talk(served: Served) -> None:
+        for name, body in (("noise", noise), ("short", b"short")):
+            plain = await served.get(AT + name, GZIP)
+            assert plain.body == body and "content-encoding" not in plain.fields
+        rewritten = await served.get(AT + "&rewrite=1", GZIP)
+        assert b"some words" in rewritten.body and "content-encoding" not in rewritten.fields
+        for name in ("same", "shown"):
+            coded = await served.get(AT + name, GZIP)
+            assert gzip.decompress(coded.body) == TEXT, name
+
+    served.run(talk)
+
+
+def _noarchive(served: Served) -> None:
+    served.store(body=TEXT, at=50.0, extracted=Extracted(PAGE, noarchive=True))
+
+
+def _withdraw(served: Served) -> None:
+    withdrawals = served.site.cache.withdrawals
+    RuleFile(served.site.cache.folder.parent, 10).add(Subject(url=PAGE).rule(START))
+    withdrawals.reload()
+
+
+def _disallow(served: Served) -> None:
+    served.crawl.disallowed = lambda url: "Disallow: /"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("ready_bytes_max", [0, 1 << 20])
+@pytest.mark.parametrize("withhold", [_noarchive, _withdraw, _disallow])
+@pytest.mark.parametrize(
+    "lines", [(), (GZIP,), ("If-None-Match: TAG",), (GZIP, "If-None-Match: TAG"), ("Range: bytes=0-9",)]
+)
+def test_directives_are_judged_at_each_request(
+    tmp_path: Path, ready_bytes_max: int, withhold: Any, lines: tuple[str, ...]
+) -> None:
+    """A page that was answered, and may be cached, is withheld from the next request on, on each path."""
+    served = Served(tmp_path, ready_bytes_max=ready_bytes_max, on_disallow="withhold")
+    served.site.cache.withdrawals = Withdrawals(tmp_path)
+    served.crawl.disallowed = lambda url: ""  # type: ignore[attr-defined]
+    served.store(body=TEXT)
+
+    async def talk(served: Served) -> None:
+        tag = (await served.get(AT, *[line for line in lines if line == GZIP])).fields["etag"]
+        asked = [line.replace("TAG", tag) for line in lines]
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        for _ in range(3):
+            writer.write(asks(AT, *asked))
+            assert (await answers(reader, 1))[0].status in (200, 206, 304)
+        withhold(served)
+        for _ in range(2):
+            writer.write(asks(AT, *asked))
+            assert (await answers(reader, 1))[0].status == 451
+        writer.close()
+        assert (await served.get(AT, *asked, method="HEAD")).status == 451
+
+    served.run(talk)
+
+
+def test_damage_is_not_served(tmp_path: Path) -> None:
+    """Method: break the payload, then the head, of the stored member."""
+    served = Served(tmp_path, ready_bytes_max=0, head_bytes_max=0)
+    served.store(body=TEXT)
+    [segment] = served.site.segments()
+    data = segment.read_bytes()
+    head = data.index(b"CP\x10\x00") + 20
+    payload = head + int.from_bytes(data[head - 16 : head - 12], "little")
+
+    def spoil(at: int) -> None:
+        with segment.open("r+b") as file:
+            file.seek(at)
+            file.write(bytes(40))
+
+    async def talk(served: Served) -> None:
+        tag = (await served.get(AT)).fields["etag"]
+        spoil(payload + 8)
+        assert [each.status for each in await both(served)] == [502, 502]
+        with pytest.raises((zlib.error, OSError, EOFError)):
+            gzip.decompress((await served.get(AT, GZIP)).body)
+        assert (await served.get(AT, f"If-None-Match: {tag}")).status == 304
+        spoil(head + 40)
+        for lines in ((), (GZIP,), (f"If-None-Match: {tag}",)):
+            assert [each.status for each in await both(served, *lines)] == [502, 502]
+
+    served.run(talk)
+
+
+def test_few_segments_stay_open(tmp_path: Path) -> None:
+    """The descriptors are bounded and closed at the end; a renamed segment is still read."""
+    for number in range(9):
+        (tmp_path / f"s{number}").write_bytes(b"segment %d" % number)
+    (tmp_path / "s9.open").write_bytes(b"segment 9")
+    files = SegmentFiles(3)
+    before = len(os.listdir("/proc/self/fd"))
+    for number in (*range(10), 9, 0, 5, 9):
+        assert files.read(tmp_path, f"s{number}", 20, 8) == b"%d" % number
+        assert len(files) <= 3
+    assert len(os.listdir("/proc/self/fd")) <= before + 3
+    (tmp_path / "s9.open").rename(tmp_path / "s9")
+    assert files.read(tmp_path, "s9", 7, 0) == b"segment"
+    (tmp_path / "s5").unlink()
+    for _ in range(256):
+        files.read(tmp_path, "s9", 7, 0)
+    assert len(files) == 2, "the deleted segment takes no disk space"
+    files.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(DamageError, match="missing"):
+        files.read(tmp_path, "other", 1, 0)

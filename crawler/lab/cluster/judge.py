@@ -13,6 +13,7 @@ unfair rate       the crawl made more requests than its rate allows
 stale             a changing page was not requested again for a long time
 stalled           all requests stopped for a long time and then continued
 no end            a finite crawl did not end
+left behind       a process waited for others that had ended, although nothing had kept it from learning of the end
 miscounted        a counting law did not hold when a process ended
 bug               an unexpected exception
 """
@@ -31,6 +32,7 @@ import msgspec
 from crawler.lab.cluster.cluster import Cluster
 from crawler.lab.cluster.cluster_settings import START, ClusterSettings, Observed
 from crawler.lab.cluster.fetching import WebAsk
+from crawler.lab.cluster.population import STOPPED
 from crawler.lab.cluster.synthetic_web import MISSING_EVERY, SITEMAP, SyntheticWeb
 
 RULES = (
@@ -46,6 +48,7 @@ RULES = (
     "stale",
     "stalled",
     "no end",
+    "left behind",
     "miscounted",
     "bug",
 )
@@ -54,6 +57,7 @@ SLACK = 1e-3  # seconds by which clocks and floats may differ
 RATE_WINDOW = 20.0  # seconds over which the rate is measured
 RATE_SLACK = 1.15  # factor on the rate: shares change while messages are on their way
 CLONE_MAX = 120.0  # seconds within which one of two processes of the same name must stop
+CUT_OFF = ("partition", "stop", "loss", "reset", "rerun")  # faults after which a process may wait for others
 AWAY = ("kill", "power", "partition", "stop", "clock", "loss")  # faults that keep messages from a process
 STALL_MAX = 900.0  # seconds without a request; a host that is down is retried after 60, 120, 240
 STALE_AFTER = 4.0  # factor on the configured maximum age
@@ -105,6 +109,8 @@ def judge(cluster: Cluster) -> RunVerdict:
         _judge_survivors(notes, asked, cluster)
     if not observed.ended and not settings.length:
         notes.add("no end", f"after {observed.elapsed:.0f} s and {len(observed.lives)} lives")
+    if observed.visits and not any(fault.kind in CUT_OFF for fault in observed.done):
+        notes.add("left behind", f"at {observed.visits[0]:.0f} s", len(observed.visits))
     refetched = 0 if settings.refresh or cloned else _judge_refetches(notes, settings, asked, observed)
     _judge_hosts(notes, rows, cluster)
     _judge_rate(notes, rows, settings)
@@ -257,7 +263,7 @@ def _judge_hosts(notes: _Notes, rows: Sequence[WebAsk], cluster: Cluster) -> Non
     ends = {
         life.life: START + life.at
         for life in cluster.observed.lives
-        if life.killed and not life.how.startswith("power")
+        if life.how == STOPPED or (life.killed and not life.how.startswith("power"))
     }
     last: dict[tuple[str, str], WebAsk] = {}
     names: dict[str, str] = {}

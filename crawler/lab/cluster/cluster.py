@@ -129,6 +129,7 @@ class Cluster:
         self.observed.counters = dict(sum(counters, Counter()))
         for machine in self.machines:
             if machine.life is not None:
+                population.keep_stored(machine)
                 population.kill(machine.life, power=False)
 
     def _note(self, now: float) -> None:

@@ -79,6 +79,7 @@ class Observed(msgspec.Struct):
     visits: list[float] = []  # when a process was started again because another one waited for it in vain
     cloned_at: float = 0.0
     restored: dict[str, float] = {}  # name -> the last instant at which its disk was restored from a backup
+    told_to_stop: dict[int, float] = {}  # life -> when it was told to stop by TERM
     limits: dict[int, int] = {}  # life -> its limit on pages per host and depth, if there was one
     begun: dict[int, float] = {}  # life -> seconds from the start of the run to its beginning
     survivors: dict[str, str] = {}  # name -> machine on which the process of that name finished

@@ -135,8 +135,9 @@ class OperatorActs:
             except StopIteration:
                 break
             answer = [await _answer(process, request)]
-        if await process.kept():
-            self._note(act, url)
+            if not await process.kept():  # a step depends on what the one before has stored
+                return
+        self._note(act, url)
 
     # -- means --------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from crawler.lab.cluster.cluster_settings import (
     slowed,
 )
 from crawler.lab.cluster.machine import Killed, Life, Machine, MachineClock, nobody
+from crawler.lab.cluster.stored_rules import Stored
 from crawler.lab.cluster.virtual_environment import SharedWorld, VirtualEnvironment
 from crawler.process.answering.commands import Commands
 from crawler.process.exchange.exchange import Member
@@ -71,6 +72,7 @@ class Population:
             self.add_machine(name, name, folder / name)
         self.running: dict[str, tuple[Life, Process]] = {}
         self.opened: dict[str, Stages] = {}  # the stages of the last life on each machine
+        self.stored: dict[str, Stored] = {}  # what the last life on each machine has stored
         self._to_recover: dict[str, str] = {}  # machine -> the process whose lost links it must find first
         self._home: dict[str, str] = {}  # machine whose process has ended for good -> the reason
         self.first_commands: dict[
@@ -121,6 +123,7 @@ class Population:
         if running is None:
             return False
         self._away[machine.label] = away
+        self.observed.told_to_stop.setdefault(running[0].number, _seconds())
         nobody(running[0]).run(running[1].stop, STOPPED)
         return True
 
@@ -254,8 +257,16 @@ class Population:
         failed = process is None or process.failure is not None
         self.observed.unexpected += [f"{life}: {each}" for each in stages.results.unexpected.counts]
         if not failed:
+            self.stored[life.machine.label] = Stored.of(stages)
             self.observed.problems += [f"{life.machine.label}: {each}" for each in stages.views.problems()]
         stages.close(clean=not failed)
+
+    def keep_stored(self, machine: Machine) -> None:
+        """Keep what a running process has stored, for the judge."""
+        if machine.label in self.running:
+            self.stored[machine.label] = Stored.of(self.running[machine.label][1].stages)
+        else:
+            self.stored.pop(machine.label, None)
 
     # -- its end ----------------------------------------------------------------------
 
